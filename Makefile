@@ -1,0 +1,80 @@
+# Everything runs in .venv, made from the hash-pinned files in requirements/. Needs python3 (3.11 to 3.13) with venv.
+PYTHON ?= python3
+# Processes for the tests. A file's tests stay in one process, so its servers and module fixtures start once.
+WORKERS ?= 2
+ARGS ?=
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+.PHONY: help install demo test lint format serve bench docs lock clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
+
+install: $(VENV)/run.stamp ## Make .venv and install dpserve into it
+
+demo: install ## From rows to a served, certified model, in one go
+	@$(BIN)/python examples/demo.py
+
+test: lint ## Lint, then run all tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+lint: $(VENV)/dev.stamp ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp ## Rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+serve: install ## Serve the released models
+	@$(BIN)/dpserve serve $(ARGS)
+
+bench: $(VENV)/dev.stamp ## Measure speed and accuracy
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+docs: $(VENV)/dev.stamp ## Build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrade: newest versions)
+	$(LOCK) requirements/build.in --extra train --extra serve --extra dev $(ARGS) -o requirements/dev.txt
+	$(LOCK) requirements/build.in --extra train --extra serve -c requirements/dev.txt $(ARGS) -o requirements/run.txt
+	$(LOCK) --extra train --extra serve -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
+
+clean: ## Remove .venv and everything that was built
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; \
+		sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else f"python={v}: must be 3.11, 3.12 or 3.13; try make PYTHON=python3.12")'
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# $(1): the requirement file. One dot for every package, because pip's own lines are long and its silence is longer; and
+# no line for every package that a mirror in the user's own pip configuration lacks.
+define install_from
+	@printf 'Installing %s (some minutes the first time) ' '$(1)'
+	@$(PIP) install --progress-bar off --require-hashes -r $(1) \
+		2> >(sed '/^WARNING: Location .* is ignored/d' >&2) \
+		| while read -r word _; do case $$word in Collecting) printf .;; Installing) printf ' unpacking ';; esac; done
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@echo done
+endef
+
+$(VENV)/run.stamp: $(BIN)/python requirements/run.txt pyproject.toml
+	$(call install_from,requirements/run.txt)
+	@touch $@
+
+# The development set holds everything that the other one does, at the same versions.
+$(VENV)/dev.stamp: $(BIN)/python requirements/dev.txt pyproject.toml
+	$(call install_from,requirements/dev.txt)
+	@touch $(VENV)/run.stamp $@

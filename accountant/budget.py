@@ -1,0 +1,81 @@
+"""Budgets and neighbouring relations: the two public words every price is stated in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+
+from accountant.canonical import decimal_string
+from accountant.errors import InputError
+
+NANO = 10**9
+MAX_EPSILON = Decimal(100)
+
+
+class Relation(StrEnum):
+    """Which two datasets are neighbours. `REPLACE_ONE`: n is public. `ADD_REMOVE`: n is private."""
+
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE = "add-remove"
+
+
+def parse_relation(text: str) -> Relation:
+    try:
+        return Relation(text)
+    except ValueError:
+        raise InputError(f"relation={text!r}: must be replace-one or add-remove") from None
+
+
+def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
+    """The decimal a person wrote: a float stands for its shortest decimal form. NaN and infinities raise."""
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        raise InputError(f"{name}={value!r}: must be a decimal number") from None
+    if not number.is_finite():
+        raise InputError(f"{name}={value}: must be a finite number")
+    return number
+
+
+def nano(value: Decimal) -> int:
+    """`value` in units of 1e-9, rounded down."""
+    return int(value * NANO)
+
+
+def from_nano(value: int) -> Decimal:
+    return Decimal(value) / NANO
+
+
+@dataclass(frozen=True)
+class Budget:
+    """(epsilon, delta): 0 < epsilon <= 100 with at most 9 decimals, 0 <= delta < 1. Exact decimals."""
+
+    epsilon: Decimal
+    delta: Decimal
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise InputError(f"epsilon={self.epsilon}: must be > 0")
+        if self.epsilon > MAX_EPSILON:
+            raise InputError(
+                f"epsilon={self.epsilon}: must be at most {MAX_EPSILON}; far below that nothing is protected"
+            )
+        if Decimal(nano(self.epsilon)) != self.epsilon * NANO:
+            raise InputError(f"epsilon={self.epsilon}: at most 9 decimals")
+        if not 0 <= self.delta < 1:
+            raise InputError(f"delta={self.delta}: must be at least 0 and below 1")
+        if self.delta and self.delta < Decimal("1e-30"):
+            raise InputError(f"delta={self.delta}: must be 0 or at least 1e-30")
+
+    @classmethod
+    def of(cls, epsilon: str | float | Decimal, delta: str | float | Decimal = "0") -> Budget:
+        return cls(exact_decimal("epsilon", epsilon), exact_decimal("delta", delta))
+
+    def check_delta(self, records: int) -> None:
+        """delta must be below 1 / records: at 1 / records, publishing one record in full would be within budget."""
+        if self.delta * records >= 1:
+            raise InputError(f"delta={self.delta}: must be below 1/records = 1/{records} = {1 / records:.3g}")
+
+    def to_json(self) -> dict[str, str]:
+        return {"epsilon": decimal_string(self.epsilon), "delta": decimal_string(self.delta)}

@@ -1,0 +1,200 @@
+"""Canonical JSON, canonical base64 and decimal strings: one value, one spelling.
+
+Laws:  `decode_canonical(encode(x)) == x`  and  `encode(decode_canonical(raw)) == raw`.
+What is hashed or signed is always the exact bytes; this module only decides which bytes are admitted.
+
+The JSON subset: objects with ASCII keys (sorted, none twice), arrays, strings, true, false, null and integers below
+2^53 in magnitude (what every reader holds exactly). No floats: a number that matters is a decimal string. The bytes are
+printable ASCII; where the strings are too, they are those of RFC 8785. Every refusal is a `CanonicalError`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, ClassVar, NoReturn, TypeAlias
+
+from accountant.errors import InputError
+
+JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | bool | None"
+Encodable: TypeAlias = "Mapping[str, Encodable] | Sequence[Encodable] | str | int | bool | None"
+
+ENTRY_LIMIT = 65_535  # bytes of one ledger entry: what a 16-bit length in a tile bundle can hold
+MAX_DEPTH = 32
+MAX_INTEGER = 2**53 - 1
+DECIMAL_LIMIT = 40
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", re.ASCII)
+
+
+class CanonicalError(InputError):
+    """Bytes or a value that have no place in canonical form."""
+
+    code: ClassVar[str] = "json_invalid"
+
+
+def encode(value: Encodable, limit: int = ENTRY_LIMIT) -> bytes:
+    """The one spelling of `value` (dict, list or tuple, str, int, bool, None), at most `limit` bytes."""
+    _check(value, 0)
+    raw = _ENCODER.encode(value).encode("ascii")
+    _check_size(raw, limit)
+    return raw
+
+
+def decode(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
+    """The value of one JSON text in UTF-8. White space between tokens is free; nothing may follow the value."""
+    _check_size(raw, limit)
+    try:
+        value: JSON = _DECODER.decode(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise CanonicalError(f"json: must be UTF-8, byte {error.start} is not") from error
+    except json.JSONDecodeError as error:
+        raise CanonicalError(f"json: {error.msg} at character {error.pos}") from error
+    except RecursionError as error:  # the C scanner gives up cleanly, far above our own limit
+        raise CanonicalError(f"json: must nest at most {MAX_DEPTH} deep") from error
+    _check(value, 0)
+    return value
+
+
+def decode_canonical(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
+    """As `decode`, and `raw` must be exactly what `encode` writes."""
+    value = decode(raw, limit)
+    if _ENCODER.encode(value).encode("ascii") != raw:
+        raise CanonicalError("json: must be canonical (sorted keys, no blanks, ASCII, shortest escapes)")
+    return value
+
+
+def exact_object(value: JSON, keys: Collection[str], what: str) -> dict[str, JSON]:
+    """`value` as an object with exactly these keys; `what` names it in the message."""
+    if not isinstance(value, dict):
+        raise CanonicalError(f"{what}: must be an object")
+    if value.keys() != set(keys):
+        odd = sorted(value.keys() ^ set(keys))
+        raise CanonicalError(f"{what}: must have exactly the keys {sorted(keys)}, differs in {_show(odd)}")
+    return value
+
+
+def exact_text(value: JSON, what: str) -> str:
+    """`value` as a string."""
+    if not isinstance(value, str):
+        raise CanonicalError(f"{what}={_show(value)}: must be a string")
+    return value
+
+
+def exact_integer(value: JSON, what: str) -> int:
+    """`value` as an integer >= 0 (a bool is not one)."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise CanonicalError(f"{what}={_show(value)}: must be an integer >= 0")
+    return value
+
+
+def encode_base64(raw: bytes) -> str:
+    """RFC 4648 section 4, with padding."""
+    return base64.b64encode(raw).decode("ascii")
+
+
+def decode_base64(text: str, what: str = "base64") -> bytes:
+    """Inverse of `encode_base64`; any other spelling (blanks, URL alphabet, stray bits, no padding) is refused."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise CanonicalError(f"{what}={_show(text)}: must be standard base64") from error
+    if encode_base64(raw) != text:
+        raise CanonicalError(f"{what}={_show(text)}: must be canonical base64")
+    return raw
+
+
+def decimal_string(x: Decimal) -> str:
+    """Positional notation without exponent or trailing zeros; exact, at most 40 characters."""
+    if not x.is_finite():
+        raise CanonicalError(f"decimal={x}: must be finite")
+    if x.is_zero():
+        return "0"
+    if not -DECIMAL_LIMIT <= x.adjusted() <= DECIMAL_LIMIT:  # before spelling out a billion zeros
+        raise CanonicalError(f"decimal={x}: must fit in {DECIMAL_LIMIT} characters")
+    text = format(x, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    if len(text) > DECIMAL_LIMIT:
+        raise CanonicalError(f"decimal={_show(text)}: must fit in {DECIMAL_LIMIT} characters")
+    return text
+
+
+def parse_decimal(s: str, negative: bool = False) -> Decimal:
+    """The exact value of a plain decimal of at most 40 characters; a minus sign only where `negative`."""
+    if not isinstance(s, str) or len(s) > DECIMAL_LIMIT or not _DECIMAL.fullmatch(s):
+        raise CanonicalError(f"decimal={_show(s)}: must be a plain decimal of at most {DECIMAL_LIMIT} characters")
+    if s.startswith("-") and not negative:
+        raise CanonicalError(f"decimal={s}: must not be negative")
+    return Decimal(s)
+
+
+def _show(value: object) -> str:
+    return f"{value!r:.60}" if not isinstance(value, str) else f"{value[:60]!r}"
+
+
+def _check_size(raw: bytes, limit: int) -> None:
+    if len(raw) > limit:
+        raise CanonicalError(f"json: must be at most {limit} bytes, is {len(raw)}")
+
+
+def _check(value: object, depth: int) -> None:
+    """Refuse what the subset does not hold; `depth` containers enclose `value`."""
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, int):  # bool included
+        _check_integer(value)
+    elif isinstance(value, (dict, list, tuple)):
+        if depth >= MAX_DEPTH:
+            raise CanonicalError(f"json: must nest at most {MAX_DEPTH} deep")
+        if isinstance(value, dict):
+            _check_keys(value)
+        for item in value.values() if isinstance(value, dict) else value:
+            _check(item, depth + 1)
+    elif value is not None:
+        raise CanonicalError(f"json: {type(value).__name__} has no place in it")
+
+
+def _check_keys(value: dict[Any, Any]) -> None:
+    for key in value:
+        if not isinstance(key, str) or not key.isascii():
+            raise CanonicalError(f"json: key {_show(key)} must be an ASCII string")
+
+
+def _check_text(value: str) -> None:
+    if value.isascii():
+        return
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:  # readers disagree on half a surrogate pair
+        raise CanonicalError("json: a string must not hold a lone surrogate") from error
+
+
+def _check_integer(value: int) -> None:
+    if not -MAX_INTEGER <= value <= MAX_INTEGER:
+        raise CanonicalError("json: an integer must be below 2^53 in magnitude")
+
+
+def _no_float(text: str) -> NoReturn:
+    raise CanonicalError(f"json: {_show(text)} must not be a float: write a decimal string")
+
+
+def _integer(text: str) -> int:
+    if len(text) > 17:  # int() of a long text is slow
+        raise CanonicalError("json: an integer must be below 2^53 in magnitude")
+    return int(text)
+
+
+def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        names = [key for key, _ in pairs]
+        raise CanonicalError(f"json: key {_show(next(k for k in names if names.count(k) > 1))} must not come twice")
+    return value
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_no_float, parse_int=_integer, parse_constant=_no_float
+)

@@ -1,0 +1,182 @@
+"""The closed list of privacy events: what one release may cost. Stored events never change meaning.
+
+Each event is one frozen decimal number and two prices, both functions of public parameters only: the pure epsilon
+(None stands for infinite) and the Renyi curve. `event_to_json` / `event_from_json` are the stored form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from math import exp, expm1, inf, log, log1p
+from typing import Any, ClassVar
+
+from accountant.budget import NANO, nano
+from accountant.canonical import decimal_string, parse_decimal
+from accountant.errors import InputError
+
+
+@dataclass(frozen=True)
+class BoundedRange:
+    """A release whose privacy losses lie in an interval of length `epsilon` (Durfee and Rogers 2019): the exponential mechanism."""
+
+    type: ClassVar[str] = "bounded-range"
+    parameter: ClassVar[str] = "epsilon"
+    epsilon: Decimal
+
+    def __post_init__(self) -> None:
+        _check("epsilon", self.epsilon)
+
+    @property
+    def pure(self) -> Decimal | None:
+        return self.epsilon
+
+    def rdp(self, order: float) -> float:
+        """Exact worst-case Renyi divergence at `order` > 1 (docs/privacy/prices.md); never above order * epsilon**2 / 8.
+
+        Right to 1e-13 in absolute terms for every epsilon that an event may have: the rounding of prices covers it.
+        """
+        e, a = float(self.epsilon), order
+        ratio = expm1(-a * e) / expm1(-e)
+        t = log((a - 1) * ratio / (a * (ratio * exp(-e) - exp(-a * e))))
+        t = min(max(t, 0.0), e)
+        p = expm1(e - t) / expm1(e)
+        low = log1p(-p) + a * (t - e) if p < 1 else -inf
+        high = log(p) + a * t if p > 0 else -inf
+        top = max(low, high)
+        return min(a * e * e / 8, (top + log(exp(low - top) + exp(high - top))) / (a - 1))
+
+
+@dataclass(frozen=True)
+class PureDp:
+    """Any epsilon-DP release: permute-and-flip, Laplace on a grid. Renyi curve of randomized response, the worst one."""
+
+    type: ClassVar[str] = "pure-dp"
+    parameter: ClassVar[str] = "epsilon"
+    epsilon: Decimal
+
+    def __post_init__(self) -> None:
+        _check("epsilon", self.epsilon)
+
+    @property
+    def pure(self) -> Decimal | None:
+        return self.epsilon
+
+    def rdp(self, order: float) -> float:
+        """log((e^{a e} + e^{(1 - a) e}) / (1 + e^e)) / (a - 1); never above order * epsilon**2 / 2, nor above epsilon."""
+        e, a = float(self.epsilon), order
+        return min(a * e * e / 2, e, ((a - 1) * e + log1p(exp((1 - 2 * a) * e)) - log1p(exp(-e))) / (a - 1))
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian noise, continuous or discrete: `noise_multiplier` = sigma / L2 sensitivity. RDP a / (2 sigma^2), no pure price."""
+
+    type: ClassVar[str] = "gaussian"
+    parameter: ClassVar[str] = "noise_multiplier"
+    noise_multiplier: Decimal
+
+    def __post_init__(self) -> None:
+        _check("noise_multiplier", self.noise_multiplier)
+
+    @property
+    def pure(self) -> Decimal | None:
+        return None
+
+    def rdp(self, order: float) -> float:
+        return order / (2 * float(self.noise_multiplier) ** 2)
+
+
+Event = BoundedRange | PureDp | Gaussian
+EVENT_TYPES: tuple[type[Event], ...] = (BoundedRange, PureDp, Gaussian)
+
+
+def _check(name: str, value: Decimal) -> None:
+    if not value > 0 or Decimal(nano(value)) != value * NANO:
+        raise InputError(f"{name}={value}: must be > 0 with at most 9 decimals")
+
+
+def event_to_json(event: Event) -> dict[str, str]:
+    return {"type": event.type, event.parameter: decimal_string(getattr(event, event.parameter))}
+
+
+def event_from_json(body: Mapping[str, Any]) -> Event:
+    """Inverse of `event_to_json`. What is not understood is refused, never skipped."""
+    for kind in EVENT_TYPES:
+        if body.get("type") == kind.type and set(body) == {"type", kind.parameter}:
+            return kind(parse_decimal(body[kind.parameter]))
+    raise InputError(f"event={dict(body)!r}: not on the closed list {[kind.type for kind in EVENT_TYPES]}")
+
+
+@dataclass(frozen=True)
+class Release:
+    """One line of a plan: what is asked, by which mechanism, at which price, under which sensitivity.
+
+    `sensitivity` is in the query's own integer units and is of the kind `norm` (range, l1 or l2) under the dataset's relation.
+    """
+
+    purpose: str
+    mechanism: str
+    norm: str
+    sensitivity: int
+    event: Event
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sequence of releases, stored as runs (release, count). Public, and fixed before any row is read."""
+
+    runs: tuple[tuple[Release, int], ...]
+
+    @classmethod
+    def of(cls, releases: Iterable[Release]) -> Plan:
+        runs: list[tuple[Release, int]] = []
+        for release in releases:
+            if runs and runs[-1][0] == release:
+                runs[-1] = (release, runs[-1][1] + 1)
+            else:
+                runs.append((release, 1))
+        return cls(tuple(runs))
+
+    def __len__(self) -> int:
+        return sum(count for _, count in self.runs)
+
+    def __getitem__(self, index: int) -> Release:
+        for release, count in self.runs:
+            if index < count:
+                return release
+            index -= count
+        raise IndexError(index)
+
+    @property
+    def events(self) -> tuple[tuple[Event, int], ...]:
+        return tuple((release.event, count) for release, count in self.runs)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "purpose": release.purpose,
+                "mechanism": release.mechanism,
+                "norm": release.norm,
+                "sensitivity": str(release.sensitivity),
+                "event": event_to_json(release.event),
+                "count": count,
+            }
+            for release, count in self.runs
+        ]
+
+
+def plan_from_json(body: Any) -> Plan:
+    """Inverse of `Plan.to_json`; any other shape raises InputError."""
+    try:
+        return Plan(tuple(_run_from_json(run) for run in body))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"plan: not a stored plan ({error})") from error
+
+
+def _run_from_json(run: Mapping[str, Any]) -> tuple[Release, int]:
+    if set(run) != {"purpose", "mechanism", "norm", "sensitivity", "event", "count"} or not 1 <= run["count"] < 2**31:
+        raise InputError(f"plan run {dict(run)!r}: not understood")
+    event = event_from_json(run["event"])
+    return Release(run["purpose"], run["mechanism"], run["norm"], int(run["sensitivity"]), event), run["count"]

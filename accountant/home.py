@@ -1,0 +1,117 @@
+"""Where dpserve keeps its things, and which settings are in force and why."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from accountant.errors import InputError, KeyInvalid, LedgerInvalid
+from accountant.keys import KeyStore, PublicKeys
+from accountant.ledger import Ledger
+from accountant.store import Store, size
+
+DEFAULT_HOME = "~/.local/share/dpserve"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting, its value and where it came from."""
+
+    name: str
+    value: str
+    source: str
+
+
+def settings(environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:
+    """Every setting: its variable where that is set, else the default."""
+    home = environment.get("DPSERVE_HOME") or str(Path(DEFAULT_HOME).expanduser())
+    defaults = {
+        "DPSERVE_HOME": home,
+        "DPSERVE_LEDGER_URL": f"sqlite:///{Path(home).absolute() / 'ledger.db'}",
+        "DPSERVE_ENGINE": "local",
+    }
+    return {
+        name: Setting(name, environment.get(name) or default, "environment" if environment.get(name) else "default")
+        for name, default in defaults.items()
+    }
+
+
+@dataclass(frozen=True)
+class Home:
+    """One installation: its folders, its keys, its ledger."""
+
+    path: Path
+    keys: KeyStore
+    ledger: Ledger
+
+    @classmethod
+    def init(cls, environment: Mapping[str, str] = os.environ) -> Home:
+        """Make a new home: folders 0700, keys, a ledger with its first entry, and the trust file for auditors."""
+        path, url = _place(environment)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (path / "keys").exists():
+            raise KeyInvalid(f"home={path}: has keys already; dpserve never makes new ones in their place")
+        database = Store(url)
+        database.create()
+        with database.reading() as connection:
+            if size(connection):
+                raise LedgerInvalid(f"home={path}: the ledger has entries but its keys are gone; restore them from a copy")
+        database.close()
+        for folder in ("models", "datasets", "jobs", "logs"):
+            (path / folder).mkdir(mode=0o700, exist_ok=True)
+        keys = KeyStore.create(path / "keys")
+        return cls._begin(path, url, keys)
+
+    @classmethod
+    def _begin(cls, path: Path, url: str, keys: KeyStore) -> Home:
+        origin = f"dpserve/{uuid.uuid4()}"
+        home = cls(path, keys, Ledger.create(url, keys, _mark(path), origin))
+        (path / "trust.json").write_bytes(home.trust.to_json())
+        return home
+
+    @classmethod
+    def open(cls, environment: Mapping[str, str] = os.environ) -> Home:
+        """Open an existing home, failing closed: no keys, keys that others can read, or a ledger that was rolled back."""
+        path, url = _place(environment)
+        if not (path / "keys").exists():
+            raise InputError(f"home={path}: there is no dpserve here; run `dpserve init` first")
+        keys = KeyStore.open(path / "keys")
+        database = Store(url)
+        database.create()
+        with database.reading() as connection:
+            empty = size(connection) == 0
+        database.close()
+        if not empty:
+            return cls(path, keys, Ledger.open(url, keys, _mark(path)))
+        if _mark(path).exists():
+            raise LedgerInvalid("ledger: is empty, but these keys have signed a ledger before")
+        return cls._begin(path, url, keys)  # a first start that was cut between keys and ledger
+
+    @property
+    def trust(self) -> PublicKeys:
+        """What an auditor pins: origin and public keys."""
+        return self.keys.public_keys(self.ledger.log.origin)
+
+    @property
+    def models(self) -> Path:
+        return self.path / "models"
+
+    @property
+    def datasets(self) -> Path:
+        return self.path / "datasets"
+
+    @property
+    def jobs(self) -> Path:
+        return self.path / "jobs"
+
+
+def _place(environment: Mapping[str, str]) -> tuple[Path, str]:
+    found = settings(environment)
+    return Path(found["DPSERVE_HOME"].value), found["DPSERVE_LEDGER_URL"].value
+
+
+def _mark(path: Path) -> Path:
+    return path / "keys" / "high-water.json"

@@ -1,0 +1,295 @@
+"""The ledger: who may spend what on which dataset. Every admission is one transaction that checks and appends.
+
+States of a job: RESERVED -> STARTED -> COMMITTED | BURNED, and RESERVED -> RELEASED. STARTED is written before any row can be
+read; from then on the full price stays, on success, crash or cancel. Only a reservation that never started is given back.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, NameTaken, UnknownName, WrongState
+from accountant.events import Plan, plan_from_json
+from accountant.filter import Filter, price_from_json, price_to_json
+from accountant.keys import HighWater, KeyStore, public_pem
+from accountant.log import Entry, TransparencyLog, Writer, dumps, read_entry
+from accountant.merkle import EMPTY_ROOT, leaf_hash
+from accountant.names import check_name
+from accountant.prices import Claim, Price, price
+from accountant.records import (
+    Dataset,
+    Holding,
+    Job,
+    Registration,
+    Request,
+    Started,
+    State,
+    dataset_from_entry,
+    refusal,
+    registration_fields,
+    request_from_entry,
+    reservation_fields,
+)
+from accountant.store import Store, body_at, dataset_table, job_table
+
+FORMAT = "dpserve-ledger/v1"
+
+
+class Ledger:
+    """All that is spent, and the only door to spending. Safe to use from any number of processes."""
+
+    def __init__(self, log: TransparencyLog) -> None:
+        self.log = log
+
+    @classmethod
+    def create(cls, url: str, keys: KeyStore, mark: Path, origin: str) -> Ledger:
+        """A new ledger whose first entry names its keys. Refuses a database that has entries."""
+        database = Store(url)
+        database.create()
+        log = TransparencyLog(database, keys, origin, HighWater(mark))
+        HighWater(mark).advance(0, EMPTY_ROOT)  # a start cut after the first entry still finds a mark
+        issuer, log_pem = public_pem(keys.public_key("issuer")), public_pem(keys.public_key("log"))
+        with log.writing() as writer:
+            if log.size():
+                raise LedgerInvalid(
+                    "ledger: the database is not empty, but its keys are new; restore the keys it was signed with"
+                )
+            writer.append("genesis", format=FORMAT, origin=origin, issuer=issuer, log=log_pem)
+        return cls(log)
+
+    @classmethod
+    def open(cls, url: str, keys: KeyStore, mark: Path) -> Ledger:
+        """Raises LedgerInvalid where the ledger is not these keys', or is not a continuation of what they signed."""
+        database = Store(url)
+        with database.reading() as connection:
+            genesis = read_entry(0, body_at(connection, 0)).value
+        if genesis["type"] != "genesis" or genesis.get("log") != public_pem(keys.public_key("log")):
+            raise LedgerInvalid("entry 0: the ledger was begun with another log key")
+        log = TransparencyLog(database, keys, str(genesis["origin"]), HighWater(mark))
+        log.check_mark()
+        return cls(log)
+
+    def register(self, registration: Registration) -> Dataset:
+        """Admit a dataset with its total budget, for ever. NameTaken where the name is in use."""
+        budget = registration.budget
+        budget.check_delta(registration.records)
+        design, name = Filter.design(budget), check_name("dataset", registration.name)
+        nothing = dumps(price_to_json(design.nothing(), design.orders))
+        identity = str(uuid.uuid4())
+        with self.log.writing() as writer:
+            if writer.connection.execute(select(dataset_table.c.seq).where(dataset_table.c.name == name)).first():
+                raise NameTaken(f"dataset={name}: is registered already; a budget is given once", dataset=name)
+            seq = writer.append("dataset-registered", **registration_fields(registration, design, identity))
+            writer.connection.execute(insert(dataset_table).values(name=name, seq=seq, used=nothing, reserved=nothing))
+        return self.dataset(name)
+
+    def dataset(self, name: str) -> Dataset:
+        with self.log.database.reading() as connection:
+            return _dataset(connection, name)
+
+    def datasets(self) -> list[Dataset]:
+        with self.log.database.reading() as connection:
+            names = connection.execute(select(dataset_table.c.name).order_by(dataset_table.c.name)).scalars().all()
+            return [_dataset(connection, name) for name in names]
+
+    def find(self, key: str, request: Request) -> Job | None:
+        """The job this idempotency key stands for; IdempotencyConflict where it came with another body."""
+        with self.log.database.reading() as connection:
+            return _find(connection, key, request)
+
+    def reserve(
+        self,
+        request: Request,
+        unit: Decimal,
+        plan: Plan,
+        claimed: Claim,
+        *,
+        by: str,
+        key: str | None = None,
+        owner: str | None = None,
+    ) -> Job:
+        """Check and append in one transaction. BudgetRefused where the plan does not fit; nothing is changed then.
+
+        `owner`: the process that will run the job itself; None puts it in the queue, for any worker to start.
+        """
+        check_name("model", request.model)
+        if key is not None and not 1 <= len(key) <= 200:
+            raise InputError("idempotency_key: must have 1 to 200 characters")
+        with self.log.writing() as writer:
+            connection = writer.connection
+            known = _find(connection, key, request) if key is not None else None
+            if known:
+                return known
+            dataset = _dataset(connection, request.dataset)
+            cost = price(plan, dataset.filter.orders)
+            if not dataset.filter.admits(dataset.used, cost):
+                raise refusal(dataset, request, cost)
+            fields = reservation_fields(
+                request, unit, plan, claimed, price_to_json(cost, dataset.filter.orders), by, key
+            )
+            seq = writer.append("reserved", **fields)
+            _account(connection, dataset, dataset.used + cost, dataset.reserved + cost)
+            row = {"dataset": request.dataset, "state": State.RESERVED, "model": request.model, "idempotency_key": key}
+            row |= {"request": request.digest, "queued": int(owner is None), "owner": owner, "done": 0, "total": len(plan)}
+            connection.execute(insert(job_table).values(seq=seq, **row))
+            return _job(connection, seq)
+
+    def start(self, seq: int, owner: str, lease: float) -> Started:
+        """RESERVED -> STARTED: from here on the price stays. Gives the right to read rows, to one caller alone."""
+        with self.log.writing() as writer:
+            job = _job(writer.connection, seq)
+            _require(job, State.RESERVED, "start")
+            writer.append("started", reservation=seq)
+            dataset = _dataset(writer.connection, job.dataset)
+            stored = read_entry(seq, body_at(writer.connection, seq)).value
+            _account(writer.connection, dataset, dataset.used, dataset.reserved - _price_of(stored, dataset))
+            values = {"state": State.STARTED, "owner": owner, "expires": time.time() + lease}
+            writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**values))
+            return Started(
+                seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan_from_json(stored["plan"])
+            )
+
+    def commit(self, seq: int, released: str) -> None:
+        """STARTED -> COMMITTED; `released` is the sha256 of the released numbers, so that an export can be resumed."""
+        with self.log.writing() as writer:
+            self._move(writer, seq, State.STARTED, State.COMMITTED, released=released)
+
+    def burn(self, seq: int, reason: str) -> None:
+        """STARTED -> BURNED: the job came to nothing, its price stays. `reason` is one of a few public words."""
+        with self.log.writing() as writer:
+            self._move(writer, seq, State.STARTED, State.BURNED, reason=reason)
+
+    def release(self, seq: int) -> None:
+        """RESERVED -> RELEASED: no row was read, the price is given back."""
+        with self.log.writing() as writer:
+            job = self._move(writer, seq, State.RESERVED, State.RELEASED)
+            dataset = _dataset(writer.connection, job.dataset)
+            cost = _price_of(read_entry(seq, body_at(writer.connection, seq)).value, dataset)
+            _account(writer.connection, dataset, dataset.used - cost, dataset.reserved - cost)
+
+    def issue(self, seq: int, statement: str, model: str) -> int:
+        """Bind the statement's and the model's sha256 to a committed job, once; returns the index of the `issued` entry."""
+        with self.log.writing() as writer:
+            job = _job(writer.connection, seq)
+            _require(job, State.COMMITTED, "issue a certificate for")
+            if job.issued is not None:
+                raise WrongState(f"job {seq}: its certificate was issued as entry {job.issued}", job=seq)
+            index = writer.append("issued", reservation=seq, statement=statement, model=model, name=job.model)
+            writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(issued=index))
+            return index
+
+    def job(self, seq: int) -> Job:
+        with self.log.database.reading() as connection:
+            return _job(connection, seq)
+
+    def jobs(self, state: State | None = None) -> list[Job]:
+        query = select(job_table).order_by(job_table.c.seq)
+        with self.log.database.reading() as connection:
+            return [
+                _job_of(row) for row in connection.execute(query.where(job_table.c.state == state) if state else query)
+            ]
+
+    def reservation(self, seq: int) -> Entry:
+        """The job's `reserved` entry, with the plan as it was reserved."""
+        entry = self.log.entry(seq)
+        if entry.value["type"] != "reserved":
+            raise UnknownName(f"job={seq}: no such job", job=seq)
+        return entry
+
+    def released_digest(self, seq: int) -> str:
+        """sha256 of the numbers that a committed job released."""
+        with self.log.database.reading() as connection:
+            committed = connection.execute(select(job_table.c.committed).where(job_table.c.seq == seq)).scalar()
+            if committed is None:
+                raise WrongState(f"job {seq}: is not committed", job=seq)
+            return str(read_entry(committed, body_at(connection, committed)).value["released"])
+
+    def reservation_hash(self, seq: int) -> str:
+        return leaf_hash(self.reservation(seq).body).hex()
+
+    def heartbeat(self, seq: int, owner: str, lease: float, done: int) -> None:
+        """Keep the lease, and say how many releases of the plan were played. Not an entry: it says nothing of privacy."""
+        where = (job_table.c.seq == seq) & (job_table.c.owner == owner)
+        with self.log.database.writing() as connection:
+            connection.execute(update(job_table).where(where).values(expires=time.time() + lease, done=done))
+
+    def leases(self) -> list[Holding]:
+        """Every job that a process holds: RESERVED outside the queue, or STARTED."""
+        columns = (job_table.c.seq, job_table.c.state, job_table.c.owner, job_table.c.expires)
+        query = select(*columns).where(job_table.c.owner.is_not(None)).order_by(job_table.c.seq)
+        with self.log.database.reading() as connection:
+            return [
+                Holding(seq, State(state), owner, expires or 0.0) for seq, state, owner, expires in connection.execute(query)
+            ]
+
+    def next_queued(self) -> int | None:
+        """The oldest reservation in the queue."""
+        where = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
+        with self.log.database.reading() as connection:
+            return connection.execute(select(job_table.c.seq).where(where).order_by(job_table.c.seq).limit(1)).scalar()
+
+    @staticmethod
+    def _move(writer: Writer, seq: int, before: State, after: State, **fields: str) -> Job:
+        job = _job(writer.connection, seq)
+        _require(job, before, {State.COMMITTED: "commit", State.BURNED: "burn", State.RELEASED: "release"}[after])
+        index = writer.append(after.value, reservation=seq, **fields)
+        values: dict[str, Any] = {"state": after, "owner": None, "expires": None}
+        values |= {"committed": index} if after is State.COMMITTED else {}
+        writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**values))
+        return job
+
+
+def _dataset(connection: Connection, name: str) -> Dataset:
+    row = connection.execute(select(dataset_table).where(dataset_table.c.name == name)).first()
+    if row is None:
+        raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
+    fresh = dataset_from_entry(read_entry(row.seq, body_at(connection, row.seq)))
+    used, reserved = (price_from_json(json.loads(text), fresh.filter.orders) for text in (row.used, row.reserved))
+    return Dataset(fresh.registration, fresh.uuid, fresh.family, fresh.seq, fresh.filter, used, reserved)
+
+
+def _account(connection: Connection, dataset: Dataset, used: Price, reserved: Price) -> None:
+    texts = (dumps(price_to_json(figure, dataset.filter.orders)) for figure in (used, reserved))
+    values = dict(zip(("used", "reserved"), texts, strict=True))
+    connection.execute(update(dataset_table).where(dataset_table.c.name == dataset.registration.name).values(**values))
+
+
+def _price_of(reserved: Mapping[str, Any], dataset: Dataset) -> Price:
+    return price_from_json(reserved["price"], dataset.filter.orders)
+
+
+def _find(connection: Connection, key: str, request: Request) -> Job | None:
+    row = connection.execute(select(job_table).where(job_table.c.idempotency_key == key)).first()
+    if row is None:
+        return None
+    if row.request != request.digest:
+        raise IdempotencyConflict(
+            f"idempotency_key={key!r}: came before with another request, as job {row.seq}", job=row.seq
+        )
+    return _job_of(row)
+
+
+def _job(connection: Connection, seq: int) -> Job:
+    row = connection.execute(select(job_table).where(job_table.c.seq == seq)).first()
+    if row is None:
+        raise UnknownName(f"job={seq}: no such job", job=seq)
+    return _job_of(row)
+
+
+def _job_of(row: Row[Any]) -> Job:
+    return Job(row.seq, row.dataset, State(row.state), row.model, row.issued, bool(row.queued), row.done, row.total)
+
+
+def _require(job: Job, state: State, verb: str) -> None:
+    if job.state is not state:
+        raise WrongState(
+            f"job {job.seq}: cannot {verb} it, it is {job.state.value}", job=job.seq, state=job.state.value
+        )

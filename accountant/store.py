@@ -1,0 +1,186 @@
+"""The ledger's tables and transactions. One transaction holds check and append; nothing else writes.
+
+`entry`, `node` and `checkpoint` are the evidence; triggers refuse to change them (a convenience: the tree is the
+evidence). `dataset` and `job` are an index that replaying the entries gives again, so admission need not read them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+)
+from sqlalchemy.exc import DBAPIError
+
+from accountant import merkle
+from accountant.errors import InputError, LedgerInvalid
+
+META = MetaData()
+entry_table = Table(
+    "entry",
+    META,
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+)
+node_table = Table(
+    "node",
+    META,
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column("idx", Integer, primary_key=True, autoincrement=False),
+    Column("hash", LargeBinary, nullable=False),
+)
+checkpoint_table = Table(
+    "checkpoint",
+    META,
+    Column("size", Integer, primary_key=True, autoincrement=False),
+    Column("note", Text, nullable=False),
+)
+dataset_table = Table(
+    "dataset",
+    META,
+    Column("name", String(64), primary_key=True),
+    Column("seq", Integer, nullable=False),
+    Column("used", Text, nullable=False),
+    Column("reserved", Text, nullable=False),
+)
+job_table = Table(
+    "job",
+    META,
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("dataset", String(64), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("model", String(64), nullable=False),
+    Column("idempotency_key", String(200), unique=True),
+    Column("request", String(64), nullable=False),
+    Column("queued", Integer, nullable=False),
+    Column("committed", Integer),
+    Column("issued", Integer),
+    Column("owner", String(200)),
+    Column("expires", Float),
+    Column("done", Integer, nullable=False),
+    Column("total", Integer, nullable=False),
+    Index("job_state", "state"),
+)
+token_table = Table(
+    "token",
+    META,
+    Column("hash", String(64), primary_key=True),
+    Column("seq", Integer, nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("scopes", String(64), nullable=False),
+    Column("revoked", Integer),
+)
+EVIDENCE = (entry_table, node_table, checkpoint_table)
+
+
+class Store:
+    """A database URL, opened. SQLite: WAL, synchronous=FULL, every writing transaction BEGIN IMMEDIATE."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.engine = _engine(url)
+
+    def create(self) -> None:
+        """Tables and triggers, where they are not there yet."""
+        with self.writing() as connection:
+            META.create_all(connection)
+            for table in EVIDENCE:
+                for verb in ("UPDATE", "DELETE"):
+                    connection.exec_driver_sql(
+                        f"CREATE TRIGGER IF NOT EXISTS {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
+                        f"BEGIN SELECT RAISE(ABORT, '{table.name}: append only'); END"
+                    )
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that holds the write lock from its first statement on: nobody else checks or appends meanwhile."""
+        with self._connection() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            yield connection
+            connection.commit()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One consistent snapshot."""
+        with self._connection() as connection:
+            connection.exec_driver_sql("BEGIN")
+            yield connection
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise LedgerInvalid(f"ledger database: {error.orig}") from error
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    if not url.startswith("sqlite:///"):
+        raise InputError(f"ledger={url.split(':')[0]}: only sqlite:/// is supported by this version")
+    engine = create_engine(url, connect_args={"timeout": 30.0})
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    return engine
+
+
+def size(connection: Connection) -> int:
+    """Number of entries."""
+    last = connection.execute(select(func.max(entry_table.c.seq))).scalar()
+    return 0 if last is None else int(last) + 1
+
+
+def node_reader(connection: Connection) -> merkle.NodeReader:
+    def read(level: int, index: int) -> bytes:
+        found = connection.execute(
+            select(node_table.c.hash).where(node_table.c.level == level, node_table.c.idx == index)
+        ).scalar()
+        if found is None:
+            raise LedgerInvalid(f"node ({level}, {index}): missing from the tree")
+        return bytes(found)
+
+    return read
+
+
+def append(connection: Connection, body: bytes) -> int:
+    """One leaf with the subtrees it completes; returns its index. Only inside `writing`."""
+    seq = size(connection)
+    nodes = merkle.new_nodes(seq, merkle.leaf_hash(body), node_reader(connection))
+    connection.execute(insert(entry_table).values(seq=seq, body=body))
+    connection.execute(
+        insert(node_table), [{"level": level, "idx": index, "hash": digest} for level, index, digest in nodes]
+    )
+    return seq
+
+
+def body_at(connection: Connection, seq: int) -> bytes:
+    found = connection.execute(select(entry_table.c.body).where(entry_table.c.seq == seq)).scalar()
+    if found is None:
+        raise LedgerInvalid(f"entry {seq}: not in the ledger")
+    return bytes(found)

@@ -1,0 +1,238 @@
+"""Models on disk: a bundle is one folder that travels, a store is a root folder of named, numbered bundles."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from accountant.errors import InputError, ModelInvalid, NameTaken, UnknownName
+from models.ensemble import VotingEnsemble, ensemble_from_json
+
+CHAMPION = "champion"
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+VERSION = re.compile(r"[1-9][0-9]{0,8}")
+
+FILES = {  # file name -> field of Bundle and most bytes
+    "model.onnx": ("onnx", 64 << 20),
+    "model.onnx.dsse.json": ("envelope", 4 << 20),
+    "model.onnx.sigstore.json": ("sigstore", 8 << 20),
+    "model.onnx.tlog-proof": ("proof", 1 << 20),
+    "ensemble.json": ("ensemble", 64 << 20),
+    "card.md": ("card", 4 << 20),
+}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The bytes of a bundle's files, in the order of `FILES`."""
+
+    onnx: bytes
+    envelope: bytes
+    sigstore: bytes
+    proof: bytes
+    ensemble: bytes
+    card: bytes
+
+
+def ensemble_bytes(ensemble: VotingEnsemble) -> bytes:
+    """The content of ensemble.json: the same ensemble gives the same bytes."""
+    body = json.dumps(ensemble.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return body.encode() + b"\n"
+
+
+def ensemble_from_bytes(raw: bytes) -> VotingEnsemble:
+    """Inverse of `ensemble_bytes`. Anything that is not exactly what it writes raises ModelInvalid."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ModelInvalid(f"ensemble.json: not JSON ({error})") from error
+    if not isinstance(body, dict):
+        raise ModelInvalid("ensemble.json: must be an object")
+    ensemble = ensemble_from_json(body)
+    if ensemble_bytes(ensemble) != raw:
+        raise ModelInvalid("ensemble.json: not in its one canonical form")
+    return ensemble
+
+
+def write_bundle(directory: Path, bundle: Bundle) -> None:
+    """Make `directory` with the bundle's files, whole or not at all, also when the power fails. Raises NameTaken where
+    something stands there already."""
+    with _staged(directory.parent, bundle) as staged:
+        _publish(staged, directory)
+
+
+def read_bundle(directory: Path) -> Bundle:
+    """Each file read once, from a regular file inside `directory`, up to its size cap; else ModelInvalid naming it."""
+    try:
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise ModelInvalid(f"{directory}: not a bundle folder ({error.strerror})") from error
+    try:
+        return Bundle(**{field: _read(folder, name, cap) for name, (field, cap) in FILES.items()})
+    finally:
+        os.close(folder)
+
+
+class ModelStore:
+    """root/<name>/<version>/ holds a bundle; versions count 1, 2, ...; root/<name>/champion holds a version's number.
+
+    Any number of processes may add and read. A folder named by a version is whole; all else is passed over.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def add(self, name: str, bundle: Bundle, promote: bool = True) -> int:
+        """Store as the next version and, unless told otherwise, make it champion. Returns the version."""
+        home = self._home(name)
+        home.mkdir(parents=True, exist_ok=True)
+        _sync(self.root)
+        with _staged(home, bundle) as staged:
+            version = self._number(home, staged)
+        if promote:
+            self.promote(name, version)
+        return version
+
+    def promote(self, name: str, version: int) -> None:
+        """Point `name@champion` at a version that exists, in one step."""
+        home = self._version(name, str(version)).parent
+        descriptor, temporary = tempfile.mkstemp(prefix=".champion-", dir=home)
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{version}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, home / CHAMPION)
+        _sync(home)
+
+    def names(self) -> list[str]:
+        """Names that have a version, sorted."""
+        if not self.root.is_dir():
+            return []
+        return sorted(each.name for each in self.root.iterdir() if NAME.fullmatch(each.name) and _versions(each))
+
+    def versions(self, name: str) -> list[int]:
+        """Versions of a model, ascending; UnknownName when it has none."""
+        versions = _versions(self._home(name))
+        if not versions:
+            raise UnknownName(f"model={name!r}: there is no such model")
+        return versions
+
+    def champion(self, name: str) -> int:
+        """The version that `name` alone means: the promoted one, or the newest while none was promoted."""
+        newest = self.versions(name)[-1]
+        try:
+            text = (self._home(name) / CHAMPION).read_text("ascii").strip()
+        except FileNotFoundError:
+            return newest
+        except (OSError, ValueError) as error:
+            raise ModelInvalid(f"{name}/{CHAMPION}: cannot be read ({error})") from error
+        if not VERSION.fullmatch(text):
+            raise ModelInvalid(f"{name}/{CHAMPION}={text[:20]!r}: must hold a version's number")
+        return int(text)
+
+    def resolve(self, reference: str) -> Path:
+        """`adult`, `adult@champion` or `adult@2` -> the folder of that bundle; UnknownName when there is none."""
+        name, at, version = reference.partition("@")
+        self._home(name)
+        if not at or version == CHAMPION:
+            version = str(self.champion(name))
+        return self._version(name, version)
+
+    def _home(self, name: str) -> Path:
+        if not NAME.fullmatch(name):
+            raise InputError(f"model={name[:80]!r}: must match {NAME.pattern}")
+        return self.root / name
+
+    def _version(self, name: str, version: str) -> Path:
+        if not VERSION.fullmatch(version):
+            raise InputError(f"version={version[:80]!r}: must be a whole number from 1, or {CHAMPION}")
+        if int(version) not in self.versions(name):
+            raise UnknownName(f"model={name}@{version}: there is no such version")
+        return self._home(name) / version
+
+    def _number(self, home: Path, staged: Path) -> int:
+        version = max(_versions(home), default=0) + 1
+        while True:
+            try:
+                _publish(staged, home / str(version))
+            except NameTaken:  # another process was faster
+                version += 1
+            else:
+                return version
+
+
+def _versions(home: Path) -> list[int]:
+    if not home.is_dir():
+        return []
+    return sorted(int(each.name) for each in home.iterdir() if VERSION.fullmatch(each.name) and _is_folder(each))
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+@contextmanager
+def _staged(parent: Path, bundle: Bundle) -> Iterator[Path]:
+    """The bundle in a hidden folder beside its destination: on the same file system, so that a rename is one step."""
+    staged = Path(tempfile.mkdtemp(prefix=".bundle-", dir=parent))
+    try:
+        staged.chmod(0o755)
+        for name, (field, cap) in FILES.items():
+            _write(staged / name, getattr(bundle, field), cap)
+        _sync(staged)
+        yield staged
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)  # gone by now if all went well
+
+
+def _publish(staged: Path, directory: Path) -> None:
+    if os.path.lexists(directory):
+        raise NameTaken(f"{directory}: exists already")
+    try:
+        staged.rename(directory)
+    except OSError as error:  # made by another process since: a folder that is not empty is never replaced
+        if os.path.lexists(directory):
+            raise NameTaken(f"{directory}: exists already") from error
+        raise
+    _sync(directory.parent)
+
+
+def _write(path: Path, content: bytes, cap: int) -> None:
+    if len(content) > cap:
+        raise ModelInvalid(f"{path.name}: {len(content)} bytes; at most {cap}")
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(folder: int, name: str, cap: int) -> bytes:
+    try:  # O_NONBLOCK: opening a pipe must not wait for somebody to write to it
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError as error:
+        raise ModelInvalid(f"{name}: cannot be read ({error.strerror})") from error
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ModelInvalid(f"{name}: must be a regular file")
+        content = file.read(cap + 1)
+    if len(content) > cap:
+        raise ModelInvalid(f"{name}: more than {cap} bytes")
+    return content
+
+
+def _sync(directory: Path) -> None:
+    """A rename is durable once its folder is."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

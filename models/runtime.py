@@ -1,0 +1,162 @@
+"""The exported model at work: ONNX Runtime over checked bytes, and records of JSON turned into its inputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import ArrayLike, NDArray
+
+from accountant.errors import InputError, ModelInvalid, RecordError
+from models.ensemble import ClassLabel
+from models.features import MISSING_TEXT, CategoricalFeature, Columns, Feature, encodable
+from models.onnx_check import check_graph
+from models.onnx_export import CLASSES
+
+Record = Mapping[str, Any]
+OUTPUTS = ["label", "probabilities"]
+FATAL = 4  # ONNX Runtime's own log stays silent: what goes wrong is raised
+
+
+class OnnxModel:
+    """A checked model, ready to answer from any thread. Bytes that fail a check raise ModelInvalid."""
+
+    def __init__(self, model_bytes: bytes) -> None:
+        check_graph(model_bytes)
+        self._session = _session(model_bytes)
+        self.inputs: dict[str, str] = {each.name: each.type for each in self._session.get_inputs()}
+        self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+        self.classes = _classes(self.metadata)
+        if [each.name for each in self._session.get_outputs()] != OUTPUTS:
+            raise ModelInvalid(f"model.onnx: outputs must be {OUTPUTS}")
+
+    def predict(self, columns: Columns) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Raw columns, one per input, (n,) each -> labels (n,), probabilities (n, 2). None and NaN are missing."""
+        absent = self.inputs.keys() - columns.keys()
+        if absent:
+            raise InputError(f"columns: missing {sorted(absent)}")
+        return self.infer({name: _ready(columns[name], kind) for name, kind in self.inputs.items()})
+
+    def infer(self, columns: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """As `predict`, without looking at the values: float64 columns, and object columns that hold str alone.
+
+        That is what `columns_from_records` makes.
+        """
+        feed = {name: columns[name].reshape(-1, 1) for name in self.inputs}
+        label, probabilities = self._session.run(OUTPUTS, feed)
+        return label, probabilities
+
+
+def columns_from_records(features: Sequence[Feature], records: Sequence[Record], limit: int) -> dict[str, NDArray[Any]]:
+    """JSON records -> columns (n,) for `OnnxModel.infer`, the ensemble and explanations alike.
+
+    Every record has exactly the features as keys; null is missing. Numeric: a finite number that is not a boolean;
+    boolean: true or false; categorical: a text. Raises RecordError naming the first record and field that do not fit,
+    and with more than `limit` records.
+    """
+    if len(records) > limit:
+        raise RecordError(f"records: {len(records)} are too many; at most {limit}", records=len(records), limit=limit)
+    try:
+        cells = {feature.name: [record[feature.name] for record in records] for feature in features}
+        fits = set(map(len, records)) <= {len(features)}
+        return {f.name: _column(f, cells[f.name]) for f in features} if fits else _blame(features, records)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return _blame(features, records)
+
+
+_TYPES: dict[str, set[type]] = {
+    "numeric": {int, float, type(None)},
+    "boolean": {bool, type(None)},
+    "categorical": {str, type(None)},
+}
+_WANTED = {
+    "numeric": "must be a finite number or null",
+    "boolean": "must be true, false or null",
+    "categorical": "must be a text or null",
+}
+
+
+def _column(feature: Feature, cells: list[Any]) -> NDArray[Any]:
+    """One column, checked as a whole: a look at each value alone would cost more than the model."""
+    kinds = set(map(type, cells))
+    if not kinds <= _TYPES[feature.kind]:
+        raise ValueError(feature.name)
+    some_null = type(None) in kinds
+    if isinstance(feature, CategoricalFeature):
+        texts = [cell or MISSING_TEXT for cell in cells] if some_null else cells
+        "".join(texts).encode()  # UnicodeEncodeError (a ValueError) on a lone surrogate
+        return np.array(texts, dtype=object)
+    numbers = np.array(cells, dtype=np.float64)
+    if np.count_nonzero(np.isfinite(numbers)) != len(cells) - (cells.count(None) if some_null else 0):
+        raise ValueError(feature.name)
+    return numbers
+
+
+def _blame(features: Sequence[Feature], records: Sequence[Record]) -> dict[str, NDArray[Any]]:
+    """Raises RecordError for the first record and field that do not fit."""
+    known = {feature.name for feature in features}
+    for index, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            raise RecordError(f"records[{index}]={short(record)}: must be an object", record=index)
+        for feature in features:
+            if feature.name not in record:
+                raise _error(index, feature.name, "", "is missing (null says that a value is not known)")
+            if not _fits(feature, record[feature.name]):
+                raise _error(index, feature.name, f"={short(record[feature.name])}", _WANTED[feature.kind])
+        for name in record.keys() - known:
+            raise _error(index, name, "", "is not a field of this model")
+    raise ModelInvalid("records: refused as a whole but not one by one")
+
+
+def _fits(feature: Feature, value: Any) -> bool:
+    if type(value) not in _TYPES[feature.kind]:
+        return False
+    if isinstance(value, str):
+        return value == MISSING_TEXT or encodable(value)
+    try:
+        return value is None or isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def _error(index: int, field: str, value: str, problem: str) -> RecordError:
+    return RecordError(f"records[{index}].{field}{value}: {problem}", record=index, field=field)
+
+
+def _session(model_bytes: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # workers, not threads, share the cores
+    options.inter_op_num_threads = 1
+    options.log_severity_level = FATAL
+    try:
+        return onnxruntime.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors share no base class, and come from a file: none may pass as another failure
+        raise ModelInvalid(f"model.onnx: ONNX Runtime refuses it ({error})") from error
+
+
+def _classes(metadata: Mapping[str, str]) -> tuple[ClassLabel, ...]:
+    try:
+        classes = json.loads(metadata[CLASSES])
+    except (KeyError, ValueError) as error:
+        raise ModelInvalid(f"model.onnx: metadata {CLASSES!r} must be a JSON list") from error
+    if not isinstance(classes, list) or not all(isinstance(each, str | int) for each in classes):
+        raise ModelInvalid(f"model.onnx: metadata {CLASSES}={short(classes)} must be a JSON list of texts or integers")
+    return tuple(classes)
+
+
+def _ready(values: ArrayLike, kind: str) -> NDArray[Any]:
+    if kind != "tensor(string)":
+        return np.asarray(values, dtype=np.float64)
+    texts = np.asarray(values, dtype=object)
+    if set(map(type, texts.tolist())) <= {str}:
+        return texts
+    return np.array([_text(text) for text in texts], dtype=object)
+
+
+def _text(value: Any) -> str:
+    return MISSING_TEXT if value is None or value != value else str(value)

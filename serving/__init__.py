@@ -1,0 +1,1 @@
+"""The doors: REST (BentoML) and the command line, over the same functions."""

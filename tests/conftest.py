@@ -1,0 +1,61 @@
+"""What every test process starts with: a home of its own, and no way to skip where skipping is forbidden."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+NO_SKIP = os.environ.get("DPSERVE_NO_SKIP") == "1"
+
+
+def _fence_environment() -> None:
+    """Point every setting at a scratch folder of this process, before anything of ours or BentoML's is imported.
+
+    A developer's own settings must not steer a test, and no test may touch the real home. `PROMETHEUS_MULTIPROC_DIR`
+    is read when prometheus_client is first imported, hence here and not in a fixture.
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="dpserve-tests-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    for name in [name for name in os.environ if name.startswith("DPSERVE_") and name != "DPSERVE_NO_SKIP"]:
+        del os.environ[name]
+    for name in ("DPSERVE_HOME", "BENTOML_HOME", "PROMETHEUS_MULTIPROC_DIR"):
+        folder = scratch / name.lower()
+        folder.mkdir(mode=0o700)
+        os.environ[name] = str(folder)
+    os.environ["BENTOML_DO_NOT_TRACK"] = "true"
+
+
+_fence_environment()
+
+# No test asserts times: a deadline would.
+hypothesis.settings.register_profile("dpserve", deadline=None)
+hypothesis.settings.load_profile("dpserve")
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """With DPSERVE_NO_SKIP=1 a skipped test or file is a failure that names it and its reason."""
+    expected_to_fail = hasattr(report, "wasxfail")
+    if NO_SKIP and report.outcome == "skipped" and not expected_to_fail:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid}: DPSERVE_NO_SKIP=1 forbids skipping ({reason})"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    _refuse_skip(report)
+    return report

@@ -1,0 +1,221 @@
+"""What leaves this repository: the wheel, the lock files, the bento's list, and texts that work on any machine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email.parser import HeaderParser
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("accountant", "models", "training", "serving")
+LOCKS = ("requirements/run.txt", "requirements/dev.txt", "serving/requirements.txt")
+PYTHONS = ("3.11", "3.12", "3.13")
+
+# Spelled in pieces, so that this file passes its own check.
+REGISTRY = re.compile("|".join(("py" r"pi\.org", "python" r"hosted\.org", "registry" r"\.npm", "deb" r"\.debian")))
+MACHINE = re.compile(r"(?<![\w.])/(work|farm)/")
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
+
+
+def unfit(text: str) -> list[str]:
+    """Lines that name a package registry's address or a path of one particular machine."""
+    return [line for line in text.splitlines() if REGISTRY.search(line) or MACHINE.search(line)]
+
+
+def unlocked(lock: str) -> list[str]:
+    """Entries of a requirement file that are more or less than a name, a version, a marker and hashes."""
+    entries = lock.replace("\\\n", " ").splitlines()
+    pinned = re.compile(r"[\w.-]+(\[[\w,.-]+\])?==[\w.!+]+\s*(;[^\\]*?)?(\s+--hash=sha256:[0-9a-f]{64})+\s*")
+    return [entry for entry in entries if entry.strip() and not pinned.fullmatch(entry)]
+
+
+def pins(lock: str) -> list[Requirement]:
+    return [Requirement(line.rstrip(" \\")) for line in lock.splitlines() if re.match(r"[\w.-]+==", line)]
+
+
+def versions(lock: str, python: str) -> dict[str, str]:
+    """Name to version of what the file installs on Linux with that Python."""
+    there = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "sys_platform": "linux",
+        "platform_python_implementation": "CPython",
+        "implementation_name": "cpython",
+    }
+    chosen = [pin for pin in pins(lock) if not pin.marker or pin.marker.evaluate(there)]
+    assert len({canonicalize_name(pin.name) for pin in chosen}) == len(chosen)
+    return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in chosen}
+
+
+def tracked() -> list[Path]:
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [ROOT / name for name in names.split("\0") if name and (ROOT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from a copy: a build leaves files beside its sources, and those end up in the next one."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
+    done = subprocess.run(build, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with zipfile.ZipFile(next(out.glob("*.whl"))) as opened:
+        yield opened
+
+
+def test_wheel_holds_the_four_rooms_and_nothing_else(wheel):
+    top = {name.partition("/")[0] for name in wheel.namelist()}
+    assert top == {*ROOMS, f"dpserve-{PROJECT['version']}.dist-info"}
+
+
+def test_wheel_holds_every_file_of_the_rooms(wheel):
+    there = {path.relative_to(ROOT).as_posix() for path in tracked() if path.relative_to(ROOT).parts[0] in ROOMS}
+    assert there - set(wheel.namelist()) == {"serving/requirements.txt"}
+
+
+def test_every_folder_of_code_is_a_listed_package():
+    """A folder without `__init__.py` would be a namespace, into which any folder of that name mixes its modules."""
+    code = [path.relative_to(ROOT) for path in tracked() if path.suffix == ".py"]
+    folders = {path.parent for path in code if path.parts[0] in ROOMS}
+    assert {".".join(folder.parts) for folder in folders} == set(PYPROJECT["tool"]["setuptools"]["packages"])
+    assert [folder.as_posix() for folder in folders if folder / "__init__.py" not in code] == []
+
+
+def test_wheel_says_what_it_is(wheel):
+    info = f"dpserve-{PROJECT['version']}.dist-info"
+    said = HeaderParser().parsestr(wheel.read(f"{info}/METADATA").decode())
+    assert "Private :: Do Not Upload" in said.get_all("Classifier", [])
+    assert said["Requires-Python"] == "<3.14,>=3.11"
+    assert said["License-Expression"] == "Apache-2.0"
+    assert "dpserve = serving.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    assert f"{info}/licenses/LICENSE" in wheel.namelist()
+
+
+def test_no_file_names_a_registry_or_one_machine():
+    found = {}
+    for path in tracked():
+        try:
+            lines = unfit(path.read_text("utf-8"))
+        except UnicodeDecodeError:
+            lines = unfit(path.read_bytes().decode("latin-1"))
+        if lines:
+            found[path.relative_to(ROOT).as_posix()] = lines[:3]
+    assert found == {}
+
+
+@pytest.mark.parametrize("text", ["see https://py" + "pi.org/simple", "open /wo" + "rk/main/x", "(/fa" + "rm/y)"])
+def test_unfit_line_is_found(text):
+    assert unfit(f"fine\n{text}\n") == [text]
+
+
+@pytest.mark.parametrize("text", ["/home/me/work/x", "frame/work/", "https://example.org/work/"])
+def test_fit_line_is_left_alone(text):
+    assert unfit(text) == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_pins_and_hashes_everything(lock):
+    text = (ROOT / lock).read_text("utf-8")
+    assert unlocked(text) == []
+    assert "://" not in text
+    assert len(pins(text)) > 50
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "numpy==2.4.6",
+        "numpy>=2 --hash=sha256:" + "0" * 64,
+        "numpy==2.4.6 --hash=md5:" + "0" * 32,
+        "numpy @ file:x --hash=sha256:" + "0" * 64,
+        "--index-url x",
+        "--find-links x",
+        "-e .",
+    ],
+)
+def test_loose_entry_is_found(entry):
+    good = "scipy==1.17.1 ; python_full_version < '3.12' \\\n    --hash=sha256:" + "a" * 64
+    assert unlocked(f"{good}\n{entry}\n") == [entry]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_locks_agree(python):
+    run, dev, serve = (versions((ROOT / lock).read_text("utf-8"), python) for lock in LOCKS)
+    assert run.items() <= dev.items()
+    assert serve.items() <= run.items()
+    assert run.keys() - serve.keys() == {"setuptools", "wheel"}
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(("lock", "extras"), [(LOCKS[0], ["train", "serve"]), (LOCKS[1], ["train", "serve", "dev"])])
+def test_lock_satisfies_the_project(lock, extras, python):
+    """The lock is no older than pyproject.toml; `make lock` mends it."""
+    chosen = versions((ROOT / lock).read_text("utf-8"), python)
+    asked = PROJECT["dependencies"] + [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
+    wrong = [line for line in map(Requirement, asked) if chosen.get(canonicalize_name(line.name)) not in line.specifier]
+    assert wrong == []
+
+
+def test_no_accelerator_packages_are_locked():
+    locked = {canonicalize_name(pin.name) for pin in pins((ROOT / LOCKS[1]).read_text("utf-8"))}
+    assert {name for name in locked if name.startswith(("nvidia-", "torch", "triton"))} <= {"nvidia-ml-py"}
+
+
+def test_bento_takes_the_rooms_and_the_lock():
+    bento = yaml.safe_load((ROOT / "bentofile.yaml").read_text("utf-8"))
+    assert {f"{room}/" for room in ROOMS} <= set(bento["include"])
+    assert bento["python"] == {"requirements_txt": LOCKS[2], "lock_packages": False}
+    module, name = bento["service"].split(":")
+    assert f"class {name}" in (ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8")
+
+
+SKIPPING = """
+import pytest
+
+def test_skips():
+    pytest.skip("no promtool")
+
+@pytest.mark.xfail(reason="known", strict=True)
+def test_expected():
+    assert False
+"""
+
+
+@pytest.mark.parametrize(("no_skip", "code", "counts"), [("0", 0, "1 skipped"), ("1", 1, "1 failed")])
+def test_skip_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch, no_skip, code, counts):
+    monkeypatch.setenv("DPSERVE_NO_SKIP", no_skip)
+    shutil.copy(ROOT / "tests/conftest.py", tmp_path)
+    (tmp_path / "test_one.py").write_text(SKIPPING)
+    run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert counts in done.stdout
+    assert "1 xfailed" in done.stdout
+    assert ("test_one.py::test_skips" in done.stdout and "no promtool" in done.stdout) == (no_skip == "1")
+
+
+def test_skipped_file_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPSERVE_NO_SKIP", "1")
+    shutil.copy(ROOT / "tests/conftest.py", tmp_path)
+    (tmp_path / "test_one.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
+    run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "no_such_module" in done.stdout

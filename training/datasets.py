@@ -1,0 +1,173 @@
+"""Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
+
+Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,), `schema.yaml`. The commitment is
+an HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from accountant.budget import Budget, Relation
+from accountant.errors import DataError, JobFailed, NameTaken, SchemaError
+from accountant.home import Home
+from accountant.names import check_name
+from accountant.records import Dataset, Registration, Started, Unit
+from training.data import bin_dtype, encode_column, encode_labels, read_batches
+from training.engine import Rows
+from training.schema import Schema, parse_schema
+
+CHUNK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Rows as integers: `bins` (features, rows), `labels` (rows,)."""
+
+    bins: NDArray[Any]
+    labels: NDArray[np.uint8]
+
+
+def register(home: Home, name: str, data: Path, schema_file: Path, budget: Budget, relation: Relation, unit: str | None) -> Dataset:
+    """Register `data` under `name` with its total budget. Nothing is entered unless all of it fits the schema."""
+    raw = _read_schema(schema_file)
+    schema = parse_schema(raw)
+    _check_free(home, check_name("dataset", name))
+    budget.check_delta(schema.records)
+    packed = pack(data, schema, unit)
+    if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
+        raise DataError(
+            f"records={schema.records}: under replace-one the number of rows is public and must be exact; the file has another number"
+        )
+    folder = home.datasets / f"{uuid.uuid4()}.partial"
+    try:
+        _write(folder, packed, raw)
+        commitment = home.keys.commitment(_content(folder))
+        _check_new_rows(home, commitment)
+        place = home.datasets / commitment
+        if place.exists():  # left by a start that was cut before its entry: the same bytes, by their name
+            shutil.rmtree(place)
+        folder.rename(place)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    how = Unit() if unit is None else Unit("person", unit, 1)
+    dataset = home.ledger.register(Registration(name, relation, budget, how, schema.records, schema.digest, commitment))
+    _note(home, name, {"data": str(data.absolute()), "schema": str(schema_file.absolute()), "rows": commitment})
+    return dataset
+
+
+def pack(data: Path, schema: Schema, unit: str | None = None) -> Packed:
+    """All rows of the file in packed bins. With `unit`, the first row of each of its values, in file order."""
+    if schema.classes is None:
+        raise SchemaError(f"schema: target {schema.target!r}: no learner of this version fits a regression target")
+    dtype = bin_dtype(schema.features)
+    bins: list[list[NDArray[Any]]] = [[] for _ in schema.features]
+    labels: list[NDArray[np.uint8]] = []
+    keep = _FirstOfEach(unit) if unit else None
+    start = 0
+    for batch in read_batches(data, schema, (unit,) if unit and unit not in {f.name for f in schema.features} else ()):
+        chosen = slice(None) if keep is None else keep(batch, start)
+        for store, feature in zip(bins, schema.features, strict=True):
+            store.append(encode_column(feature, batch[feature.name], start).astype(dtype)[chosen])
+        labels.append(encode_labels(schema, batch[schema.target], start)[chosen])
+        start += len(batch)
+    if not start:
+        raise DataError(f"data={data.name}: the file has no rows")
+    packed = np.empty((len(bins), sum(part.size for part in labels)), dtype=dtype)
+    for index, store in enumerate(bins):
+        np.concatenate(store, out=packed[index])
+        store.clear()
+    return Packed(packed, np.concatenate(labels))
+
+
+class _FirstOfEach:
+    """Bounds contributions: a person's later rows are left out, so adding a person adds one row and changes no other."""
+
+    def __init__(self, column: str) -> None:
+        self._column, self._seen = column, set[Any]()
+
+    def __call__(self, batch: pa.RecordBatch, start: int) -> NDArray[np.bool_]:
+        values = batch[self._column].to_pylist()
+        if None in values:
+            raise DataError(f"{self._column}, data row {start + values.index(None)}: the unit of privacy is missing")
+        fresh = [value not in self._seen and not self._seen.add(value) for value in values]  # type: ignore[func-returns-value]
+        return np.array(fresh, dtype=np.bool_)
+
+
+def schema_of(home: Home, dataset: Dataset) -> Schema:
+    """The public schema as registered. Reads no rows."""
+    raw = (home.datasets / dataset.registration.commitment / "schema.yaml").read_bytes()
+    schema = parse_schema(raw)
+    if schema.digest != dataset.registration.schema:
+        raise SchemaError(f"dataset={dataset.registration.name}: its schema file is not the registered one")
+    return schema
+
+
+def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
+    """Map the packed rows of a job that has STARTED, after checking that they are the rows that were registered."""
+    commitment = started.dataset.registration.commitment
+    folder = home.datasets / commitment
+    if home.keys.commitment(_content(folder)) != commitment:
+        raise JobFailed("rows: the packed file is not the one that was registered")
+    bins, labels = (np.load(folder / file, mmap_mode="r", allow_pickle=False) for file in ("bins.npy", "labels.npy"))
+    return Rows(bins, labels, [feature.bins for feature in schema.features])
+
+
+def _read_schema(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SchemaError(f"schema={path}: cannot be read: {error.strerror}") from None
+
+
+def _check_free(home: Home, name: str) -> None:
+    if any(dataset.registration.name == name for dataset in home.ledger.datasets()):
+        raise NameTaken(f"dataset={name}: is registered already; a budget is given once", dataset=name)
+
+
+def _check_new_rows(home: Home, commitment: str) -> None:
+    for dataset in home.ledger.datasets():
+        if dataset.registration.commitment == commitment:
+            known = dataset.registration.name
+            raise NameTaken(f"data: these rows are registered already, as {known}; the same people have one budget", dataset=known)
+
+
+def _write(folder: Path, packed: Packed, schema: bytes) -> None:
+    folder.mkdir(mode=0o700)
+    np.save(folder / "bins.npy", packed.bins, allow_pickle=False)
+    np.save(folder / "labels.npy", packed.labels, allow_pickle=False)
+    (folder / "schema.yaml").write_bytes(schema)
+    for file in folder.iterdir():
+        file.chmod(0o600)
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+
+
+def _content(folder: Path) -> Iterator[bytes]:
+    for name in ("bins.npy", "labels.npy", "schema.yaml"):
+        yield name.encode()
+        with (folder / name).open("rb") as file:
+            yield from iter(lambda file=file: file.read(CHUNK), b"")  # type: ignore[misc]
+
+
+def _note(home: Home, name: str, about: dict[str, str]) -> None:
+    """`datasets.json`: where the steward's files came from. For people; nothing is decided by it."""
+    path = home.path / "datasets.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    partial = path.with_suffix(f".{uuid.uuid4()}.partial")
+    partial.write_text(json.dumps({**known, name: about}, indent=2) + "\n")
+    partial.chmod(0o600)
+    partial.replace(path)
+
+

@@ -1,0 +1,10 @@
+"""The learners. Being listed here gives a learner the command line, REST, the dashboard and every contract test."""
+
+from __future__ import annotations
+
+from training.learners.base import PrivateClassifier
+from training.learners.lazybb import LazyBB
+
+LEARNERS: dict[str, type[PrivateClassifier]] = {learner.name: learner for learner in (LazyBB,)}
+
+__all__ = ["LEARNERS", "LazyBB", "PrivateClassifier"]

@@ -1,0 +1,66 @@
+"""1-rules: the public candidate set of a schema, and their scores from signed sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.ensemble import Test, Vote
+from models.features import Feature
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class OneRules:
+    """Every ordered test `value > cut`, every test `value is code`, and the constant; each also negated.
+
+    Candidate k < size / 2 is a rule, candidate k + size / 2 its negation. The set comes from the schema alone.
+    """
+
+    tests: tuple[tuple[Test, int, int], ...]
+    above: NDArray[np.intp]
+    single: NDArray[np.intp]
+    missing: NDArray[np.intp]
+
+    @property
+    def size(self) -> int:
+        return 2 * len(self.tests)
+
+    def vote(self, candidate: int) -> Vote:
+        test, feature, code = self.tests[candidate % len(self.tests)]
+        return Vote(test, feature, code, 1 if candidate < len(self.tests) else -1)
+
+    def scores(self, sums: Integers) -> Integers:
+        """`sums` (features, width) of w y per feature and code -> for each candidate h the sum over rows of w y h(x): (size,).
+
+        h = 2 [test holds] - 1, so this is 2 * (sum where the test holds) - (sum over all rows).
+        """
+        total = int(sums[0].sum())
+        running = np.cumsum(sums, axis=1)
+        feature, code = self.above.T
+        over = running[feature, self.missing[feature] - 1] - running[feature, code]
+        single = sums[self.single[:, 0], self.single[:, 1]]
+        rules = np.concatenate([2 * over - total, 2 * single - total, [total]])
+        return np.concatenate([rules, -rules])
+
+
+@lru_cache(maxsize=64)
+def one_rules(features: tuple[Feature, ...]) -> OneRules:
+    above = [(index, code) for index, feature in enumerate(features) for code in range(feature.cuts)]
+    single = [(index, code) for index, feature in enumerate(features) for code in feature.single_codes]
+    tests: Sequence[tuple[Test, int, int]] = [
+        *(("above", *pair) for pair in above),
+        *(("is", *pair) for pair in single),
+        ("always", 0, 0),
+    ]
+    missing = np.array([feature.missing for feature in features], dtype=np.intp)
+    return OneRules(tuple(tests), _pairs(above), _pairs(single), missing)
+
+
+def _pairs(pairs: list[tuple[int, int]]) -> NDArray[np.intp]:
+    return np.array(pairs, dtype=np.intp).reshape(-1, 2)

@@ -1,0 +1,44 @@
+"""The durable queue: reservations in the ledger that no process holds. A worker claims one by starting it.
+
+Training never runs in a serving worker. `recover` comes first, so what a killed worker left behind is settled before new work.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from accountant.errors import DpserveError, WrongState
+from accountant.home import Home
+from training import job
+
+LOG = logging.getLogger("dpserve.worker")
+IDLE_SECONDS = 0.25
+RECOVER_SECONDS = 15.0
+
+
+def work_once(home: Home) -> int | None:
+    """Run the oldest queued job to its end; its number, or None where the queue is empty."""
+    seq = home.ledger.next_queued()
+    if seq is None:
+        return None
+    try:
+        job.run(home, seq)
+        LOG.info("job %d issued", seq)
+    except WrongState:  # another worker was faster
+        LOG.info("job %d taken by another worker", seq)
+    except DpserveError as error:
+        LOG.error("job %d: %s", seq, error.code)
+    return seq
+
+
+def work(home: Home, stop: threading.Event) -> None:
+    """Work until `stop` is set; a job that runs is finished first."""
+    idle = RECOVER_SECONDS
+    while not stop.is_set():
+        if idle >= RECOVER_SECONDS:
+            job.recover(home)
+            idle = 0.0
+        if work_once(home) is None:
+            idle += IDLE_SECONDS
+            stop.wait(IDLE_SECONDS)

@@ -1,0 +1,169 @@
+"""From released numbers to a certified bundle: export, sign, issue, store. Post-processing, free, and resumable at every step.
+
+`jobs/<number>/` holds what is released but not yet in the store: `ensemble.json` before the commit, the signed envelope before the
+`issued` entry. Every step gives the same bytes when it is done again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from accountant import certificate, dsse
+from accountant.errors import JobFailed, ModelInvalid
+from accountant.home import Home
+from accountant.keys import fingerprint
+from accountant.ledger import Ledger
+from accountant.records import Job, request_from_entry
+from accountant.events import plan_from_json
+from models.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
+from models.card import model_card
+from models.ensemble import VotingEnsemble
+from models.onnx_export import to_onnx
+
+ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"
+
+
+def keep(home: Home, seq: int, ensemble: VotingEnsemble) -> str:
+    """Put the released numbers on disk, durably, before they are committed. Returns their sha256."""
+    folder = home.jobs / str(seq)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    raw = ensemble_bytes(ensemble)
+    _write(folder / ENSEMBLE, raw)
+    return certificate.digest(raw)
+
+
+def finish(home: Home, seq: int) -> Path:
+    """Bring a committed job to its end, from wherever it stands. Returns the model's folder."""
+    folder = home.jobs / str(seq)
+    with _alone(home, seq):
+        job = home.ledger.job(seq)
+        if not folder.exists():
+            return _stored(home, job)
+        ensemble = _released(home, folder, seq)
+        onnx = to_onnx(ensemble, {"dataset": job.dataset, "model": job.model, "reservation": str(seq)})
+        envelope = _envelope(home, folder, job, ensemble, onnx)
+        issued = job.issued if job.issued is not None else _issue(home.ledger, seq, envelope, onnx)
+        place = _store(home, job, _bundle(home, ensemble, onnx, envelope, issued))
+        shutil.rmtree(folder)
+        return place
+
+
+def _released(home: Home, folder: Path, seq: int) -> VotingEnsemble:
+    raw = (folder / ENSEMBLE).read_bytes()
+    if certificate.digest(raw) != home.ledger.released_digest(seq):
+        raise ModelInvalid(f"job {seq}: {ENSEMBLE} is not what was committed")
+    return ensemble_from_bytes(raw)
+
+
+def _envelope(home: Home, folder: Path, job: Job, ensemble: VotingEnsemble, onnx: bytes) -> bytes:
+    """The signed certificate; written once, so that every later try speaks of the same bytes."""
+    path = folder / ENVELOPE
+    if path.exists():
+        return path.read_bytes()
+    entry = home.ledger.reservation(job.seq).value
+    request = request_from_entry(entry)
+    subject = certificate.Subject(
+        job.model,
+        certificate.digest(onnx),
+        request.learner,
+        tuple(feature.name for feature in ensemble.features),
+        ensemble.classes,
+    )
+    payload = certificate.statement(
+        subject,
+        home.ledger.dataset(job.dataset),
+        request,
+        plan_from_json(entry["plan"]),
+        home.ledger.log.origin,
+        job.seq,
+        home.ledger.reservation_hash(job.seq),
+    )
+    envelope = certificate.sign(payload, home.keys)
+    _write(path, envelope)
+    return envelope
+
+
+def _issue(ledger: Ledger, seq: int, envelope: bytes, onnx: bytes) -> int:
+    return ledger.issue(seq, certificate.digest(dsse.parse(envelope).payload), certificate.digest(onnx))
+
+
+def _bundle(home: Home, ensemble: VotingEnsemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
+    proof = home.ledger.log.proof(issued)
+    verified = certificate.verify(envelope, proof, onnx, home.trust)
+    card = model_card(ensemble, _for_card(verified))
+    sigstore = dsse.to_sigstore_bundle(envelope, fingerprint(home.keys.public_key("issuer")))
+    return Bundle(onnx, envelope, sigstore, proof.encode(), ensemble_bytes(ensemble), card.encode())
+
+
+def _for_card(verified: certificate.Certificate) -> dict[str, str]:
+    predicate = verified.statement["predicate"]
+    return {
+        "epsilon": str(verified.epsilon),
+        "delta": f"{verified.delta:f}",
+        "relation": verified.relation,
+        "unit": f"one {predicate['claim']['unit']['name']}",
+        "dataset": predicate["dataset"]["name"],
+        "learner": predicate["public"]["learner"],
+    }
+
+
+def _store(home: Home, job: Job, bundle: Bundle) -> Path:
+    """Add to the store, unless a cut earlier try has done so already."""
+    store = ModelStore(home.models)
+    known = _version_of(store, job.model, bundle.envelope)
+    version = store.add(job.model, bundle) if known is None else known
+    return store.resolve(f"{job.model}@{version}")
+
+
+def _version_of(store: ModelStore, model: str, envelope: bytes) -> int | None:
+    if model not in store.names():
+        return None
+    for version in reversed(store.versions(model)):
+        if (store.resolve(f"{model}@{version}") / ENVELOPE).read_bytes() == envelope:
+            return version
+    return None
+
+
+def _stored(home: Home, job: Job) -> Path:
+    if job.issued is None:
+        raise JobFailed(f"job {job.seq}: is {job.state.value}, and its released numbers are not in the home")
+    wanted = home.ledger.log.entry(job.issued).value["statement"]
+    store = ModelStore(home.models)
+    for version in reversed(store.versions(job.model)):
+        place = store.resolve(f"{job.model}@{version}")
+        if certificate.digest(dsse.parse((place / ENVELOPE).read_bytes()).payload) == wanted:
+            return place
+    raise JobFailed(f"job {job.seq}: its model is not in the store any more")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All or nothing, and on disk when it returns."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.chmod(0o600)
+    partial.replace(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _alone(home: Home, seq: int) -> Iterator[None]:
+    """One process at a time finishes a job; the other finds it finished."""
+    home.jobs.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(home.jobs / f".{seq}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

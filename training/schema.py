@@ -1,0 +1,187 @@
+"""The public schema: what everybody may know about a dataset before any row is read. YAML, strict, never completed from rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from dataclasses import dataclass
+from math import expm1, log1p
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from accountant.errors import SchemaError
+from models.ensemble import ClassLabel
+from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
+
+MAX_BYTES = 1 << 20
+MAX_BINS = 60_000
+LOG_SHARE = 4
+PUBLIC_ONLY = "it is public knowledge that a person must write down; dpserve never reads it from rows"
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Numeric(_Strict):
+    """`range` with `bins` uniform cut points from its low end on (and, for `scale: log`, a quarter as many log-spaced), or `edges`."""
+
+    type: Literal["numeric"]
+    range: tuple[Finite, Finite] | None = None
+    bins: Annotated[StrictInt, Field(ge=2, le=4096)] = 32
+    scale: Literal["linear", "log"] = "linear"
+    edges: tuple[Finite, ...] | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> _Numeric:
+        if (self.range is None) == (self.edges is None):
+            raise ValueError(f"needs either `range: [low, high]` or `edges: [...]`: {PUBLIC_ONLY}")
+        if self.range is not None and not self.range[0] < self.range[1]:
+            raise ValueError(f"range={list(self.range)}: low must be below high")
+        if self.edges is not None and (
+            not self.edges or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False))
+        ):
+            raise ValueError("edges: at least one, ascending, without repeats")
+        return self
+
+    def feature(self, name: str) -> NumericFeature:
+        if self.edges is not None:
+            return NumericFeature(name, self.edges)
+        assert self.range is not None
+        low, high = self.range
+        cuts = {low + (high - low) * j / self.bins for j in range(self.bins)}
+        if self.scale == "log":
+            steps = max(2, self.bins // LOG_SHARE)
+            cuts |= {low + expm1(log1p(high - low) * j / steps) for j in range(steps)}
+        return NumericFeature(name, tuple(sorted(cuts)))
+
+
+class _Categorical(_Strict):
+    """`values`: the categories that are publicly known. Anything else is `other`."""
+
+    type: Literal["categorical"]
+    values: Annotated[tuple[StrictStr | StrictInt, ...], Field(min_length=1, max_length=MAX_BINS)]
+
+    @field_validator("values")
+    @classmethod
+    def _distinct(cls, values: tuple[StrictStr | StrictInt, ...]) -> tuple[StrictStr | StrictInt, ...]:
+        texts = [str(value) for value in values]
+        if len(set(texts)) != len(texts):
+            raise ValueError(f"values: {sorted({text for text in texts if texts.count(text) > 1})} stand there twice")
+        return values
+
+    def feature(self, name: str) -> CategoricalFeature:
+        return CategoricalFeature(name, tuple(str(value) for value in self.values))
+
+
+class _Boolean(_Strict):
+    type: Literal["boolean"]
+
+    def feature(self, name: str) -> BooleanFeature:
+        return BooleanFeature(name)
+
+
+class _Target(_Strict):
+    """`classes` in their public order (the last one is the positive class), or a public `range` for regression."""
+
+    name: StrictStr
+    classes: Annotated[tuple[StrictStr | StrictInt, ...], Field(min_length=2, max_length=255)] | None = None
+    range: tuple[Finite, Finite] | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> _Target:
+        if (self.classes is None) == (self.range is None):
+            raise ValueError(f"needs `classes: [...]`, or `range: [low, high]` for regression: {PUBLIC_ONLY}")
+        if self.classes is not None and len({str(label) for label in self.classes}) != len(self.classes):
+            raise ValueError("classes: each must stand there once")
+        if self.range is not None and not self.range[0] < self.range[1]:
+            raise ValueError(f"range={list(self.range)}: low must be below high")
+        return self
+
+
+class _File(_Strict):
+    target: _Target
+    records: Annotated[StrictInt, Field(ge=1, le=10**12)]
+    features: Annotated[
+        dict[str, Annotated[_Numeric | _Categorical | _Boolean, Field(discriminator="type")]], Field(min_length=1)
+    ]
+    ignore: tuple[StrictStr, ...] = ()
+    missing: Literal["own-bin"] = "own-bin"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A checked schema. `digest`: sha256 of the file's bytes, so that a ledger entry can name it."""
+
+    target: str
+    classes: tuple[ClassLabel, ...] | None
+    target_range: tuple[float, float] | None
+    records: int
+    features: tuple[Feature, ...]
+    ignore: tuple[str, ...]
+    digest: str
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which would take the last of two equal keys in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = {str(key) for key in keys if keys.count(key) > 1}
+        if twice:
+            raise SchemaError(f"schema: {sorted(twice)} stand twice in one mapping (line {node.start_mark.line + 1})")
+        return super().construct_mapping(node, deep)
+
+
+def parse_schema(raw: bytes) -> Schema:
+    """YAML bytes -> Schema; anything unknown, incomplete or double raises SchemaError naming the place."""
+    if len(raw) > MAX_BYTES:
+        raise SchemaError(f"schema: {len(raw)} bytes; at most {MAX_BYTES}")
+    try:
+        body = yaml.load(raw.decode(), _Loader)  # noqa: S506 - a SafeLoader
+        file = _File.model_validate(body)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise SchemaError(f"schema: not YAML: {error}") from error
+    except ValidationError as error:
+        raise SchemaError("schema: " + "; ".join(_say(problem) for problem in error.errors())) from None
+    _check_names(file)
+    features = tuple(kind.feature(name) for name, kind in file.features.items())
+    return Schema(
+        file.target.name,
+        file.target.classes,
+        file.target.range,
+        file.records,
+        features,
+        file.ignore,
+        hashlib.sha256(raw).hexdigest(),
+    )
+
+
+def _check_names(file: _File) -> None:
+    if file.target.name in file.features:
+        raise SchemaError(f"schema: features.{file.target.name}: the target cannot be a feature")
+    for name in (*file.features, file.target.name):
+        if not name or len(name) > 200 or not name.isprintable():
+            raise SchemaError(f"schema: {name!r}: a column name has 1 to 200 printable characters")
+
+
+def _say(problem: Any) -> str:
+    where = ".".join(str(part) for part in problem["loc"] if part not in ("numeric", "categorical", "boolean"))
+    hint = ""
+    if problem["type"] in ("string_type", "int_type") and isinstance(problem.get("input"), bool):
+        hint = " (YAML reads yes, no, on, off as booleans: put quotes around it)"
+    if problem["type"] == "missing":
+        hint = f" ({PUBLIC_ONLY})"
+    return f"{where or 'file'}: {problem['msg'].removeprefix('Value error, ')}{hint}"

@@ -1,0 +1,129 @@
+"""Rehearse and play: the only way a learner reaches rows is `session.release(query, mechanism)`.
+
+A learner's `_fit` runs twice. On a `Rehearsal` there are no rows and no noise: what it asks for becomes the plan. On a
+`Session` the plan is played: the head is compared and popped before anything is computed, and only then drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import Budget, Relation
+from accountant.errors import PlanMismatch
+from accountant.events import Plan, Release
+from accountant.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
+from models.ensemble import ClassLabel
+from models.features import Feature
+from training.engine import Rows
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Public:
+    """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0 under add/remove."""
+
+    features: tuple[Feature, ...]
+    target: str
+    classes: tuple[ClassLabel, ...] | None
+    records: int
+    relation: Relation
+    budget: Budget
+    pure: bool
+
+    def selection(self, epsilon: Decimal) -> ExponentialSelection | PermuteAndFlip:
+        """Private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism, which composes better."""
+        return PermuteAndFlip(epsilon) if self.pure else ExponentialSelection(epsilon)
+
+
+class Query(Protocol):
+    """A function of rows that knows its sensitivity. Integers in, integers out; `size` values."""
+
+    @property
+    def purpose(self) -> str: ...
+
+    @property
+    def norm(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def sensitivity(self, relation: Relation) -> int: ...
+
+    def __call__(self, rows: Rows) -> Integers: ...
+
+
+class Releaser(Protocol):
+    """What a learner is given: public facts, the calibrated `unit` (pure epsilon of one standard release), and `release`."""
+
+    public: Public
+    unit: Decimal
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any: ...
+
+
+def _release(query: Query, mechanism: Mechanism, relation: Relation) -> Release:
+    if query.norm != mechanism.norm:
+        raise PlanMismatch(f"{query.purpose}: sensitivity in {query.norm}, but {mechanism.name} needs {mechanism.norm}")
+    return Release(query.purpose, mechanism.name, mechanism.norm, query.sensitivity(relation), mechanism.event)
+
+
+class Rehearsal:
+    """No rows, no noise: writes down what `release` would charge and answers with blanks."""
+
+    def __init__(self, public: Public, unit: Decimal) -> None:
+        self.public, self.unit = public, unit
+        self._asked: list[Release] = []
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        self._asked.append(_release(query, mechanism, self.public.relation))
+        return 0 if mechanism.norm == "range" else np.zeros(query.size, dtype=np.int64)
+
+    @property
+    def plan(self) -> Plan:
+        return Plan.of(self._asked)
+
+
+class Session:
+    """Holds the rows and plays a reserved plan. `progress(done, total)` counts rounds of the plan: data-independent."""
+
+    def __init__(
+        self,
+        public: Public,
+        unit: Decimal,
+        plan: Plan,
+        rows: Rows,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        self.public, self.unit, self.plan = public, unit, plan
+        self._rows, self._progress = rows, progress
+        self._next = [release for release, count in reversed(plan.runs) for _ in range(count)]
+        self._played: list[Release] = []
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        """Compare with the head of the plan, pop it, and only then compute and draw. Anything else raises PlanMismatch."""
+        asked = _release(query, mechanism, self.public.relation)
+        if not self._next or self._next[-1] != asked:
+            raise PlanMismatch(f"{asked} is not what the plan has next: {self._next[-1] if self._next else 'nothing'}")
+        self._played.append(self._next.pop())
+        answer = mechanism.draw(query(self._rows), asked.sensitivity)
+        self._progress(len(self._played), len(self.plan))
+        return answer
+
+    @property
+    def spent(self) -> Plan:
+        """What was popped: the certificate is built from this."""
+        return Plan.of(self._played)
+
+    def close(self) -> Plan:
+        """Forget the rows. A plan that was not played to its end is a fault of the learner."""
+        del self._rows
+        if self._next:
+            raise PlanMismatch(f"{len(self._next)} releases of the plan were not played")
+        return self.spent
