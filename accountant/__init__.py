@@ -1,1 +1,3 @@
-"""What privacy costs and who spent it: prices, draws, filter, ledger, keys, certificates, audit. Imports none of the other rooms."""
+"""What privacy costs and who spent it: prices, draws, filter, ledger, keys, certificates, audit. Imports none of the
+other rooms.
+"""

@@ -1,7 +1,8 @@
 """The privacy certificate: an in-toto Statement v1 about one model file, in a DSSE envelope, bound to the ledger.
 
-Order without a circle: the reservation is in the log before any row is read; the statement names it; the `issued` entry holds the
-statement's digest; the proof sidecar shows that entry in the log. A stolen issuer key alone cannot mint a valid certificate.
+Order without a circle: the reservation is in the log before any row is read; the statement names it; the `issued`
+entry holds the statement's digest; the proof sidecar shows that entry in the log. A stolen issuer key alone cannot
+mint a valid certificate.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CONVERSION = "epsilon = rdp + log(1 - 1/order) - (log(delta) + log(order)) / (or
 NOT_COVERED = (
     "what the schema says, and everything else that was public before any row was read",
     "who else holds or released the same records outside this ledger",
-    "correlations between units of privacy: it protects a unit's own records, not facts that other people's records reveal",
+    "correlations between units of privacy: a unit's own records are protected, not what others' records reveal",
     "side channels of the machine that trained the model, and the accountant's own keys and disks",
     "an operator who rewrites and signs the whole ledger anew, where nobody else keeps its checkpoints",
 )
@@ -50,7 +51,9 @@ class Subject:
     classes: tuple[str | int, ...] | None
 
 
-def statement(subject: Subject, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str) -> bytes:
+def statement(
+    subject: Subject, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
+) -> bytes:
     """Canonical bytes of the statement. `spent`: the releases that were popped, equal to the reserved plan."""
     found = claim(spent, request.budget.delta)
     predicate = {
@@ -75,7 +78,7 @@ def statement(subject: Subject, dataset: Dataset, request: Request, spent: Plan,
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
         "notCovered": list(NOT_COVERED),
     }
-    body = {
+    body: dict[str, Any] = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": subject.model, "digest": {"sha256": subject.sha256}}],
         "predicateType": PREDICATE_TYPE,
@@ -94,7 +97,8 @@ def _claim(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
         "delta": decimal_string(found.delta),
         "pure": None if pure is None else decimal_string(from_nano(pure)),
         "rdp": [
-            {"order": _decimal(order), "epsilon": decimal_string(from_nano(compose_rdp(spent.events, order)))} for order in orders
+            {"order": _decimal(order), "epsilon": decimal_string(from_nano(compose_rdp(spent.events, order)))}
+            for order in orders
         ],
         "conversion": "the pure sum" if found.order is None else CONVERSION,
         "order": None if found.order is None else _decimal(found.order),
@@ -107,7 +111,11 @@ def _claim(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
 
 
 def _bounding(column: str | None) -> str:
-    return "none needed: a unit is a record" if column is None else f"the first records of each value of {column}, in file order"
+    return (
+        "none needed: a unit is a record"
+        if column is None
+        else f"the first records of each value of {column}, in file order"
+    )
 
 
 def _dataset(dataset: Dataset) -> dict[str, Any]:
@@ -170,7 +178,9 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Policy:
-    """What a verifier asks for beyond soundness: a ceiling on epsilon, the largest tree seen, entries known to be revoked."""
+    """What a verifier asks for beyond soundness: a ceiling on epsilon, the largest tree seen, entries known to be
+    revoked.
+    """
 
     largest_epsilon: Decimal | None = None
     smallest_size: int = 0
@@ -178,7 +188,9 @@ class Policy:
 
 
 def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy: Policy = Policy()) -> Certificate:
-    """All checks that need no graph of the model. Raises CertificateInvalid (or LedgerInvalid for the proof); never warns."""
+    """All checks that need no graph of the model. Raises CertificateInvalid (or LedgerInvalid for the proof); never
+    warns.
+    """
     parsed = proofs.parse_proof(proof)
     payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
     found = _read(payload, parsed.index)
@@ -227,9 +239,13 @@ def _recompute(predicate: Mapping[str, Any]) -> tuple[Decimal, Decimal]:
         raise CertificateInvalid(f"claim: not of the certificate's form ({error})") from error
     for order, figure in figures.items():
         if figure * NANO != compose_rdp(plan.events, float(order)):
-            raise CertificateInvalid(f"claim: Renyi figure {figure} at order {order} does not follow from the mechanisms")
+            raise CertificateInvalid(
+                f"claim: Renyi figure {figure} at order {order} does not follow from the mechanisms"
+            )
     if claim(plan, delta).epsilon != epsilon:
-        raise CertificateInvalid(f"claim: epsilon {epsilon} does not follow from the mechanisms, {claim(plan, delta).epsilon} does")
+        raise CertificateInvalid(
+            f"claim: epsilon {epsilon} does not follow from the mechanisms, {claim(plan, delta).epsilon} does"
+        )
     return epsilon, delta
 
 

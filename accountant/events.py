@@ -19,7 +19,9 @@ from accountant.errors import InputError
 
 @dataclass(frozen=True)
 class BoundedRange:
-    """A release whose privacy losses lie in an interval of length `epsilon` (Durfee and Rogers 2019): the exponential mechanism."""
+    """A release whose privacy losses lie in an interval of length `epsilon` (Durfee and Rogers 2019): the exponential
+    mechanism.
+    """
 
     type: ClassVar[str] = "bounded-range"
     parameter: ClassVar[str] = "epsilon"
@@ -33,7 +35,8 @@ class BoundedRange:
         return self.epsilon
 
     def rdp(self, order: float) -> float:
-        """Exact worst-case Renyi divergence at `order` > 1 (docs/privacy/prices.md); never above order * epsilon**2 / 8.
+        """Exact worst-case Renyi divergence at `order` > 1 (docs/privacy/prices.md); never above order * epsilon**2 /
+        8.
 
         Right to 1e-13 in absolute terms for every epsilon that an event may have: the rounding of prices covers it.
         """
@@ -50,7 +53,9 @@ class BoundedRange:
 
 @dataclass(frozen=True)
 class PureDp:
-    """Any epsilon-DP release: permute-and-flip, Laplace on a grid. Renyi curve of randomized response, the worst one."""
+    """Any epsilon-DP release: permute-and-flip, Laplace on a grid. Renyi curve of randomized response, the worst
+    one.
+    """
 
     type: ClassVar[str] = "pure-dp"
     parameter: ClassVar[str] = "epsilon"
@@ -64,14 +69,18 @@ class PureDp:
         return self.epsilon
 
     def rdp(self, order: float) -> float:
-        """log((e^{a e} + e^{(1 - a) e}) / (1 + e^e)) / (a - 1); never above order * epsilon**2 / 2, nor above epsilon."""
+        """log((e^{a e} + e^{(1 - a) e}) / (1 + e^e)) / (a - 1); never above order * epsilon**2 / 2, nor above
+        epsilon.
+        """
         e, a = float(self.epsilon), order
         return min(a * e * e / 2, e, ((a - 1) * e + log1p(exp((1 - 2 * a) * e)) - log1p(exp(-e))) / (a - 1))
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Gaussian noise, continuous or discrete: `noise_multiplier` = sigma / L2 sensitivity. RDP a / (2 sigma^2), no pure price."""
+    """Gaussian noise, continuous or discrete: `noise_multiplier` = sigma / L2 sensitivity. RDP a / (2 sigma^2), no
+    pure price.
+    """
 
     type: ClassVar[str] = "gaussian"
     parameter: ClassVar[str] = "noise_multiplier"
@@ -113,7 +122,8 @@ def event_from_json(body: Mapping[str, Any]) -> Event:
 class Release:
     """One line of a plan: what is asked, by which mechanism, at which price, under which sensitivity.
 
-    `sensitivity` is in the query's own integer units and is of the kind `norm` (range, l1 or l2) under the dataset's relation.
+    `sensitivity` is in the query's own integer units and is of the kind `norm` (range, l1 or l2) under the dataset's
+    relation.
     """
 
     purpose: str

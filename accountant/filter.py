@@ -38,14 +38,18 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Filter:
-    """Caps are rounded down, and one nano-unit less for the last digits of floating point. Without delta: pure sums alone."""
+    """Caps are rounded down, and one nano-unit less for the last digits of floating point. Without delta: pure sums
+    alone.
+    """
 
     budget: Budget
     criteria: tuple[Criterion, ...]
 
     @classmethod
     def design(cls, budget: Budget) -> Filter:
-        """a0 maximises cap / order on a grid of 0.1; orders {a0, 2 a0, 4 a0} get .90, .05, .05 of delta; caps <= 0 are dropped."""
+        """a0 maximises cap / order on a grid of 0.1; orders {a0, 2 a0, 4 a0} get .90, .05, .05 of delta; caps <= 0
+        are dropped.
+        """
         return cls(budget, _criteria(budget))
 
     @property

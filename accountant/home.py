@@ -58,7 +58,9 @@ class Home:
         database.create()
         with database.reading() as connection:
             if size(connection):
-                raise LedgerInvalid(f"home={path}: the ledger has entries but its keys are gone; restore them from a copy")
+                raise LedgerInvalid(
+                    f"home={path}: the ledger has entries but its keys are gone; restore them from a copy"
+                )
         database.close()
         for folder in ("models", "datasets", "jobs", "logs"):
             (path / folder).mkdir(mode=0o700, exist_ok=True)
@@ -74,7 +76,9 @@ class Home:
 
     @classmethod
     def open(cls, environment: Mapping[str, str] = os.environ) -> Home:
-        """Open an existing home, failing closed: no keys, keys that others can read, or a ledger that was rolled back."""
+        """Open an existing home, failing closed: no keys, keys that others can read, or a ledger that was rolled
+        back.
+        """
         path, url = _place(environment)
         if not (path / "keys").exists():
             raise InputError(f"home={path}: there is no dpserve here; run `dpserve init` first")

@@ -1,7 +1,8 @@
 """The ledger: who may spend what on which dataset. Every admission is one transaction that checks and appends.
 
-States of a job: RESERVED -> STARTED -> COMMITTED | BURNED, and RESERVED -> RELEASED. STARTED is written before any row can be
-read; from then on the full price stays, on success, crash or cancel. Only a reservation that never started is given back.
+States of a job: RESERVED -> STARTED -> COMMITTED | BURNED, and RESERVED -> RELEASED. STARTED is written before any
+row can be read; from then on the full price stays, on success, crash or cancel. Only a reservation that never started
+is given back.
 """
 
 from __future__ import annotations
@@ -137,8 +138,17 @@ class Ledger:
             )
             seq = writer.append("reserved", **fields)
             _account(connection, dataset, dataset.used + cost, dataset.reserved + cost)
-            row = {"dataset": request.dataset, "state": State.RESERVED, "model": request.model, "idempotency_key": key}
-            row |= {"request": request.digest, "queued": int(owner is None), "owner": owner, "done": 0, "total": len(plan)}
+            row = {
+                "dataset": request.dataset,
+                "state": State.RESERVED,
+                "model": request.model,
+                "idempotency_key": key,
+                "request": request.digest,
+                "queued": int(owner is None),
+                "owner": owner,
+                "done": 0,
+                "total": len(plan),
+            }
             connection.execute(insert(job_table).values(seq=seq, **row))
             return _job(connection, seq)
 
@@ -176,7 +186,9 @@ class Ledger:
             _account(writer.connection, dataset, dataset.used - cost, dataset.reserved - cost)
 
     def issue(self, seq: int, statement: str, model: str) -> int:
-        """Bind the statement's and the model's sha256 to a committed job, once; returns the index of the `issued` entry."""
+        """Bind the statement's and the model's sha256 to a committed job, once; returns the index of the `issued`
+        entry.
+        """
         with self.log.writing() as writer:
             job = _job(writer.connection, seq)
             _require(job, State.COMMITTED, "issue a certificate for")
@@ -216,7 +228,9 @@ class Ledger:
         return leaf_hash(self.reservation(seq).body).hex()
 
     def heartbeat(self, seq: int, owner: str, lease: float, done: int) -> None:
-        """Keep the lease, and say how many releases of the plan were played. Not an entry: it says nothing of privacy."""
+        """Keep the lease, and say how many releases of the plan were played. Not an entry: it says nothing of
+        privacy.
+        """
         where = (job_table.c.seq == seq) & (job_table.c.owner == owner)
         with self.log.database.writing() as connection:
             connection.execute(update(job_table).where(where).values(expires=time.time() + lease, done=done))
@@ -227,7 +241,8 @@ class Ledger:
         query = select(*columns).where(job_table.c.owner.is_not(None)).order_by(job_table.c.seq)
         with self.log.database.reading() as connection:
             return [
-                Holding(seq, State(state), owner, expires or 0.0) for seq, state, owner, expires in connection.execute(query)
+                Holding(seq, State(state), owner, expires or 0.0)
+                for seq, state, owner, expires in connection.execute(query)
             ]
 
     def next_queued(self) -> int | None:

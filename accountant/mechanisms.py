@@ -42,8 +42,8 @@ class Mechanism(Protocol):
 class ExponentialSelection:
     """The exponential mechanism: index h with P(h) ~ exp(epsilon * values[h] / sensitivity).
 
-    `sensitivity` is the range over neighbours, max_h dq - min_h dq. Bounded range of `epsilon` (Durfee and Rogers 2019), so
-    epsilon-DP and much cheaper than that when composed. Drawn as noisy max with exact Gumbel noise.
+    `sensitivity` is the range over neighbours, max_h dq - min_h dq. Bounded range of `epsilon` (Durfee and Rogers
+    2019), so epsilon-DP and much cheaper than that when composed. Drawn as noisy max with exact Gumbel noise.
     """
 
     name: ClassVar[str] = "exponential"
@@ -60,8 +60,8 @@ class ExponentialSelection:
 
 @dataclass(frozen=True)
 class PermuteAndFlip:
-    """Permute-and-flip (McKenna and Sheldon 2020), drawn as noisy max with exponential noise: epsilon-DP, never worse than
-    the exponential mechanism in utility, but NOT of bounded range. For datasets registered with delta = 0."""
+    """Permute-and-flip (McKenna and Sheldon 2020), drawn as noisy max with exponential noise: epsilon-DP, never worse
+    than the exponential mechanism in utility, but NOT of bounded range. For datasets registered with delta = 0."""
 
     name: ClassVar[str] = "permute-and-flip"
     norm: ClassVar[str] = "range"
@@ -77,7 +77,9 @@ class PermuteAndFlip:
 
 @dataclass(frozen=True)
 class DiscreteLaplace:
-    """values + integer noise, P(z) ~ exp(-epsilon |z| / sensitivity); `sensitivity` in L1. epsilon-DP (Ghosh et al. 2012)."""
+    """values + integer noise, P(z) ~ exp(-epsilon |z| / sensitivity); `sensitivity` in L1. epsilon-DP (Ghosh et al.
+    2012).
+    """
 
     name: ClassVar[str] = "discrete-laplace"
     norm: ClassVar[str] = "l1"
@@ -93,7 +95,8 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """values + integer noise, P(z) ~ exp(-z^2 / (2 (noise_multiplier * sensitivity)^2)); `sensitivity` in L2, rounded up.
+    """values + integer noise, P(z) ~ exp(-z^2 / (2 (noise_multiplier * sensitivity)^2)); `sensitivity` in L2, rounded
+    up.
 
     Its Renyi curve is at most the continuous Gaussian's (Canonne, Kamath and Steinke 2020, Theorem 14).
     """

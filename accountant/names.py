@@ -1,4 +1,6 @@
-"""Names that people give: of datasets, models and tokens. They become folder names and metric labels, so they are narrow."""
+"""Names that people give: of datasets, models and tokens. They become folder names and metric labels, so they are
+narrow.
+"""
 
 from __future__ import annotations
 

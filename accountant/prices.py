@@ -51,7 +51,9 @@ def epsilon_at(order: float, rdp: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Claim:
-    """(epsilon, delta) of a plan and where it comes from: `order` None means the pure sum. epsilon is rounded up to 6 digits."""
+    """(epsilon, delta) of a plan and where it comes from: `order` None means the pure sum. epsilon is rounded up to 6
+    digits.
+    """
 
     epsilon: Decimal
     delta: Decimal
@@ -75,7 +77,9 @@ def round_up(value: float | Decimal, digits: int = 6) -> Decimal:
 
 @dataclass(frozen=True)
 class Price:
-    """What admission adds up: the pure sum, how many jobs have no pure price at all, and one Renyi figure per order of the filter."""
+    """What admission adds up: the pure sum, how many jobs have no pure price at all, and one Renyi figure per order
+    of the filter.
+    """
 
     pure: int
     unbounded: int

@@ -28,7 +28,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit of privacy: one record, or all records that share a value of `column`, of which `contributions` are used."""
+    """The unit of privacy: one record, or all records that share a value of `column`, of which `contributions` are
+    used.
+    """
 
     name: str = "record"
     column: str | None = None
@@ -82,7 +84,9 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Request:
-    """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers, booleans, None."""
+    """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
+    booleans, None.
+    """
 
     dataset: str
     learner: str

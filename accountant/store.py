@@ -111,7 +111,9 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that holds the write lock from its first statement on: nobody else checks or appends meanwhile."""
+        """A transaction that holds the write lock from its first statement on: nobody else checks or appends
+        meanwhile.
+        """
         with self._connection() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             yield connection

@@ -1,1 +1,3 @@
-"""What was released: frozen ensembles, explanations, ONNX, bundles. Everything here is post-processing; it never sees a training row."""
+"""What was released: frozen ensembles, explanations, ONNX, bundles. Everything here is post-processing; it never sees
+a training row.
+"""

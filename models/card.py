@@ -34,7 +34,7 @@ binds the claim to the model's exact bytes. Verify the certificate; this page on
 
 ## What is not promised
 
-- **Not that the model is right.** This card states no accuracy: measured on private records, it would have to be paid for.
+- **Not that the model is right.** This card states no accuracy: measured on private records, that would cost budget.
 - **Not fairness, and not causes.** Votes are associations in the training data, noise included.
 - **Not secrecy of what is true of many.** The model may reveal what a group has in common; it hardly reveals whether
   a given one was in the data.
@@ -43,8 +43,9 @@ binds the claim to the model's exact bytes. Verify the certificate; this page on
 
 ## How it decides
 
-Each line votes for "{second}" where its test holds, and as much against where it does not. The votes are added up: above
-zero the answer is "{second}", otherwise "{first}". The probability of "{second}" is 1 / (1 + exp(-{link} × votes)).
+Each line votes for "{second}" where its test holds, and as much against where it does not. The votes are added up:
+above zero the answer is "{second}", otherwise "{first}". The probability of
+"{second}" is 1 / (1 + exp(-{link} × votes)).
 
 | votes | test |
 |---:|---|

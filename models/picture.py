@@ -6,9 +6,11 @@ as SVG with the vote table below, and no script.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import vl_convert
@@ -16,12 +18,13 @@ import vl_convert
 from accountant.errors import InputError
 from models.ensemble import VotingEnsemble
 from models.explain import Bin, Shape, shapes, vote_table
-from models.features import NumericFeature, number_text
+from models.features import NumericFeature
 
 FOR, AGAINST, LINE, QUIET = "#0072B2", "#D55E00", "#333333", "#666666"  # Okabe and Ito: apart for every kind of sight
 COLUMNS = 3
-WIDTH, HEIGHT, BAR, NAME = 270, 130, 18, 130  # pixels: of a panel with a number axis, of one bar, of a category's name
+WIDTH, HEIGHT, BAR = 290, 130, 19  # pixels: of a panel, of a panel over numbers, of one bar
 SHOWN = 14  # bars of one panel
+LINE_LENGTH = 150  # characters of a subtitle
 VEGA_LITE = "5.21"
 
 Spec = dict[str, Any]
@@ -55,7 +58,7 @@ _CONFIG: Spec = {
     "background": "white",
     "padding": 20,
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
-    "concat": {"spacing": 28},
+    "concat": {"spacing": 36},
     "title": {
         "anchor": "start",
         "fontSize": 19,
@@ -79,15 +82,18 @@ _CONFIG: Spec = {
 
 
 def _title(ensemble: VotingEnsemble) -> str:
-    return f"What votes for {ensemble.target} = {ensemble.classes[1]}"
+    return f"What votes for {ensemble.target} “{ensemble.classes[1]}”"
 
 
 def _subtitle(ensemble: VotingEnsemble, found: Sequence[Shape], certificate_line: str) -> list[str]:
     first, second = ensemble.classes
     used = {shape.feature for shape in found}
     unused = [feature.name for feature in ensemble.features if feature.name not in used]
-    legend = f"Blue, above zero: votes for {second}. Orange, below zero: votes for {first}. One scale in all panels."
-    return [certificate_line, legend, *([f"Without a vote: {', '.join(unused)}."] if unused else [])]
+    legend = (
+        f"Blue, above zero: votes for “{second}”. Orange, below zero: votes for “{first}”. Same scale in every panel."
+    )
+    without = fill(f"Without a vote: {', '.join(unused)}.", width=LINE_LENGTH).split("\n")
+    return [certificate_line, legend, *(without if unused else [])]
 
 
 def _panel(ensemble: VotingEnsemble, shape: Shape, most: float) -> Spec:
@@ -96,48 +102,45 @@ def _panel(ensemble: VotingEnsemble, shape: Shape, most: float) -> Spec:
         note, body = f"missing: {_signed(shape.bins[-1].votes)}", _stairs(feature, shape, most)
     else:
         bars, hidden = _bars(shape)
-        note, body = (f"and {hidden} more" if hidden else ""), _bar_chart(bars, most)
-    title = {"text": shape.feature, "fontSize": 13.5, "offset": 6, "subtitle": note, "subtitleFontSize": 11}
-    return {"title": {**title, "subtitlePadding": 2}, **body}
+        note, body = (f"{hidden} more found no room" if hidden else " "), _bar_chart(bars, most)
+    title = {"text": shape.feature, "fontSize": 14, "offset": 6, "subtitle": note, "subtitleFontSize": 11}
+    return {"title": {**title, "subtitlePadding": 2}, "width": WIDTH, **body}
 
 
 def _bars(shape: Shape) -> tuple[list[Bin], int]:
-    """The categories that do not vote as `other` does, one bar for all that do, and how many found no room."""
-    *named, other, missing = shape.bins
+    """The values that stand apart, by votes; one bar for all that vote alike; and how many found no room."""
     if shape.kind == "boolean":
         return list(shape.bins), 0
-    apart = [each for each in (*named, missing) if each.votes != other.votes]
-    rest = len(named) + 1 - len(apart)
-    kept = sorted(apart, key=lambda each: -abs(each.votes - other.votes))[:SHOWN]
-    others = Bin(f"any other ({rest} listed)" if rest > 0 else "any other", other.votes)
-    return [*sorted(kept, key=lambda each: -each.votes), others], len(apart) - len(kept)
+    usual = Counter(each.votes for each in reversed(shape.bins)).most_common(1)[0][0]
+    apart = sorted((each for each in shape.bins if each.votes != usual), key=lambda each: -abs(each.votes - usual))
+    kept = sorted(apart[:SHOWN], key=lambda each: -each.votes)
+    return [*kept, Bin("all others", usual)], len(apart) - len(kept)
 
 
 def _bar_chart(bars: Sequence[Bin], most: float) -> Spec:
+    """Names stand on the free side of the zero line, numbers at the ends of their bars."""
     rows = [{"value": each.label, "votes": each.votes, "text": _signed(each.votes)} for each in bars]
-    votes = {"field": "votes", "type": "quantitative", "scale": {"domain": [-most, most]}}
-    labels = {"title": None, "labelLimit": NAME, "ticks": False}
+    votes = {"field": "votes", "type": "quantitative", "scale": {"domain": [-most, most]}, "axis": None}
+    zero = {"datum": 0, "type": "quantitative"}
     return {
-        "width": WIDTH - NAME,
         "height": {"step": BAR},
         "data": {"values": rows},
-        "encoding": {
-            "y": {"field": "value", "type": "nominal", "sort": None, "axis": labels},
-            "x": {**votes, "axis": _axis()},
-        },
+        "encoding": {"y": {"field": "value", "type": "nominal", "sort": None, "axis": None}, "x": votes},
         "layer": [
-            {"mark": {"type": "bar", "height": {"band": 0.72}}, "encoding": {"color": _colour()}},
-            *(_numbers(sign) for sign in ("right", "left")),
-            {"mark": {"type": "rule", "color": "#888888"}, "encoding": {"x": {"datum": 0}, "y": None}},
+            {"mark": {"type": "bar", "height": {"band": 0.7}}, "encoding": {"color": _colour()}},
+            _text("datum.votes >= 0", "left", "text", {}),
+            _text("datum.votes < 0", "right", "text", {}),
+            _text("datum.votes >= 0", "right", "value", {"x": zero}),
+            _text("datum.votes < 0", "left", "value", {"x": zero}),
+            {"mark": {"type": "rule", "color": "#888888"}, "encoding": {"x": zero, "y": None}},
         ],
     }
 
 
-def _numbers(side: str) -> Spec:
-    """The number of votes beside the end of its bar."""
-    test, align, gap = ("datum.votes >= 0", "left", 4) if side == "right" else ("datum.votes < 0", "right", -4)
-    mark = {"type": "text", "align": align, "dx": gap, "fontSize": 11, "color": LINE}
-    return {"transform": [{"filter": test}], "mark": mark, "encoding": {"text": {"field": "text"}}}
+def _text(test: str, align: str, field: str, where: Spec) -> Spec:
+    gap = 5 if align == "left" else -5
+    mark = {"type": "text", "align": align, "dx": gap, "fontSize": 11.5, "color": LINE, "limit": WIDTH / 2 - 8}
+    return {"transform": [{"filter": test}], "mark": mark, "encoding": {"text": {"field": field}, **where}}
 
 
 def _stairs(feature: NumericFeature, shape: Shape, most: float) -> Spec:
@@ -152,7 +155,6 @@ def _stairs(feature: NumericFeature, shape: Shape, most: float) -> Spec:
     line = [{"at": row[end], "votes": row["votes"]} for row in rows for end in ("low", "high")]
     across = {"title": None, "tickCount": 5, "grid": False, "labelOverlap": True, "labelFlush": True}
     return {
-        "width": WIDTH,
         "height": HEIGHT,
         "data": {"values": rows},
         "encoding": {"y": {"field": "votes", **votes, "axis": _axis()}},

@@ -1,4 +1,6 @@
-"""Loading a model, failing closed: every byte is read once and nothing is served that was not verified. No warn-only mode."""
+"""Loading a model, failing closed: every byte is read once and nothing is served that was not verified. No warn-only
+mode.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,8 @@ from models.ensemble import VotingEnsemble
 from models.onnx_check import check_graph
 from models.runtime import OnnxModel
 
+STRICT = Policy()
+
 
 @dataclass(frozen=True)
 class VerifiedModel:
@@ -24,7 +28,7 @@ class VerifiedModel:
     bundle: Bundle
 
 
-def load_verified(directory: Path, trust: PublicKeys, policy: Policy = Policy()) -> VerifiedModel:
+def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -> VerifiedModel:
     """Read a bundle once, verify certificate, proof and graph, then open it. Raises VerificationError; never warns."""
     bundle = read_bundle(directory)
     found = verify(bundle.envelope, _text(bundle.proof), bundle.onnx, trust, policy)

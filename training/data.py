@@ -1,7 +1,8 @@
-"""Rows come in here: Parquet and CSV through pyarrow, straight into packed integer bins. Only the steward sees these errors.
+"""Rows come in here: Parquet and CSV through pyarrow, straight into packed integer bins. Only the steward sees these
+errors.
 
-Reading happens once, at registration, in batches: no Python per row, memory bounded by the packed bins. Errors name the column and
-the place in the file, never a value.
+Reading happens once, at registration, in batches: no Python per row, memory bounded by the packed bins. Errors name
+the column and the place in the file, never a value.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) 
         raise DataError(f"columns {sorted(absent)}: in the schema but not in the data, which has {sorted(names)}")
     if unknown:
         raise DataError(
-            f"columns {sorted(unknown)}: in the data but not in the schema; add them to `features`, or to `ignore: [...]`"
+            f"columns {sorted(unknown)}: in the data but not in the schema; add them to `features` or to `ignore`"
         )
     if len(set(names)) != len(names):
         raise DataError("columns: a name stands there twice")
@@ -93,7 +94,9 @@ def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
         codes = np.append(
             feature.encode(np.asarray(words.dictionary.to_pylist(), dtype=object)), np.uint16(feature.missing)
         )
-        return codes[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)]
+        return np.asarray(
+            codes[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)], np.uint16
+        )
     if isinstance(feature, NumericFeature):
         return feature.encode(_numbers(feature.name, column))
     return feature.encode(_flags(feature.name, column, start))
@@ -155,7 +158,7 @@ def _flags(name: str, column: pa.Array, start: int) -> NDArray[np.float64]:
     if pc.any(bad).as_py():
         row = start + int(pc.index(bad, True).as_py())
         raise DataError(f"{name}, data row {row}: neither true nor false", row=row)
-    return numbers
+    return np.asarray(numbers, np.float64)
 
 
 def _public_part(error: Exception) -> str:

@@ -1,7 +1,8 @@
 """Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
 
-Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,), `schema.yaml`. The commitment is
-an HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them.
+Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,),
+`schema.yaml`. The commitment is an HMAC over all of it, its key held by the accountant: it names the rows in the
+ledger and says nothing about them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation
@@ -39,7 +41,9 @@ class Packed:
     labels: NDArray[np.uint8]
 
 
-def register(home: Home, name: str, data: Path, schema_file: Path, budget: Budget, relation: Relation, unit: str | None) -> Dataset:
+def register(
+    home: Home, name: str, data: Path, schema_file: Path, budget: Budget, relation: Relation, unit: str | None
+) -> Dataset:
     """Register `data` under `name` with its total budget. Nothing is entered unless all of it fits the schema."""
     raw = _read_schema(schema_file)
     schema = parse_schema(raw)
@@ -48,7 +52,7 @@ def register(home: Home, name: str, data: Path, schema_file: Path, budget: Budge
     packed = pack(data, schema, unit)
     if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
         raise DataError(
-            f"records={schema.records}: under replace-one the number of rows is public and must be exact; the file has another number"
+            f"records={schema.records}: under replace-one the number of rows is public and must be exact; it is another"
         )
     folder = home.datasets / f"{uuid.uuid4()}.partial"
     try:
@@ -92,17 +96,25 @@ def pack(data: Path, schema: Schema, unit: str | None = None) -> Packed:
 
 
 class _FirstOfEach:
-    """Bounds contributions: a person's later rows are left out, so adding a person adds one row and changes no other."""
+    """Bounds contributions: a person's later rows are left out, so adding a person adds one row and changes no
+    other.
+    """
 
     def __init__(self, column: str) -> None:
         self._column, self._seen = column, set[Any]()
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> NDArray[np.bool_]:
-        values = batch[self._column].to_pylist()
-        if None in values:
-            raise DataError(f"{self._column}, data row {start + values.index(None)}: the unit of privacy is missing")
-        fresh = [value not in self._seen and not self._seen.add(value) for value in values]  # type: ignore[func-returns-value]
-        return np.array(fresh, dtype=np.bool_)
+        column = batch[self._column]
+        if column.null_count:
+            row = start + int(pc.index(pc.is_null(column), True).as_py())
+            raise DataError(f"{self._column}, data row {row}: the unit of privacy is missing", row=row)
+        words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        codes, first = np.unique(words.indices.to_numpy(), return_index=True)
+        values = words.dictionary.take(pa.array(codes)).to_pylist()
+        keep = np.zeros(len(column), dtype=np.bool_)
+        keep[[row for row, value in zip(first, values, strict=True) if value not in self._seen]] = True
+        self._seen.update(values)
+        return keep
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
@@ -140,7 +152,9 @@ def _check_new_rows(home: Home, commitment: str) -> None:
     for dataset in home.ledger.datasets():
         if dataset.registration.commitment == commitment:
             known = dataset.registration.name
-            raise NameTaken(f"data: these rows are registered already, as {known}; the same people have one budget", dataset=known)
+            raise NameTaken(
+                f"data: these rows are registered already, as {known}; the same people have one budget", dataset=known
+            )
 
 
 def _write(folder: Path, packed: Packed, schema: bytes) -> None:
@@ -169,5 +183,3 @@ def _note(home: Home, name: str, about: dict[str, str]) -> None:
     partial.write_text(json.dumps({**known, name: about}, indent=2) + "\n")
     partial.chmod(0o600)
     partial.replace(path)
-
-

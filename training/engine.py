@@ -1,10 +1,13 @@
-"""Rows and the exact integer statistics of them that queries are made of. Nothing leaves here except through a session."""
+"""Rows and the exact integer statistics of them that queries are made of. Nothing leaves here except through a
+session.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +25,8 @@ PARALLEL_CELLS = 4_000_000
 class Rows:
     """Packed rows: `bins` (features, rows) uint8 or uint16, `labels` (rows,) uint8 class index.
 
-    Keeps, per row, only the margin of the votes released so far, and brings it up to date from the votes it is asked about.
+    Keeps, per row, only the margin of the votes released so far, and brings it up to date from the votes it is asked
+    about.
     """
 
     def __init__(self, bins: NDArray[Any], labels: NDArray[np.uint8], widths: Sequence[int]) -> None:
@@ -73,20 +77,22 @@ class Rows:
             self._margins[:] = 0
             known = 0
         for vote in votes[known:]:
-            table = vote.table(self._widths[vote.feature]).astype(np.int32)
-            codes = self._bins[vote.feature]
-            self._map(
-                lambda part, codes=codes, table=table: kernels.advance(
-                    codes[part], self._signs[part], table, self._margins[part]
-                )
-            )
+            self._apply(vote)
         self._applied = tuple(votes)
+
+    def _apply(self, vote: Vote) -> None:
+        table, codes = vote.table(self._widths[vote.feature]).astype(np.int32), self._bins[vote.feature]
+
+        def part_of(part: slice) -> None:
+            kernels.advance(codes[part], self._signs[part], table, self._margins[part])
+
+        self._map(part_of)
 
     def _map(self, work: Callable[[slice], T]) -> list[T]:
         """`work` over slices of the rows, one per thread. Integer sums make the split invisible."""
         if self._threads == 1:
             return [work(slice(0, self.size))]
         cuts = np.linspace(0, self.size, self._threads + 1).astype(int)
-        parts = [slice(int(low), int(high)) for low, high in zip(cuts, cuts[1:], strict=False)]
+        parts = [slice(int(low), int(high)) for low, high in pairwise(cuts)]
         with ThreadPoolExecutor(self._threads) as pool:
             return list(pool.map(work, parts))

@@ -1,7 +1,8 @@
-"""From a request to a certified model: plan, reserve, start, play, commit, export, sign, issue. Each step takes what the one before made.
+"""From a request to a certified model: plan, reserve, start, play, commit, export, sign, issue. Each step takes what
+the one before made.
 
-A job is charged before a row is read; a crash costs, never saves. What was released is on disk before it is committed, so from there
-on nothing can be lost: exporting and signing are post-processing and are resumed.
+A job is charged before a row is read; a crash costs, never saves. What was released is on disk before it is
+committed, so from there on nothing can be lost: exporting and signing are post-processing and are resumed.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ def _request(dataset: Dataset, asked: Asked) -> tuple[Request, PrivateClassifier
 def _stored_parameters(learner: PrivateClassifier) -> dict[str, str | int | bool | None]:
     """Every hyper-parameter, defaults included; floats as their shortest decimal text."""
     found = {key: value for key, value in learner.get_params().items() if key not in OWN}
-    return {key: decimal_string(Decimal(repr(value))) if isinstance(value, float) else value for key, value in found.items()}
+    return {
+        key: decimal_string(Decimal(repr(value))) if isinstance(value, float) else value for key, value in found.items()
+    }
 
 
 def _public(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
@@ -140,7 +143,9 @@ def _public(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
 
 
 def would_fit(dataset: Dataset, learner: PrivateClassifier, public: Public) -> dict[str, str] | None:
-    """Largest epsilon below the asked one, in steps of 1e-3, that this learner could still get at this delta; None if none."""
+    """Largest epsilon below the asked one, in steps of 1e-3, that this learner could still get at this delta; None if
+    none.
+    """
     low, high = 0, nano(public.budget.epsilon) // 10**6
     while high > low:
         middle = (low + high + 1) // 2
@@ -150,7 +155,9 @@ def would_fit(dataset: Dataset, learner: PrivateClassifier, public: Public) -> d
     return fits
 
 
-def _price_at(learner: PrivateClassifier, public: Public, epsilon: Decimal, orders: tuple[Decimal, ...]) -> Price | None:
+def _price_at(
+    learner: PrivateClassifier, public: Public, epsilon: Decimal, orders: tuple[Decimal, ...]
+) -> Price | None:
     budget = Budget(epsilon, public.budget.delta)
     asked = Public(
         public.features, public.target, public.classes, public.records, public.relation, budget, public.pure
@@ -203,9 +210,7 @@ def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued:
     recipe = planned.recipe
     owner = None if queued else this_process()
     try:
-        return home.ledger.reserve(
-            planned.request, recipe.unit, recipe.plan, recipe.claim, by=by, key=key, owner=owner
-        )
+        return home.ledger.reserve(planned.request, recipe.unit, recipe.plan, recipe.claim, by=by, key=key, owner=owner)
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
         plan(home, asked)
         raise
@@ -218,7 +223,12 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     """
     started = home.ledger.start(seq, this_process(), Lease.SECONDS)
     with Lease(home.ledger, seq) as lease:
-        ensemble = _play(home, started, lambda done, total: (lease.progress(done), progress(done, total))[1])
+
+        def tell(done: int, total: int) -> None:
+            lease.progress(done)
+            progress(done, total)
+
+        ensemble = _play(home, started, tell)
         home.ledger.commit(seq, keep(home, seq, ensemble))
     return finish(home, seq)
 
@@ -244,7 +254,9 @@ def _require_played(spent: Plan, reserved: Plan) -> None:
         raise PlanMismatch("what was played is not what was reserved")
 
 
-def train(home: Home, asked: Asked, *, by: str, key: str | None = None, progress: Progress = lambda d, t: None) -> dict[str, Any]:
+def train(
+    home: Home, asked: Asked, *, by: str, key: str | None = None, progress: Progress = lambda d, t: None
+) -> dict[str, Any]:
     """Submit and run in this process: `dpserve train`. The same key gives the same answer and spends once."""
     job = submit(home, asked, by=by, key=key, queued=False)
     if job.state == "reserved":
@@ -282,7 +294,9 @@ def _statement(home: Home, issued: int) -> str:
 
 
 def recover(home: Home) -> dict[str, list[int]]:
-    """After a crash: burn what had started and has no living owner, give back what had not, finish what was committed."""
+    """After a crash: burn what had started and has no living owner, give back what had not, finish what was
+    committed.
+    """
     found: dict[str, list[int]] = {"burned": [], "released": [], "finished": []}
     for holding in home.ledger.leases():
         if not dead(holding.owner, holding.expires):
@@ -300,5 +314,3 @@ def recover(home: Home) -> dict[str, list[int]]:
         elif folder.name.isdigit() and home.ledger.job(int(folder.name)).state == "burned":
             shutil.rmtree(folder)
     return found
-
-

@@ -1,4 +1,6 @@
-"""Who runs a job: a lease in the ledger's index, kept alive while the process lives. It decides who cleans up, never what is charged."""
+"""Who runs a job: a lease in the ledger's index, kept alive while the process lives. It decides who cleans up, never
+what is charged.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def _boot() -> str:
 
 
 class Lease:
-    """Within the block, a thread tells the ledger every few seconds that the job's owner lives and how far the plan is played."""
+    """Within the block, a thread tells the ledger every few seconds that the job's owner lives and how far the plan
+    is played.
+    """
 
     SECONDS: ClassVar[float] = 60.0
 
@@ -57,6 +61,8 @@ class Lease:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._over.set()
         self._thread.join()

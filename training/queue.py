@@ -1,6 +1,7 @@
 """The durable queue: reservations in the ledger that no process holds. A worker claims one by starting it.
 
-Training never runs in a serving worker. `recover` comes first, so what a killed worker left behind is settled before new work.
+Training never runs in a serving worker. `recover` comes first, so what a killed worker left behind is settled before
+new work.
 """
 
 from __future__ import annotations

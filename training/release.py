@@ -1,7 +1,8 @@
-"""From released numbers to a certified bundle: export, sign, issue, store. Post-processing, free, and resumable at every step.
+"""From released numbers to a certified bundle: export, sign, issue, store. Post-processing, free, and resumable at
+every step.
 
-`jobs/<number>/` holds what is released but not yet in the store: `ensemble.json` before the commit, the signed envelope before the
-`issued` entry. Every step gives the same bytes when it is done again.
+`jobs/<number>/` holds what is released but not yet in the store: `ensemble.json` before the commit, the signed
+envelope before the `issued` entry. Every step gives the same bytes when it is done again.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from pathlib import Path
 
 from accountant import certificate, dsse
 from accountant.errors import JobFailed, ModelInvalid
+from accountant.events import plan_from_json
 from accountant.home import Home
 from accountant.keys import fingerprint
 from accountant.ledger import Ledger
 from accountant.records import Job, request_from_entry
-from accountant.events import plan_from_json
 from models.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
 from models.card import model_card
 from models.ensemble import VotingEnsemble

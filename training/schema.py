@@ -1,4 +1,6 @@
-"""The public schema: what everybody may know about a dataset before any row is read. YAML, strict, never completed from rows."""
+"""The public schema: what everybody may know about a dataset before any row is read. YAML, strict, never completed
+from rows.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class _Strict(BaseModel):
 
 
 class _Numeric(_Strict):
-    """`range` with `bins` uniform cut points from its low end on (and, for `scale: log`, a quarter as many log-spaced), or `edges`."""
+    """`range` with `bins` uniform cut points from its low end on (and, for `scale: log`, a quarter as many
+    log-spaced), or `edges`.
+    """
 
     type: Literal["numeric"]
     range: tuple[Finite, Finite] | None = None
@@ -150,7 +154,7 @@ def parse_schema(raw: bytes) -> Schema:
     if len(raw) > MAX_BYTES:
         raise SchemaError(f"schema: {len(raw)} bytes; at most {MAX_BYTES}")
     try:
-        body = yaml.load(raw.decode(), _Loader)  # noqa: S506 - a SafeLoader
+        body = yaml.load(raw.decode(), _Loader)
         file = _File.model_validate(body)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise SchemaError(f"schema: not YAML: {error}") from error

@@ -27,7 +27,9 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Public:
-    """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0 under add/remove."""
+    """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0
+    under add/remove.
+    """
 
     features: tuple[Feature, ...]
     target: str
@@ -38,7 +40,9 @@ class Public:
     pure: bool
 
     def selection(self, epsilon: Decimal) -> ExponentialSelection | PermuteAndFlip:
-        """Private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism, which composes better."""
+        """Private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism, which
+        composes better.
+        """
         return PermuteAndFlip(epsilon) if self.pure else ExponentialSelection(epsilon)
 
 
@@ -60,7 +64,9 @@ class Query(Protocol):
 
 
 class Releaser(Protocol):
-    """What a learner is given: public facts, the calibrated `unit` (pure epsilon of one standard release), and `release`."""
+    """What a learner is given: public facts, the calibrated `unit` (pure epsilon of one standard release), and
+    `release`.
+    """
 
     public: Public
     unit: Decimal
@@ -107,7 +113,9 @@ class Session:
         self._played: list[Release] = []
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
-        """Compare with the head of the plan, pop it, and only then compute and draw. Anything else raises PlanMismatch."""
+        """Compare with the head of the plan, pop it, and only then compute and draw. Anything else raises
+        PlanMismatch.
+        """
         asked = _release(query, mechanism, self.public.relation)
         if not self._next or self._next[-1] != asked:
             raise PlanMismatch(f"{asked} is not what the plan has next: {self._next[-1] if self._next else 'nothing'}")

@@ -23,14 +23,17 @@ from training.session import Public, Releaser, Session
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of private classifiers. `schema`: a Schema, or the path or bytes of a schema file; (epsilon, delta) and `relation` as declared.
+    """Base of private classifiers. `schema`: a Schema, or the path or bytes of a schema file; (epsilon, delta) and
+    `relation` as declared.
 
     Attributes after `fit`: `ensemble_` (the released numbers), `recipe_` (plan, unit, claim), `classes_`.
     """
 
     name: ClassVar[str]
 
-    def __init__(self, schema: object, epsilon: object, delta: object, relation: str) -> None:
+    def __init__(
+        self, schema: object = None, epsilon: object = 1, delta: object = "0.000001", relation: str = "add-remove"
+    ) -> None:
         self.schema, self.epsilon, self.delta, self.relation = schema, epsilon, delta, relation
 
     @abstractmethod

@@ -1,5 +1,6 @@
 """LazyBB over 1-rules (Asadi, Carmosino, Jahanara, Rafiey and Salamatian, "Private boosted decision trees via smooth
-re-weighting", Algorithm 1), with the corrected constants of docs/privacy/lazybb.md. Reads like the paper: weigh, pick, vote.
+re-weighting", Algorithm 1), with the corrected constants of docs/privacy/lazybb.md. Reads like the paper: weigh,
+pick, vote.
 """
 
 from __future__ import annotations
@@ -67,16 +68,17 @@ class ThresholdAgreement:
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         negative, positive = rows.score_counts(self.votes, len(self.votes))
-        return np.cumsum(negative) + positive.sum() - np.cumsum(positive)
+        return np.asarray(np.cumsum(negative) + positive.sum() - np.cumsum(positive), np.int64)
 
 
 class LazyBB(PrivateClassifier):
     """Private boosting of 1-rules by smooth reweighting. Two classes.
 
-    Parameters, all public: `rounds` (None: a public rule of records, epsilon and delta), `rate` lambda of the exponential weights,
-    `reweighting` "scheduled" (default under add/remove), "projected" (default under replace-one) or "auto", `slope` of the schedule,
-    `density` kappa of the projection, `threshold` whether one more selection places the decision threshold (the paper has it at 0).
-    Each round costs one selection at the calibrated price (range, not twice the sensitivity: half the paper's noise).
+    Parameters, all public: `rounds` (None: a public rule of records, epsilon and delta), `rate` lambda of the
+    exponential weights, `reweighting` "scheduled" (default under add/remove), "projected" (default under replace-one)
+    or "auto", `slope` of the schedule, `density` kappa of the projection, `threshold` whether one more selection
+    places the decision threshold (the paper has it at 0). Each round costs one selection at the calibrated price
+    (range, not twice the sensitivity: half the paper's noise).
     """
 
     name: ClassVar[str] = "lazybb"

@@ -1,4 +1,5 @@
-"""Weights of rows as integers that depend on a row's margin alone, and what they do to the sensitivity of a 1-rule's score.
+"""Weights of rows as integers that depend on a row's margin alone, and what they do to the sensitivity of a 1-rule's
+score.
 
 A row's margin is y * (sum of released votes), an integer in -B..B after votes of total weight B: public bounds.
 The score of a rule h is sum over rows of w y h(x), twice the weight on which h agrees with the label minus all weight;
@@ -49,12 +50,14 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class Projected:
-    """w = min(cap, c exp(-rate margin)), c the largest multiplier (on a grid of 2^-60) with total weight <= density * records.
+    """w = min(cap, c exp(-rate margin)), c the largest multiplier (on a grid of 2^-60) with total weight <= density *
+    records.
 
-    The measure of LazyBB (Algorithm 1), projected to density `density` exactly, in units of 2^-36. The divisor of the paper's
-    normalised error is then the public number density * records, and is left out. The cap is 1, or under replace-one the largest
-    weight that any row can have after votes of total weight B, if smaller: T / (1 + (n - 1) exp(-2 rate B)).
-    Range of w y h: at most 4 cap + 2 u under both relations; u < 2^26 >= rows pays for the rounding of weights to integers.
+    The measure of LazyBB (Algorithm 1), projected to density `density` exactly, in units of 2^-36. The divisor of the
+    paper's normalised error is then the public number density * records, and is left out. The cap is 1, or under
+    replace-one the largest weight that any row can have after votes of total weight B, if smaller: T / (1 + (n - 1)
+    exp(-2 rate B)). Range of w y h: at most 4 cap + 2 u under both relations; u < 2^26 >= rows pays for the rounding
+    of weights to integers.
     """
 
     rate: float

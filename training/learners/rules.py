@@ -36,7 +36,8 @@ class OneRules:
         return Vote(test, feature, code, 1 if candidate < len(self.tests) else -1)
 
     def scores(self, sums: Integers) -> Integers:
-        """`sums` (features, width) of w y per feature and code -> for each candidate h the sum over rows of w y h(x): (size,).
+        """`sums` (features, width) of w y per feature and code -> for each candidate h the sum over rows of w y h(x):
+        (size,).
 
         h = 2 [test holds] - 1, so this is 2 * (sum where the test holds) - (sum over all rows).
         """
