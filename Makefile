@@ -39,7 +39,7 @@ serve: install ## Serve the released models
 	@$(BIN)/dpserve serve $(ARGS)
 
 bench: $(VENV)/dev.stamp ## Measure speed and accuracy
-	@$(BIN)/python benchmarks/run.py $(ARGS)
+	@$(BIN)/python benchmarks/speed.py $(ARGS)
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet

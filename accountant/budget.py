@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
+from fractions import Fraction
+from math import floor
 
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
@@ -39,8 +41,8 @@ def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
 
 
 def nano(value: Decimal) -> int:
-    """`value` in units of 1e-9, rounded down."""
-    return int(value * NANO)
+    """`value` in units of 1e-9, rounded down. Exact: a product of decimals would be rounded to 28 digits first."""
+    return floor(Fraction(value) * NANO)
 
 
 def from_nano(value: int) -> Decimal:
@@ -55,13 +57,15 @@ class Budget:
     delta: Decimal
 
     def __post_init__(self) -> None:
+        exact_decimal("epsilon", self.epsilon)
+        exact_decimal("delta", self.delta)
         if not self.epsilon > 0:
             raise InputError(f"epsilon={self.epsilon}: must be > 0")
         if self.epsilon > MAX_EPSILON:
             raise InputError(
                 f"epsilon={self.epsilon}: must be at most {MAX_EPSILON}; far below that nothing is protected"
             )
-        if Decimal(nano(self.epsilon)) != self.epsilon * NANO:
+        if self.epsilon != from_nano(nano(self.epsilon)):
             raise InputError(f"epsilon={self.epsilon}: at most 9 decimals")
         if not 0 <= self.delta < 1:
             raise InputError(f"delta={self.delta}: must be at least 0 and below 1")

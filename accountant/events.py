@@ -12,9 +12,11 @@ from decimal import Decimal
 from math import exp, expm1, inf, log, log1p
 from typing import Any, ClassVar
 
-from accountant.budget import NANO, nano
+from accountant.budget import MAX_EPSILON, from_nano, nano
 from accountant.canonical import decimal_string, parse_decimal
 from accountant.errors import InputError
+
+MAX_NOISE = Decimal(10**9)
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class BoundedRange:
     epsilon: Decimal
 
     def __post_init__(self) -> None:
-        _check("epsilon", self.epsilon)
+        _check("epsilon", self.epsilon, MAX_EPSILON)
 
     @property
     def pure(self) -> Decimal | None:
@@ -62,7 +64,7 @@ class PureDp:
     epsilon: Decimal
 
     def __post_init__(self) -> None:
-        _check("epsilon", self.epsilon)
+        _check("epsilon", self.epsilon, MAX_EPSILON)
 
     @property
     def pure(self) -> Decimal | None:
@@ -87,7 +89,7 @@ class Gaussian:
     noise_multiplier: Decimal
 
     def __post_init__(self) -> None:
-        _check("noise_multiplier", self.noise_multiplier)
+        _check("noise_multiplier", self.noise_multiplier, MAX_NOISE)
 
     @property
     def pure(self) -> Decimal | None:
@@ -101,9 +103,9 @@ Event = BoundedRange | PureDp | Gaussian
 EVENT_TYPES: tuple[type[Event], ...] = (BoundedRange, PureDp, Gaussian)
 
 
-def _check(name: str, value: Decimal) -> None:
-    if not value > 0 or Decimal(nano(value)) != value * NANO:
-        raise InputError(f"{name}={value}: must be > 0 with at most 9 decimals")
+def _check(name: str, value: Decimal, high: Decimal) -> None:
+    if not value.is_finite() or not 0 < value <= high or value != from_nano(nano(value)):
+        raise InputError(f"{name}={value}: must be > 0 and at most {high}, with at most 9 decimals")
 
 
 def event_to_json(event: Event) -> dict[str, str]:

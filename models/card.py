@@ -13,8 +13,8 @@ from models.features import BooleanFeature, CategoricalFeature, Feature, number_
 LISTED = 12  # categories named before the rest is counted
 
 _RELATIONS = {
-    "add-remove": "Whether or not {unit} is in the data",
-    "replace-one": "Whatever {unit} says (how many there are is public)",
+    "add-remove": "whether or not {unit} is in the data",
+    "replace-one": "whatever {unit} says (how many there are is public)",
 }
 
 _CARD = """\
@@ -28,7 +28,8 @@ and reads raw records.
 
 **({epsilon}, {delta})-differential privacy**, neighbours by {relation}, unit of privacy: {unit}.
 
-In plain words: {neighbours}, the chance of any given model to come out changes by a factor of at most e^{epsilon}{but}.
+In plain words: {neighbours}, the chance of any given model
+to come out changes by a factor of at most e^{epsilon}{but}.
 This holds against anyone who sees the model, whatever else they know, and for ever. The certificate beside this card
 binds the claim to the model's exact bytes. Verify the certificate; this page only explains it.
 

@@ -103,7 +103,14 @@ def _panel(ensemble: VotingEnsemble, shape: Shape, most: float) -> Spec:
     else:
         bars, hidden = _bars(shape)
         note, body = (f"{hidden} more found no room" if hidden else " "), _bar_chart(bars, most)
-    title = {"text": shape.feature, "fontSize": 14, "offset": 6, "subtitle": note, "subtitleFontSize": 11}
+    title = {
+        "text": shape.feature,
+        "fontSize": 14,
+        "offset": 6,
+        "frame": "group",
+        "subtitle": note,
+        "subtitleFontSize": 11,
+    }
     return {"title": {**title, "subtitlePadding": 2}, "width": WIDTH, **body}
 
 

@@ -38,6 +38,14 @@ hypothesis.settings.register_profile("dpserve", deadline=None)
 hypothesis.settings.load_profile("dpserve")
 
 
+def pytest_runtest_setup(item):
+    """`system("jq", "openssl")`: skip, by name, where one of these programs is not installed."""
+    for marker in item.iter_markers("system"):
+        absent = [program for program in marker.args if shutil.which(program) is None]
+        if absent:
+            pytest.skip(f"not installed: {', '.join(absent)}")
+
+
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     """With DPSERVE_NO_SKIP=1 a skipped test or file is a failure that names it and its reason."""
     expected_to_fail = hasattr(report, "wasxfail")

@@ -198,7 +198,7 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
     absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
     if absent:
         raise DataError(f"columns {absent}: in the schema but not in X")
-    labels = encode_labels(schema, pa.array(y))
+    labels = encode_labels(schema, y.combine_chunks() if isinstance(y, pa.ChunkedArray) else pa.array(y))
     if len(labels) != len(table) or not len(labels):
         raise DataError(f"y: {len(labels)} labels for {len(table)} rows; as many labels as rows, and at least one")
     if relation is Relation.REPLACE_ONE and len(labels) != schema.records:
