@@ -1,4 +1,4 @@
-"""Keys on disk, the trust file that verifiers pin, and the high-water mark of what was signed.
+"""Keys on disk, and the trust file that verifiers pin.
 
 Two Ed25519 keys: `issuer` signs certificates, `log` signs checkpoints; and `commitment.key`, 32 bytes that key the HMAC
 by which a certificate names a dataset without giving its hash away. A directory of keys comes into being whole or not
@@ -8,15 +8,13 @@ at all, and is never written again. What is missing, readable by others or does 
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import hmac
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -27,9 +25,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurv
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
-from accountant import canonical, merkle
+from accountant import canonical
 from accountant.canonical import JSON, CanonicalError, exact_integer, exact_object, exact_text
-from accountant.errors import InputError, KeyInvalid, LedgerInvalid
+from accountant.errors import InputError, KeyInvalid
 from accountant.notes import check_origin, verifier_key
 
 Role: TypeAlias = Literal["issuer", "log"]
@@ -209,7 +207,7 @@ class KeyStore:
         except BaseException:
             shutil.rmtree(partial)
             raise
-        _sync_directory(directory.parent)
+        sync_directory(directory.parent)
         return cls.open(directory, passphrase)
 
     @classmethod
@@ -250,80 +248,6 @@ class KeyStore:
         return mac.hexdigest()
 
 
-@dataclass(frozen=True)
-class HighWater:
-    """The largest (size, root) ever signed, kept outside the database: a rolled-back database is found by it.
-
-    A missing file reads as None: whoever finds entries in the ledger and no mark must refuse, not start again.
-    A mark older than the ledger is weaker but never wrong, so a mark is advanced after the entry has been committed."""
-
-    path: Path
-
-    def read(self) -> tuple[int, bytes] | None:
-        """The mark, or None where there is none yet. Needs no lock: the file is only ever replaced whole."""
-        try:
-            raw = self.path.read_bytes()
-        except FileNotFoundError:
-            return None
-        try:
-            item = exact_object(canonical.decode_canonical(raw), ("root", "size"), "mark")
-            return exact_integer(item["size"], "size"), canonical.decode_base64(exact_text(item["root"], "root"))
-        except CanonicalError as error:
-            raise LedgerInvalid(f"{self.path}: damaged high-water mark, {error.message}") from error
-
-    @contextmanager
-    def locked(self) -> Iterator[LockedMark]:
-        """Hold the mark against every other thread and process of this host, across check, commit and advance.
-
-        Not re-entrant: inside, use the `LockedMark`, never `HighWater.advance`."""
-        fd = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield LockedMark(self.path, self.read())
-        finally:
-            os.close(fd)
-
-    def advance(self, size: int, root: bytes) -> None:
-        """Raise the mark. LedgerInvalid below it, or for another root at its size; the same (size, root) is fine."""
-        with self.locked() as mark:
-            mark.advance(size, root)
-
-
-@dataclass
-class LockedMark:
-    """The high-water mark while its lock is held."""
-
-    path: Path
-    value: tuple[int, bytes] | None
-
-    def check(self, size: int, read: merkle.NodeReader) -> None:
-        """LedgerInvalid unless the ledger of `size` entries still begins with the tree at the mark."""
-        if self.value is not None:
-            self._compare(size, merkle.root(self.value[0], read) if size >= self.value[0] else b"")
-
-    def advance(self, size: int, root: bytes) -> None:
-        """As `HighWater.advance`. That (size, root) continues the tree at the mark is for `check` to say, before."""
-        if size < 0 or len(root) != merkle.HASH_SIZE:
-            raise LedgerInvalid(f"size={size}: must be a tree size, with a root of {merkle.HASH_SIZE} bytes")
-        if self.value is not None and size <= self.value[0]:
-            self._compare(size, root)
-            return
-        new = self.path.with_name(self.path.name + ".new")
-        new.unlink(missing_ok=True)  # left by a crash; we hold the lock
-        _write(new, canonical.encode({"root": canonical.encode_base64(root), "size": size}), 0o600)
-        new.replace(self.path)
-        if self.value is None:  # later renames need no sync: losing one leaves an older mark, not a wrong one
-            _sync_directory(self.path.parent)
-        self.value = size, root
-
-    def _compare(self, size: int, root_at_mark: bytes) -> None:
-        marked, marked_root = self.value or (0, b"")
-        if size < marked:
-            raise LedgerInvalid(f"size={size}: a tree of size {marked} was signed before: the ledger was rolled back")
-        if root_at_mark != marked_root:
-            raise LedgerInvalid(f"size={marked}: another root was signed at this size: the ledger was rewritten")
-
-
 def _partial(directory: Path) -> Path:
     return directory.with_name(directory.name + ".partial")
 
@@ -333,13 +257,13 @@ def _write_all(directory: Path, secret: bytes | None) -> None:
     for role in ROLES:
         key = Ed25519PrivateKey.generate()
         pem = key.private_bytes(pkix.Encoding.PEM, pkix.PrivateFormat.PKCS8, encryption)
-        _write(directory / f"{role}.pem", pem, 0o600)
-        _write(directory / f"{role}.pub.pem", public_pem(key.public_key()).encode(), 0o644)
-    _write(directory / COMMITMENT_FILE, secrets.token_bytes(32), 0o600)
-    _sync_directory(directory)
+        write_new(directory / f"{role}.pem", pem, 0o600)
+        write_new(directory / f"{role}.pub.pem", public_pem(key.public_key()).encode(), 0o644)
+    write_new(directory / COMMITMENT_FILE, secrets.token_bytes(32), 0o600)
+    sync_directory(directory)
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def write_new(path: Path, content: bytes, mode: int) -> None:
     """A new file, synced. Fails where anything has that name. The umask may take rights away, never add any."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
         file.write(content)
@@ -347,7 +271,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -20,7 +20,8 @@ from sqlalchemy import Connection, Row, insert, select, update
 from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, NameTaken, UnknownName, WrongState
 from accountant.events import Plan, plan_from_json
 from accountant.filter import Filter, price_from_json, price_to_json
-from accountant.keys import HighWater, KeyStore, public_pem
+from accountant.highwater import HighWater
+from accountant.keys import KeyStore, public_pem
 from accountant.log import Entry, TransparencyLog, Writer, dumps, read_entry
 from accountant.merkle import EMPTY_ROOT, leaf_hash
 from accountant.names import check_name

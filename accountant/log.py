@@ -18,7 +18,8 @@ from sqlalchemy import Connection, insert, select
 from accountant import canonical, merkle, notes, proofs, store
 from accountant.canonical import Encodable
 from accountant.errors import LedgerInvalid
-from accountant.keys import HighWater, KeyStore
+from accountant.highwater import HighWater
+from accountant.keys import KeyStore
 from accountant.store import Store, checkpoint_table, entry_table
 
 

@@ -219,10 +219,10 @@ def _read(folder: int, name: str, cap: int) -> bytes:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError as error:
         raise ModelInvalid(f"{name}: cannot be read ({error.strerror})") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ModelInvalid(f"{name}: must be a regular file")
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ModelInvalid(f"{name}: must be a regular file")
         content = file.read(cap + 1)
     if len(content) > cap:
         raise ModelInvalid(f"{name}: more than {cap} bytes")

@@ -13,7 +13,7 @@ from math import prod
 from typing import NoReturn
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from accountant.errors import ModelInvalid

@@ -134,7 +134,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path, monkeypatch):
     def full(path, content, mode):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(keys, "_write", full)
+    monkeypatch.setattr(keys, "write_new", full)
     with pytest.raises(OSError, match="No space"):
         KeyStore.create(tmp_path / "keys")
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 import pytest
 
 from accountant.errors import LedgerInvalid
-from accountant.keys import HighWater
+from accountant.highwater import HighWater
 from accountant.merkle import (
     EMPTY_ROOT,
     consistency_proof,

@@ -238,14 +238,14 @@ CHANGES = [
     (foreign_opset, "com.microsoft"),
     (future_opset, "99"),
     (double_opset, "each domain once"),
-    (no_opset, ""),
+    (no_opset, "opset"),
     (old_ir, "ir_version"),
     (sequence_input, "only tensors"),
     (deep_input, "axes"),
     (complex_input, "element type"),
     (great_constant, "elements"),
     (negative_constant, "shape"),
-    (short_constant, ""),
+    (short_constant, "model.onnx"),
     (many_nodes, "nodes"),
     (many_targets, "n_targets"),
     (no_targets, "n_targets"),
@@ -258,7 +258,7 @@ CHANGES = [
     (twice, "twice"),
     (reference, "attribute type"),
     (loose_input, "nowhere"),
-    (same_output, ""),
+    (same_output, "model.onnx"),
 ]
 
 

@@ -1,0 +1,98 @@
+"""Errors at the edge: what of `accountant.errors` becomes which HTTP status, in one shape.
+
+Every answer that is not a success is `{"error": {"code", "message", "details"}}`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from accountant import errors
+from accountant.errors import DpserveError
+
+LOG = logging.getLogger("dpserve.serving")
+
+
+class Unauthorized(DpserveError):
+    code = "unauthorized"
+
+
+class Forbidden(DpserveError):
+    code = "forbidden"
+
+
+class TooLarge(DpserveError):
+    code = "too_large"
+
+
+class WrongMediaType(DpserveError):
+    code = "unsupported_media_type"
+
+
+class SlowBody(DpserveError):
+    code = "request_timeout"
+
+
+class TakesTooLong(DpserveError):
+    code = "timeout"
+
+
+class NotReady(DpserveError):
+    code = "not_ready"
+
+
+class ClientGone(Exception):
+    """The client hung up; there is nobody to answer."""
+
+
+STATUS: dict[type[DpserveError], int] = {
+    DpserveError: 500,
+    errors.InputError: 400,
+    errors.UnknownName: 404,
+    errors.NameTaken: 409,
+    errors.WrongState: 409,
+    errors.IdempotencyConflict: 409,
+    errors.RecordError: 422,
+    errors.BudgetRefused: 403,
+    errors.VerificationError: 503,
+    Unauthorized: 401,
+    Forbidden: 403,
+    TooLarge: 413,
+    WrongMediaType: 415,
+    SlowBody: 408,
+    TakesTooLong: 504,
+    NotReady: 503,
+}
+HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+
+
+def status_of(error: DpserveError) -> int:
+    """The status of the nearest ancestor that has one."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    content = orjson.dumps(body, default=str, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(content, status, headers, media_type="application/json")
+
+
+def error_response(error: Exception) -> Response:
+    """Any exception as an answer. What is not ours says nothing of itself to the client, and all of it to the log."""
+    if isinstance(error, DpserveError):
+        challenge = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
+        return json_response(error.to_json(), status_of(error), challenge)
+    if isinstance(error, HTTPException):
+        code = HTTP_CODES.get(error.status_code, "http_error")
+        headers = dict(error.headers or {})
+        return json_response(shape(code, error.detail), error.status_code, headers)
+    LOG.error("unexpected %s", type(error).__name__, exc_info=error)
+    return json_response(shape("internal", "an unexpected error; the server's log has it"), 500)
+
+
+def shape(code: str, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, "details": {}}}

@@ -1,0 +1,89 @@
+"""What a serving worker knows, looked at anew twice a second: the home, the tokens, the models, and whether all is well."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+
+from accountant.errors import DpserveError
+from accountant.home import Home
+from accountant.tokens import Token
+from serving.errors import NotReady
+from serving.registry import Registry
+from serving.tokens import good_tokens
+
+LOG = logging.getLogger("dpserve.serving")
+LOOK_SECONDS = 0.4
+STALE_SECONDS = 10.0  # without a look for so long, a token may have been revoked: nothing is answered
+
+
+class ServingState:
+    """One per worker. `refresh` blocks and runs in a thread; everything else only reads."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.learners: dict[int, str] = {}
+        self._home: Home | None = None
+        self._tokens: Mapping[str, Token] = {}
+        self._problem = "has not looked yet"
+        self._seen = float("-inf")
+
+    def refresh(self) -> None:
+        """Look at the home; what is wrong with it is remembered as the reason why nothing is answered."""
+        try:
+            if self._home is None:
+                self._home = Home.open()
+            else:
+                self._home.ledger.log.check_mark()
+            self._tokens = good_tokens(self._home)
+            self.registry.refresh(self._home)
+            self._note("")
+            self._seen = time.monotonic()
+        except DpserveError as error:
+            self._note(f"{error.code}: {error.message}")
+        except Exception as error:  # whatever it is: say not ready, keep looking
+            self._note(type(error).__name__)
+
+    def _note(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            LOG.error("not ready: %s", problem)
+        self._problem = problem
+
+    @property
+    def problem(self) -> str:
+        """Why this worker does not answer; empty when it does."""
+        if self._problem:
+            return self._problem
+        return "the home was not looked at for too long" if time.monotonic() - self._seen > STALE_SECONDS else ""
+
+    @property
+    def home(self) -> Home:
+        """Raises NotReady while the home, its ledger or its tokens cannot be relied upon."""
+        if self.problem or self._home is None:
+            raise NotReady("dpserve is not ready; the server's log says why")
+        return self._home
+
+    def token(self, digest: str) -> Token | None:
+        return self._tokens.get(digest)
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await anyio.to_thread.run_sync(self.refresh)
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Look once before anything is answered, and then again and again."""
+        await anyio.to_thread.run_sync(self.refresh)
+        task = asyncio.create_task(self.watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
