@@ -1,4 +1,5 @@
-"""The models that are served: what lies in the home's store, each verified before it answers, and again when it changes.
+"""The models that are served: what lies in the home's store, each verified before it answers, and again when it
+changes.
 
 A look costs a `stat` of every file. A bundle whose files changed is read and verified anew; one that does not verify is
 not served, and the others go on.

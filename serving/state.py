@@ -1,4 +1,6 @@
-"""What a serving worker knows, looked at anew twice a second: the home, the tokens, the models, and whether all is well."""
+"""What a serving worker knows, looked at anew twice a second: the home, the tokens, the models, and whether all is
+well.
+"""
 
 from __future__ import annotations
 

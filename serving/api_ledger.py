@@ -1,0 +1,73 @@
+"""The doors to the ledger, to metrics, and to the two questions that a supervisor asks: alive, and ready?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.canonical import encode_base64
+from accountant.errors import InputError
+from accountant.home import Home
+from serving.bodies import known_query, query_int
+from serving.doors import in_thread, state
+from serving.errors import NotReady, json_response
+from serving.metrics import render
+
+PAGE = 500
+
+
+async def entries(request: Request) -> Response:
+    """Up to PAGE entries from index `after` on, each as the exact text that was hashed."""
+    known_query(request, "after")
+    home, after = state(request).home, query_int(request, "after", 0)
+    return json_response(await in_thread(_entries, home, after))
+
+
+def _entries(home: Home, after: int) -> dict[str, Any]:
+    found = home.ledger.log.entries(after, PAGE)
+    lines = [{"index": entry.seq, "body": entry.body.decode()} for entry in found]
+    return {"entries": lines, "size": home.ledger.log.size(), "next": after + len(lines)}
+
+
+async def checkpoint(request: Request) -> Response:
+    """The newest signed tree head, a C2SP note."""
+    known_query(request)
+    return Response(await in_thread(state(request).home.ledger.log.checkpoint), media_type="text/plain; charset=utf-8")
+
+
+async def proof(request: Request) -> Response:
+    """The inclusion proof (RFC 6962) of entry `leaf` in the tree of `size` entries; hashes in base64, the sibling
+    first.
+    """
+    known_query(request, "leaf", "size")
+    home, leaf = state(request).home, query_int(request, "leaf", None)
+    size = query_int(request, "size", -1)
+    return json_response(await in_thread(_proof, home, leaf, size))
+
+
+def _proof(home: Home, leaf: int, size: int) -> dict[str, Any]:
+    newest = home.ledger.log.size()
+    size = newest if size == -1 else size
+    if not leaf < size <= newest:
+        raise InputError(f"leaf={leaf}, size={size}: must be leaf < size <= {newest}")
+    return {"leaf": leaf, "size": size, "hashes": [encode_base64(each) for each in home.ledger.log.inclusion(leaf, size)]}
+
+
+async def metrics(request: Request) -> Response:
+    serving = state(request)
+    text = await in_thread(render, serving.home, serving.learners, serving.registry.loaded)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+async def alive(request: Request) -> Response:
+    return json_response({"alive": True})
+
+
+async def ready(request: Request) -> Response:
+    """The home opens, its ledger continues what its keys signed, tokens are known, the models were looked at."""
+    if state(request).problem:
+        raise NotReady("not ready; the server's log says why")
+    return json_response({"ready": True})

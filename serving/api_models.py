@@ -1,0 +1,107 @@
+"""The doors to models: predict, and what is served under which certificate."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import InputError
+from models.runtime import columns_from_records
+from serving.bodies import check_fields, known_query, read_body
+from serving.doors import state
+from serving.errors import TooLarge, json_response
+from serving.registry import Registry, Served
+
+PREDICT_BYTES = 16 << 20
+RECORDS = 20_000
+PREDICT_FIELDS = {"model": (str,), "records": (list,)}
+
+
+async def predict(request: Request) -> Response:
+    """Records in, labels and probabilities out. On the loop: the model takes microseconds."""
+    raw = await read_body(request, PREDICT_BYTES)
+    start = perf_counter()
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    served, answer = answer_records(serving.registry, parse(raw))
+    response = Response(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+    served.predictions.inc(len(answer["predictions"]))
+    served.seconds.observe(perf_counter() - start)
+    return response
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """The body as JSON. Fast rather than strict about a key that stands twice: nothing is decided by a record's
+    form.
+    """
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"body: not JSON: {error.msg} at character {error.pos}") from None
+    return check_fields(body, PREDICT_FIELDS, {})
+
+
+def answer_records(registry: Registry, body: dict[str, Any]) -> tuple[Served, dict[str, Any]]:
+    """The model that answered, and its answer. RecordError names the first record and field that do not fit."""
+    served = registry.get(body["model"])
+    records = body["records"]
+    if len(records) > RECORDS:
+        raise TooLarge(f"records: {len(records)}; at most {RECORDS} a request", limit=RECORDS)
+    found = served.verified
+    labels, probabilities = found.runtime.infer(columns_from_records(found.ensemble.features, records, RECORDS))
+    return served, {
+        "model": served.reference,
+        "certificate": served.fragment,
+        "classes": found.ensemble.classes,
+        "predictions": labels.tolist(),
+        "probabilities": probabilities,
+    }
+
+
+async def list_models(request: Request) -> Response:
+    known_query(request)
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    return json_response({"models": serving.registry.to_json()})
+
+
+async def show_model(request: Request) -> Response:
+    return json_response(_description(_served(request)))
+
+
+async def show_certificate(request: Request) -> Response:
+    """All that a verifier needs beside the model and the pinned keys; the exact bytes, as they are signed."""
+    served = _served(request)
+    bundle = served.verified.bundle
+    return json_response(
+        {
+            "model": served.reference,
+            "envelope": orjson.Fragment(bundle.envelope),
+            "proof": bundle.proof.decode(),
+            "statement": served.verified.certificate.statement,
+        }
+    )
+
+
+def _served(request: Request) -> Served:
+    known_query(request)
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    return serving.registry.get(request.path_params["name"])
+
+
+def _description(served: Served) -> dict[str, Any]:
+    ensemble = served.verified.ensemble
+    return {
+        "model": served.reference,
+        "name": served.name,
+        "version": served.version,
+        "target": ensemble.target,
+        "classes": ensemble.classes,
+        "features": [feature.to_json() for feature in ensemble.features],
+        "certificate": served.certificate,
+    }
