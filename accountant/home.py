@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
+from accountant.highwater import HighWater
 from accountant.keys import KeyStore, PublicKeys
 from accountant.ledger import Ledger
 from accountant.store import Store, size
 
 DEFAULT_HOME = "~/.local/share/dpserve"
+TRUST = "trust.json"
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,16 @@ class Home:
     @classmethod
     def _begin(cls, path: Path, url: str, keys: KeyStore) -> Home:
         origin = f"dpserve/{uuid.uuid4()}"
-        home = cls(path, keys, Ledger.create(url, keys, _mark(path), origin))
-        (path / "trust.json").write_bytes(home.trust.to_json())
-        return home
+        return cls(path, keys, Ledger.create(url, keys, _mark(path), origin))._with_trust_file()
+
+    def _with_trust_file(self) -> Home:
+        """The file for auditors, where a first start was cut before it."""
+        place = self.path / TRUST
+        if not place.exists():
+            partial = place.with_name(f"{TRUST}.{uuid.uuid4()}.partial")
+            partial.write_bytes(self.trust.to_json())
+            partial.replace(place)
+        return self
 
     @classmethod
     def open(cls, environment: Mapping[str, str] = os.environ) -> Home:
@@ -81,6 +90,8 @@ class Home:
         """
         path, url = _place(environment)
         if not (path / "keys").exists():
+            if (path / TRUST).exists():
+                raise KeyInvalid(f"home={path}: its keys are gone; restore them from a copy")
             raise InputError(f"home={path}: there is no dpserve here; run `dpserve init` first")
         keys = KeyStore.open(path / "keys")
         database = Store(url)
@@ -89,8 +100,8 @@ class Home:
             empty = size(connection) == 0
         database.close()
         if not empty:
-            return cls(path, keys, Ledger.open(url, keys, _mark(path)))
-        if _mark(path).exists():
+            return cls(path, keys, Ledger.open(url, keys, _mark(path)))._with_trust_file()
+        if (HighWater(_mark(path)).read() or (0, b""))[0]:
             raise LedgerInvalid("ledger: is empty, but these keys have signed a ledger before")
         return cls._begin(path, url, keys)  # a first start that was cut between keys and ledger
 

@@ -89,6 +89,7 @@ class Ledger:
         with self.log.writing() as writer:
             if writer.connection.execute(select(dataset_table.c.seq).where(dataset_table.c.name == name)).first():
                 raise NameTaken(f"dataset={name}: is registered already; a budget is given once", dataset=name)
+            _require_new_rows(writer.connection, registration.commitment)
             seq = writer.append("dataset-registered", **registration_fields(registration, design, identity))
             writer.connection.execute(insert(dataset_table).values(name=name, seq=seq, used=nothing, reserved=nothing))
         return self.dataset(name)
@@ -270,6 +271,13 @@ def _dataset(connection: Connection, name: str) -> Dataset:
     fresh = dataset_from_entry(read_entry(row.seq, body_at(connection, row.seq)))
     used, reserved = (price_from_json(json.loads(text), fresh.filter.orders) for text in (row.used, row.reserved))
     return Dataset(fresh.registration, fresh.uuid, fresh.family, fresh.seq, fresh.filter, used, reserved)
+
+
+def _require_new_rows(connection: Connection, commitment: str) -> None:
+    """The same rows under two names would have two budgets."""
+    for name in connection.execute(select(dataset_table.c.name)).scalars().all():
+        if _dataset(connection, name).registration.commitment == commitment:
+            raise NameTaken(f"data: these rows are registered already, as {name}", dataset=name)
 
 
 def _account(connection: Connection, dataset: Dataset, used: Price, reserved: Price) -> None:

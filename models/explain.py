@@ -96,9 +96,8 @@ def _centred(ensemble: VotingEnsemble) -> tuple[list[NDArray[np.float64]], float
     """
     tables, constant = ensemble.tables()
     middles = [(int(table.max()) + int(table.min())) / 2 for table in tables]
-    return [table.astype(np.float64) - middle for table, middle in zip(tables, middles, strict=True)], constant + sum(
-        middles
-    )
+    centred = [table.astype(np.float64) - middle for table, middle in zip(tables, middles, strict=True)]
+    return centred, constant + sum(middles)
 
 
 def _shape(feature: Feature, table: NDArray[np.float64]) -> Shape:

@@ -12,7 +12,6 @@ from accountant.errors import CertificateInvalid, ModelInvalid
 from accountant.keys import PublicKeys
 from models.bundle import Bundle, ensemble_from_bytes, read_bundle
 from models.ensemble import VotingEnsemble
-from models.onnx_check import check_graph
 from models.runtime import OnnxModel
 
 STRICT = Policy()
@@ -32,7 +31,6 @@ def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -
     """Read a bundle once, verify certificate, proof and graph, then open it. Raises VerificationError; never warns."""
     bundle = read_bundle(directory)
     found = verify(bundle.envelope, _text(bundle.proof), bundle.onnx, trust, policy)
-    check_graph(bundle.onnx)
     ensemble = ensemble_from_bytes(bundle.ensemble)
     public = found.statement["predicate"]["public"]
     if [feature.name for feature in ensemble.features] != public["inputs"]:

@@ -4,8 +4,11 @@ elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,8 +19,9 @@ from serving.bodies import Fields, json_fields, known_query
 from serving.doors import caller, in_thread, state
 from serving.errors import json_response
 from serving.metrics import REFUSALS
-from training import job
-from training.job import Asked
+
+if TYPE_CHECKING:
+    from training.job import Asked
 
 NUMBER = (str, int, Decimal)
 REQUIRED: Fields = {"dataset": (str,), "learner": (str,), "epsilon": NUMBER}
@@ -25,8 +29,16 @@ OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,)}
 KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
 
 
+def training_job() -> ModuleType:
+    """What trains takes seconds to import (scikit-learn, numba): a serving worker is ready without it."""
+    from training import job
+
+    return job
+
+
 def asked(body: dict[str, Any]) -> Asked:
-    return Asked(
+    """Blocks, as everything here that speaks of training: call it in a thread."""
+    found: Asked = training_job().Asked(
         body["dataset"],
         body["learner"],
         body["epsilon"],
@@ -34,51 +46,62 @@ def asked(body: dict[str, Any]) -> Asked:
         body.get("parameters"),
         body.get("model"),
     )
+    return found
 
 
 async def submit_job(request: Request) -> Response:
     """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
     body = await json_fields(request, REQUIRED, KEYED)
-    home, by = state(request).home, f"token:{caller(request).name}"
-    found = await in_thread(_counting_refusals, _submit, home, asked(body), by, body.get("idempotency_key"))
+    found = await in_thread(_submit, state(request).home, body, f"token:{caller(request).name}")
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
 
-def _submit(home: Home, wanted: Asked, by: str, key: str | None) -> dict[str, Any]:
-    return job.job_to_json(home, job.submit(home, wanted, by=by, key=key))
+def _submit(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+    with _refusals(body["dataset"]):
+        job = training_job().submit(home, asked(body), by=by, key=body.get("idempotency_key"))
+        return _job(home, job.seq)
 
 
 async def plan_job(request: Request) -> Response:
     """As a job, spending nothing."""
     body = await json_fields(request, REQUIRED, KEYED)
-    planned = await in_thread(_counting_refusals, job.plan, state(request).home, asked(body))
-    return json_response(planned.to_json())
+    return json_response(await in_thread(_plan, state(request).home, body))
 
 
-def _counting_refusals(work: Any, home: Home, wanted: Asked, *more: Any) -> Any:
+def _plan(home: Home, body: dict[str, Any]) -> dict[str, Any]:
+    with _refusals(body["dataset"]):
+        found: dict[str, Any] = training_job().plan(home, asked(body)).to_json()
+        return found
+
+
+@contextmanager
+def _refusals(dataset: str) -> Iterator[None]:
     try:
-        return work(home, wanted, *more)
+        yield
     except BudgetRefused:
-        REFUSALS.labels(wanted.dataset, "budget").inc()
+        REFUSALS.labels(dataset, "budget").inc()
         raise
 
 
 async def show_job(request: Request) -> Response:
     known_query(request)
-    home, seq = state(request).home, _number(request)
-    return json_response(await in_thread(lambda: job.job_to_json(home, home.ledger.job(seq))))
+    return json_response(await in_thread(_job, state(request).home, _number(request)))
+
+
+def _job(home: Home, seq: int) -> dict[str, Any]:
+    found: dict[str, Any] = training_job().job_to_json(home, home.ledger.job(seq))
+    return found
 
 
 async def cancel_job(request: Request) -> Response:
     """Give a reservation back; 409 once the job has started, for then its budget is spent."""
     known_query(request)
-    home, seq = state(request).home, _number(request)
-    return json_response(await in_thread(_cancel, home, seq))
+    return json_response(await in_thread(_cancel, state(request).home, _number(request)))
 
 
 def _cancel(home: Home, seq: int) -> dict[str, Any]:
     home.ledger.release(seq)
-    return job.job_to_json(home, home.ledger.job(seq))
+    return _job(home, seq)
 
 
 def _number(request: Request) -> int:
@@ -90,15 +113,18 @@ def _number(request: Request) -> int:
 
 async def list_datasets(request: Request) -> Response:
     known_query(request)
-    home = state(request).home
-    return json_response({"datasets": await in_thread(_datasets, home)})
+    return json_response({"datasets": await in_thread(_datasets, state(request).home)})
 
 
 def _datasets(home: Home) -> list[dict[str, Any]]:
-    return [job.dataset_to_json(home, dataset) for dataset in home.ledger.datasets()]
+    return [training_job().dataset_to_json(home, dataset) for dataset in home.ledger.datasets()]
 
 
 async def show_dataset(request: Request) -> Response:
     known_query(request)
-    home, name = state(request).home, request.path_params["name"]
-    return json_response(await in_thread(lambda: job.dataset_to_json(home, home.ledger.dataset(name))))
+    return json_response(await in_thread(_dataset, state(request).home, request.path_params["name"]))
+
+
+def _dataset(home: Home, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = training_job().dataset_to_json(home, home.ledger.dataset(name))
+    return found

@@ -53,13 +53,18 @@ def _proof(home: Home, leaf: int, size: int) -> dict[str, Any]:
     size = newest if size == -1 else size
     if not leaf < size <= newest:
         raise InputError(f"leaf={leaf}, size={size}: must be leaf < size <= {newest}")
-    return {"leaf": leaf, "size": size, "hashes": [encode_base64(each) for each in home.ledger.log.inclusion(leaf, size)]}
+    hashes = home.ledger.log.inclusion(leaf, size)
+    return {"leaf": leaf, "size": size, "hashes": [encode_base64(each) for each in hashes]}
 
 
 async def metrics(request: Request) -> Response:
     serving = state(request)
     text = await in_thread(render, serving.home, serving.learners, serving.registry.loaded)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+async def about(request: Request) -> Response:
+    return json_response({"service": "dpserve", "documentation": "/docs.json"})
 
 
 async def alive(request: Request) -> Response:

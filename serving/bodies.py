@@ -18,6 +18,7 @@ CONTROL_BYTES = 1 << 20
 BODY_SECONDS = 4.0
 
 Fields = Mapping[str, tuple[type, ...]]
+WORDS = {str: "a text", int: "a number", Decimal: "a number", dict: "an object", list: "a list"}
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -101,12 +102,11 @@ def check_fields(body: Any, required: Fields, optional: Fields) -> dict[str, Any
 
 
 def _is(value: Any, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _words(kinds: tuple[type, ...]) -> str:
-    words = {str: "a text", int: "a number", Decimal: "a number", dict: "an object", list: "a list", bool: "true or false"}
-    return " or ".join(dict.fromkeys(words[kind] for kind in kinds))
+    return " or ".join(dict.fromkeys(WORDS[kind] for kind in kinds))
 
 
 def query_int(request: Request, name: str, default: int | None, low: int = 0, high: int = 2**53) -> int:
@@ -125,5 +125,3 @@ def known_query(request: Request, *names: str) -> None:
     unknown = sorted(set(request.query_params) - set(names))
     if unknown:
         raise InputError(f"query {unknown[0][:80]!r}: there are {sorted(names)}")
-
-

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from accountant.tokens import SCOPES, Token
+from accountant.tokens import Token
 from serving.errors import ClientGone, Forbidden, TakesTooLong, Unauthorized, error_response
 from serving.state import ServingState
 from serving.tokens import bearer, digest
@@ -26,7 +26,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
 OPEN = frozenset({"/livez", "/readyz"})
-BENTOML_PAGES = ("/", "/schema.json", "/static_content")  # what BentoML answers; all else is ours
+BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses outside and is not among the doors
 WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another shape
 
 
@@ -81,7 +81,7 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
 class Doors:
     """ASGI: who is it, may they, then the route; every exception becomes an answer.
 
-    `ours` answers every path but BentoML's own pages, which `app` answers once the caller is known.
+    `ours` answers every path but one of BentoML's own, which `app` answers once the caller is known.
     """
 
     def __init__(self, app: ASGIApp, ours: Starlette) -> None:
@@ -111,7 +111,7 @@ class Doors:
         path = scope["path"]
         if path not in OPEN:
             scope["dpserve.token"] = self._known(scope)
-        if path == "/" or path.startswith(BENTOML_PAGES[1:]):
+        if path == BENTOML_PAGE:
             await self.app(scope, receive, send)
             return
         scope["app"] = self.ours
@@ -125,6 +125,3 @@ class Doors:
         if token is None:
             raise Unauthorized("Authorization: must be Bearer and a token that is good (dpserve token create)")
         return token
-
-
-ANYBODY = SCOPES

@@ -46,11 +46,9 @@ class LedgerFigures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         datasets = self._home.ledger.datasets()
-        yield _gauge("dpserve_epsilon_spent", "Epsilon spent or reserved.", datasets, _spent)
-        yield _gauge("dpserve_epsilon_total", "Epsilon in all.", datasets, lambda d: float(d.registration.budget.epsilon))
-        yield _gauge(
-            "dpserve_budget_left_ratio", "Share of the budget left.", datasets, lambda d: 1 - d.filter.share(d.used)
-        )
+        yield _gauge("dpserve_epsilon_spent", "Epsilon spent.", datasets, _spent)
+        yield _gauge("dpserve_epsilon_total", "Epsilon in all.", datasets, _total)
+        yield _gauge("dpserve_budget_left_ratio", "Share of the budget neither spent nor reserved.", datasets, _left)
         yield self._jobs()
         yield GaugeMetricFamily("dpserve_ledger_size", "Entries of the ledger.", self._home.ledger.log.size())
 
@@ -72,7 +70,15 @@ class LedgerFigures(Collector):
 
 
 def _spent(dataset: Dataset) -> float:
-    return float(dataset.filter.epsilon_of(dataset.used))
+    return float(dataset.filter.epsilon_of(dataset.used - dataset.reserved))
+
+
+def _total(dataset: Dataset) -> float:
+    return float(dataset.registration.budget.epsilon)
+
+
+def _left(dataset: Dataset) -> float:
+    return 1 - dataset.filter.share(dataset.used)
 
 
 def _gauge(name: str, help: str, datasets: list[Dataset], figure: Callable[[Dataset], float]) -> Metric:

@@ -130,7 +130,7 @@ class Registry:
         if slot is None:
             raise UnknownName(f"model={reference[:80]!r}: there is no such version", model=reference[:80])
         if slot.served is None:
-            raise ModelInvalid(f"model={reference[:80]}: is not served, because it does not verify", reason=_reason(slot))
+            raise ModelInvalid(f"model={reference[:80]}: does not verify, so it is not served", reason=_reason(slot))
         return slot.served
 
     def _champion_of(self, name: str) -> int:

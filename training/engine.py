@@ -20,6 +20,8 @@ from training import kernels
 T = TypeVar("T")
 ROW_LIMIT = 1 << 26
 PARALLEL_CELLS = 4_000_000
+THREADS = min(os.cpu_count() or 1, 8)
+_POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="engine")
 
 
 class Rows:
@@ -38,7 +40,7 @@ class Rows:
         self._signs = np.where(labels > 0, 1, -1).astype(np.int8)
         self._margins = np.zeros(labels.size, dtype=np.int32)
         self._applied: tuple[Vote, ...] = ()
-        self._threads = min(os.cpu_count() or 1, 8) if bins.size >= PARALLEL_CELLS else 1
+        self._threads = THREADS if bins.size >= PARALLEL_CELLS else 1
 
     @property
     def size(self) -> int:
@@ -94,5 +96,4 @@ class Rows:
             return [work(slice(0, self.size))]
         cuts = np.linspace(0, self.size, self._threads + 1).astype(int)
         parts = [slice(int(low), int(high)) for low, high in pairwise(cuts)]
-        with ThreadPoolExecutor(self._threads) as pool:
-            return list(pool.map(work, parts))
+        return list(_POOL.map(work, parts))

@@ -7,7 +7,6 @@ committed, so from there on nothing can be lost: exporting and signing are post-
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +16,7 @@ from typing import Any
 
 from accountant.budget import Budget, exact_decimal, from_nano, nano
 from accountant.canonical import decimal_string
-from accountant.errors import BudgetRefused, InputError, JobFailed, PlanMismatch, UnknownName
+from accountant.errors import BudgetRefused, InputError, JobFailed, PlanMismatch, UnknownName, WrongState
 from accountant.events import Plan
 from accountant.home import Home
 from accountant.names import check_name
@@ -28,7 +27,7 @@ from training.calibrate import Recipe
 from training.datasets import open_rows, schema_of
 from training.learners import LEARNERS, PrivateClassifier
 from training.lease import Lease, dead, this_process
-from training.release import finish, keep
+from training.release import finish, forget, keep
 from training.schema import Schema
 from training.session import Public, Session
 
@@ -301,16 +300,16 @@ def recover(home: Home) -> dict[str, list[int]]:
     for holding in home.ledger.leases():
         if not dead(holding.owner, holding.expires):
             continue
-        if holding.state == "started":
-            home.ledger.burn(holding.seq, "interrupted")
-            found["burned"].append(holding.seq)
-        else:
-            home.ledger.release(holding.seq)
-            found["released"].append(holding.seq)
+        started = holding.state == "started"
+        try:
+            home.ledger.burn(holding.seq, "interrupted") if started else home.ledger.release(holding.seq)
+        except WrongState:  # another process cleans up as well, and was faster
+            continue
+        found["burned" if started else "released"].append(holding.seq)
     for folder in sorted(home.jobs.iterdir()) if home.jobs.exists() else []:
         if folder.name.isdigit() and home.ledger.job(int(folder.name)).state == "committed":
             finish(home, int(folder.name))
             found["finished"].append(int(folder.name))
         elif folder.name.isdigit() and home.ledger.job(int(folder.name)).state == "burned":
-            shutil.rmtree(folder)
+            forget(home, int(folder.name))
     return found

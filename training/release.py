@@ -35,6 +35,7 @@ def keep(home: Home, seq: int, ensemble: VotingEnsemble) -> str:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     raw = ensemble_bytes(ensemble)
     _write(folder / ENSEMBLE, raw)
+    _sync(home.jobs)
     return certificate.digest(raw)
 
 
@@ -50,8 +51,24 @@ def finish(home: Home, seq: int) -> Path:
         envelope = _envelope(home, folder, job, ensemble, onnx)
         issued = job.issued if job.issued is not None else _issue(home.ledger, seq, envelope, onnx)
         place = _store(home, job, _bundle(home, ensemble, onnx, envelope, issued))
-        shutil.rmtree(folder)
+        _discard(folder)
         return place
+
+
+def forget(home: Home, seq: int) -> None:
+    """Remove what a burned job left behind."""
+    with _alone(home, seq):
+        if (home.jobs / str(seq)).exists():
+            _discard(home.jobs / str(seq))
+
+
+def _discard(folder: Path) -> None:
+    """Remove in one step: a folder cut in half would look like a job whose numbers were lost."""
+    gone = folder.with_name(f".{folder.name}.gone")
+    if gone.exists():  # left by an earlier cut
+        shutil.rmtree(gone)
+    folder.rename(gone)
+    shutil.rmtree(gone)
 
 
 def _released(home: Home, folder: Path, seq: int) -> VotingEnsemble:
@@ -151,7 +168,11 @@ def _write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     partial.chmod(0o600)
     partial.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from accountant.errors import SchemaError
+from accountant.errors import ModelInvalid, SchemaError
 from models.ensemble import ClassLabel
 from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
 
@@ -161,7 +161,10 @@ def parse_schema(raw: bytes) -> Schema:
     except ValidationError as error:
         raise SchemaError("schema: " + "; ".join(_say(problem) for problem in error.errors())) from None
     _check_names(file)
-    features = tuple(kind.feature(name) for name, kind in file.features.items())
+    try:
+        features = tuple(kind.feature(name) for name, kind in file.features.items())
+    except ModelInvalid as error:  # names and values that a released model could not carry
+        raise SchemaError(f"schema: {error.message}") from None
     return Schema(
         file.target.name,
         file.target.classes,

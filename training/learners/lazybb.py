@@ -43,7 +43,8 @@ class WeightedAgreement:
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         bound, public = len(self.votes), self.public
-        counts = rows.margin_counts(self.votes, bound)
+        none = np.zeros(2 * bound + 1, dtype=np.int64)
+        counts = rows.margin_counts(self.votes, bound) if self.reweighting.reads_counts else none
         weights = self.reweighting.weights(bound, counts, public.records, public.relation)
         return self.rules.scores(rows.signed_sums(self.votes, weights, bound))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, exp
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ class Scheduled:
     4 under replace-one (PRIVACY section 4, "scheduled reweighting"). No row count is used.
     """
 
+    reads_counts: ClassVar[bool] = False
     rate: float
     slope: float
 
@@ -60,6 +62,7 @@ class Projected:
     of weights to integers.
     """
 
+    reads_counts: ClassVar[bool] = True
     rate: float
     density: float
 

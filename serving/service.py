@@ -1,0 +1,52 @@
+"""The BentoML service. Everything is answered by one Starlette app that is mounted in it; `predict` is a native API as
+well, so that BentoML's client and its builder know of it. Tuned as measured; nothing that spends runs in here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import bentoml
+
+from serving.api_models import answer_records
+from serving.app import make_app
+from serving.doors import Doors
+
+
+def _workers() -> int | str:
+    """DPSERVE_WORKERS, or one for each core. Read here because BentoML reads it from the service's definition."""
+    text = os.environ.get("DPSERVE_WORKERS", "")
+    return int(text) if text else "cpu_count"
+
+
+def _described() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = SERVICE.openapi_spec.asdict()
+    return found
+
+
+APP = make_app(_described)
+
+
+@bentoml.service(
+    name="dpserve",
+    workers=_workers(),
+    traffic={"timeout": 5},  # a timer per request is kept as long as this
+    tracing={"excluded_urls": ".*"},  # the tracing layer costs more than all the rest, even when it is off
+    metrics={"enabled": False},  # they label raw paths, without bound; ours are at the same address
+    logging={"access": {"enabled": False}},
+)
+@bentoml.asgi_app(APP, path="/")
+class DpserveService:
+    """Models trained under differential privacy, served with their certificates."""
+
+    @bentoml.api  # type: ignore[untyped-decorator]
+    async def predict(self, model: str, records: list[dict[str, Any]]) -> dict[str, Any]:
+        """Predict records with a verified model: `adult`, `adult@champion` or `adult@2`."""
+        served, answer = answer_records(APP.state.serving.registry, {"model": model, "records": records})
+        return {**answer, "certificate": served.certificate, "probabilities": answer["probabilities"].tolist()}
+
+
+SERVICE: Any = DpserveService  # the decorators return another type than they declare
+SERVICE.add_asgi_middleware(Doors, ours=APP)

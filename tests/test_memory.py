@@ -1,0 +1,53 @@
+"""Memory is bounded by a few copies of the packed bins: registering and fitting a file much larger than they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).parent.parent
+ROWS, FEATURES = 3_000_000, 24
+
+CHILD = """
+import resource, sys
+from pathlib import Path
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from training import job
+from training.datasets import register
+home, folder = Home.init(), Path(sys.argv[1])
+budget = Budget.of("1", "1e-9")
+register(home, "big", folder / "rows.parquet", folder / "schema.yaml", budget, Relation.ADD_REMOVE, None)
+job.train(home, job.Asked("big", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def write(folder: Path) -> None:
+    """Row groups of made numbers: 8 bytes a cell in memory, 1 byte once packed."""
+    rng = np.random.default_rng(0)
+    names = [f"x{f}" for f in range(FEATURES)]
+    schema = pa.schema([*((name, pa.float64()) for name in names), ("y", pa.string())])
+    with pq.ParquetWriter(folder / "rows.parquet", schema) as file:
+        for _ in range(10):
+            cells = rng.integers(0, 100, (FEATURES, ROWS // 10)).astype(float)
+            labels = np.where(cells[0] > 50, "yes", "no")
+            file.write_table(pa.table([*map(pa.array, cells), pa.array(labels)], schema=schema))
+    features = "".join(f"  {name}: {{type: numeric, range: [0, 100]}}\n" for name in names)
+    target = 'target: {name: y, classes: ["no", "yes"]}\n'
+    (folder / "schema.yaml").write_text(f"{target}records: {ROWS}\nfeatures:\n{features}")
+
+
+def test_peak_memory_is_below_three_times_the_packed_bins_and_500_megabytes(tmp_path):
+    write(tmp_path)
+    environment = {**os.environ, "DPSERVE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", CHILD, str(tmp_path)]
+    peak = int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+    bins = ROWS * FEATURES
+    assert peak < 3 * bins + 500 * 10**6, f"{peak / 1e6:.0f} MB for {bins / 1e6:.0f} MB of bins"
