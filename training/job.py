@@ -22,7 +22,6 @@ from accountant.home import Home
 from accountant.names import check_name
 from accountant.prices import Price, price
 from accountant.records import Dataset, Job, Request, Started, refusal
-from models.ensemble import VotingEnsemble
 from training.calibrate import Recipe
 from training.datasets import open_rows, schema_of
 from training.learners import LEARNERS, PrivateClassifier
@@ -227,19 +226,20 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
             lease.progress(done)
             progress(done, total)
 
-        ensemble = _play(home, started, tell)
-        home.ledger.commit(seq, keep(home, seq, ensemble))
+        released = _play(home, started, tell)
+        home.ledger.commit(seq, released)
     return finish(home, seq)
 
 
-def _play(home: Home, started: Started, progress: Progress) -> VotingEnsemble:
+def _play(home: Home, started: Started, progress: Progress) -> str:
+    """Play the plan and put what it released on disk; its sha256."""
     try:
         schema = schema_of(home, started.dataset)
         public = _public(started.dataset, schema, started.request.budget)
         session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress)
         ensemble = learner_of(started.request.learner, started.request.parameters)._fit(session)
         _require_played(session.close(), started.plan)
-        return ensemble
+        return keep(home, started.seq, ensemble)
     except Exception as error:
         home.ledger.burn(started.seq, "failed")
         said = error.message if isinstance(error, JobFailed) else type(error).__name__
