@@ -42,7 +42,7 @@ def main() -> None:
     began = time.monotonic()
 
     say("A new home for keys, ledger and models")
-    token = json.loads(dpserve("init", "--json"))["token"]
+    dpserve("init")
     say("The steward registers Adult: 32,561 real people, at most epsilon 3 at delta 1e-6, for ever")
     register = ["dataset", "register", "adult", "--data", str(DATA / "adult_train.parquet")]
     dpserve(*register, "--schema", str(DATA / "adult.schema.yaml"), "--epsilon", "3", "--delta", "1e-6")
@@ -54,6 +54,8 @@ def main() -> None:
     held_out(home)
     say("A job beyond the budget is refused")
     dpserve("train", "adult", "--learner", "lazybb", "--epsilon", "5", show=True, expect=3)
+    scopes = ["--scope", "predict", "--scope", "train"]
+    token = json.loads(dpserve("token", "create", *scopes, "--name", "demo", "--json"))["token"]
     with server(token) as ask:
         say("The real server answers real rows")
         predictions(ask)

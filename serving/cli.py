@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -26,12 +26,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for function in (cli_server.init, cli_data.plan, cli_data.train, cli_models.predict, cli_models.verify):
+COMMANDS: tuple[Callable[..., None], ...] = (
+    cli_server.init,
+    cli_data.plan,
+    cli_data.train,
+    cli_models.predict,
+    cli_models.verify,
+    cli_server.serve,
+    cli_server.worker,
+    cli_server.config,
+)
+for function in COMMANDS:
     app.command()(function)
-for function in (cli_server.serve, cli_server.worker, cli_server.config):
-    app.command()(function)
-for group in (cli_data.dataset, cli_data.schema, cli_models.model, cli_ledger.ledger, cli_ledger.key, cli_ledger.token):
-    app.add_typer(group)
+GROUPS = {
+    "dataset": cli_data.dataset,
+    "schema": cli_data.schema,
+    "model": cli_models.model,
+    "ledger": cli_ledger.ledger,
+    "key": cli_ledger.key,
+    "token": cli_ledger.token,
+}
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -43,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     except DpserveError as error:
         return _failed(as_json, error.to_json(), f"{error.message}{_next_step(error)}", error.exit_code)
     except TyperException as error:
-        return _failed(as_json, _shape("usage", error.format_message()), error.format_message(), 2)
+        return _failed(as_json, _shape("usage", error.format_message()), f"{error.format_message()} (--help)", 2)
     except (Abort, KeyboardInterrupt):
         return _failed(as_json, _shape("interrupted", "interrupted"), "interrupted", 1)
     except Exception as error:

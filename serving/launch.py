@@ -1,4 +1,4 @@
-"""The processes of `dpserve serve`: BentoML's server, and beside it one worker that trains. Started, watched, stopped together."""
+"""The processes of `dpserve serve`: BentoML's server, and beside it one worker that trains. They stop together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line says, and where: one JSON document or a text on stdout, progress and everything else on stderr."""
+"""What the command line says, and where: one JSON document or a text on stdout; progress and all else on stderr."""
 
 from __future__ import annotations
 
