@@ -76,23 +76,22 @@ def pack(data: Path, schema: Schema, unit: str | None = None) -> Packed:
     if schema.classes is None:
         raise SchemaError(f"schema: target {schema.target!r}: no learner of this version fits a regression target")
     dtype = bin_dtype(schema.features)
-    bins: list[list[NDArray[Any]]] = [[] for _ in schema.features]
-    labels: list[NDArray[np.uint8]] = []
+    bins, labels = [bytearray() for _ in schema.features], bytearray()  # grow in place; small arrays would fragment
     keep = _FirstOfEach(unit) if unit else None
     start = 0
     for batch in read_batches(data, schema, (unit,) if unit and unit not in {f.name for f in schema.features} else ()):
         chosen = slice(None) if keep is None else keep(batch, start)
         for store, feature in zip(bins, schema.features, strict=True):
-            store.append(encode_column(feature, batch[feature.name], start).astype(dtype)[chosen])
-        labels.append(encode_labels(schema, batch[schema.target], start)[chosen])
+            store += encode_column(feature, batch[feature.name], start).astype(dtype)[chosen].tobytes()
+        labels += encode_labels(schema, batch[schema.target], start)[chosen].tobytes()
         start += len(batch)
     if not start:
         raise DataError(f"data={data.name}: the file has no rows")
-    packed = np.empty((len(bins), sum(part.size for part in labels)), dtype=dtype)
-    for index, store in enumerate(bins):
-        np.concatenate(store, out=packed[index])
-        store.clear()
-    return Packed(packed, np.concatenate(labels))
+    packed = np.empty((len(bins), len(labels)), dtype=dtype)
+    for index in range(len(bins)):
+        packed[index] = np.frombuffer(bins[index], dtype=dtype)
+        bins[index] = bytearray()
+    return Packed(packed, np.frombuffer(labels, dtype=np.uint8))
 
 
 class _FirstOfEach:
