@@ -13,7 +13,7 @@ from math import exp, expm1, inf, log, log1p
 from typing import Any, ClassVar
 
 from accountant.budget import MAX_EPSILON, from_nano, nano
-from accountant.canonical import decimal_string, parse_decimal
+from accountant.canonical import JSON, decimal_string, exact_object, exact_text, parse_decimal
 from accountant.errors import InputError
 
 MAX_NOISE = Decimal(10**9)
@@ -112,12 +112,13 @@ def event_to_json(event: Event) -> dict[str, str]:
     return {"type": event.type, event.parameter: decimal_string(getattr(event, event.parameter))}
 
 
-def event_from_json(body: Mapping[str, Any]) -> Event:
+def event_from_json(body: object) -> Event:
     """Inverse of `event_to_json`. What is not understood is refused, never skipped."""
-    for kind in EVENT_TYPES:
-        if body.get("type") == kind.type and set(body) == {"type", kind.parameter}:
-            return kind(parse_decimal(body[kind.parameter]))
-    raise InputError(f"event={dict(body)!r}: not on the closed list {[kind.type for kind in EVENT_TYPES]}")
+    if isinstance(body, Mapping):
+        for kind in EVENT_TYPES:
+            if body.get("type") == kind.type and set(body) == {"type", kind.parameter}:
+                return kind(parse_decimal(body[kind.parameter]))
+    raise InputError(f"event={body!r:.200}: not on the closed list {[kind.type for kind in EVENT_TYPES]}")
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,10 @@ class Release:
     norm: str
     sensitivity: int
     event: Event
+
+    def __post_init__(self) -> None:
+        if not self.sensitivity >= 1:
+            raise InputError(f"sensitivity={self.sensitivity}: must be at least 1, or no noise would be drawn")
 
 
 @dataclass(frozen=True)
@@ -181,14 +186,17 @@ class Plan:
 
 def plan_from_json(body: Any) -> Plan:
     """Inverse of `Plan.to_json`; any other shape raises InputError."""
-    try:
-        return Plan(tuple(_run_from_json(run) for run in body))
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"plan: not a stored plan ({error})") from error
+    if not isinstance(body, list):
+        raise InputError("plan: must be a list of runs")
+    return Plan(tuple(_run_from_json(run) for run in body))
 
 
-def _run_from_json(run: Mapping[str, Any]) -> tuple[Release, int]:
-    if set(run) != {"purpose", "mechanism", "norm", "sensitivity", "event", "count"} or not 1 <= run["count"] < 2**31:
-        raise InputError(f"plan run {dict(run)!r}: not understood")
-    event = event_from_json(run["event"])
-    return Release(run["purpose"], run["mechanism"], run["norm"], int(run["sensitivity"]), event), run["count"]
+def _run_from_json(body: JSON) -> tuple[Release, int]:
+    run = exact_object(body, ("purpose", "mechanism", "norm", "sensitivity", "event", "count"), "plan run")
+    purpose, mechanism, norm = (exact_text(run[key], f"plan {key}") for key in ("purpose", "mechanism", "norm"))
+    sensitivity, count = parse_decimal(exact_text(run["sensitivity"], "plan sensitivity")), run["count"]
+    if sensitivity % 1:
+        raise InputError(f"sensitivity={sensitivity}: must be a whole number")
+    if type(count) is not int or not 1 <= count < 2**31:
+        raise InputError(f"count={count!r}: must be a whole number from 1 to {2**31 - 1}")
+    return Release(purpose, mechanism, norm, int(sensitivity), event_from_json(run["event"])), count

@@ -52,7 +52,7 @@ class Home:
     @classmethod
     def init(cls, environment: Mapping[str, str] = os.environ) -> Home:
         """Make a new home: folders 0700, keys, a ledger with its first entry, and the trust file for auditors."""
-        path, url = _place(environment)
+        path, url = place(environment)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (path / "keys").exists():
             raise KeyInvalid(f"home={path}: has keys already; dpserve never makes new ones in their place")
@@ -72,15 +72,15 @@ class Home:
     @classmethod
     def _begin(cls, path: Path, url: str, keys: KeyStore) -> Home:
         origin = f"dpserve/{uuid.uuid4()}"
-        return cls(path, keys, Ledger.create(url, keys, _mark(path), origin))._with_trust_file()
+        return cls(path, keys, Ledger.create(url, keys, mark(path), origin))._with_trust_file()
 
     def _with_trust_file(self) -> Home:
         """The file for auditors, where a first start was cut before it."""
-        place = self.path / TRUST
-        if not place.exists():
-            partial = place.with_name(f"{TRUST}.{uuid.uuid4()}.partial")
+        file = self.path / TRUST
+        if not file.exists():
+            partial = file.with_name(f"{TRUST}.{uuid.uuid4()}.partial")
             partial.write_bytes(self.trust.to_json())
-            partial.replace(place)
+            partial.replace(file)
         return self
 
     @classmethod
@@ -88,7 +88,7 @@ class Home:
         """Open an existing home, failing closed: no keys, keys that others can read, or a ledger that was rolled
         back.
         """
-        path, url = _place(environment)
+        path, url = place(environment)
         if not (path / "keys").exists():
             if (path / TRUST).exists():
                 raise KeyInvalid(f"home={path}: its keys are gone; restore them from a copy")
@@ -100,8 +100,8 @@ class Home:
             empty = size(connection) == 0
         database.close()
         if not empty:
-            return cls(path, keys, Ledger.open(url, keys, _mark(path)))._with_trust_file()
-        if (HighWater(_mark(path)).read() or (0, b""))[0]:
+            return cls(path, keys, Ledger.open(url, keys, mark(path)))._with_trust_file()
+        if (HighWater(mark(path)).read() or (0, b""))[0]:
             raise LedgerInvalid("ledger: is empty, but these keys have signed a ledger before")
         return cls._begin(path, url, keys)  # a first start that was cut between keys and ledger
 
@@ -123,10 +123,10 @@ class Home:
         return self.path / "jobs"
 
 
-def _place(environment: Mapping[str, str]) -> tuple[Path, str]:
+def place(environment: Mapping[str, str]) -> tuple[Path, str]:
     found = settings(environment)
     return Path(found["DPSERVE_HOME"].value), found["DPSERVE_LEDGER_URL"].value
 
 
-def _mark(path: Path) -> Path:
+def mark(path: Path) -> Path:
     return path / "keys" / "high-water.json"

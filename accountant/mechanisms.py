@@ -15,12 +15,16 @@ from math import inf, nextafter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace, make_noisy_max
+from opendp.measures import max_divergence, zero_concentrated_divergence
+from opendp.metrics import l1_distance, l2_distance, linf_distance
+from opendp.mod import enable_features
 
 from accountant.events import BoundedRange, Gaussian, PureDp
 
-dp.enable_features("contrib")
+enable_features("contrib")  # OpenDP's word for parts whose proof documents are public but not yet vetted
 
 LIBRARY = f"opendp {version('opendp')}"
 Integers = NDArray[np.int64]
@@ -126,16 +130,16 @@ def _round_up(exact: Fraction) -> float:
 
 @lru_cache(maxsize=256)
 def _noisy_max(scale: float, noise: str) -> Any:
-    measure = dp.zero_concentrated_divergence() if noise == "gumbel" else dp.max_divergence()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64", monotonic=True)
-    return dp.m.make_noisy_max(*space, measure, scale=scale)
+    measure = zero_concentrated_divergence() if noise == "gumbel" else max_divergence()
+    space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64", monotonic=True)
+    return make_noisy_max(*space, measure, scale=scale)
 
 
 @lru_cache(maxsize=256)
 def _laplace(scale: float) -> Any:
-    return dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale)
+    return make_laplace(vector_domain(atom_domain(T="i64")), l1_distance(T="i64"), scale=scale)
 
 
 @lru_cache(maxsize=256)
 def _gaussian(scale: float) -> Any:
-    return dp.m.make_gaussian(dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), scale=scale)
+    return make_gaussian(vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=scale)

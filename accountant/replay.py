@@ -1,25 +1,25 @@
 """What the entries mean, read by nobody's word: a second state machine, apart from the one that wrote them.
 
 Every entry is judged from its exact bytes and from the entries before it. Prices are derived twice: as the ledger does,
-and from the definitions of PRIVACY section 2 by the few lines at the end of this file, which share no code with it.
+and from the definitions of PRIVACY section 2 by `accountant.definitions`, which shares no code with it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from math import exp, expm1, inf, log, log1p
-from typing import Any
+from typing import Any, ClassVar
 
 from accountant import canonical
 from accountant.budget import NANO, Budget, nano, parse_relation
 from accountant.canonical import decimal_string, parse_decimal
+from accountant.definitions import renyi, to_epsilon
 from accountant.errors import DpserveError, LedgerInvalid
-from accountant.events import BoundedRange, Event, Gaussian, Plan, PureDp, plan_from_json
+from accountant.events import Gaussian, Plan, plan_from_json
 from accountant.filter import Filter, price_to_json
 from accountant.keys import PublicKeys
 from accountant.log import read_entry
@@ -141,7 +141,9 @@ class Replay:
             self._new(what, value[what])
         _require(value["family"] == value["uuid"], "family: must be the dataset's own")
         parse_relation(value["relation"])
-        _require(set(value["unit"]) == {"name", "column", "contributions"}, "unit: must have name, column, contributions")
+        _require(
+            set(value["unit"]) == {"name", "column", "contributions"}, "unit: must have name, column, contributions"
+        )
         _hex(value, "schema", "commitment")
         budget = _budget(value["budget"])
         _require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
@@ -162,7 +164,9 @@ class Replay:
         check_name("model", value["model"])
         self._request(value)
         plan = plan_from_json(value["plan"])
-        _require(plan.to_json() == value["plan"] and len(plan) > 0, "plan: must be in the one form that plans are stored in")
+        _require(
+            plan.to_json() == value["plan"] and len(plan) > 0, "plan: must be in the one form that plans are stored in"
+        )
         cost = _price(plan, value["price"], tuple(order for order, _ in dataset.criteria))
         _claimed(plan, asked, value["claim"])
         used = dataset.used.plus(cost)
@@ -241,7 +245,7 @@ class Replay:
         _require((what, name) not in self._once, f"{what}={name:.80}: came before")
         self._once.add((what, name))
 
-    _READERS = {
+    _READERS: ClassVar = {
         "genesis": _genesis,
         "dataset-registered": _registered,
         "reserved": _reserved,
@@ -323,46 +327,3 @@ def _claim(plan: Plan, delta: Decimal) -> Claim:
 def _admits(dataset: DatasetState, used: Figures) -> bool:
     pure = not used.unbounded and used.pure <= dataset.budget.epsilon * NANO
     return pure or any(figure <= cap for figure, (_, cap) in zip(used.rdp, dataset.criteria, strict=True))
-
-
-def to_epsilon(order: float, rdp: float, delta: float) -> float:
-    """PRIVACY section 2, "Convert"."""
-    return rdp + log(1 - 1 / order) - (log(delta) + log(order)) / (order - 1)
-
-
-@lru_cache(maxsize=65536)
-def renyi(event: Event, order: float) -> float:
-    """The event's worst Renyi divergence, from its definition: for bounded range the worst case is searched for."""
-    if isinstance(event, Gaussian):
-        return order / (2 * float(event.noise_multiplier) ** 2)
-    e = float(event.epsilon)
-    if isinstance(event, PureDp):
-        return min(order * e * e / 2, e, _randomized_response(e, order))
-    return min(order * e * e / 8, _searched(lambda t: _two_points(e, t, order), e))
-
-
-def _randomized_response(e: float, order: float) -> float:
-    """Divergence of (p, 1 - p) from (1 - p, p), with p / (1 - p) = exp(e)."""
-    p, q = -log1p(exp(-e)), -e - log1p(exp(-e))
-    return _logsum(order * p + (1 - order) * q, order * q + (1 - order) * p) / (order - 1)
-
-
-def _two_points(e: float, t: float, order: float) -> float:
-    """Losses t and t - e with the probabilities that make both distributions sum to one."""
-    p = exp(-t) * expm1(t - e) / expm1(-e)
-    high, low = (log(p) + order * t if p > 0 else -inf), (log1p(-p) + order * (t - e) if p < 1 else -inf)
-    return _logsum(high, low) / (order - 1)
-
-
-def _searched(function: Callable[[float], float], end: float) -> float:
-    """Maximum over [0, end] of a function that rises and then falls, by thirds."""
-    low, high = 0.0, end
-    for _ in range(90):
-        third = (high - low) / 3
-        low, high = (low + third, high) if function(low + third) < function(high - third) else (low, high - third)
-    return function((low + high) / 2)
-
-
-def _logsum(a: float, b: float) -> float:
-    top = max(a, b)
-    return top + log(exp(a - top) + exp(b - top))

@@ -19,6 +19,8 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
+    Select,
     String,
     Table,
     Text,
@@ -179,6 +181,23 @@ def append(connection: Connection, body: bytes) -> int:
         insert(node_table), [{"level": level, "idx": index, "hash": digest} for level, index, digest in nodes]
     )
     return seq
+
+
+def stream(connection: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
+    """Rows as they come, never all at once."""
+    yield from connection.execute(query, execution_options={"yield_per": 1000})
+
+
+def leaves(connection: Connection) -> Iterator[tuple[int, bytes]]:
+    """Every entry's index and exact bytes, as they stand."""
+    for row in stream(connection, select(entry_table).order_by(entry_table.c.seq)):
+        yield row.seq, bytes(row.body)
+
+
+def checkpoints(connection: Connection) -> Iterator[tuple[int, str]]:
+    """Every signed checkpoint and the size it is filed under."""
+    for row in stream(connection, select(checkpoint_table).order_by(checkpoint_table.c.size)):
+        yield row.size, str(row.note)
 
 
 def body_at(connection: Connection, seq: int) -> bytes:

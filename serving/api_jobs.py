@@ -4,16 +4,16 @@ elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import BudgetRefused, UnknownName
+from accountant.errors import BudgetRefused, InputError, UnknownName
 from accountant.home import Home
 from serving.bodies import Fields, json_fields, known_query
 from serving.doors import caller, in_thread, state
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from training.job import Asked
 
 NUMBER = (str, int, Decimal)
+MOST_DIGITS = 40
 REQUIRED: Fields = {"dataset": (str,), "learner": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,)}
 KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
@@ -36,8 +37,26 @@ def training_job() -> ModuleType:
     return job
 
 
+def check_parameters(parameters: Mapping[str, Any] | None) -> None:
+    """Texts, numbers, booleans and nulls of ordinary size: 1e99999999 is eleven characters, and an integer of 40 MB."""
+    for name, value in (parameters or {}).items():
+        if not isinstance(value, NUMBER) and value is not None:  # a boolean is an int
+            raise InputError(f"parameters.{name[:80]}: must be a text, a number, true, false or null")
+        if len(str(value)) > MOST_DIGITS or _exponent(str(value)) > MOST_DIGITS:
+            raise InputError(f"parameters.{name[:80]}: must have at most {MOST_DIGITS} digits")
+
+
+def _exponent(text: str) -> int:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return 0
+    return abs(number.adjusted()) if number.is_finite() else 0
+
+
 def asked(body: dict[str, Any]) -> Asked:
     """Blocks, as everything here that speaks of training: call it in a thread."""
+    check_parameters(body.get("parameters"))
     found: Asked = training_job().Asked(
         body["dataset"],
         body["learner"],

@@ -59,7 +59,11 @@ def run(arguments: Sequence[str]) -> int:
     except DpserveError as error:
         return _failed(as_json, error.to_json(), f"{error.message}{_next_step(error)}", error.exit_code)
     except TyperException as error:
-        return _failed(as_json, _shape("usage", error.format_message()), f"{error.format_message()} (--help)", 2)
+        said = error.format_message()
+        if said.startswith("Usage:"):  # a command without anything: its help is the answer
+            note(said)
+            return 2
+        return _failed(as_json, _shape("usage", said), f"{said} (--help says more)", 2)
     except (Abort, KeyboardInterrupt):
         return _failed(as_json, _shape("interrupted", "interrupted"), "interrupted", 1)
     except Exception as error:

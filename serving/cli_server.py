@@ -82,6 +82,7 @@ def worker(
     \b
     dpserve worker
     """
+    os.nice(5)  # whoever waits for a prediction goes before
     from training import job, queue
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -267,7 +267,8 @@ def train(
     elif job.state == "committed":
         finish(home, job.seq)
     else:
-        raise JobFailed(f"job {job.seq}: stands for this idempotency key and is {job.state.value}", job=job.seq)
+        failed = JobFailed if job.state == "burned" else WrongState  # given back, or run by another process
+        raise failed(f"job {job.seq}: stands for this idempotency key and is {job.state.value}", job=job.seq)
     return job_to_json(home, home.ledger.job(job.seq))
 
 
