@@ -31,7 +31,7 @@ KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
 
 
 def training_job() -> ModuleType:
-    """What trains takes seconds to import (scikit-learn, numba): a serving worker is ready without it."""
+    """What trains takes a second or more to import (scikit-learn, numba), so it is imported once and in a thread."""
     from training import job
 
     return job

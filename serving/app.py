@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -109,6 +110,7 @@ def make_app(base: Callable[[], Mapping[str, Any]] = dict) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with serving.watching():
+            await anyio.to_thread.run_sync(api_jobs.training_job)  # or the first request would wait for the import
             gc.collect()
             gc.freeze()  # what was made up to here stays for ever: the collector need not look at it again
             yield

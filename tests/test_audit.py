@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
+import subprocess
 from decimal import Decimal
 from pathlib import Path
 
@@ -24,11 +26,11 @@ from accountant.budget import NANO
 from accountant.canonical import encode_base64
 from accountant.definitions import renyi
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
-from accountant.events import BoundedRange, Gaussian, PureDp
+from accountant.events import BoundedRange, Gaussian, Plan, PureDp
 from accountant.export import audit_export, export
 from accountant.home import Home
 from accountant.keys import KeyStore, PublicKeys, public_pem
-from accountant.prices import rdp_nano
+from accountant.prices import claim, rdp_nano
 from accountant.rebuild import Report, Tree
 
 LEAVES = bodies(filled())
@@ -319,8 +321,8 @@ FORGERIES = [
     ("reserved", {"claim": {**VALUE["claim"], "delta": "0"}}, "claim"),
     ("reserved", {"plan": []}, "plan"),
     ("reserved", {"plan": UNKNOWN_EVENT}, "not on the closed list"),
-    ("reserved", {"plan": [{**VALUE["plan"][0], "sensitivity": "01"}]}, "plan"),
-    ("reserved", {"plan": [{**VALUE["plan"][0], "count": 0}]}, "plan"),
+    ("reserved", {"plan": [{**VALUE["plan"][0], "sensitivity": "01"}]}, "decimal"),
+    ("reserved", {"plan": [{**VALUE["plan"][0], "count": 0}]}, "count"),
     ("reserved", {"plan": [VALUE["plan"][0]] * 2}, "price"),
     ("reserved", {"dataset": "absent"}, "never registered"),
     ("reserved", {"learner": "other"}, "request"),
@@ -607,3 +609,101 @@ def test_ledgers_of_other_keys_do_not_open(home):
     KeyStore.create(home / "keys")
     with pytest.raises(LedgerInvalid, match="another log key"):
         Home.open(place(home))
+
+
+# The walk-through for an auditor who has none of our code.
+
+PAGE = (ledgers.ROOT / "docs" / "audit.md").read_text()
+COMMANDS = "set -eu\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S))
+
+
+@pytest.fixture
+def desk(served) -> Path:
+    """What the auditor is given: a bundle, an export, and the keys by another way."""
+    desk = served.parent / "desk"
+    desk.mkdir()
+    opened = Home.open(place(served))
+    export(opened, desk / "ledger")
+    shutil.copytree(served / "models" / "adult" / "1", desk / "bundle")
+    (desk / "trust.json").write_bytes(opened.trust.to_json())
+    return desk
+
+
+def follow(desk: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(["sh", "-c", COMMANDS], cwd=desk, capture_output=True, text=True)
+
+
+@pytest.mark.system("openssl", "jq")
+def test_the_walk_through_verifies_what_is_sound(desk):
+    found = follow(desk)
+    assert found.returncode == 0, found.stdout[-500:] + found.stderr
+    assert found.stdout.count("Signature Verified Successfully") == 4
+    figures = json.loads((desk / "epsilon.json").read_text())
+    assert figures["stated"] - 1e-5 < figures["computed"] <= figures["stated"] <= 0.5
+    assert [budget["dataset"] for budget in json.loads((desk / "budgets.json").read_text())] == ["adult"]
+
+
+def swap(desk: Path, name: str, old: bytes, new: bytes) -> None:
+    before = (desk / name).read_bytes()
+    assert old in before
+    (desk / name).write_bytes(before.replace(old, new, 1))
+
+
+ATTACKS = {
+    "the model": lambda desk, other: swap(desk, "bundle/model.onnx", b"adult", b"adul_"),
+    "the certificate": lambda desk, other: shutil.copy(other / "model.onnx.dsse.json", desk / "bundle"),
+    "the proof": lambda desk, other: shutil.copy(other / "model.onnx.tlog-proof", desk / "bundle"),
+    "an entry": lambda desk, other: swap(desk, "ledger/entries.jsonl", b'"by":"test"', b'"by":"tess"'),
+    "one entry less": lambda desk, other: swap(desk, "ledger/entries.jsonl", b"\n", b""),
+    "a size": lambda desk, other: swap(desk, "ledger/checkpoint", b"\n10\n", b"\n9\n"),
+    "the log key": lambda desk, other: (desk / "trust.json").write_bytes(foreign(desk, "log")),
+    "the issuer key": lambda desk, other: (desk / "trust.json").write_bytes(foreign(desk, "issuer")),
+}
+
+
+def foreign(desk: Path, role: str) -> bytes:
+    value = json.loads((desk / "trust.json").read_bytes())
+    pem = public_pem(Ed25519PrivateKey.generate().public_key())
+    (value["log"] if role == "log" else value["issuers"][0])["pem"] = pem
+    return json.dumps(value).encode()
+
+
+@pytest.mark.system("openssl", "jq")
+@pytest.mark.parametrize("what", ATTACKS)
+def test_the_walk_through_stops_at_what_is_not(desk, served, what):
+    ATTACKS[what](desk, served / "models" / "adult" / "2")
+    assert follow(desk).returncode != 0
+
+
+def said(tmp_path: Path, what: Plan, delta: str, lowered: Decimal = Decimal(0)) -> dict:
+    """What the page's jq program makes of a claim about `what`."""
+    (program,) = re.findall(r"^cat > epsilon\.jq <<'END'\n(.*?)^END$", PAGE, re.M | re.S)
+    found = claim(what, Decimal(delta))
+    order = None if found.order is None else str(found.order)
+    stated = {"epsilon": str(found.epsilon - lowered), "delta": delta, "order": order}
+    statement = {"predicate": {"claim": stated, "mechanisms": what.to_json()}}
+    command = ["jq", program]
+    done = subprocess.run(
+        command, input=json.dumps(statement), capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    return json.loads(done.stdout)
+
+
+PLANS = [
+    plan(BoundedRange(Decimal("0.02")), 25),
+    plan(BoundedRange(Decimal("0.0001")), 3000),
+    plan(BoundedRange(Decimal("5")), 2),
+    plan(PureDp(Decimal("0.01")), 200),
+    plan(Gaussian(Decimal("8.9957")), 7),
+    Plan((*plan(Gaussian(Decimal("30")), 9).runs, *plan(PureDp(Decimal("0.1")), 2).runs, *plan().runs)),
+]
+
+
+@pytest.mark.system("jq")
+@pytest.mark.parametrize("what", PLANS)
+@pytest.mark.parametrize("delta", ["0.000001", "0.0000000001", "0"])
+def test_the_walk_through_recomputes_epsilon(tmp_path, what, delta):
+    if delta == "0" and any(isinstance(event, Gaussian) for event, _ in what.events):
+        what = plan(PureDp(Decimal("0.3")), 4)
+    assert said(tmp_path, what, delta)["holds"] is True
+    assert said(tmp_path, what, delta, lowered=Decimal("0.000011"))["holds"] is False

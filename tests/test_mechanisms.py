@@ -7,6 +7,7 @@ each, and the wrong scales lie so far off that missing one is less likely still.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
 from math import inf, nextafter
@@ -151,7 +152,7 @@ def test_a_scale_that_is_no_float_is_rounded_up():
 def test_price_and_draw_read_one_number(kind, event, norm):
     assert kind(Decimal("0.25")).event == event(Decimal("0.25"))
     assert kind.norm == norm
-    assert len(kind.__dataclass_fields__) == 1
+    assert len(fields(kind)) == 1
     assert kind.__dataclass_params__.frozen
 
 
