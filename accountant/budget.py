@@ -13,6 +13,7 @@ from accountant.errors import InputError
 
 NANO = 10**9
 MAX_EPSILON = Decimal(100)
+MAX_DIGITS = 40
 
 
 class Relation(StrEnum):
@@ -35,8 +36,10 @@ def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
         number = Decimal(str(value))
     except InvalidOperation:
         raise InputError(f"{name}={value!r}: must be a decimal number") from None
-    if not number.is_finite():
-        raise InputError(f"{name}={value}: must be a finite number")
+    if not number.is_finite() or (number and abs(number.adjusted()) > MAX_DIGITS):
+        raise InputError(
+            f"{name}={str(value):.60}: must be a finite number with at most {MAX_DIGITS} digits before or after the point"
+        )
     return number
 
 

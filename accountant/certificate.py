@@ -42,10 +42,12 @@ NOT_COVERED = (
 
 @dataclass(frozen=True)
 class Subject:
-    """What a certificate speaks of: a model file's name and digest, and what was public about its making."""
+    """What a certificate speaks of: a model file's name and digest, the digest of the released numbers it was exported
+    from, and what was public about its making."""
 
     model: str
     sha256: str
+    ensemble: str
     learner: str
     inputs: tuple[str, ...]
     classes: tuple[str | int, ...] | None
@@ -67,6 +69,7 @@ def statement(
         "dataset": _dataset(dataset),
         "public": {
             "learner": subject.learner,
+            "ensemble": subject.ensemble,
             "hyperparameters": dict(request.parameters),
             "inputs": list(subject.inputs),
             "classes": None if subject.classes is None else [str(label) for label in subject.classes],

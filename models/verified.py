@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from accountant.certificate import Certificate, Policy, verify
+from accountant.certificate import Certificate, Policy, digest, verify
 from accountant.errors import CertificateInvalid, ModelInvalid
 from accountant.keys import PublicKeys
 from models.bundle import Bundle, ensemble_from_bytes, read_bundle
@@ -31,10 +31,9 @@ def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -
     """Read a bundle once, verify certificate, proof and graph, then open it. Raises VerificationError; never warns."""
     bundle = read_bundle(directory)
     found = verify(bundle.envelope, _text(bundle.proof), bundle.onnx, trust, policy)
+    if digest(bundle.ensemble) != found.statement["predicate"]["public"].get("ensemble"):
+        raise ModelInvalid("ensemble.json: not the released numbers that the certificate names")
     ensemble = ensemble_from_bytes(bundle.ensemble)
-    public = found.statement["predicate"]["public"]
-    if [feature.name for feature in ensemble.features] != public["inputs"]:
-        raise ModelInvalid("ensemble.json: its features are not the inputs that the certificate names")
     return VerifiedModel(found, OnnxModel(bundle.onnx), ensemble, bundle)
 
 

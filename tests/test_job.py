@@ -23,6 +23,7 @@ from accountant.errors import (
     IdempotencyConflict,
     InputError,
     JobFailed,
+    ModelInvalid,
     NameTaken,
     SchemaError,
     UnknownName,
@@ -302,3 +303,21 @@ def test_two_models_of_one_name_are_two_versions(adult):
     job.train(adult, asked(epsilon="0.2"), by="test")
     claims = [load_verified(adult.models / "adult" / v, adult.trust).certificate.epsilon for v in ("1", "2")]
     assert claims[0] <= Decimal("0.1") < claims[1] <= Decimal("0.2")
+
+
+def test_released_numbers_that_were_altered_are_found_without_the_ledger(adult):
+    job.train(adult, asked(), by="test")
+    path = adult.models / "adult" / "1" / "ensemble.json"
+    body = json.loads(path.read_text())
+    body["votes"][0][3] *= 2
+    path.write_text(json.dumps(body, sort_keys=True, separators=(",", ":")) + "\n")
+    with pytest.raises(ModelInvalid, match="released numbers"):
+        load_verified(path.parent, adult.trust)
+
+
+@pytest.mark.parametrize("huge", ["1e99999999", "1e-99999999", "9" * 60])
+def test_numbers_of_absurd_length_are_refused_at_once(adult, huge):
+    with pytest.raises(InputError, match="digits"):
+        job.plan(adult, asked(parameters={"rounds": huge}))
+    with pytest.raises(InputError, match="digits"):
+        job.plan(adult, asked(epsilon=huge))

@@ -88,6 +88,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: VotingEnsemble, onnx
     subject = certificate.Subject(
         job.model,
         certificate.digest(onnx),
+        certificate.digest(ensemble_bytes(ensemble)),
         request.learner,
         tuple(feature.name for feature in ensemble.features),
         ensemble.classes,
