@@ -27,7 +27,9 @@ ASKED = job.Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 
 
 def die_at(point: str) -> None:
-    """Make the named function deadly."""
+    """Make the named function deadly; after `outer>`, only from the first call of that function on."""
+    if ">" in point:
+        return at_call_of(*point.split(">"))
     module, name, when, count = point.split(":")
     owner, *inner, last = [importlib.import_module(module), *name.split(".")]
     for step in inner:
@@ -46,6 +48,18 @@ def die_at(point: str) -> None:
         return answer
 
     setattr(owner, last, deadly)
+
+
+def at_call_of(outer: str, point: str) -> None:
+    module, name = outer.split(":")
+    owner = importlib.import_module(module)
+    original = getattr(owner, name)
+
+    def arm(*arguments, **options):
+        die_at(point)
+        return original(*arguments, **options)
+
+    setattr(owner, name, arm)
 
 
 def note_draws(file: Path) -> None:

@@ -237,7 +237,7 @@ from pathlib import Path
 import ledgers
 from accountant.errors import BudgetRefused
 from accountant.home import Home
-home = Home.open(ledgers.place(Path(sys.argv[1])))
+home = Home.open(ledgers.place(Path(sys.argv[1])) | {"DPSERVE_LEDGER_URL": sys.argv[2]})
 asked, what = ledgers.request("pure", "1", "0"), ledgers.plan(ledgers.PureDp(ledgers.Decimal("0.005")), 10)
 admitted = 0
 print("ready", flush=True)
@@ -252,12 +252,12 @@ print(admitted, flush=True)
 """
 
 
-def race(folders: list[Path]) -> int:
-    """Processes that all begin at once, one for each folder; how many reservations they got in all."""
+def race(folders: list[Path], url: str) -> int:
+    """Processes that all begin at once, one for each home; how many reservations they got in all."""
     command = [sys.executable, "-c", RACE]
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-    racers = [subprocess.Popen([*command, folder], **pipes) for folder in folders]
+    racers = [subprocess.Popen([*command, folder, url], **pipes) for folder in folders]
     for racer in racers:
         assert racer.stdout.readline() == "ready\n"
     for racer in racers:
@@ -266,10 +266,14 @@ def race(folders: list[Path]) -> int:
     return sum(int(racer.communicate()[0]) for racer in racers)
 
 
-def test_eight_processes_race_for_the_last_of_a_budget(home):
-    """48 jobs of 0.05 ask for a budget of 1 at once: exactly 20 are admitted."""
+def test_eight_processes_race_for_the_last_of_a_budget(home, tmp_path):
+    """48 jobs of 0.05 ask for a budget of 1 at once: exactly 20 are admitted.
+
+    Half of them run from a copy of the home: its high-water mark has a lock of its own, so the database alone decides.
+    """
     home.ledger.register(registration("pure", Budget.of("1")))
-    assert race([home.path] * 8) == 20
+    shutil.copytree(home.path / "keys", tmp_path / "second" / "keys")
+    assert race([home.path, tmp_path / "second"] * 4, f"sqlite:///{home.path / 'ledger.db'}") == 20
     assert len(home.ledger.jobs()) == 20
     assert figures(home, "pure")[0].pure == 10**9
     assert audit_home(home).problems == ()
@@ -338,6 +342,7 @@ def test_a_database_of_yesterday_is_found_at_open_and_before_the_next_write(home
     shutil.copy(yesterday, home.path / "ledger.db")
     with pytest.raises(LedgerInvalid, match="rolled back"):
         reserve(home.ledger)
+    assert len(ledgers.bodies(home.path)) == 2  # refused before anything was written or signed
     with pytest.raises(LedgerInvalid, match="rolled back"):
         Home.open(place(home.path))
 
