@@ -37,9 +37,8 @@ def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
     except InvalidOperation:
         raise InputError(f"{name}={value!r}: must be a decimal number") from None
     if not number.is_finite() or (number and abs(number.adjusted()) > MAX_DIGITS):
-        raise InputError(
-            f"{name}={str(value):.60}: must be a finite number with at most {MAX_DIGITS} digits before or after the point"
-        )
+        problem = f"must be a finite number with at most {MAX_DIGITS} digits before or after the point"
+        raise InputError(f"{name}={value!s:.60}: {problem}")
     return number
 
 

@@ -1,8 +1,9 @@
 """Accuracy on Adult's own test file, at the bounds that are promised. Real rows, real noise, fresh at every run.
 
-Standard deviations of one fit, measured over 40 fits: AUROC .0025 at epsilon .1 and .0010 at .5; accuracy of the pure
-fits .0125 (.05), .0101 (.1), .0042 (.4), with means of .8932, .9045, .8191, .8262, .8409. The number of fits is chosen so
-that a mean below its bound lies at least 4.7 of its own standard deviations away: a false alarm below 1e-5 each.
+One fit, measured over 300 to 400 of them (mean, standard deviation): AUROC .8928, .0027 at epsilon .1 and .9042, .0011
+at .5; accuracy of the pure fits .8176, .0156 (.05), .8252, .0133 (.1), .8402, .0043 (.4), with a tail to the left. The
+mean of as many fits as are made here lies at least 5 of its own standard deviations above its bound: a false alarm has a
+probability below 1e-5 in each test.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def scores_of_fits(runs: int, **parameters):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("epsilon", "bound", "runs"), [("0.1", 0.889, 14), ("0.5", 0.901, 5)])
+@pytest.mark.parametrize(("epsilon", "bound", "runs"), [("0.1", 0.889, 20), ("0.5", 0.901, 8)])
 def test_auroc_by_defaults(epsilon, bound, runs):
     """Add/remove, delta 1e-6. False alarm: 1e-5."""
     found = [roc_auc_score(adult()[3], scores) for scores in scores_of_fits(runs, epsilon=epsilon)]
@@ -59,7 +60,7 @@ def test_auroc_by_defaults(epsilon, bound, runs):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("epsilon", "density", "rate", "rounds", "bound", "runs"),
-    [("0.05", 0.5, 0.5, 9, 0.80, 16), ("0.1", 0.5, 0.35, 19, 0.82, 70), ("0.4", 0.45, 0.45, 39, 0.83, 8)],
+    [("0.05", 0.5, 0.5, 9, 0.80, 40), ("0.1", 0.5, 0.35, 19, 0.82, 180), ("0.4", 0.45, 0.45, 39, 0.83, 12)],
 )
 def test_accuracy_of_the_pure_form_at_the_settings_of_the_paper(epsilon, density, rate, rounds, bound, runs):
     """Replace-one, delta 0, settings of the paper's Table 8. False alarm: 1e-5."""

@@ -141,6 +141,7 @@ POINTS = {
     "training.release:_discard:before:1": "issued",
     "training.release:_discard>shutil:rmtree:before:1": "issued",
     "training.release:_discard>os:unlink:after:1": "issued",
+    "training.release:_discard>os:unlink:after:2": "issued",
     "training.release:_discard:after:1": "issued",
     "training.job:finish:after:1": "issued",
     # inside and around each of the four transactions (the first commit of a process is that of the tables)

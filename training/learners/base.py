@@ -55,14 +55,15 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def fit(self, X: Any, y: Any) -> PrivateClassifier:
         """Spend the declared budget on (X, y), once. X: table with the schema's columns; y: class labels (n,)."""
-        if hasattr(self, "ensemble_"):
+        if hasattr(self, "recipe_"):
             raise BudgetRefused(
                 "fit: this estimator's budget is spent; a clone is a new release and costs its epsilon again"
             )
         public = self._public()
         recipe = self.recipe(public)
         session = Session(public, recipe.unit, recipe.plan, rows_of(self._schema(), X, y, public.relation))
-        self.recipe_, self.ensemble_ = recipe, self._fit(session)
+        self.recipe_ = recipe  # from here on the budget is spent, even if what follows fails
+        self.ensemble_ = self._fit(session)
         session.close()
         self.classes_ = np.asarray(self.ensemble_.classes)
         return self
