@@ -2,8 +2,8 @@
 
 One fit, measured over 300 to 400 of them (mean, standard deviation): AUROC .8928, .0027 at epsilon .1 and .9042, .0011
 at .5; accuracy of the pure fits .8176, .0156 (.05), .8252, .0133 (.1), .8402, .0043 (.4), with a tail to the left. The
-mean of as many fits as are made here lies at least 5 of its own standard deviations above its bound: a false alarm has a
-probability below 1e-5 in each test.
+mean of as many fits as are made here lies at least 5 of its own standard deviations above its bound: a false alarm has
+a probability below 1e-5 in each test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every learner promises, whichever it is. A learner that is listed in LEARNERS is tested here with no line added."""
+"""What every learner promises, whichever it is: one that is listed in LEARNERS is tested here with no line added."""
 
 from __future__ import annotations
 

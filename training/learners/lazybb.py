@@ -6,6 +6,7 @@ pick, vote.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -72,6 +73,11 @@ class ThresholdAgreement:
         return np.asarray(np.cumsum(negative) + positive.sum() - np.cumsum(positive), np.int64)
 
 
+def _is_number(value: object, kind: type) -> bool:
+    """Parameters come from JSON and from people: a text or a truth value is no number."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
 class LazyBB(PrivateClassifier):
     """Private boosting of 1-rules by smooth reweighting. Two classes.
 
@@ -104,13 +110,15 @@ class LazyBB(PrivateClassifier):
     def check(self, public: Public) -> None:
         if public.classes is None or len(public.classes) != 2:
             raise InputError(f"learner lazybb: {public.target!r} needs exactly two classes")
-        if self.rounds is not None and not 1 <= self.rounds <= MAX_ROUNDS:
-            raise InputError(f"rounds={self.rounds}: must be between 1 and {MAX_ROUNDS}")
+        if self.rounds is not None and not (_is_number(self.rounds, Integral) and 1 <= self.rounds <= MAX_ROUNDS):
+            raise InputError(f"rounds={self.rounds!r}: must be a whole number between 1 and {MAX_ROUNDS}")
         for name, value, high in (("rate", self.rate, 10), ("density", self.density, 1)):
-            if not 0 < value <= high:
-                raise InputError(f"{name}={value}: must be above 0 and at most {high}")
-        if not 0 <= self.slope <= 1:
-            raise InputError(f"slope={self.slope}: must be between 0 and 1")
+            if not (_is_number(value, Real) and 0 < value <= high):
+                raise InputError(f"{name}={value!r}: must be above 0 and at most {high}")
+        if not (_is_number(self.slope, Real) and 0 <= self.slope <= 1):
+            raise InputError(f"slope={self.slope!r}: must be between 0 and 1")
+        if not isinstance(self.threshold, bool):
+            raise InputError(f"threshold={self.threshold!r}: must be true or false")
         if self.reweighting not in ("auto", "scheduled", "projected"):
             raise InputError(f"reweighting={self.reweighting!r}: must be auto, scheduled or projected")
 
