@@ -7,6 +7,7 @@ the column and the place in the file, never a value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def read_batches(path: Path, schema: Schema, also: Sequence[str] = ()) -> Iterat
             raise DataError(f"data={path.name}: must end in .parquet or .csv")
     except FileNotFoundError:
         raise DataError(f"data={path}: no such file") from None
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"data={path.name}: cannot be read as {path.suffix[1:]} with this schema: {_public_part(error)}"
         ) from None
@@ -70,7 +71,13 @@ def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[s
     convert = pyarrow.csv.ConvertOptions(
         column_types=types, null_values=NULLS, strings_can_be_null=False, include_columns=wanted
     )
-    yield from pyarrow.csv.open_csv(path, convert_options=convert)
+    try:
+        yield from pyarrow.csv.open_csv(path, convert_options=convert)
+    except pa.ArrowInvalid as error:
+        column = re.match(r"In CSV column #(\d+)", str(error))
+        if column is None:
+            raise
+        raise DataError(f"column {names[int(column[1])]!r}: holds what is not a number") from None
 
 
 def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:
@@ -163,6 +170,8 @@ def _flags(name: str, column: pa.Array, start: int) -> NDArray[np.float64]:
 
 def _public_part(error: Exception) -> str:
     """The kind of an Arrow error and its first words: Arrow quotes values of the file after them."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
     return f"{type(error).__name__} ({str(error).split(':')[0][:80]})"
 
 

@@ -156,10 +156,10 @@ def parse_schema(raw: bytes) -> Schema:
     try:
         body = yaml.load(raw.decode(), _Loader)
         file = _File.model_validate(body)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise SchemaError(f"schema: not YAML: {error}") from error
     except ValidationError as error:
         raise SchemaError("schema: " + "; ".join(_say(problem) for problem in error.errors())) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets Python's own ValueError through
+        raise SchemaError(f"schema: not YAML: {error}") from error
     _check_names(file)
     try:
         features = tuple(kind.feature(name) for name, kind in file.features.items())
@@ -179,6 +179,8 @@ def parse_schema(raw: bytes) -> Schema:
 def _check_names(file: _File) -> None:
     if file.target.name in file.features:
         raise SchemaError(f"schema: features.{file.target.name}: the target cannot be a feature")
+    for name in {*file.features, file.target.name} & set(file.ignore):
+        raise SchemaError(f"schema: ignore: {name!r} is used as a feature or the target")
     for name in (*file.features, file.target.name):
         if not name or len(name) > 200 or not name.isprintable():
             raise SchemaError(f"schema: {name!r}: a column name has 1 to 200 printable characters")
