@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.errors import DpserveError, InputError, ModelInvalid, SchemaError
+from accountant.errors import InputError, SchemaError
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.schema import MAX_BYTES, parse_schema
 
@@ -31,13 +32,15 @@ def test_a_whole_schema():
         TARGET
         + "records: 100\nignore: [id]\nmissing: own-bin\nfeatures:\n"
         + AGE
-        + "  cut: {type: numeric, edges: [1, 2.5]}\n  colour: {type: categorical, values: [red, 7]}\n  on: {type: boolean}\n"
+        + "  cut: {type: numeric, edges: [1, 2.5]}\n"
+        + "  colour: {type: categorical, values: [red, 7]}\n"
+        + "  here: {type: boolean}\n"
     )
     assert schema.features == (
         NumericFeature("age", (0.0, 2.0, 4.0, 6.0, 8.0)),
         NumericFeature("cut", (1.0, 2.5)),
         CategoricalFeature("colour", ("red", "7")),
-        BooleanFeature("on"),
+        BooleanFeature("here"),
     )
     assert (schema.target, schema.classes, schema.records, schema.ignore) == ("y", ("a", "b"), 100, ("id",))
     assert schema.target_range is None
@@ -195,11 +198,5 @@ def test_any_bytes_are_read_or_refused(raw):
 @given(st.integers(0, len(GOOD) - 1), st.text(max_size=3))
 def test_any_small_damage_is_read_or_refused(place, noise):
     text = GOOD[:place] + noise + GOOD[place + 1 :]
-    try:
+    with suppress(InputError):  # and nothing else, whatever was damaged
         parse_schema(text.encode(errors="replace"))
-    except InputError as error:
-        assert error.message
-    except ModelInvalid as error:
-        raise AssertionError("a bad schema is bad input, not a bad model") from error
-    except DpserveError:
-        raise

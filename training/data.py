@@ -179,11 +179,21 @@ def table_of(X: Any) -> pa.Table:
     """A pyarrow Table from a Table, a pandas DataFrame or a mapping of columns."""
     if isinstance(X, pa.Table):
         return X
-    if isinstance(X, dict):
+    if not isinstance(X, dict) and not hasattr(X, "__arrow_c_stream__"):
+        raise DataError(f"X: {type(X).__name__}; must be a pyarrow Table, a DataFrame or a mapping of columns")
+    try:
         return pa.table(X)
-    if hasattr(X, "__arrow_c_stream__"):
-        return pa.table(X)
-    raise DataError(f"X: {type(X).__name__}; must be a pyarrow Table, a DataFrame or a mapping of columns")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise DataError(f"X: not columns of one length and type each ({type(error).__name__})") from None
+
+
+def _label_column(y: Any) -> pa.Array:
+    if isinstance(y, pa.ChunkedArray):
+        return y.combine_chunks()
+    try:
+        return pa.array(y)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise DataError(f"y: not a column of labels of one type ({type(error).__name__})") from None
 
 
 def columns_of(schema: Schema, X: Any) -> Columns:
@@ -207,7 +217,7 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
     absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
     if absent:
         raise DataError(f"columns {absent}: in the schema but not in X")
-    labels = encode_labels(schema, y.combine_chunks() if isinstance(y, pa.ChunkedArray) else pa.array(y))
+    labels = encode_labels(schema, _label_column(y))
     if len(labels) != len(table) or not len(labels):
         raise DataError(f"y: {len(labels)} labels for {len(table)} rows; as many labels as rows, and at least one")
     if relation is Relation.REPLACE_ONE and len(labels) != schema.records:
