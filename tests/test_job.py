@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -321,3 +323,24 @@ def test_numbers_of_absurd_length_are_refused_at_once(adult, huge):
         job.plan(adult, asked(parameters={"rounds": huge}))
     with pytest.raises(InputError, match="digits"):
         job.plan(adult, asked(epsilon=huge))
+
+
+def test_a_job_that_cannot_be_settled_does_not_stop_the_queue(adult):
+    damaged = job.submit(adult, asked(), by="test", queued=False)
+    adult.ledger.start(damaged.seq, "gone:1:0", 0)
+    adult.ledger.commit(damaged.seq, "0" * 64)
+    (adult.jobs / str(damaged.seq)).mkdir()
+    (adult.jobs / str(damaged.seq) / "ensemble.json").write_text("{}")
+    with pytest.raises(ModelInvalid, match="not what was committed"):
+        job.recover(adult)
+    queued = job.submit(adult, asked(), by="test")
+    stop = threading.Event()
+    worker = threading.Thread(target=queue.work, args=(adult, stop))
+    worker.start()
+    for _ in range(600):
+        if adult.ledger.job(queued.seq).issued is not None:
+            break
+        time.sleep(0.1)
+    stop.set()
+    worker.join()
+    assert adult.ledger.job(queued.seq).issued is not None

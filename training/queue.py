@@ -38,8 +38,16 @@ def work(home: Home, stop: threading.Event) -> None:
     idle = RECOVER_SECONDS
     while not stop.is_set():
         if idle >= RECOVER_SECONDS:
-            job.recover(home)
+            _recover(home)
             idle = 0.0
         if work_once(home) is None:
             idle += IDLE_SECONDS
             stop.wait(IDLE_SECONDS)
+
+
+def _recover(home: Home) -> None:
+    """One job that cannot be settled must not keep the queue from running; it is tried again, and said again, later."""
+    try:
+        job.recover(home)
+    except DpserveError as error:
+        LOG.error("recovery stopped: %s", error.code)
