@@ -101,7 +101,7 @@ class Doors:
         try:
             await self._answer(scope, receive, sending)
         except ClientGone:
-            pass
+            return  # nobody is left to answer
         except Exception as error:  # an exception that leaves a middleware would hang the request until its timeout
             response = error_response(error)
             if not started:
