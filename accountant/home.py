@@ -34,6 +34,8 @@ def settings(environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:
         "DPSERVE_HOME": home,
         "DPSERVE_LEDGER_URL": f"sqlite:///{Path(home).absolute() / 'ledger.db'}",
         "DPSERVE_ENGINE": "local",
+        "DPSERVE_ISSUER_KEY": "",
+        "DPSERVE_WITNESS_POLICY": "",
     }
     return {
         name: Setting(name, environment.get(name) or default, "environment" if environment.get(name) else "default")

@@ -12,8 +12,10 @@ from sqlalchemy import Connection, select
 
 from accountant.budget import from_nano
 from accountant.canonical import decimal_string
-from accountant.replay import Figures, Replay
-from accountant.store import dataset_table, job_table, stream, token_table
+from accountant.judge import Figures
+from accountant.replay import Replay
+from accountant.store import stream
+from accountant.tables import dataset_table, job_table, token_table
 
 
 def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:

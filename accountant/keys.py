@@ -145,6 +145,10 @@ class PublicKeys:
             raise KeyInvalid("log key: must be Ed25519")
         return key
 
+    def log_key_at(self, size: int) -> Ed25519PublicKey:
+        """The key that signs the log's checkpoint of `size` entries."""
+        return self.log_key
+
     def issuer_keys(self, index: int | None = None) -> dict[str, PublicKey]:
         """The issuer keys by keyid: those that may speak for the ledger entry at `index`, or all."""
         return {k.keyid: k.public_key for k in self.issuers if index is None or k.valid_at(index)}

@@ -25,7 +25,7 @@ from accountant.keys import KeyStore, public_pem
 from accountant.log import Entry, TransparencyLog, Writer, dumps, read_entry
 from accountant.merkle import EMPTY_ROOT, leaf_hash
 from accountant.names import check_name
-from accountant.prices import Claim, Price, price
+from accountant.prices import Price, claim, price
 from accountant.records import (
     Dataset,
     Holding,
@@ -40,7 +40,8 @@ from accountant.records import (
     request_from_entry,
     reservation_fields,
 )
-from accountant.store import Store, body_at, dataset_table, job_table
+from accountant.store import Store, body_at
+from accountant.tables import dataset_table, job_table
 
 FORMAT = "dpserve-ledger/v1"
 
@@ -113,7 +114,6 @@ class Ledger:
         request: Request,
         unit: Decimal,
         plan: Plan,
-        claimed: Claim,
         *,
         by: str,
         key: str | None = None,
@@ -124,6 +124,9 @@ class Ledger:
         `owner`: the process that will run the job itself; None puts it in the queue, for any worker to start.
         """
         check_name("model", request.model)
+        claimed = claim(plan, request.budget.delta)
+        if claimed.epsilon > request.budget.epsilon:
+            raise InputError(f"plan: costs epsilon {claimed.epsilon}, more than the {request.budget.epsilon} asked for")
         if key is not None and not 1 <= len(key) <= 200:
             raise InputError("idempotency_key: must have 1 to 200 characters")
         with self.log.writing() as writer:

@@ -20,7 +20,8 @@ from accountant.canonical import Encodable
 from accountant.errors import LedgerInvalid
 from accountant.highwater import HighWater
 from accountant.keys import KeyStore
-from accountant.store import Store, checkpoint_table, entry_table
+from accountant.store import Store
+from accountant.tables import checkpoint_table, entry_table
 
 
 @dataclass(frozen=True)

@@ -49,15 +49,20 @@ def epsilon_at(order: float, rdp: float, delta: float) -> float:
     return rdp + log1p(-1 / order) - (log(delta) + log(order)) / (order - 1)
 
 
+PURE, RENYI = "pure", "renyi"
+BOUNDS = (PURE, RENYI)
+
+
 @dataclass(frozen=True)
 class Claim:
-    """(epsilon, delta) of a plan and where it comes from: `order` None means the pure sum. epsilon is rounded up to 6
-    digits.
+    """(epsilon, delta) of a plan and the `bound` it comes from, one of BOUNDS. `order` is that of a Renyi bound;
+    epsilon is rounded up to 6 digits.
     """
 
     epsilon: Decimal
     delta: Decimal
     order: float | None
+    bound: str
 
 
 def claim(plan: Plan, delta: Decimal) -> Claim:
@@ -68,7 +73,7 @@ def claim(plan: Plan, delta: Decimal) -> Claim:
         epsilon = round_up(epsilon_at(a, compose_rdp(plan.events, a) / NANO, float(delta)))
         if epsilon < best:
             best, order = max(epsilon, Decimal(0)), a
-    return Claim(best, delta, order)
+    return Claim(best, delta, order, PURE if order is None else RENYI)
 
 
 def round_up(value: float | Decimal, digits: int = 6) -> Decimal:

@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from accountant.canonical import encode_base64
-from accountant.store import node_table, stream
+from accountant.store import stream
+from accountant.tables import node_table
 
 MOST_PROBLEMS = 100
 

@@ -189,6 +189,7 @@ def reservation_fields(
         "claim": {
             "epsilon": canonical.decimal_string(claimed.epsilon),
             "delta": request.budget.to_json()["delta"],
+            "bound": claimed.bound,
             "order": order,
         },
         "request": request.digest,

@@ -1,8 +1,4 @@
-"""The ledger's tables and transactions. One transaction holds check and append; nothing else writes.
-
-`entry`, `node` and `checkpoint` are the evidence; triggers refuse to change them (a convenience: the tree is the
-evidence). `dataset` and `job` are an index that replaying the entries gives again, so admission need not read them all.
-"""
+"""The ledger's database and its transactions. One transaction holds check and append; nothing else writes."""
 
 from __future__ import annotations
 
@@ -10,88 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Engine,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Row,
-    Select,
-    String,
-    Table,
-    Text,
-    create_engine,
-    event,
-    func,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, func, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from accountant import merkle
 from accountant.errors import InputError, LedgerInvalid
-
-META = MetaData()
-entry_table = Table(
-    "entry",
-    META,
-    Column("seq", Integer, primary_key=True, autoincrement=False),
-    Column("body", LargeBinary, nullable=False),
-)
-node_table = Table(
-    "node",
-    META,
-    Column("level", Integer, primary_key=True, autoincrement=False),
-    Column("idx", Integer, primary_key=True, autoincrement=False),
-    Column("hash", LargeBinary, nullable=False),
-)
-checkpoint_table = Table(
-    "checkpoint",
-    META,
-    Column("size", Integer, primary_key=True, autoincrement=False),
-    Column("note", Text, nullable=False),
-)
-dataset_table = Table(
-    "dataset",
-    META,
-    Column("name", String(64), primary_key=True),
-    Column("seq", Integer, nullable=False),
-    Column("used", Text, nullable=False),
-    Column("reserved", Text, nullable=False),
-)
-job_table = Table(
-    "job",
-    META,
-    Column("seq", Integer, primary_key=True, autoincrement=False),
-    Column("dataset", String(64), nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("model", String(64), nullable=False),
-    Column("idempotency_key", String(200), unique=True),
-    Column("request", String(64), nullable=False),
-    Column("queued", Integer, nullable=False),
-    Column("committed", Integer),
-    Column("issued", Integer),
-    Column("owner", String(200)),
-    Column("expires", Float),
-    Column("done", Integer, nullable=False),
-    Column("total", Integer, nullable=False),
-    Index("job_state", "state"),
-)
-token_table = Table(
-    "token",
-    META,
-    Column("hash", String(64), primary_key=True),
-    Column("seq", Integer, nullable=False),
-    Column("name", String(64), nullable=False),
-    Column("scopes", String(64), nullable=False),
-    Column("revoked", Integer),
-)
-EVIDENCE = (entry_table, node_table, checkpoint_table)
-
+from accountant.tables import EVIDENCE, META, checkpoint_table, entry_table, node_table
 
 class Store:
     """A database URL, opened. SQLite: WAL, synchronous=FULL, every writing transaction BEGIN IMMEDIATE."""

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, insert, select, update
 from accountant.errors import InputError, NameTaken, UnknownName
 from accountant.ledger import Ledger
 from accountant.names import check_name
-from accountant.store import token_table
+from accountant.tables import token_table
 
 SCOPES = ("predict", "train", "audit", "admin")
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)

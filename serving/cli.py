@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from accountant.errors import BudgetRefused, DpserveError
-from serving import cli_data, cli_ledger, cli_models, cli_server
+from serving import cli_data, cli_keys, cli_ledger, cli_models, cli_server
 from serving.terminal import note
 
 app = typer.Typer(
@@ -43,8 +43,8 @@ GROUPS = {
     "schema": cli_data.schema,
     "model": cli_models.model,
     "ledger": cli_ledger.ledger,
-    "key": cli_ledger.key,
-    "token": cli_ledger.token,
+    "key": cli_keys.key,
+    "token": cli_keys.token,
 }
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)

@@ -12,12 +12,11 @@ from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 
-from accountant import canonical, merkle, notes, store, tokens
+from accountant import canonical, merkle, notes, store, tables, tokens
 from accountant.budget import Budget, Relation
 from accountant.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release
 from accountant.home import Home
 from accountant.ledger import Ledger
-from accountant.prices import claim
 from accountant.records import Job, Registration, Request, Unit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +53,7 @@ def reserve(ledger: Ledger, asked: Request | None = None, what: Plan | None = No
     """Reserve a plan that asks for at least what it claims."""
     asked, what = asked or request(), what or plan()
     options = {"by": "test"} | options
-    return ledger.reserve(asked, Decimal("0.02"), what, claim(what, asked.budget.delta), **options)
+    return ledger.reserve(asked, Decimal("0.02"), what, **options)
 
 
 def advance(ledger: Ledger, seq: int, state: str) -> None:
@@ -179,6 +178,6 @@ def rewrite(home: Path, leaves: list[bytes]) -> None:
         for size, leaf in enumerate(leaves, 1):
             store.append(connection, leaf)
             note = notes.sign_checkpoint(log.origin, size, merkle.root(size, read), opened.keys.signer("log"))
-            connection.execute(store.checkpoint_table.insert().values(size=size, note=note))
+            connection.execute(tables.checkpoint_table.insert().values(size=size, note=note))
         log._mark.advance(len(leaves), merkle.root(len(leaves), read))
     log.database.close()

@@ -213,7 +213,7 @@ def test_recovery_leaves_a_living_process_alone(driver, home):
     opened = Home.open(place(home))
     planned = job.plan(opened, ASKED)
     recipe, owner = planned.recipe, this_process()
-    ours = (planned.request, recipe.unit, recipe.plan, recipe.claim)
+    ours = (planned.request, recipe.unit, recipe.plan)
     held = opened.ledger.reserve(*ours, by="test", owner=owner).seq
     started = opened.ledger.reserve(*ours, by="test", owner=owner).seq
     opened.ledger.start(started, owner, 0.0)

@@ -31,7 +31,7 @@ from accountant.events import BoundedRange, Gaussian, PureDp
 from accountant.filter import Filter
 from accountant.home import Home
 from accountant.prices import Price, price
-from accountant.store import dataset_table
+from accountant.tables import dataset_table
 
 
 @pytest.fixture

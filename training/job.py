@@ -212,7 +212,7 @@ def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued:
     recipe = planned.recipe
     owner = None if queued else this_process()
     try:
-        return home.ledger.reserve(planned.request, recipe.unit, recipe.plan, recipe.claim, by=by, key=key, owner=owner)
+        return home.ledger.reserve(planned.request, recipe.unit, recipe.plan, by=by, key=key, owner=owner)
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
         plan(home, asked)
         raise

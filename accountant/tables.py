@@ -1,0 +1,107 @@
+"""The ledger's tables.
+
+`entry`, `node` and `checkpoint` are the evidence; triggers refuse to change them (a convenience: the tree is the
+evidence). All others are an index that replaying the entries gives again, so admission need not read them all.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
+
+META = MetaData()
+entry_table = Table(
+    "entry",
+    META,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+)
+node_table = Table(
+    "node",
+    META,
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column("idx", BigInteger, primary_key=True, autoincrement=False),
+    Column("hash", LargeBinary, nullable=False),
+)
+checkpoint_table = Table(
+    "checkpoint",
+    META,
+    Column("size", BigInteger, primary_key=True, autoincrement=False),
+    Column("note", Text, nullable=False),
+)
+# A dataset's rows belong to one family or, where families were joined, to several. `families`: their ids, JSON.
+dataset_table = Table(
+    "dataset",
+    META,
+    Column("name", String(64), primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("families", Text, nullable=False),
+    Column("commitment", String(64), nullable=False, unique=True),
+)
+# People share a budget by family. `seq`: the entry that founded it; `changed`: the newest that changed its budget.
+family_table = Table(
+    "family",
+    META,
+    Column("id", String(36), primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("changed", BigInteger),
+    Column("used", Text, nullable=False),
+    Column("reserved", Text, nullable=False),
+)
+# An analyst's part of a family's budget. `share`: the quota in force (None: none of their own); `used`: their price.
+# The analyst "*" holds the quota of everybody who has none of their own.
+analyst_table = Table(
+    "analyst",
+    META,
+    Column("family", String(36), primary_key=True),
+    Column("name", String(200), primary_key=True),
+    Column("share", String(16)),
+    Column("used", Text, nullable=False),
+)
+job_table = Table(
+    "job",
+    META,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("dataset", String(64), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("model", String(64), nullable=False),
+    Column("analyst", String(200), nullable=False),
+    Column("idempotency_key", String(200), unique=True),
+    Column("request", String(64), nullable=False),
+    Column("queued", Integer, nullable=False),
+    Column("committed", BigInteger),
+    Column("issued", BigInteger),
+    Column("owner", String(200)),
+    Column("expires", Float),
+    Column("done", Integer, nullable=False),
+    Column("total", Integer, nullable=False),
+    Index("job_state", "state"),
+    Index("job_dataset", "dataset", "seq"),
+)
+token_table = Table(
+    "token",
+    META,
+    Column("hash", String(64), primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("scopes", String(64), nullable=False),
+    Column("revoked", BigInteger),
+)
+# Keys that ever signed for this ledger. A key speaks for the entries added <= index < until.
+key_table = Table(
+    "signing_key",
+    META,
+    Column("keyid", String(80), primary_key=True),
+    Column("role", String(8), nullable=False),
+    Column("pem", Text, nullable=False),
+    Column("added", BigInteger, nullable=False),
+    Column("until", BigInteger),
+    Column("ended", String(16)),
+)
+# Certificates that were revoked: the index of the `issued` entry, and of the `revoked` one.
+revoked_table = Table(
+    "revoked",
+    META,
+    Column("issued", BigInteger, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, nullable=False),
+)
+EVIDENCE = (entry_table, node_table, checkpoint_table)
