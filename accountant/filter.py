@@ -8,14 +8,16 @@ released, keeps the pure sum within epsilon, or keeps SOME Renyi order within it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from math import floor
 from typing import Any
 
 from accountant.budget import NANO, Budget, from_nano, nano
 from accountant.canonical import decimal_string, parse_decimal
+from accountant.errors import InputError
 from accountant.prices import Price, epsilon_at, round_up
 
 WEIGHTS = (Decimal("0.90"), Decimal("0.05"), Decimal("0.05"))
@@ -52,6 +54,22 @@ class Filter:
         """
         return cls(budget, _criteria(budget))
 
+    def with_total(self, epsilon: Decimal) -> Filter:
+        """The filter for another total at the same delta, orders and weights, so that what was added up still counts.
+
+        A cap that is not above 0 admits nothing and is stored as 0.
+        """
+        budget = Budget(epsilon, self.budget.delta)
+        lines = [(line, _cap(float(line.order), budget, line.weight)) for line in self.criteria]
+        criteria = tuple(replace(line, cap=max(0, floor(cap * NANO) - 1)) for line, cap in lines)
+        return Filter(budget, criteria)
+
+    def part(self, share: Decimal) -> Filter:
+        """Every cap times `share` (above 0, at most 1), rounded down: a quota inside the budget."""
+        scaled = tuple(replace(line, cap=floor(line.cap * Fraction(share))) for line in self.criteria)
+        pure = from_nano(max(1, floor(nano(self.budget.epsilon) * Fraction(share))))
+        return Filter(Budget(pure, self.budget.delta), scaled)
+
     @property
     def orders(self) -> tuple[Decimal, ...]:
         return tuple(criterion.order for criterion in self.criteria)
@@ -68,7 +86,7 @@ class Filter:
 
     def share(self, used: Price) -> float:
         """How much of the criterion that lasts longest is used up, in 0..1. A gauge, not a guarantee."""
-        shares = [figure / criterion.cap for figure, criterion in zip(used.rdp, self.criteria, strict=True)]
+        shares = [each / line.cap for each, line in zip(used.rdp, self.criteria, strict=True) if line.cap]
         if not used.unbounded:
             shares.append(used.pure / nano(self.budget.epsilon))
         return min([1.0, *shares])
@@ -90,6 +108,8 @@ class Filter:
 
     def jobs_left(self, used: Price, job: Price) -> int:
         """How many jobs of this price would still be admitted, one after the other."""
+        if job == self.nothing():
+            raise InputError("plan: costs nothing, so any number of such jobs is left")
         counts = [
             (criterion.cap - figure) // each
             for figure, each, criterion in zip(used.rdp, job.rdp, self.criteria, strict=True)

@@ -7,36 +7,30 @@ is given back.
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
-from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, NameTaken, UnknownName, WrongState
+from accountant import keyindex, steward
+from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.events import Plan, plan_from_json
-from accountant.filter import Filter, price_from_json, price_to_json
+from accountant.families import Dataset, Started, account, charge_analyst, load, quotas, refusal
+from accountant.filter import price_to_json
 from accountant.highwater import HighWater
 from accountant.keys import KeyStore, public_pem
-from accountant.log import Entry, TransparencyLog, Writer, dumps, read_entry
+from accountant.log import Entry, TransparencyLog, Writer, read_entry
 from accountant.merkle import EMPTY_ROOT, leaf_hash
 from accountant.names import check_name
-from accountant.prices import Price, claim, price
+from accountant.prices import claim, price
 from accountant.records import (
-    Dataset,
     Holding,
     Job,
     Registration,
     Request,
-    Started,
     State,
-    dataset_from_entry,
-    refusal,
-    registration_fields,
     request_from_entry,
     reservation_fields,
 )
@@ -71,38 +65,45 @@ class Ledger:
     @classmethod
     def open(cls, url: str, keys: KeyStore, mark: Path) -> Ledger:
         """Raises LedgerInvalid where the ledger is not these keys', or is not a continuation of what they signed."""
-        database = Store(url)
-        with database.reading() as connection:
-            genesis = read_entry(0, body_at(connection, 0)).value
-        if genesis["type"] != "genesis" or genesis.get("log") != public_pem(keys.public_key("log")):
-            raise LedgerInvalid("entry 0: the ledger was begun with another log key")
-        log = TransparencyLog(database, keys, str(genesis["origin"]), HighWater(mark))
-        log.check_mark()
-        return cls(log)
+        return cls(TransparencyLog.open(Store(url), keys, HighWater(mark)))
 
     def register(self, registration: Registration) -> Dataset:
-        """Admit a dataset with its total budget, for ever. NameTaken where the name is in use."""
-        budget = registration.budget
-        budget.check_delta(registration.records)
-        design, name = Filter.design(budget), check_name("dataset", registration.name)
-        nothing = dumps(price_to_json(design.nothing(), design.orders))
-        identity = str(uuid.uuid4())
+        """Admit a dataset: with a total budget of its own, or into the families of others. NameTaken where the name is
+        in use, or the rows are.
+        """
         with self.log.writing() as writer:
-            if writer.connection.execute(select(dataset_table.c.seq).where(dataset_table.c.name == name)).first():
-                raise NameTaken(f"dataset={name}: is registered already; a budget is given once", dataset=name)
-            _require_new_rows(writer.connection, registration.commitment)
-            seq = writer.append("dataset-registered", **registration_fields(registration, design, identity))
-            writer.connection.execute(insert(dataset_table).values(name=name, seq=seq, used=nothing, reserved=nothing))
-        return self.dataset(name)
+            steward.register(writer, registration)
+        return self.dataset(registration.name)
 
-    def dataset(self, name: str) -> Dataset:
+    def dataset(self, name: str, analyst: str | None = None) -> Dataset:
+        """A dataset as it stands; with `analyst`, under that analyst's quotas."""
         with self.log.database.reading() as connection:
-            return _dataset(connection, name)
+            return load(connection, name, analyst)
 
     def datasets(self) -> list[Dataset]:
         with self.log.database.reading() as connection:
             names = connection.execute(select(dataset_table.c.name).order_by(dataset_table.c.name)).scalars().all()
-            return [_dataset(connection, name) for name in names]
+            return [load(connection, name) for name in names]
+
+    def quotas(self, name: str) -> list[dict[str, Any]]:
+        """Every analyst's share of the dataset's first family: the quota in force and what was used."""
+        with self.log.database.reading() as connection:
+            return quotas(connection, load(connection, name).families[0])
+
+    def set_quota(self, name: str, analyst: str, share: Decimal, reason: str, by: str) -> Dataset:
+        """Let `analyst` ("*": everybody without a quota of their own) use at most this share of each family's budget.
+
+        What they have used already counts. Governance, not privacy: the family's filter holds with any quota.
+        """
+        with self.log.writing() as writer:
+            steward.set_quota(writer, name, analyst, share, reason, by)
+        return self.dataset(name)
+
+    def change_budget(self, name: str, epsilon: Decimal, reason: str, by: str) -> Dataset:
+        """Set the total epsilon of a dataset's family; what was spent stays spent (docs/privacy/filter.md)."""
+        with self.log.writing() as writer:
+            steward.change_budget(writer, name, epsilon, reason, by)
+        return self.dataset(name)
 
     def find(self, key: str, request: Request) -> Job | None:
         """The job this idempotency key stands for; IdempotencyConflict where it came with another body."""
@@ -134,19 +135,20 @@ class Ledger:
             known = _find(connection, key, request) if key is not None else None
             if known:
                 return known
-            dataset = _dataset(connection, request.dataset)
-            cost = price(plan, dataset.filter.orders)
-            if not dataset.filter.admits(dataset.used, cost):
-                raise refusal(dataset, request, cost)
-            fields = reservation_fields(
-                request, unit, plan, claimed, price_to_json(cost, dataset.filter.orders), by, key
-            )
-            seq = writer.append("reserved", **fields)
-            _account(connection, dataset, dataset.used + cost, dataset.reserved + cost)
+            dataset = load(connection, request.dataset, by)
+            costs = dataset.costs(plan)
+            if dataset.refusing(costs):
+                raise refusal(dataset, request, plan)
+            cost = price_to_json(price(plan, dataset.orders), dataset.orders)
+            seq = writer.append("reserved", **reservation_fields(request, unit, plan, claimed, cost, by, key))
+            for family, each in zip(dataset.families, costs, strict=True):
+                account(connection, family, family.used + each, family.reserved + each)
+                charge_analyst(connection, family, by, each)
             row = {
                 "dataset": request.dataset,
                 "state": State.RESERVED,
                 "model": request.model,
+                "analyst": by,
                 "idempotency_key": key,
                 "request": request.digest,
                 "queued": int(owner is None),
@@ -163,38 +165,44 @@ class Ledger:
             job = _job(writer.connection, seq)
             _require(job, State.RESERVED, "start")
             writer.append("started", reservation=seq)
-            dataset = _dataset(writer.connection, job.dataset)
+            dataset = load(writer.connection, job.dataset)
             stored = read_entry(seq, body_at(writer.connection, seq)).value
-            _account(writer.connection, dataset, dataset.used, dataset.reserved - _price_of(stored, dataset))
+            for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
+                account(writer.connection, family, family.used, family.reserved - cost)
             values = {"state": State.STARTED, "owner": owner, "expires": time.time() + lease}
             writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**values))
             return Started(
                 seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan_from_json(stored["plan"])
             )
 
-    def commit(self, seq: int, released: str) -> None:
+    def commit(self, seq: int, released: str, owner: str | None = None) -> None:
         """STARTED -> COMMITTED; `released` is the sha256 of the released numbers, so that an export can be resumed."""
         with self.log.writing() as writer:
-            self._move(writer, seq, State.STARTED, State.COMMITTED, released=released)
+            self._move(writer, seq, State.STARTED, State.COMMITTED, owner, released=released)
 
-    def burn(self, seq: int, reason: str) -> None:
+    def burn(self, seq: int, reason: str, owner: str | None = None, expires: float | None = None) -> None:
         """STARTED -> BURNED: the job came to nothing, its price stays. `reason` is one of a few public words."""
         with self.log.writing() as writer:
-            self._move(writer, seq, State.STARTED, State.BURNED, reason=reason)
+            self._move(writer, seq, State.STARTED, State.BURNED, owner, expires, reason=reason)
 
-    def release(self, seq: int) -> None:
+    def release(self, seq: int, owner: str | None = None) -> None:
         """RESERVED -> RELEASED: no row was read, the price is given back."""
         with self.log.writing() as writer:
-            job = self._move(writer, seq, State.RESERVED, State.RELEASED)
-            dataset = _dataset(writer.connection, job.dataset)
-            cost = _price_of(read_entry(seq, body_at(writer.connection, seq)).value, dataset)
-            _account(writer.connection, dataset, dataset.used - cost, dataset.reserved - cost)
+            connection = writer.connection
+            job = self._move(writer, seq, State.RESERVED, State.RELEASED, owner)
+            dataset = load(connection, job.dataset)
+            stored = read_entry(seq, body_at(connection, seq)).value
+            for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
+                account(connection, family, family.used - cost, family.reserved - cost)
+                charge_analyst(connection, family, stored["by"], cost, -1)
 
-    def issue(self, seq: int, statement: str, model: str) -> int:
+    def issue(self, seq: int, statement: str, model: str, signed_by: str | None = None) -> int:
         """Bind the statement's and the model's sha256 to a committed job, once; returns the index of the `issued`
-        entry.
+        entry. `signed_by`: the keyid that signed the certificate; KeyInvalid where it may not any more.
         """
         with self.log.writing() as writer:
+            if signed_by is not None:
+                keyindex.require_issuer(writer.connection, signed_by)
             job = _job(writer.connection, seq)
             _require(job, State.COMMITTED, "issue a certificate for")
             if job.issued is not None:
@@ -257,40 +265,30 @@ class Ledger:
             return connection.execute(select(job_table.c.seq).where(where).order_by(job_table.c.seq).limit(1)).scalar()
 
     @staticmethod
-    def _move(writer: Writer, seq: int, before: State, after: State, **fields: str) -> Job:
+    def _move(
+        writer: Writer,
+        seq: int,
+        before: State,
+        after: State,
+        owner: str | None = None,
+        expires: float | None = None,
+        **fields: str,
+    ) -> Job:
+        """One step of the state machine. With `owner` (and `expires`), only while the job is held just so: a lease that
+        passed to another, or was renewed meanwhile, fences the caller off.
+        """
+        verb = {State.COMMITTED: "commit", State.BURNED: "burn", State.RELEASED: "release"}[after]
         job = _job(writer.connection, seq)
-        _require(job, before, {State.COMMITTED: "commit", State.BURNED: "burn", State.RELEASED: "release"}[after])
+        _require(job, before, verb)
+        held = writer.connection.execute(select(job_table.c.owner, job_table.c.expires).where(job_table.c.seq == seq))
+        holder, until = held.one()
+        if (owner is not None and owner != holder) or (expires is not None and expires != until):
+            raise WrongState(f"job {seq}: cannot {verb} it, it is held by another", job=seq, state=job.state.value)
         index = writer.append(after.value, reservation=seq, **fields)
         values: dict[str, Any] = {"state": after, "owner": None, "expires": None}
         values |= {"committed": index} if after is State.COMMITTED else {}
         writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**values))
         return job
-
-
-def _dataset(connection: Connection, name: str) -> Dataset:
-    row = connection.execute(select(dataset_table).where(dataset_table.c.name == name)).first()
-    if row is None:
-        raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
-    fresh = dataset_from_entry(read_entry(row.seq, body_at(connection, row.seq)))
-    used, reserved = (price_from_json(json.loads(text), fresh.filter.orders) for text in (row.used, row.reserved))
-    return Dataset(fresh.registration, fresh.uuid, fresh.family, fresh.seq, fresh.filter, used, reserved)
-
-
-def _require_new_rows(connection: Connection, commitment: str) -> None:
-    """The same rows under two names would have two budgets."""
-    for name in connection.execute(select(dataset_table.c.name)).scalars().all():
-        if _dataset(connection, name).registration.commitment == commitment:
-            raise NameTaken(f"data: these rows are registered already, as {name}", dataset=name)
-
-
-def _account(connection: Connection, dataset: Dataset, used: Price, reserved: Price) -> None:
-    texts = (dumps(price_to_json(figure, dataset.filter.orders)) for figure in (used, reserved))
-    values = dict(zip(("used", "reserved"), texts, strict=True))
-    connection.execute(update(dataset_table).where(dataset_table.c.name == dataset.registration.name).values(**values))
-
-
-def _price_of(reserved: Mapping[str, Any], dataset: Dataset) -> Price:
-    return price_from_json(reserved["price"], dataset.filter.orders)
 
 
 def _find(connection: Connection, key: str, request: Request) -> Job | None:

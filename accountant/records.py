@@ -11,11 +11,11 @@ from typing import Any
 
 from accountant import canonical
 from accountant.budget import Budget, Relation
-from accountant.errors import BudgetRefused, LedgerInvalid
+from accountant.errors import InputError
 from accountant.events import Plan
-from accountant.filter import Filter, price_to_json
-from accountant.log import Entry
-from accountant.prices import Claim, Price
+from accountant.prices import Claim
+
+MOST_CONTRIBUTIONS = 10_000
 
 
 class State(StrEnum):
@@ -36,50 +36,35 @@ class Unit:
     column: str | None = None
     contributions: int = 1
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.contributions <= MOST_CONTRIBUTIONS:
+            raise InputError(f"contributions={self.contributions}: must be 1 to {MOST_CONTRIBUTIONS}")
+        if self.column is None and (self.name, self.contributions) != ("record", 1):
+            raise InputError(f"unit={self.name}: needs the column that names it")
+
+
+RECORD = Unit()
+
 
 @dataclass(frozen=True)
 class Registration:
-    """What a steward fixes for ever. `commitment`: HMAC over the packed rows, its key held by the accountant."""
+    """What a steward fixes. `commitment`: HMAC over the packed rows, its key held by the accountant.
+
+    With a `budget` it founds a family of its own. Without, it joins the families of the datasets named in `families`.
+    """
 
     name: str
     relation: Relation
-    budget: Budget
+    budget: Budget | None
     unit: Unit
     records: int
     schema: str
     commitment: str
+    families: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True)
-class Dataset:
-    """A registered dataset and where its budget stands. `used` includes `reserved`."""
-
-    registration: Registration
-    uuid: str
-    family: str
-    seq: int
-    filter: Filter
-    used: Price
-    reserved: Price
-
-    def summary(self) -> dict[str, Any]:
-        """Total, reserved, spent and left, for people and programs. All of it public."""
-        spent = self.used - self.reserved
-        left = self.registration.budget.epsilon - self.filter.epsilon_of(self.used)
-        return {
-            "total": self.registration.budget.to_json(),
-            "reserved": self._figure(self.reserved),
-            "spent": self._figure(spent),
-            "left": {"epsilon": canonical.decimal_string(left), "share": f"{1 - self.filter.share(self.used):.6f}"},
-        }
-
-    def _figure(self, used: Price) -> dict[str, Any]:
-        epsilon = canonical.decimal_string(self.filter.epsilon_of(used))
-        return {
-            "epsilon": epsilon,
-            "share": f"{self.filter.share(used):.6f}",
-            **price_to_json(used, self.filter.orders),
-        }
+    def __post_init__(self) -> None:
+        if (self.budget is None) != bool(self.families) or len(set(self.families)) != len(self.families):
+            raise InputError(f"dataset={self.name}: must have a budget, or families to join, each once, and not both")
 
 
 @dataclass(frozen=True)
@@ -132,44 +117,12 @@ class Holding:
     expires: float
 
 
-@dataclass(frozen=True)
-class Started:
-    """The right to read rows for one job, once. Only `Ledger.start` makes it."""
-
-    seq: int
-    dataset: Dataset
-    request: Request
-    unit: Decimal
-    plan: Plan
-
-
-def refusal(
-    dataset: Dataset, request: Request, cost: Price, would_fit: Mapping[str, Any] | None = None
-) -> BudgetRefused:
-    """The refusal: asked, spent, left, and what would fit. Every part of it is public."""
-    summary = dataset.summary()
-    asked = {**request.budget.to_json(), "price": price_to_json(cost, dataset.filter.orders)}
-    fits = "nothing more fits" if would_fit is None else f"epsilon {would_fit['epsilon']} would fit"
-    message = (
-        f"dataset={request.dataset}: asked epsilon {request.budget.epsilon} at delta {request.budget.delta}; "
-        f"of epsilon {dataset.registration.budget.epsilon}, {summary['spent']['epsilon']} is spent and "
-        f"{summary['reserved']['epsilon']} reserved; {fits}"
-    )
-    return BudgetRefused(
-        message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=summary["left"],
-        reserved=summary["reserved"], would_fit=would_fit,
-    )  # fmt: skip
-
-
-def registration_fields(registration: Registration, design: Filter, identity: str) -> dict[str, Any]:
+def registration_fields(registration: Registration, identity: str) -> dict[str, Any]:
     unit = registration.unit
     return {
         "dataset": registration.name,
         "uuid": identity,
-        "family": identity,
         "relation": registration.relation.value,
-        "budget": registration.budget.to_json(),
-        "filter": design.to_json(),
         "unit": {"name": unit.name, "column": unit.column, "contributions": unit.contributions},
         "records": registration.records,
         "schema": registration.schema,
@@ -201,25 +154,3 @@ def reservation_fields(
 def request_from_entry(value: Mapping[str, Any]) -> Request:
     budget = Budget.of(value["epsilon"], value["delta"])
     return Request(value["dataset"], value["learner"], budget, value["parameters"], value["model"])
-
-
-def dataset_from_entry(entry: Entry, used: Price | None = None, reserved: Price | None = None) -> Dataset:
-    """A `dataset-registered` entry, read back. The stored filter must be the one that its budget designs."""
-    value = entry.value
-    budget = Budget.of(value["budget"]["epsilon"], value["budget"]["delta"])
-    design = Filter.design(budget)
-    if value["filter"] != design.to_json():
-        raise LedgerInvalid(f"entry {entry.seq}: the stored filter is not the one that {budget} gives", entry=entry.seq)
-    registration = Registration(
-        value["dataset"],
-        Relation(value["relation"]),
-        budget,
-        Unit(**value["unit"]),
-        value["records"],
-        value["schema"],
-        value["commitment"],
-    )
-    nothing = design.nothing()
-    return Dataset(
-        registration, value["uuid"], value["family"], entry.seq, design, used or nothing, reserved or nothing
-    )

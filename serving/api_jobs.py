@@ -84,12 +84,12 @@ def _submit(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
 async def plan_job(request: Request) -> Response:
     """As a job, spending nothing."""
     body = await json_fields(request, REQUIRED, KEYED)
-    return json_response(await in_thread(_plan, state(request).home, body))
+    return json_response(await in_thread(_plan, state(request).home, body, f"token:{caller(request).name}"))
 
 
-def _plan(home: Home, body: dict[str, Any]) -> dict[str, Any]:
+def _plan(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     with _refusals(body["dataset"]):
-        found: dict[str, Any] = training_job().plan(home, asked(body)).to_json()
+        found: dict[str, Any] = training_job().plan(home, asked(body), by).to_json()
         return found
 
 
@@ -97,8 +97,8 @@ def _plan(home: Home, body: dict[str, Any]) -> dict[str, Any]:
 def _refusals(dataset: str) -> Iterator[None]:
     try:
         yield
-    except BudgetRefused:
-        REFUSALS.labels(dataset, "budget").inc()
+    except BudgetRefused as refused:
+        REFUSALS.labels(dataset, refused.details["reason"]).inc()
         raise
 
 
@@ -136,7 +136,7 @@ async def list_datasets(request: Request) -> Response:
 
 
 def _datasets(home: Home) -> list[dict[str, Any]]:
-    return [training_job().dataset_to_json(home, dataset) for dataset in home.ledger.datasets()]
+    return [training_job().dataset_to_json(home, dataset, detail=False) for dataset in home.ledger.datasets()]
 
 
 async def show_dataset(request: Request) -> Response:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.budget import Budget, parse_relation
+from accountant.budget import Budget, exact_decimal, parse_relation
 from accountant.errors import InputError
 from accountant.home import Home
 from serving.terminal import Json, aligned, note, rounds, show, this_user
@@ -28,23 +28,81 @@ def register(
     name: Name,
     data: Annotated[Path, typer.Option(help="The rows, .parquet or .csv.")],
     schema: Annotated[Path, typer.Option(help="The public schema, YAML.")],
-    epsilon: Annotated[str, typer.Option(help="Epsilon in all, for ever.")],
-    delta: Annotated[str, typer.Option(help="Delta in all, for ever.")],
+    epsilon: Annotated[str | None, typer.Option(help="Epsilon in all, for ever.")] = None,
+    delta: Annotated[str | None, typer.Option(help="Delta in all, for ever.")] = None,
     relation: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
     unit: Annotated[str | None, typer.Option(help="The column that names the person.")] = None,
+    contributions: Annotated[int, typer.Option(help="Rows of one person that are used at most.")] = 1,
+    family: Annotated[
+        list[str] | None, typer.Option(help="A dataset of the same people, whose budget is shared. Repeatable.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Register a dataset with its total budget. Given once, and never changed.
+    """Register a dataset: with its total budget, or in the family of others whose people it holds too.
+
+    A refreshed, filtered or joined copy is about the same people: it shares their budget and gets none of its own.
 
     \b
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5
+    dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     """
     from training import job
 
     home = Home.open()
-    found = job.register(home, name, data, schema, Budget.of(epsilon, delta), parse_relation(relation), unit)
+    budget = _total(epsilon, delta, family or [])
+    found = job.register(home, name, data, schema, budget, parse_relation(relation), unit, contributions, family or [])
     body = job.dataset_to_json(home, found)
     show(json, body, _dataset_text(body))
+
+
+def _total(epsilon: str | None, delta: str | None, family: list[str]) -> Budget | None:
+    if family and epsilon is None and delta is None:
+        return None
+    if family or epsilon is None or delta is None:
+        raise InputError("budget: give --epsilon and --delta, or --family whose budget is shared, and not both")
+    return Budget.of(epsilon, delta)
+
+
+@dataset.command("budget")
+def change_budget(
+    name: Name,
+    epsilon: Annotated[str, typer.Option(help="The new total epsilon; what was spent stays spent.")],
+    reason: Annotated[str, typer.Option(help="Why. It stands in the ledger for ever.")],
+    json: Json = False,
+) -> None:
+    """Change the total epsilon of a dataset's family, by a reasoned entry in the ledger.
+
+    Raising it weakens the promise that was made to the people in the data. Nothing that was spent comes back.
+
+    \b
+    dpserve dataset budget adult --epsilon 2 --reason "decision 14 of the data board"
+    """
+    from training import job
+
+    home = Home.open()
+    found = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, this_user())
+    body = job.dataset_to_json(home, found)
+    show(json, body, _dataset_text(body))
+
+
+@dataset.command("quota")
+def set_quota(
+    name: Name,
+    analyst: Annotated[str, typer.Option(help='Whose; "*" for everybody without a quota of their own.')],
+    share: Annotated[str, typer.Option(help="Of the family's budget, above 0 and at most 1.")],
+    reason: Annotated[str, typer.Option(help="Why. It stands in the ledger for ever.")],
+    json: Json = False,
+) -> None:
+    """Set how much of a dataset's budget one analyst may use. What they used already counts.
+
+    \b
+    dpserve dataset quota adult --analyst alice --share 0.25 --reason "four projects"
+    """
+    home = Home.open()
+    home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, this_user())
+    found = home.ledger.quotas(name)
+    rows = [("ANALYST", "QUOTA", "USED"), *((q["analyst"], q["quota"] or "none", q["used"]) for q in found)]
+    show(json, {"dataset": name, "quotas": found}, aligned(rows))
 
 
 @dataset.command("list")
@@ -57,7 +115,7 @@ def list_datasets(json: Json = False) -> None:
     from training import job
 
     home = Home.open()
-    found = [job.dataset_to_json(home, each) for each in home.ledger.datasets()]
+    found = [job.dataset_to_json(home, each, detail=False) for each in home.ledger.datasets()]
     rows = [("NAME", "RELATION", "EPSILON", "SPENT", "RESERVED", "LEFT"), *map(_row, found)]
     show(json, {"datasets": found}, aligned(rows))
 
@@ -100,8 +158,16 @@ def _dataset_text(body: dict[str, Any]) -> str:
             f"epsilon {budget['left']['epsilon']} ({float(budget['left']['share']):.1%} of what the filter admits)",
         ),
         ("still fit", f"at a tenth of the total epsilon each: {jobs or 'none'}"),
+        ("at this rate", _forecast_text(body["forecast"])),
+        *(("quota", f"{q['analyst']}: {q['used']} used of {q['quota'] or 'any'}") for q in body["quotas"]),
     ]
     return aligned(lines)
+
+
+def _forecast_text(forecast: dict[str, Any]) -> str:
+    if forecast["days_left"] is None:
+        return "nothing was spent lately"
+    return f"{float(forecast['share_per_day']):.2%} a day, {forecast['days_left']} days left"
 
 
 @schema.command("draft")
@@ -137,7 +203,8 @@ def plan(
     """
     from training import job
 
-    body = job.plan(Home.open(), job.Asked(name, learner, epsilon, delta, parameters(set), model)).to_json()
+    asked = job.Asked(name, learner, epsilon, delta, parameters(set), model)
+    body = job.plan(Home.open(), asked, this_user()).to_json()
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}, {body['rounds']} releases"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),

@@ -13,8 +13,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from accountant.families import Dataset
 from accountant.home import Home
-from accountant.records import Dataset, Job, State
+from accountant.records import Job, State
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
@@ -74,7 +75,7 @@ def _spent(dataset: Dataset) -> float:
 
 
 def _total(dataset: Dataset) -> float:
-    return float(dataset.registration.budget.epsilon)
+    return float(dataset.budget.epsilon)
 
 
 def _left(dataset: Dataset) -> float:

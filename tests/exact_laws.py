@@ -15,7 +15,7 @@ from accountant.budget import Budget, Relation
 from accountant.mechanisms import ExponentialSelection, PermuteAndFlip
 from models.features import BooleanFeature, Feature
 from training.engine import Rows
-from training.session import Public
+from training.session import Public, sensitivity_of
 
 BOOLEAN: tuple[Feature, ...] = (BooleanFeature("x"),)
 Row = tuple[int, ...]  # codes of the features, then the class index
@@ -73,7 +73,7 @@ class Enumerating:
         if self._place < len(self._script):
             self._place += 1
             return self._script[self._place - 1]
-        raise _Branch(law_of(mechanism, query(self._rows), query.sensitivity(self.public.relation)))
+        raise _Branch(law_of(mechanism, query(self._rows), sensitivity_of(query, self.public)))
 
     def next_law(self, learner, script: tuple[int, ...]):
         """log P of every answer after `script`, or None where the learner asks for nothing more."""

@@ -74,7 +74,7 @@ STATES = ("reserved", "started", "committed", "burned", "released", "issued")
 
 
 def fill(home: Home) -> Home:
-    """Two datasets, a job in every state, two tokens: every type of entry there is."""
+    """Datasets, a job in every state, tokens, a quota, another total: every type of entry but those of keys."""
     ledger = home.ledger
     ledger.register(registration())
     ledger.register(registration("pure", Budget.of("1")))
@@ -84,6 +84,10 @@ def fill(home: Home) -> Home:
     tokens.create(ledger, "auditor", ["audit"], hexes("other token"))
     tokens.revoke(ledger, "ci")
     advance(ledger, reserve(ledger, request("pure", "0.5", "0"), plan(PureDp(Decimal("0.05")), 10)).seq, "committed")
+    ledger.register(registration("copy", None, families=("adult",)))
+    ledger.set_quota("copy", "test", Decimal("0.9"), "a test", "steward")
+    ledger.change_budget("pure", Decimal("1.5"), "a test", "steward")
+    advance(ledger, reserve(ledger, request("copy")).seq, "started")
     ledger.log.database.close()
     return home
 

@@ -124,6 +124,8 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     assert {"name", "relation", "epsilon", "delta", "budget"} <= body.keys()
     assert body["budget"].keys() == {"total", "reserved", "spent", "left", "jobs_left"}
     assert body["budget"]["jobs_left"]["lazybb"] > 0
+    assert {line["quota"] for line in body.pop("quotas")} <= {None}
+    assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}
     assert said("dataset", "list")[1] == {"datasets": [body]}
 
 

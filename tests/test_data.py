@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 
 import numpy as np
@@ -14,13 +15,15 @@ from hypothesis import strategies as st
 
 from accountant.budget import Relation
 from accountant.errors import DataError, InputError, SchemaError
+from accountant.records import Unit
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
+from training import datasets
 from training.data import bin_dtype, columns_of, encode_column, encode_labels, read_batches, rows_of
+from training.data import read_batches as real_batches
 from training.datasets import pack
 from training.schema import parse_schema
 
-SCHEMA = parse_schema(
-    b"""
+SCHEMA_TEXT = b"""
 target: {name: y, classes: ["no", "yes"]}
 records: 4
 ignore: [id]
@@ -29,7 +32,7 @@ features:
   colour: {type: categorical, values: [red, "7"]}
   member: {type: boolean}
 """
-)
+SCHEMA = parse_schema(SCHEMA_TEXT)
 SECRET = "s3cret"
 GOOD = {
     "age": [10.0, 90.0, None, 50.0],
@@ -320,3 +323,30 @@ def test_the_public_count_is_exact_under_replace_one_and_the_message_keeps_the_t
 def test_tables_that_do_not_fit_are_refused(X, y):
     with pytest.raises(InputError):
         rows_of(SCHEMA, X, y, Relation.ADD_REMOVE)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("rows_per_batch", [1, 3, 100])
+def test_of_every_person_the_first_rows_are_kept(tmp_path, monkeypatch, most, rows_per_batch):
+    """In file order, over any cut into batches; who else is in the file changes nothing."""
+    people = [1, 2, 1, 1, 3, 2, 1, 2, 3, 3, 1]
+    table = {name: [values[0]] * len(people) for name, values in GOOD.items()}
+    table["age"] = [float(age) for age in range(20, 20 + len(people))]
+    table["person"] = people
+    path = parquet(tmp_path, table)
+    schema = parse_schema(SCHEMA_TEXT.replace(b"ignore: [id]", b"ignore: [id, person]"))
+    monkeypatch.setattr(datasets, "read_batches", lambda *a: _cut(real_batches(*a), rows_per_batch))
+    packed = pack(path, schema, Unit("person", "person", most))
+    seen, kept = Counter(), []
+    for person, age in zip(people, table["age"], strict=True):
+        seen[person] += 1
+        kept += [age] if seen[person] <= most else []
+    index = [feature.name for feature in schema.features].index("age")
+    expected = encode_column(schema.features[index], pa.array(kept))
+    assert packed.bins[index].tolist() == expected.tolist()
+
+
+def _cut(batches, rows):
+    for batch in batches:
+        for start in range(0, len(batch), rows):
+            yield batch.slice(start, rows)

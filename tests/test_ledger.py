@@ -23,6 +23,7 @@ from accountant.errors import (
     IdempotencyConflict,
     InputError,
     LedgerInvalid,
+    LedgerUnavailable,
     NameTaken,
     UnknownName,
     WrongState,
@@ -35,7 +36,15 @@ from accountant.tables import dataset_table
 
 
 @pytest.fixture
-def home(tmp_path) -> Home:
+def home(tmp_path, ledger_url) -> Home:
+    home = Home.init(place(tmp_path / "home") | {"DPSERVE_LEDGER_URL": ledger_url})
+    home.ledger.register(registration())
+    return home
+
+
+@pytest.fixture
+def file_home(tmp_path) -> Home:
+    """With its ledger in a file of its own, where other ways lead to it."""
     home = Home.init(place(tmp_path / "home"))
     home.ledger.register(registration())
     return home
@@ -266,17 +275,17 @@ def race(folders: list[Path], url: str) -> int:
     return sum(int(racer.communicate()[0]) for racer in racers)
 
 
-def test_eight_processes_race_for_the_last_of_a_budget(home, tmp_path):
+def test_eight_processes_race_for_the_last_of_a_budget(file_home, tmp_path):
     """48 jobs of 0.05 ask for a budget of 1 at once: exactly 20 are admitted.
 
     Half of them run from a copy of the home: its high-water mark has a lock of its own, so the database alone decides.
     """
-    home.ledger.register(registration("pure", Budget.of("1")))
-    shutil.copytree(home.path / "keys", tmp_path / "second" / "keys")
-    assert race([home.path, tmp_path / "second"] * 4, f"sqlite:///{home.path / 'ledger.db'}") == 20
-    assert len(home.ledger.jobs()) == 20
-    assert figures(home, "pure")[0].pure == 10**9
-    assert audit_home(home).problems == ()
+    file_home.ledger.register(registration("pure", Budget.of("1")))
+    shutil.copytree(file_home.path / "keys", tmp_path / "second" / "keys")
+    assert race([file_home.path, tmp_path / "second"] * 4, f"sqlite:///{file_home.path / 'ledger.db'}") == 20
+    assert len(file_home.ledger.jobs()) == 20
+    assert figures(file_home, "pure")[0].pure == 10**9
+    assert audit_home(file_home).problems == ()
 
 
 def test_threads_share_a_ledger(home):
@@ -299,16 +308,16 @@ def test_threads_share_a_ledger(home):
     assert audit_home(home).problems == ()
 
 
-def test_two_accountants_on_one_database(home, tmp_path):
+def test_two_accountants_on_one_database(file_home, tmp_path):
     """Copies of a home with the same keys share a database and its budget; other keys are turned away."""
-    home.ledger.register(registration("pure", Budget.of("1")))
-    url = f"sqlite:///{home.path / 'ledger.db'}"
-    shutil.copytree(home.path / "keys", tmp_path / "second" / "keys")
+    file_home.ledger.register(registration("pure", Budget.of("1")))
+    url = f"sqlite:///{file_home.path / 'ledger.db'}"
+    shutil.copytree(file_home.path / "keys", tmp_path / "second" / "keys")
     second = Home.open(place(tmp_path / "second") | {"DPSERVE_LEDGER_URL": url})
     asked, what = request("pure", "1", "0"), plan(PureDp(Decimal("0.25")), 1)
-    for each in (home, second, home, second):
+    for each in (file_home, second, file_home, second):
         reserve(each.ledger, asked, what)
-    for each in (home, second):
+    for each in (file_home, second):
         with pytest.raises(BudgetRefused):
             reserve(each.ledger, asked, what)
         assert audit_home(each).problems == ()
@@ -319,32 +328,32 @@ def test_two_accountants_on_one_database(home, tmp_path):
         Home.open(place(tmp_path / "fourth") | {"DPSERVE_LEDGER_URL": url})
 
 
-def test_two_histories_under_one_key_are_told_apart(home, tmp_path):
+def test_two_histories_under_one_key_are_told_apart(file_home, tmp_path):
     """A copied home goes its own way; neither takes the other's database for its own."""
-    home.ledger.log.database.close()
-    other = Home.open(place(ledgers.copy(home.path, tmp_path / "other")))
-    for each, name in ((home, "here"), (other, "there")):
+    file_home.ledger.log.database.close()
+    other = Home.open(place(ledgers.copy(file_home.path, tmp_path / "other")))
+    for each, name in ((file_home, "here"), (other, "there")):
         each.ledger.register(registration(name))
         each.ledger.log.database.close()
     url = f"sqlite:///{other.path / 'ledger.db'}"
     with pytest.raises(LedgerInvalid, match="rewritten"):
-        Home.open(place(home.path) | {"DPSERVE_LEDGER_URL": url})
+        Home.open(place(file_home.path) | {"DPSERVE_LEDGER_URL": url})
 
 
-def test_a_database_of_yesterday_is_found_at_open_and_before_the_next_write(home):
-    home.ledger.log.database.close()
-    yesterday = home.path.parent / "yesterday.db"
-    shutil.copy(home.path / "ledger.db", yesterday)
-    advance(home.ledger, reserve(home.ledger).seq, "committed")
-    home.ledger.log.database.close()
-    for rest in home.path.glob("ledger.db*"):
+def test_a_database_of_yesterday_is_found_at_open_and_before_the_next_write(file_home):
+    file_home.ledger.log.database.close()
+    yesterday = file_home.path.parent / "yesterday.db"
+    shutil.copy(file_home.path / "ledger.db", yesterday)
+    advance(file_home.ledger, reserve(file_home.ledger).seq, "committed")
+    file_home.ledger.log.database.close()
+    for rest in file_home.path.glob("ledger.db*"):
         rest.unlink()
-    shutil.copy(yesterday, home.path / "ledger.db")
+    shutil.copy(yesterday, file_home.path / "ledger.db")
     with pytest.raises(LedgerInvalid, match="rolled back"):
-        reserve(home.ledger)
-    assert len(ledgers.bodies(home.path)) == 2  # refused before anything was written or signed
+        reserve(file_home.ledger)
+    assert len(ledgers.bodies(file_home.path)) == 2  # refused before anything was written or signed
     with pytest.raises(LedgerInvalid, match="rolled back"):
-        Home.open(place(home.path))
+        Home.open(place(file_home.path))
 
 
 def test_an_empty_database_in_the_place_of_a_used_one_is_refused(home):
@@ -355,15 +364,15 @@ def test_an_empty_database_in_the_place_of_a_used_one_is_refused(home):
         Home.open(place(home.path))
 
 
-def test_without_its_mark_a_ledger_neither_opens_nor_writes(home):
-    (home.path / "keys" / "high-water.json").unlink()
-    for call in (lambda: reserve(home.ledger), lambda: Home.open(place(home.path))):
+def test_without_its_mark_a_ledger_neither_opens_nor_writes(file_home):
+    (file_home.path / "keys" / "high-water.json").unlink()
+    for call in (lambda: reserve(file_home.ledger), lambda: Home.open(place(file_home.path))):
         with pytest.raises(LedgerInvalid, match="mark"):
             call()
 
 
-def test_evidence_cannot_be_updated_or_deleted_by_mistake(home):
-    connection = sqlite3.connect(home.path / "ledger.db")
+def test_evidence_cannot_be_updated_or_deleted_by_mistake(file_home):
+    connection = sqlite3.connect(file_home.path / "ledger.db")
     for table in ("entry", "node", "checkpoint"):
         for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET rowid = rowid"):
             with pytest.raises(sqlite3.IntegrityError, match="append only"):
@@ -384,9 +393,9 @@ def test_an_error_inside_a_transaction_leaves_nothing(home):
     reserve(home.ledger)
 
 
-def test_a_full_disk_changes_nothing(home):
+def test_a_full_disk_changes_nothing(file_home):
     """SQLite may take no more pages: the reservation fails whole, and goes through once there is room."""
-    engine = home.ledger.log.database.engine
+    engine = file_home.ledger.log.database.engine
     engine.dispose()
     limits = [1, 1 << 30]
 
@@ -395,14 +404,14 @@ def test_a_full_disk_changes_nothing(home):
 
     event.listen(engine, "connect", limit)
     wide = request(note="x" * 30_000)
-    before = snapshot(home)
-    with pytest.raises(LedgerInvalid, match="full"):
-        reserve(home.ledger, wide)
-    assert snapshot(home) == before
+    before = snapshot(file_home)
+    with pytest.raises(LedgerUnavailable, match="full"):
+        reserve(file_home.ledger, wide)
+    assert snapshot(file_home) == before
     engine.dispose()
     limits.pop(0)
-    reserve(home.ledger, wide)
-    assert audit_home(home).problems == ()
+    reserve(file_home.ledger, wide)
+    assert audit_home(file_home).problems == ()
 
 
 def test_an_entry_too_large_is_refused_whole(home):

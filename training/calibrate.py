@@ -1,15 +1,17 @@
-"""Calibration is bisection over rehearsals: the largest unit whose plan stays within a target (epsilon, delta)."""
+"""Calibration: rehearsals at ever better units, up to the largest whose plan stays within a target (epsilon, delta)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import count
 from typing import Any, Protocol
 
 from accountant.budget import Budget, from_nano, nano
 from accountant.errors import InputError
 from accountant.events import Plan
-from accountant.prices import Claim, claim
+from accountant.prices import BOUNDS, CHEAP_BOUNDS, Claim, claim
 from training.session import Public, Rehearsal, Releaser
 
 
@@ -28,6 +30,9 @@ class Recipe:
     claim: Claim
 
 
+Trial = Callable[[int], Recipe]
+
+
 def rehearse(learner: Fits, public: Public, unit: Decimal) -> Plan:
     rehearsal = Rehearsal(public, unit)
     learner._fit(rehearsal)
@@ -35,19 +40,56 @@ def rehearse(learner: Fits, public: Public, unit: Decimal) -> Plan:
 
 
 def calibrate(learner: Fits, public: Public, target: Budget) -> Recipe:
-    """Recipe with the largest unit, in steps of 1e-9, whose claim at target.delta is at most target.epsilon."""
-    low, high = 0, nano(target.epsilon)
-    best: Recipe | None = None
-    while high > low:
-        middle = (low + high + 1) // 2
-        plan = rehearse(learner, public, from_nano(middle))
-        found = claim(plan, target.delta)
-        if found.epsilon <= target.epsilon:
-            low, best = middle, Recipe(from_nano(middle), plan, found)
-        else:
-            high = middle - 1
-    if best is None:
+    """Recipe with the largest unit whose claim at target.delta is at most target.epsilon: in steps of 1e-9 by the
+    bounds that are cheap, and from there upwards by all of them, nearly as far.
+    """
+
+    def trial(unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
+        plan = rehearse(learner, public, from_nano(unit))
+        return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds))
+
+    start = _largest(lambda unit: trial(unit, CHEAP_BOUNDS), target.epsilon)
+    if start is None:
         raise InputError(
             f"epsilon={target.epsilon}: too small for this plan of releases; ask for more, or for fewer rounds"
         )
+    return _larger(trial, trial(nano(start.unit)), target.epsilon)
+
+
+def _largest(trial: Trial, epsilon: Decimal) -> Recipe | None:
+    """By bisection from nothing."""
+    low, high = 0, nano(epsilon)
+    best: Recipe | None = None
+    while high > low:
+        middle = (low + high + 1) // 2
+        found = trial(middle)
+        if found.claim.epsilon <= epsilon:
+            low, best = middle, found
+        else:
+            high = middle - 1
+    return best
+
+
+def _larger(trial: Trial, best: Recipe, epsilon: Decimal) -> Recipe:
+    """Upwards from a recipe that fits, by chords, since epsilon is nearly linear in the unit; by halves every third
+    time, since it may jump where the bound changes its grid. Done within a millionth of the unit, or where the claim is
+    the target to its last digit, within a ten-thousandth."""
+    low, high = nano(best.unit), nano(epsilon) + 1
+    below, above = float(best.claim.epsilon - epsilon), 0.0  # above = 0: nothing that does not fit was tried yet
+    for turn in count():
+        fine = max(1, low // 10**6)
+        if high - low <= (fine if below else max(1, low // 10**4)) or not (above or below):
+            break
+        if not above:
+            guess = low + int(low * -below / max(float(best.claim.epsilon), -below)) + low // 1000
+        elif below and turn % 3:  # a little past the chord's end, so that the far end comes closer as well
+            guess = low + int((high - low) * below / (below - above)) + (fine if -below < above else -fine)
+        else:
+            guess = (low + high) // 2
+        found = trial(min(max(guess, low + 1), high - 1))
+        excess = float(found.claim.epsilon - epsilon)
+        if excess <= 0:
+            best, low, below = found, nano(found.unit), excess
+        else:
+            high, above = nano(found.unit), excess
     return best

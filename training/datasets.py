@@ -11,8 +11,9 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation
 from accountant.errors import DataError, JobFailed, NameTaken, SchemaError
+from accountant.families import Dataset, Started
 from accountant.home import Home
 from accountant.names import check_name
-from accountant.records import Dataset, Registration, Started, Unit
+from accountant.records import RECORD, Registration, Unit
 from training.data import bin_dtype, encode_column, encode_labels, read_batches
 from training.engine import Rows
 from training.schema import Schema, parse_schema
@@ -42,14 +44,27 @@ class Packed:
 
 
 def register(
-    home: Home, name: str, data: Path, schema_file: Path, budget: Budget, relation: Relation, unit: str | None
+    home: Home,
+    name: str,
+    data: Path,
+    schema_file: Path,
+    budget: Budget | None,
+    relation: Relation,
+    unit: str | None,
+    contributions: int = 1,
+    families: Sequence[str] = (),
 ) -> Dataset:
-    """Register `data` under `name` with its total budget. Nothing is entered unless all of it fits the schema."""
+    """Register `data` under `name`: with its total budget, or in the families of other datasets, whose budgets it
+    shares. Nothing is entered unless all of it fits the schema.
+    """
     raw = _read_schema(schema_file)
     schema = parse_schema(raw)
     _check_free(home, check_name("dataset", name))
-    budget.check_delta(schema.records)
-    packed = pack(data, schema, unit)
+    how = RECORD if unit is None and contributions == 1 else Unit("person", unit, contributions)
+    about = Registration(name, relation, budget, how, schema.records, schema.digest, "", tuple(families))
+    for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
+        total.check_delta(schema.records)
+    packed = pack(data, schema, how)
     if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
         raise DataError(
             f"records={schema.records}: under replace-one the number of rows is public and must be exact; it is another"
@@ -65,21 +80,21 @@ def register(
         folder.rename(place)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    how = Unit() if unit is None else Unit("person", unit, 1)
-    dataset = home.ledger.register(Registration(name, relation, budget, how, schema.records, schema.digest, commitment))
+    dataset = home.ledger.register(replace(about, commitment=commitment))
     _note(home, name, {"data": str(data.absolute()), "schema": str(schema_file.absolute()), "rows": commitment})
     return dataset
 
 
-def pack(data: Path, schema: Schema, unit: str | None = None) -> Packed:
-    """All rows of the file in packed bins. With `unit`, the first row of each of its values, in file order."""
+def pack(data: Path, schema: Schema, unit: Unit = RECORD) -> Packed:
+    """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute."""
     if schema.classes is None:
         raise SchemaError(f"schema: target {schema.target!r}: no learner of this version fits a regression target")
     dtype = bin_dtype(schema.features)
     bins, labels = [bytearray() for _ in schema.features], bytearray()  # grow in place; small arrays would fragment
-    keep = _FirstOfEach(unit) if unit else None
+    keep = _FirstOfEach(unit.column, unit.contributions) if unit.column else None
+    others = {unit.column} - {None} - {feature.name for feature in schema.features}
     start = 0
-    for batch in read_batches(data, schema, (unit,) if unit and unit not in {f.name for f in schema.features} else ()):
+    for batch in read_batches(data, schema, tuple(column for column in others if column)):
         chosen = slice(None) if keep is None else keep(batch, start)
         for store, feature in zip(bins, schema.features, strict=True):
             store += encode_column(feature, batch[feature.name], start).astype(dtype)[chosen].tobytes()
@@ -95,12 +110,12 @@ def pack(data: Path, schema: Schema, unit: str | None = None) -> Packed:
 
 
 class _FirstOfEach:
-    """Bounds contributions: a person's later rows are left out, so adding a person adds one row and changes no
-    other.
+    """Bounds contributions: a person's later rows are left out, so adding a person adds at most so many rows and
+    changes no other.
     """
 
-    def __init__(self, column: str) -> None:
-        self._column, self._seen = column, set[Any]()
+    def __init__(self, column: str, contributions: int) -> None:
+        self._column, self._most, self._seen = column, contributions, Counter[Any]()
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> NDArray[np.bool_]:
         column = batch[self._column]
@@ -108,12 +123,15 @@ class _FirstOfEach:
             row = start + int(pc.index(pc.is_null(column), True).as_py())
             raise DataError(f"{self._column}, data row {row}: the unit of privacy is missing", row=row)
         words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        codes, first = np.unique(words.indices.to_numpy(), return_index=True)
+        codes, which, counts = np.unique(words.indices.to_numpy(), return_inverse=True, return_counts=True)
         values = words.dictionary.take(pa.array(codes)).to_pylist()
-        keep = np.zeros(len(column), dtype=np.bool_)
-        keep[[row for row, value in zip(first, values, strict=True) if value not in self._seen]] = True
-        self._seen.update(values)
-        return keep
+        before = np.array([self._seen[value] for value in values], dtype=np.int64)
+        self._seen.update(dict(zip(values, counts.tolist(), strict=True)))
+        order = np.argsort(which, kind="stable")
+        rank = np.empty(len(which), dtype=np.int64)  # how many rows of the same person stand before, in this batch
+        rank[order] = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        kept: NDArray[np.bool_] = before[which] + rank < self._most
+        return kept
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:

@@ -7,184 +7,35 @@ committed, so from there on nothing can be lost: exporting and signing are post-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from decimal import Decimal
-from functools import lru_cache
+import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from accountant.budget import Budget, exact_decimal, from_nano, nano
-from accountant.canonical import decimal_string
-from accountant.errors import BudgetRefused, InputError, JobFailed, PlanMismatch, UnknownName, WrongState
+from accountant.errors import BudgetRefused, DpserveError, JobFailed, PlanMismatch, WrongState
 from accountant.events import Plan
+from accountant.families import Dataset, Started
+from accountant.forecast import forecast
 from accountant.home import Home
-from accountant.names import check_name
-from accountant.prices import Price, price
-from accountant.records import Dataset, Job, Request, Started, refusal
-from training.calibrate import Recipe
+from accountant.records import Holding, Job, State
 from training.datasets import open_rows, schema_of
 from training.datasets import register as register  # the doors know this module, and no other of this room
-from training.learners import LEARNERS, PrivateClassifier
 from training.lease import Lease, dead, this_process
+from training.plans import Asked as Asked
+from training.plans import jobs_left as jobs_left
+from training.plans import learner_of, public_of, request_of
+from training.plans import plan as plan
 from training.release import finish, forget, keep
-from training.schema import Schema
-from training.session import Public, Session
+from training.session import Session
 from training.tables import draft_schema as draft_schema
 from training.tables import read_columns as read_columns
 from training.tables import write_predictions as write_predictions
 
+LOG = logging.getLogger("dpserve.jobs")
 Progress = Callable[[int, int], None]
-OWN = {"schema", "epsilon", "delta", "relation"}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A job in the words of the one who asks. `delta` None: the dataset's; `model` None: the dataset's name."""
-
-    dataset: str
-    learner: str
-    epsilon: str | float | Decimal
-    delta: str | float | Decimal | None = None
-    parameters: Mapping[str, Any] | None = None
-    model: str | None = None
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A job that fits: its request, its recipe (unit, plan, claim) and its price. Nothing is spent yet."""
-
-    request: Request
-    recipe: Recipe
-    price: Price
-    dataset: Dataset
-
-    def to_json(self) -> dict[str, Any]:
-        after = self.dataset.used + self.price
-        filter = self.dataset.filter
-        left = self.dataset.registration.budget.epsilon - filter.epsilon_of(after)
-        return {
-            "dataset": self.request.dataset,
-            "learner": self.request.learner,
-            "epsilon": decimal_string(self.recipe.claim.epsilon),
-            "delta": decimal_string(self.recipe.claim.delta),
-            "rounds": len(self.recipe.plan),
-            "unit": decimal_string(self.recipe.unit),
-            "relation": self.dataset.registration.relation.value,
-            "left": {
-                "epsilon": decimal_string(left),
-                "share": f"{1 - filter.share(after):.6f}",
-                "jobs": filter.jobs_left(after, self.price),
-            },
-            "model": self.request.model,
-            "certificate": None,
-        }
-
-
-def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> PrivateClassifier:
-    """The learner of that name with these public parameters; InputError names what it would take."""
-    if name not in LEARNERS:
-        raise UnknownName(f"learner={name!r}: no such learner; there are {sorted(LEARNERS)}", learner=name)
-    kind = LEARNERS[name]
-    known = set(kind().get_params()) - OWN
-    unknown = set(parameters or {}) - known
-    if unknown:
-        raise InputError(f"parameters {sorted(unknown)}: {name} takes {sorted(known)}")
-    defaults = kind().get_params()
-    return kind(**{key: _parameter(key, value, defaults[key]) for key, value in (parameters or {}).items()})
-
-
-def _parameter(key: str, value: Any, default: Any) -> Any:
-    """A value from the command line or JSON as the type its default has."""
-    if value is None or isinstance(default, bool):
-        if value in (None, True, False, "true", "false"):
-            return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
-        raise InputError(f"{key}={value!r}: must be true or false")
-    if isinstance(default, str):
-        return str(value)
-    number = exact_decimal(key, value) if not isinstance(value, bool) else None
-    if number is None or (not isinstance(default, float) and number != int(number)):
-        raise InputError(f"{key}={value!r}: must be a {'number' if isinstance(default, float) else 'whole number'}")
-    return float(number) if isinstance(default, float) else int(number)
-
-
-def plan(home: Home, asked: Asked) -> Planned:
-    """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing."""
-    dataset = home.ledger.dataset(asked.dataset)
-    request, learner = _request(dataset, asked)
-    public = _public(dataset, schema_of(home, dataset), request.budget)
-    recipe = learner.recipe(public)
-    cost = price(recipe.plan, dataset.filter.orders)
-    if not dataset.filter.admits(dataset.used, cost):
-        raise refusal(dataset, request, cost, would_fit(dataset, learner, public))
-    return Planned(request, recipe, cost, dataset)
-
-
-def _request(dataset: Dataset, asked: Asked) -> tuple[Request, PrivateClassifier]:
-    learner = learner_of(asked.learner, asked.parameters)
-    total = dataset.registration.budget
-    budget = Budget.of(str(asked.epsilon), str(total.delta if asked.delta is None else asked.delta))
-    budget.check_delta(dataset.registration.records)
-    if budget.delta > total.delta:
-        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {total.delta} in all")
-    model = check_name("model", asked.model or asked.dataset)
-    return Request(asked.dataset, asked.learner, budget, _stored_parameters(learner), model), learner
-
-
-def _stored_parameters(learner: PrivateClassifier) -> dict[str, str | int | bool | None]:
-    """Every hyper-parameter, defaults included; floats as their shortest decimal text."""
-    found = {key: value for key, value in learner.get_params().items() if key not in OWN}
-    return {
-        key: decimal_string(Decimal(repr(value))) if isinstance(value, float) else value for key, value in found.items()
-    }
-
-
-def _public(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
-    relation, pure = dataset.registration.relation, dataset.registration.budget.delta == 0
-    return Public(schema.features, schema.target, schema.classes, schema.records, relation, budget, pure)
-
-
-def would_fit(dataset: Dataset, learner: PrivateClassifier, public: Public) -> dict[str, str] | None:
-    """Largest epsilon below the asked one, in steps of 1e-3, that this learner could still get at this delta; None if
-    none.
-    """
-    low, high = 0, nano(public.budget.epsilon) // 10**6
-    while high > low:
-        middle = (low + high + 1) // 2
-        cost = _price_at(learner, public, from_nano(middle * 10**6), dataset.filter.orders)
-        low, high = (middle, high) if cost and dataset.filter.admits(dataset.used, cost) else (low, middle - 1)
-    fits = Budget(from_nano(low * 10**6), public.budget.delta).to_json() if low else None
-    return fits
-
-
-def _price_at(
-    learner: PrivateClassifier, public: Public, epsilon: Decimal, orders: tuple[Decimal, ...]
-) -> Price | None:
-    budget = Budget(epsilon, public.budget.delta)
-    asked = Public(
-        public.features, public.target, public.classes, public.records, public.relation, budget, public.pure
-    )  # fmt: skip
-    try:
-        return price(learner.recipe(asked).plan, orders)
-    except InputError:
-        return None
-
-
-def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
-    """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults."""
-    total = dataset.registration.budget
-    reference = Budget(from_nano(max(1, nano(total.epsilon) // 10)), total.delta)
-    public = _public(dataset, schema_of(home, dataset), reference)
-    found = {name: _reference_price(name, public, dataset.filter.orders) for name in LEARNERS}
-    return {name: dataset.filter.jobs_left(dataset.used, cost) for name, cost in found.items() if cost}
-
-
-@lru_cache(maxsize=1024)
-def _reference_price(name: str, public: Public, orders: tuple[Decimal, ...]) -> Price | None:
-    return _price_at(LEARNERS[name](), public, public.budget.epsilon, orders)
-
-
-def dataset_to_json(home: Home, dataset: Dataset) -> dict[str, Any]:
+def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True) -> dict[str, Any]:
     """What everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}."""
     registration = dataset.registration
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
@@ -192,29 +43,37 @@ def dataset_to_json(home: Home, dataset: Dataset) -> dict[str, Any]:
         "name": registration.name,
         "uuid": dataset.uuid,
         "family": dataset.family,
+        "families": [family.identity for family in dataset.families],
+        "version": dataset.version,
         "relation": registration.relation.value,
         "unit": registration.unit.name,
-        **registration.budget.to_json(),
+        "contributions": registration.unit.contributions,
+        **dataset.budget.to_json(),
         **public_count,
         "schema": registration.schema,
         "budget": {**dataset.summary(), "jobs_left": jobs_left(home, dataset)},
+        **(_detail(home, dataset) if detail else {}),
     }
+
+
+def _detail(home: Home, dataset: Dataset) -> dict[str, Any]:
+    return {"quotas": home.ledger.quotas(dataset.registration.name), "forecast": forecast(home.ledger, dataset)}
 
 
 def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued: bool = True) -> Job:
     """Plan and reserve: from here on the budget is held. With `queued` a worker will run it; else the caller must."""
     if key is not None:
-        request, _ = _request(home.ledger.dataset(asked.dataset), asked)
+        request, _ = request_of(home.ledger.dataset(asked.dataset), asked)
         known = home.ledger.find(key, request)
         if known:
             return known
-    planned = plan(home, asked)
+    planned = plan(home, asked, by)
     recipe = planned.recipe
     owner = None if queued else this_process()
     try:
         return home.ledger.reserve(planned.request, recipe.unit, recipe.plan, by=by, key=key, owner=owner)
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
-        plan(home, asked)
+        plan(home, asked, by)
         raise
 
 
@@ -223,7 +82,8 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
 
     JobFailed after the start means that the budget is spent. Its message holds no word of the data.
     """
-    started = home.ledger.start(seq, this_process(), Lease.SECONDS)
+    owner = this_process()
+    started = home.ledger.start(seq, owner, Lease.SECONDS)
     with Lease(home.ledger, seq) as lease:
 
         def tell(done: int, total: int) -> None:
@@ -231,7 +91,7 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
             progress(done, total)
 
         released = _play(home, started, tell)
-        home.ledger.commit(seq, released)
+        home.ledger.commit(seq, released, owner)
     return finish(home, seq)
 
 
@@ -239,7 +99,7 @@ def _play(home: Home, started: Started, progress: Progress) -> str:
     """Play the plan and put what it released on disk; its sha256."""
     try:
         schema = schema_of(home, started.dataset)
-        public = _public(started.dataset, schema, started.request.budget)
+        public = public_of(started.dataset, schema, started.request.budget)
         session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress)
         ensemble = learner_of(started.request.learner, started.request.parameters)._fit(session)
         _require_played(session.close(), started.plan)
@@ -298,23 +158,40 @@ def _statement(home: Home, issued: int) -> str:
 
 
 def recover(home: Home) -> dict[str, list[int]]:
-    """After a crash: burn what had started and has no living owner, give back what had not, finish what was
-    committed.
+    """After a crash: burn what had started and has no living owner, give back what had not, finish what was committed.
+
+    A job that cannot be finished now (a full disk, a damaged file) is "stuck": it keeps no other from being settled.
     """
-    found: dict[str, list[int]] = {"burned": [], "released": [], "finished": []}
+    found: dict[str, list[int]] = {"burned": [], "released": [], "finished": [], "stuck": []}
     for holding in home.ledger.leases():
-        if not dead(holding.owner, holding.expires):
-            continue
-        started = holding.state == "started"
-        try:
-            home.ledger.burn(holding.seq, "interrupted") if started else home.ledger.release(holding.seq)
-        except WrongState:  # another process cleans up as well, and was faster
-            continue
-        found["burned" if started else "released"].append(holding.seq)
+        if dead(holding.owner, holding.expires):
+            _settle(home, holding, found)
     for folder in sorted(home.jobs.iterdir()) if home.jobs.exists() else []:
-        if folder.name.isdigit() and home.ledger.job(int(folder.name)).state == "committed":
-            finish(home, int(folder.name))
-            found["finished"].append(int(folder.name))
-        elif folder.name.isdigit() and home.ledger.job(int(folder.name)).state == "burned":
-            forget(home, int(folder.name))
+        if folder.name.isdigit():
+            _tidy(home, int(folder.name), found)
     return found
+
+
+def _settle(home: Home, holding: Holding, found: dict[str, list[int]]) -> None:
+    """Only while the dead owner holds it, just as it was seen: another may clean up as well, or it lives after all."""
+    try:
+        if holding.state is State.STARTED:
+            home.ledger.burn(holding.seq, "interrupted", holding.owner, holding.expires)
+        else:
+            home.ledger.release(holding.seq, holding.owner)
+    except WrongState:
+        return
+    found["burned" if holding.state is State.STARTED else "released"].append(holding.seq)
+
+
+def _tidy(home: Home, seq: int, found: dict[str, list[int]]) -> None:
+    try:
+        state = home.ledger.job(seq).state
+        if state is State.COMMITTED:
+            finish(home, seq)
+            found["finished"].append(seq)
+        elif state is State.BURNED:
+            forget(home, seq)
+    except (DpserveError, OSError) as error:
+        LOG.error("job %d: cannot be settled now (%s)", seq, type(error).__name__)
+        found["stuck"].append(seq)

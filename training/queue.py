@@ -30,6 +30,8 @@ def work_once(home: Home) -> int | None:
         LOG.info("job %d taken by another worker", seq)
     except DpserveError as error:
         LOG.error("job %d: %s", seq, error.code)
+    except OSError as error:  # a full disk after the commit: nothing is lost, recovery tries again
+        LOG.error("job %d: not finished (%s)", seq, error.strerror)
     return seq
 
 

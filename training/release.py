@@ -14,17 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accountant import certificate, dsse
+from accountant import certificate, dsse, keyring
 from accountant.errors import JobFailed, ModelInvalid
 from accountant.events import plan_from_json
 from accountant.home import Home
-from accountant.keys import fingerprint
 from accountant.ledger import Ledger
 from accountant.records import Job, request_from_entry
 from models.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
-from models.card import model_card
 from models.ensemble import VotingEnsemble
 from models.onnx_export import to_onnx
+from models.verified import card_of, domains
 
 ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"
 
@@ -79,10 +78,15 @@ def _released(home: Home, folder: Path, seq: int) -> VotingEnsemble:
 
 
 def _envelope(home: Home, folder: Path, job: Job, ensemble: VotingEnsemble, onnx: bytes) -> bytes:
-    """The signed certificate; written once, so that every later try speaks of the same bytes."""
+    """The signed certificate; written once, so that every later try speaks of the same bytes. Where its key may sign
+    no more and it was not issued yet, the same statement is signed anew.
+    """
     path = folder / ENVELOPE
     if path.exists():
-        return path.read_bytes()
+        envelope = path.read_bytes()
+        if job.issued is not None or keyring.may_issue(home.ledger, keyring.signed_by(envelope)):
+            return envelope
+        return _signed(home, path, dsse.parse(envelope).payload)
     entry = home.ledger.reservation(job.seq).value
     request = request_from_entry(entry)
     subject = certificate.Subject(
@@ -92,6 +96,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: VotingEnsemble, onnx
         request.learner,
         tuple(feature.name for feature in ensemble.features),
         ensemble.classes,
+        domains(ensemble.features),
     )
     payload = certificate.statement(
         subject,
@@ -102,33 +107,26 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: VotingEnsemble, onnx
         job.seq,
         home.ledger.reservation_hash(job.seq),
     )
+    return _signed(home, path, payload)
+
+
+def _signed(home: Home, path: Path, payload: bytes) -> bytes:
+    keyring.keep_up(home)  # another process may have put a new key in force
     envelope = certificate.sign(payload, home.keys)
     _write(path, envelope)
     return envelope
 
 
 def _issue(ledger: Ledger, seq: int, envelope: bytes, onnx: bytes) -> int:
-    return ledger.issue(seq, certificate.digest(dsse.parse(envelope).payload), certificate.digest(onnx))
+    statement = certificate.digest(dsse.parse(envelope).payload)
+    return ledger.issue(seq, statement, certificate.digest(onnx), keyring.signed_by(envelope))
 
 
 def _bundle(home: Home, ensemble: VotingEnsemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
     proof = home.ledger.log.proof(issued)
     verified = certificate.verify(envelope, proof, onnx, home.trust)
-    card = model_card(ensemble, _for_card(verified))
-    sigstore = dsse.to_sigstore_bundle(envelope, fingerprint(home.keys.public_key("issuer")))
+    card, sigstore = card_of(ensemble, verified), dsse.to_sigstore_bundle(envelope)
     return Bundle(onnx, envelope, sigstore, proof.encode(), ensemble_bytes(ensemble), card.encode())
-
-
-def _for_card(verified: certificate.Certificate) -> dict[str, str]:
-    predicate = verified.statement["predicate"]
-    return {
-        "epsilon": str(verified.epsilon),
-        "delta": f"{verified.delta:f}",
-        "relation": verified.relation,
-        "unit": f"one {predicate['claim']['unit']['name']}",
-        "dataset": predicate["dataset"]["name"],
-        "learner": predicate["public"]["learner"],
-    }
 
 
 def _store(home: Home, job: Job, bundle: Bundle) -> Path:

@@ -28,7 +28,7 @@ Integers = NDArray[np.int64]
 @dataclass(frozen=True)
 class Public:
     """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0
-    under add/remove.
+    under add/remove. `contributions`: how many rows one unit of privacy may have.
     """
 
     features: tuple[Feature, ...]
@@ -38,6 +38,7 @@ class Public:
     relation: Relation
     budget: Budget
     pure: bool
+    contributions: int = 1
 
     def selection(self, epsilon: Decimal) -> ExponentialSelection | PermuteAndFlip:
         """Private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism, which
@@ -74,10 +75,16 @@ class Releaser(Protocol):
     def release(self, query: Query, mechanism: Mechanism) -> Any: ...
 
 
-def _release(query: Query, mechanism: Mechanism, relation: Relation) -> Release:
+def sensitivity_of(query: Query, public: Public) -> int:
+    """A unit with m rows is m neighbouring steps of one row, so its sensitivity is at most m times a row's."""
+    return public.contributions * query.sensitivity(public.relation)
+
+
+def _release(query: Query, mechanism: Mechanism, public: Public) -> Release:
     if query.norm != mechanism.norm:
         raise PlanMismatch(f"{query.purpose}: sensitivity in {query.norm}, but {mechanism.name} needs {mechanism.norm}")
-    return Release(query.purpose, mechanism.name, mechanism.norm, query.sensitivity(relation), mechanism.event)
+    sensitivity = sensitivity_of(query, public)
+    return Release(query.purpose, mechanism.name, mechanism.norm, sensitivity, mechanism.event)
 
 
 class Rehearsal:
@@ -88,7 +95,7 @@ class Rehearsal:
         self._asked: list[Release] = []
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
-        self._asked.append(_release(query, mechanism, self.public.relation))
+        self._asked.append(_release(query, mechanism, self.public))
         return 0 if mechanism.norm == "range" else np.zeros(query.size, dtype=np.int64)
 
     @property
@@ -116,7 +123,7 @@ class Session:
         """Compare with the head of the plan, pop it, and only then compute and draw. Anything else raises
         PlanMismatch.
         """
-        asked = _release(query, mechanism, self.public.relation)
+        asked = _release(query, mechanism, self.public)
         if not self._next or self._next[-1] != asked:
             raise PlanMismatch(f"{asked} is not what the plan has next: {self._next[-1] if self._next else 'nothing'}")
         self._played.append(self._next.pop())

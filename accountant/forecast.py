@@ -1,0 +1,54 @@
+"""When a budget will be used up, if it goes on as it did: from the ledger's own entries, so public."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+from accountant.families import Dataset, Family
+from accountant.filter import price_from_json
+from accountant.ledger import Ledger
+from accountant.log import read_entry
+from accountant.records import State
+from accountant.store import body_at
+from accountant.tables import dataset_table, job_table
+
+WINDOW_DAYS = 30
+MOST_JOBS = 2_000  # the rate of more is known well enough
+
+
+def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> dict[str, Any]:
+    """The tightest family's burn rate over the last WINDOW_DAYS (its whole life, where that is shorter; a day at least)
+    and the day on which nothing would be left. A straight line, no promise: the filter alone decides.
+    """
+    now = now or datetime.now(UTC)
+    family = dataset.tightest
+    with ledger.log.database.reading() as connection:
+        founded = _time(read_entry(family.seq, body_at(connection, family.seq)).value)
+    since = max(founded, now - timedelta(days=WINDOW_DAYS))
+    days = max(1.0, (now - since) / timedelta(days=1))
+    rate = max(0.0, family.share - _share_before(ledger, family, since)) / days
+    left = (1 - family.share) / rate if rate else None
+    ends = None if left is None or left > 36_500 else (now + timedelta(days=left)).date().isoformat()
+    return {"share_per_day": f"{rate:.6f}", "days_left": None if left is None else int(left), "used_up_on": ends}
+
+
+def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:
+    """The share that was used before `since`: without the jobs reserved from then on."""
+    names = select(dataset_table.c.name).where(dataset_table.c.families.contains(family.identity, autoescape=True))
+    where = job_table.c.dataset.in_(names) & (job_table.c.state != State.RELEASED)
+    query = select(job_table.c.seq).where(where).order_by(job_table.c.seq.desc()).limit(MOST_JOBS)
+    used = family.used
+    with ledger.log.database.reading() as connection:
+        for seq in connection.execute(query).scalars().all():
+            entry = read_entry(seq, body_at(connection, seq)).value
+            if _time(entry) < since:
+                break
+            used -= price_from_json(entry["price"], family.filter.orders)
+    return family.filter.share(used)
+
+
+def _time(entry: dict[str, Any]) -> datetime:
+    return datetime.strptime(entry["time"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

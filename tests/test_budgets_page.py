@@ -1,0 +1,77 @@
+"""Every command of docs/budgets.md, as it stands, in one shell, on small files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ledgers import ROOT
+from small_home import dpserve
+
+SCHEMA = """target: {name: again, classes: ["no", "yes"]}
+records: 200
+features:
+  age: {type: numeric, range: [0, 100], bins: 8}
+"""
+
+
+def table(first: int, **more) -> pa.Table:
+    people = [f"p{(first + row) // 3}" for row in range(200)]
+    ages, again = [(row + first) % 90 for row in range(200)], ["yes" if row % 3 else "no" for row in range(200)]
+    return pa.table({"patient": people, "age": ages, "again": again, **more})
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    (tmp_path / "visits.yaml").write_text(SCHEMA)
+    (tmp_path / "joined.yaml").write_text(SCHEMA + "  pay: {type: numeric, range: [0, 9000], bins: 4}\n")
+    for number, name in enumerate(("stays", "new")):
+        pq.write_table(table(number * 7), tmp_path / f"{name}.parquet")
+    pq.write_table(table(50).drop_columns(["patient"]), tmp_path / "visits.parquet")
+    pq.write_table(table(3, pay=[40 * row for row in range(200)]), tmp_path / "joined.parquet")
+    pq.write_table(table(5), tmp_path / "payroll.parquet")
+    dpserve(tmp_path / "home", "init")
+    asked = ["--epsilon", "2", "--delta", "1e-6", "--unit", "patient"]
+    data = ["--data", str(tmp_path / "payroll.parquet"), "--schema", str(tmp_path / "visits.yaml")]
+    done = dpserve(tmp_path / "home", "dataset", "register", "payroll", *data, *asked)
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_every_command_of_the_page_runs(folder):
+    page = (ROOT / "docs" / "budgets.md").read_text()
+    script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S))
+    assert script.count("dpserve ") == 7
+    home = folder / "home"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT), "PATH": path}
+    command = ["bash", "-c", 'dpserve() { python -m serving.cli "$@"; }\n' + script]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = {name: shown_dataset(home, name) for name in ("stays", "stays-2027", "stays-and-pay", "payroll")}
+    assert {each["epsilon"] for each in shown.values()} == {"2"}
+    assert shown["stays-and-pay"]["families"] == [shown["stays"]["family"], shown["payroll"]["family"]]
+    assert (shown["stays-2027"]["version"], shown["stays"]["contributions"]) == (2, 4)
+    assert shown["stays"]["quotas"] == [
+        {"analyst": "*", "quota": "0.1", "used": "0.000000"},
+        {"analyst": "token:alice", "quota": "0.25", "used": "0.000000"},
+    ]
+    trained = dpserve(home, "train", "stays-and-pay", "--learner", "lazybb", "--epsilon", "0.5", "--json")
+    assert trained.returncode == 3, trained.stderr  # above a tenth of the budget
+    assert json.loads(trained.stdout)["error"]["details"]["reason"] == "quota"
+    trained = dpserve(home, "train", "stays-and-pay", "--learner", "lazybb", "--epsilon", "0.1", "--json")
+    assert trained.returncode == 0, trained.stderr
+    assert all(shown_dataset(home, name)["budget"]["spent"]["pure"] != "0" for name in ("stays", "payroll"))
+    assert dpserve(home, "ledger", "audit").returncode == 0
+
+
+def shown_dataset(home: Path, name: str):
+    return json.loads(dpserve(home, "dataset", "show", name, "--json").stdout)
