@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from accountant import keyring, keyswap, signers
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.highwater import HighWater
-from accountant.keys import KeyStore, PublicKeys
+from accountant.keys import KeyStore, PublicKeys, sync_directory, write_new
 from accountant.ledger import Ledger
+from accountant.log import TransparencyLog
 from accountant.store import Store, size
 
 DEFAULT_HOME = "~/.local/share/dpserve"
@@ -68,8 +70,9 @@ class Home:
         database.close()
         for folder in ("models", "datasets", "jobs", "logs"):
             (path / folder).mkdir(mode=0o700, exist_ok=True)
-        keys = KeyStore.create(path / "keys")
-        return cls._begin(path, url, keys)
+        uri = settings(environment)["DPSERVE_ISSUER_KEY"].value
+        issuer = None if signers.in_keys(uri) else signers.import_key(uri)
+        return cls._begin(path, url, KeyStore.create(path / "keys", issuer=issuer))
 
     @classmethod
     def _begin(cls, path: Path, url: str, keys: KeyStore) -> Home:
@@ -77,40 +80,57 @@ class Home:
         return cls(path, keys, Ledger.create(url, keys, mark(path), origin))._with_trust_file()
 
     def _with_trust_file(self) -> Home:
-        """The file for auditors, where a first start was cut before it."""
-        file = self.path / TRUST
-        if not file.exists():
-            partial = file.with_name(f"{TRUST}.{uuid.uuid4()}.partial")
-            partial.write_bytes(self.trust.to_json())
-            partial.replace(file)
+        """The file for auditors: written where a first start was cut before it, brought up to date where a change of
+        keys was. A file that says something else is left for the audit to find.
+        """
+        try:
+            found = PublicKeys.from_json((self.path / TRUST).read_bytes())
+        except FileNotFoundError:
+            self.write_trust()
+        except (KeyInvalid, OSError):
+            return self
+        else:
+            current = self.trust
+            if found != current and current.continues(found):
+                self.write_trust()
         return self
+
+    def write_trust(self) -> None:
+        """Write what the ledger says of its keys to the file that auditors pin, in one step."""
+        partial = self.path / f"{TRUST}.{uuid.uuid4()}.partial"
+        with keyswap.alone(self.keys.directory):  # what was read last is written last
+            write_new(partial, self.trust.to_json(), 0o644)
+            partial.replace(self.path / TRUST)
+        sync_directory(self.path)
 
     @classmethod
     def open(cls, environment: Mapping[str, str] = os.environ) -> Home:
-        """Open an existing home, failing closed: no keys, keys that others can read, or a ledger that was rolled
-        back.
+        """Open an existing home, failing closed: no keys, keys that others can read, keys that are not the ledger's,
+        or a ledger that was rolled back.
         """
         path, url = place(environment)
         if not (path / "keys").exists():
             if (path / TRUST).exists():
                 raise KeyInvalid(f"home={path}: its keys are gone; restore them from a copy")
             raise InputError(f"home={path}: there is no dpserve here; run `dpserve init` first")
-        keys = KeyStore.open(path / "keys")
         database = Store(url)
         database.create()
+        keys = keyring.open_keys(path / "keys", database, settings(environment)["DPSERVE_ISSUER_KEY"].value)
         with database.reading() as connection:
             empty = size(connection) == 0
-        database.close()
         if not empty:
-            return cls(path, keys, Ledger.open(url, keys, mark(path)))._with_trust_file()
+            ledger = Ledger(TransparencyLog.open(database, keys, HighWater(mark(path))))
+            keyring.check_issuer(ledger, keys)
+            return cls(path, keys, ledger)._with_trust_file()
+        database.close()
         if (HighWater(mark(path)).read() or (0, b""))[0]:
             raise LedgerInvalid("ledger: is empty, but these keys have signed a ledger before")
         return cls._begin(path, url, keys)  # a first start that was cut between keys and ledger
 
     @property
     def trust(self) -> PublicKeys:
-        """What an auditor pins: origin and public keys."""
-        return self.keys.public_keys(self.ledger.log.origin)
+        """What an auditor pins: origin, public keys and what they speak for, certificates that were revoked."""
+        return keyring.trust_of(self)
 
     @property
     def models(self) -> Path:

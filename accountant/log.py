@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from securesystemslib.signer import Signer
 from sqlalchemy import Connection, insert, select
 
-from accountant import canonical, merkle, notes, proofs, store
+from accountant import canonical, keyindex, merkle, notes, proofs, store
 from accountant.canonical import Encodable
 from accountant.errors import LedgerInvalid
 from accountant.highwater import HighWater
 from accountant.keys import KeyStore
 from accountant.store import Store
 from accountant.tables import checkpoint_table, entry_table
+
+_NEW_CHECKPOINT = insert(checkpoint_table)  # building a statement costs more than running it
 
 
 @dataclass(frozen=True)
@@ -46,25 +49,41 @@ def read_entry(seq: int, body: bytes) -> Entry:
 
 @dataclass
 class Writer:
-    """What a writing transaction may do: read on its connection, and append."""
+    """What a writing transaction may do: read on its connection, and append. `successor`: the key that will sign alone
+    after this transaction, whose checkpoint it signs too.
+    """
 
     connection: Connection
+    tree: store.Tree
     appended: int = 0
+    successor: Signer | None = None
 
     def append(self, kind: str, **fields: Encodable) -> int:
         """Append an entry of this type; `time` is our clock's word and proves nothing."""
         time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.appended += 1
-        return store.append(self.connection, canonical.encode({"type": kind, "time": time, **fields}))
+        return self.tree.append(canonical.encode({"type": kind, "time": time, **fields}))
 
 
 class TransparencyLog:
-    """Entries of one `origin` in one store, signed by one log key."""
+    """Entries of one `origin` in one store, signed by the log key of these keys."""
 
     def __init__(self, database: Store, keys: KeyStore, origin: str, mark: HighWater) -> None:
-        self.database, self.origin = database, origin
-        self._signer, self._mark = keys.signer("log"), mark
-        self.public_key = keys.public_key("log")
+        self.database, self.origin, self._keys, self._mark = database, origin, keys, mark
+
+    @classmethod
+    def open(cls, database: Store, keys: KeyStore, mark: HighWater) -> TransparencyLog:
+        """The log in this database. LedgerInvalid where it is not these keys', or is not a continuation of what they
+        signed.
+        """
+        with database.reading() as connection:
+            genesis = read_entry(0, store.body_at(connection, 0)).value
+            signed_by = keyindex.good(connection)["log"]
+        if genesis["type"] != "genesis" or keys.key("log").keyid not in signed_by:
+            raise LedgerInvalid(f"entry 0: the ledger is signed by another log key, {sorted(signed_by)}")
+        log = cls(database, keys, str(genesis["origin"]), mark)
+        log.check_mark()
+        return log
 
     @contextmanager
     def writing(self) -> Iterator[Writer]:
@@ -75,21 +94,31 @@ class TransparencyLog:
         with self._mark.locked() as mark:
             signed: tuple[int, bytes] | None = None
             with self.database.writing() as connection:
-                read = store.node_reader(connection)
-                before = store.size(connection)
-                if before and mark.value is None:
+                tree = store.Tree(connection)
+                if tree.size and mark.value is None:
                     raise LedgerInvalid(
-                        f"ledger: has {before} entries, but the high-water mark beside the keys is gone"
+                        f"ledger: has {tree.size} entries, but the high-water mark beside the keys is gone"
                     )
-                mark.check(before, read)
-                writer = Writer(connection)
+                mark.check(tree.size, tree.read)
+                if tree.size:
+                    self._keys.keep_up(keyindex.good(connection))
+                writer = Writer(connection, tree)
                 yield writer
                 if writer.appended:
-                    signed = before + writer.appended, merkle.root(before + writer.appended, read)
-                    note = notes.sign_checkpoint(self.origin, *signed, self._signer)
-                    connection.execute(insert(checkpoint_table).values(size=signed[0], note=note))
+                    if writer.appended == tree.size:
+                        keyindex.begin(connection, self._keys)
+                    signed = tree.size, tree.root()
+                    note = self._signed(*signed, writer.successor)
+                    connection.execute(_NEW_CHECKPOINT, {"size": signed[0], "note": note})
             if signed:
                 mark.advance(*signed)
+
+    def _signed(self, size: int, root: bytes, successor: Signer | None) -> str:
+        """The checkpoint's note. Whoever pinned the old key alone can follow to a new one: both sign."""
+        note = notes.sign_checkpoint(self.origin, size, root, self._keys.signer("log"))
+        if successor is None:
+            return note
+        return note + notes.sign_checkpoint(self.origin, size, root, successor).rpartition("\n\n")[2]
 
     def check_mark(self) -> None:
         """Raise LedgerInvalid where the database is not a continuation of what was signed before."""

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -18,23 +19,32 @@ from serving.settings import HOST, PORT, all_settings
 from serving.terminal import Json, aligned, note, show
 
 
-def init(json: Json = False) -> None:
+def init(
+    issuer_key: Annotated[
+        str,
+        typer.Option(
+            help="Where the issuer's key is kept: a signer URI, see docs/keys.md.", envvar="DPSERVE_ISSUER_KEY"
+        ),
+    ] = "",
+    json: Json = False,
+) -> None:
     """Make a home: keys, a ledger, and one admin token, printed once on stderr.
 
     \b
     dpserve init
+    dpserve init --issuer-key "hsm:2?label=dpserve"
     """
-    home = new_home()
+    home = new_home({**os.environ, "DPSERVE_ISSUER_KEY": issuer_key})
     body = {"home": str(home.path), "origin": home.ledger.log.origin, "trust": str(home.path / "trust.json")}
     text = aligned([("home", body["home"]), ("ledger", body["origin"]), ("keys to pin", body["trust"])])
     show(json, body, text)
 
 
-def new_home() -> Home:
+def new_home(environment: Mapping[str, str] = os.environ) -> Home:
     """A home with its first token."""
     from serving.tokens import new_token
 
-    home = Home.init()
+    home = Home.init(environment)
     secret, _ = new_token(home, "admin", ["admin"])
     note(f"Admin token, printed once and not kept: {secret}")
     return home

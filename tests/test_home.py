@@ -61,7 +61,7 @@ def test_a_home_is_made_once(home):
 def test_a_home_opens_as_it_was_left(home):
     first = Home.open(place(home))
     assert first.trust == Home.open(place(home)).trust
-    assert [dataset.registration.name for dataset in first.ledger.datasets()] == ["adult", "pure"]
+    assert [dataset.registration.name for dataset in first.ledger.datasets()] == ["adult", "copy", "pure"]
 
 
 def test_where_there_is_none(tmp_path):
@@ -163,5 +163,5 @@ def test_settings_say_where_they_come_from(tmp_path):
 
 
 def test_a_database_of_another_kind_is_refused_by_name(tmp_path):
-    with pytest.raises(InputError, match="only sqlite:///"):
+    with pytest.raises(InputError, match="must be sqlite:///"):
         Home.init(place(tmp_path / "home") | {"DPSERVE_LEDGER_URL": "mysql://x"})

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization as pkix
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.exceptions import UnverifiedSignatureError
@@ -22,6 +23,7 @@ from accountant.keys import (
     PASSPHRASE_VARIABLE,
     IssuerKey,
     KeyStore,
+    LogKey,
     PublicKeys,
     fingerprint,
     load_public_pem,
@@ -215,7 +217,7 @@ def test_halves_that_do_not_match_are_refused(home, tmp_path):
 
 
 def test_another_kind_of_key_is_refused(home):
-    pem = keys.pkix.Encoding.PEM, keys.pkix.PrivateFormat.PKCS8, keys.pkix.NoEncryption()
+    pem = pkix.Encoding.PEM, pkix.PrivateFormat.PKCS8, pkix.NoEncryption()
     (home / "log.pem").write_bytes(ec.generate_private_key(ec.SECP256R1()).private_bytes(*pem))
     with pytest.raises(KeyInvalid, match=r"log.pem: must be an Ed25519 key"):
         KeyStore.open(home)
@@ -254,7 +256,7 @@ def test_a_passphrase_that_protects_nothing_is_refused(home, monkeypatch):
 def test_fingerprint_is_that_of_openssh(home, tmp_path):
     p256 = ec.generate_private_key(ec.SECP256R1()).public_key()
     for key in (KeyStore.open(home).public_key("issuer"), p256):
-        line = key.public_bytes(keys.pkix.Encoding.OpenSSH, keys.pkix.PublicFormat.OpenSSH)
+        line = key.public_bytes(pkix.Encoding.OpenSSH, pkix.PublicFormat.OpenSSH)
         (tmp_path / "key.pub").write_bytes(line)
         shown = subprocess.run(["ssh-keygen", "-lf", tmp_path / "key.pub"], capture_output=True, text=True, check=True)
         assert fingerprint(key) == shown.stdout.split()[1]
@@ -298,7 +300,7 @@ def test_trust_round_trip(home):
     assert PublicKeys.from_json(raw) == trust
     assert PublicKeys.from_json(json.dumps(json.loads(raw), indent=2).encode() + b"\n") == trust
     assert PublicKeys.from_json(raw).to_json() == raw
-    name, log_key = parse_verifier_key(json.loads(raw)["log"]["vkey"])
+    name, log_key = parse_verifier_key(json.loads(raw)["logs"][0]["vkey"])
     assert (name, public_pem(log_key)) == (ORIGIN, trust.log_pem)
 
 
@@ -351,9 +353,10 @@ def test_malformed_trust_files_are_refused(home, tmp_path):
         raw + b"x",
         raw[:-1],
         raw.replace(b'"origin":', b'"origin":"a.example","origin":'),
-        b" " * 300_000 + raw,
+        b" " * 1_100_000 + raw,
         changed(value, ["extra"], 1),
-        changed(value, ["format"], "dpserve-trust/v2"),
+        changed(value, ["format"], "dpserve-trust/v1"),
+        changed(value, ["format"], "dpserve-trust/v3"),
         changed(value, ["origin"], 5),
         changed(value, ["origin"], "example.org/other"),
         changed(value, ["issuers"], {}),
@@ -365,10 +368,85 @@ def test_malformed_trust_files_are_refused(home, tmp_path):
         changed(value, ["issuers", 0, "pem"], other["issuers"][0]["pem"]),
         changed(value, ["issuers", 0, "keyid"], other["issuers"][0]["keyid"]),
         changed(value, ["issuers", 0, "note"], ""),
-        changed(value, ["log", "pem"], other["log"]["pem"]),
-        changed(value, ["log", "vkey"], other["log"]["vkey"]),
-        changed(value, ["log", "vkey"], None),
+        changed(value, ["logs"], {}),
+        changed(value, ["logs"], []),
+        changed(value, ["logs", 0, "pem"], other["logs"][0]["pem"]),
+        changed(value, ["logs", 0, "vkey"], other["logs"][0]["vkey"]),
+        changed(value, ["logs", 0, "vkey"], None),
+        changed(value, ["logs", 0, "from_size"], "0"),
+        changed(value, ["logs", 0, "from_size"], -1),
+        changed(value, ["logs", 0, "until_size"], 9),
+        changed(value, ["logs", 0, "note"], ""),
+        changed(value, ["logs"], value["logs"] + other["logs"]),
+        changed(value, ["revoked"], {}),
+        changed(value, ["revoked"], [-1]),
+        changed(value, ["revoked"], [True]),
+        changed(value, ["revoked"], [2, 1]),
+        changed(value, ["revoked"], [1, 1]),
     ]
     for text in bad:
         with pytest.raises(KeyInvalid):
             PublicKeys.from_json(text)
+
+
+def log_keys(tmp_path, count):
+    stores = [KeyStore.create(tmp_path / f"log {number}") for number in range(count)]
+    return [public_pem(store.public_key("log")) for store in stores]
+
+
+def test_log_keys_sign_by_tree_size(home, tmp_path):
+    issuers = KeyStore.open(home).public_keys(ORIGIN).issuers
+    pems = log_keys(tmp_path, 3)
+    logs = (LogKey(pems[0], 0, 7), LogKey(pems[1], 7, 9), LogKey(pems[2], 12))
+    trust = PublicKeys.of(ORIGIN, issuers, logs, frozenset({5, 3}))
+    names = {size: public_pem(trust.log_key_at(size)) for size in (0, 6, 7, 8, 12, 10**9)}
+    assert names == dict(zip(names, [pems[0], pems[0], pems[1], pems[1], pems[2], pems[2]], strict=True))
+    assert (trust.log_pem, public_pem(trust.log_key), trust.logs) == (pems[2], pems[2], logs)
+    for size in (9, 11):
+        with pytest.raises(KeyInvalid, match=f"no pinned log key speaks for size {size}"):
+            trust.log_key_at(size)
+    assert PublicKeys.from_json(trust.to_json()) == trust
+    assert json.loads(trust.to_json())["revoked"] == [3, 5]
+
+
+def test_log_keys_that_overlap_or_do_not_end_are_refused(home, tmp_path):
+    issuers = KeyStore.open(home).public_keys(ORIGIN).issuers
+    first, second = log_keys(tmp_path, 2)
+    for logs in (
+        (),
+        (LogKey(first, 0, 5),),
+        (LogKey(first), LogKey(second, 5)),
+        (LogKey(first, 0, 6), LogKey(second, 5)),
+        (LogKey(first, 4, 3), LogKey(second, 5)),
+        (LogKey(first, -1, 3), LogKey(second, 5)),
+        (LogKey(first, -1),),
+        (LogKey(second, 5), LogKey(first, 0, 5)),
+        (LogKey(first, 0, 5), LogKey(first, 5)),
+        (LogKey(first, 0, 5), LogKey(issuers[0].pem, 5)),
+    ):
+        with pytest.raises(KeyInvalid):
+            PublicKeys.of(ORIGIN, issuers, logs, frozenset())
+
+
+def first_format(trust):
+    """The trust file as the first release wrote it."""
+    value = json.loads(trust.to_json())
+    log = {name: value["logs"][0][name] for name in ("pem", "vkey")}
+    return {"format": "dpserve-trust/v1", "origin": value["origin"], "issuers": value["issuers"], "log": log}
+
+
+def test_a_trust_file_of_the_first_format_is_read(home, tmp_path):
+    trust = KeyStore.open(home).public_keys(ORIGIN)
+    value = first_format(trust)
+    assert PublicKeys.from_json(json.dumps(value).encode()) == trust
+    other = KeyStore.create(tmp_path / "other").public_keys(ORIGIN)
+    for path, new in (
+        (["log", "pem"], other.log_pem),
+        (["log", "vkey"], None),
+        (["log", "note"], ""),
+        (["origin"], "example.org/other"),
+        (["revoked"], []),
+        (["issuers"], []),
+    ):
+        with pytest.raises(KeyInvalid):
+            PublicKeys.from_json(changed(value, path, new))

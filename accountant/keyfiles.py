@@ -1,0 +1,80 @@
+"""Small files that nobody else may read: how they are written and read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization as pkix
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from accountant.errors import KeyInvalid
+
+PASSPHRASE_VARIABLE = "DPSERVE_KEY_PASSPHRASE"
+_LIMIT = 16_384
+
+
+def passphrase_from_environment() -> bytes | None:
+    """The passphrase in DPSERVE_KEY_PASSPHRASE; None where it is not set."""
+    value = os.environ.get(PASSPHRASE_VARIABLE)
+    if value == "":
+        raise KeyInvalid(f"{PASSPHRASE_VARIABLE}: must not be empty; unset it for keys without a passphrase")
+    return None if value is None else os.fsencode(value)
+
+
+def private_pem(key: Ed25519PrivateKey, secret: bytes | None) -> bytes:
+    """PKCS8 in PEM, encrypted where there is a passphrase."""
+    encryption = pkix.BestAvailableEncryption(secret) if secret is not None else pkix.NoEncryption()
+    return key.private_bytes(pkix.Encoding.PEM, pkix.PrivateFormat.PKCS8, encryption)
+
+
+def load_private(raw: bytes, secret: bytes | None, name: str) -> Ed25519PrivateKey | EllipticCurvePrivateKey:
+    """Inverse of `private_pem`; KeyInvalid for anything but an Ed25519 or EC key, or for the wrong passphrase."""
+    try:
+        key = pkix.load_pem_private_key(raw, secret)
+    except (TypeError, ValueError, UnsupportedAlgorithm) as error:  # TypeError: passphrase missing or not needed
+        raise KeyInvalid(f"{name}: must be PKCS8 in PEM, {PASSPHRASE_VARIABLE} set iff encrypted: {error}") from error
+    if not isinstance(key, (Ed25519PrivateKey, EllipticCurvePrivateKey)):
+        raise KeyInvalid(f"{name}: must be an Ed25519 or ECDSA key")
+    return key
+
+
+def write_new(path: Path, content: bytes, mode: int) -> None:
+    """A new file, synced. Fails where anything has that name. The umask may take rights away, never add any."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def check_owner(status: os.stat_result, name: str, forbidden: int) -> None:
+    """KeyInvalid unless the file is ours and has none of these mode bits."""
+    if status.st_uid != os.geteuid():
+        raise KeyInvalid(f"{name}: must belong to the user who runs this (uid {os.geteuid()}, is {status.st_uid})")
+    if status.st_mode & forbidden:
+        raise KeyInvalid(f"{name}: mode={status.st_mode & 0o7777:04o}: must have none of the bits {forbidden:04o}")
+
+
+def read_file(directory_fd: int | None, name: str, forbidden: int) -> bytes:
+    """A small regular file of ours, never through a link; `forbidden` are the mode bits it must not have."""
+    try:  # O_NONBLOCK: opening a FIFO must not wait for a writer
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory_fd)
+    except OSError as error:
+        raise KeyInvalid(f"{name}: must be a readable file and no link ({error.strerror})") from error
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LIMIT:
+            raise KeyInvalid(f"{name}: must be a regular file of at most {_LIMIT} bytes")
+        check_owner(status, name, forbidden)
+        return file.read(_LIMIT)
