@@ -89,20 +89,36 @@ def verify(envelope: bytes, keys: Mapping[str, PublicKey]) -> bytes:
     return parsed.payload
 
 
-def to_sigstore_bundle(envelope: bytes, hint: str) -> bytes:
-    """The same envelope as a Sigstore bundle v0.3; `hint` tells the reader which public key to fetch (our keyid).
+def to_sigstore_bundle(envelope: bytes, hint: str | None = None) -> bytes:
+    """The same envelope as a Sigstore bundle v0.3; `hint` tells the reader which public key to fetch: the signature's
+    keyid, where nothing else is given.
 
     A bundle holds exactly one signature."""
     parsed = parse(envelope)
     if len(parsed.signatures) != 1:
         raise CertificateInvalid(f"signatures={len(parsed.signatures)}: a Sigstore bundle holds exactly one")
-    material: dict[str, JSON] = {"publicKey": {"hint": hint}, "tlogEntries": []}
+    material: dict[str, JSON] = {"publicKey": {"hint": hint or parsed.signatures[0][0]}, "tlogEntries": []}
     bundle: dict[str, JSON] = {
         "mediaType": BUNDLE_TYPE,
         "verificationMaterial": material,
         "dsseEnvelope": _envelope_value(parsed),
     }
     return _encode(bundle, 2 * ENVELOPE_LIMIT)
+
+
+def from_sigstore_bundle(raw: bytes) -> tuple[Envelope, str]:
+    """Strict reader of what `to_sigstore_bundle` writes: the envelope in it, nothing verified, and the key's hint."""
+    try:
+        top = exact_object(
+            decode(raw, 2 * ENVELOPE_LIMIT), ("mediaType", "verificationMaterial", "dsseEnvelope"), "bundle"
+        )
+        material = exact_object(top["verificationMaterial"], ("publicKey", "tlogEntries"), "verificationMaterial")
+        key = exact_object(material["publicKey"], ("hint",), "publicKey")
+        if top["mediaType"] != BUNDLE_TYPE or material["tlogEntries"] != []:
+            raise CertificateInvalid(f"mediaType={top['mediaType']!r:.80}: must be {BUNDLE_TYPE}, without log entries")
+        return _parse(top["dsseEnvelope"]), exact_text(key["hint"], "hint")
+    except CanonicalError as error:
+        raise CertificateInvalid(f"sigstore bundle: {error.message}") from error
 
 
 def _envelope_value(envelope: Envelope) -> dict[str, JSON]:

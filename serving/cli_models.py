@@ -9,28 +9,31 @@ import typer
 
 from accountant.budget import exact_decimal
 from accountant.canonical import decimal_string
-from accountant.errors import InputError, VerificationError
+from accountant.errors import InputError, ModelInvalid, VerificationError
 from accountant.home import Home, settings
 from accountant.keys import PublicKeys
 from serving.terminal import Json, aligned, show
 
 if TYPE_CHECKING:
     from accountant.certificate import Certificate, Policy
+    from accountant.plain import Page
+    from models.bundle import Bundle
     from models.verified import VerifiedModel
 
 model = typer.Typer(help="Released models and their certificates.", no_args_is_help=True)
 
+BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
 Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.")]
 
 
 def open_model(reference: str) -> tuple[Path, VerifiedModel]:
     """A model of the home, verified; its folder and itself."""
     from models.bundle import ModelStore
-    from models.verified import load_verified
+    from models.verified import load_of_home
 
     home = Home.open()
     folder = ModelStore(home.models).resolve(reference)
-    return folder, load_verified(folder, home.trust)
+    return folder, load_of_home(home, folder, folder.parent.name)
 
 
 @model.command("list")
@@ -58,13 +61,35 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
 
 
 @model.command("show")
-def show_model(name: Model, json: Json = False) -> None:
+def show_model(
+    name: Model,
+    certificate: Annotated[
+        bool, typer.Option("--certificate", help="The certificate in plain words, on one page.")
+    ] = False,
+    registry: Annotated[
+        bool, typer.Option("--registry", help="A record for the Differential Privacy Deployments Registry, in YAML.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the page (.txt, .md, .html) or the record (.yaml) to a file.")
+    ] = None,
+    json: Json = False,
+) -> None:
     """Show a model: what it reads, what it answers, what its certificate says.
 
     \b
     dpserve model show adult
+    dpserve model show adult --certificate --out adult.html
+    dpserve model show adult --registry --out adult.yaml
     """
+    if certificate and registry:
+        raise InputError("certificate, registry: choose one")
+    if out is not None and not (certificate or registry):
+        raise InputError("out: goes with --certificate or --registry")
     folder, found = open_model(name)
+    if certificate:
+        return _show_page(found.certificate, out, json)
+    if registry:
+        return _show_record(found.certificate, out, json)
     ensemble = found.ensemble
     features = [feature.to_json() for feature in ensemble.features]
     body = {"model": _reference(folder), "target": ensemble.target, "classes": list(ensemble.classes)}
@@ -77,6 +102,47 @@ def show_model(name: Model, json: Json = False) -> None:
         ("folder", folder),
     ]
     show(json, {**body, "features": features, "certificate": claim, "folder": str(folder)}, aligned(lines))
+
+
+def _show_page(certificate: Certificate, out: Path | None, json: bool, **more: Any) -> None:
+    from accountant.plain import plain, to_html, to_markdown, to_text
+
+    page = plain(certificate)
+    writers = {".txt": to_text, ".md": to_markdown, ".html": to_html}
+    if out is not None and out.suffix not in writers:
+        raise InputError(f"out={out.name}: must end in one of {', '.join(writers)}")
+    text = to_text(page) if out is None else writers[out.suffix](page)
+    show(
+        json, {**certificate_json(certificate), "page": _page_json(page), "out": _written(out, text)}, _said(out, text)
+    )
+
+
+def _page_json(page: Page) -> list[dict[str, Any]]:
+    return [{"title": each.title, "paragraphs": each.paragraphs, "items": each.items} for each in page.sections]
+
+
+def _show_record(certificate: Certificate, out: Path | None, json: bool) -> None:
+    from accountant.deployments import record, to_yaml
+
+    if out is not None and out.suffix not in (".yaml", ".yml"):
+        raise InputError(f"out={out.name}: must end in .yaml")
+    text = to_yaml(certificate)
+    body = {**certificate_json(certificate), "record": record(certificate), "out": _written(out, text)}
+    show(json, body, _said(out, text))
+
+
+def _written(out: Path | None, text: str) -> str | None:
+    if out is None:
+        return None
+    try:
+        out.write_text(text, "utf-8")
+    except OSError as error:
+        raise InputError(f"out={out}: cannot be written ({error.strerror})") from None
+    return str(out)
+
+
+def _said(out: Path | None, text: str) -> str:
+    return text.rstrip("\n") if out is None else f"written to {out}"
 
 
 @model.command("explain")
@@ -109,7 +175,14 @@ def explain(
 
 
 @model.command("export")
-def export(name: Model, out: Annotated[Path, typer.Option(help="A new folder.")], json: Json = False) -> None:
+def export(
+    name: Model,
+    out: Annotated[Path, typer.Option(help="A new folder.")],
+    witnessed: Annotated[
+        bool, typer.Option("--witnessed", help="With a proof against the newest checkpoint that witnesses cosigned.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Copy a verified model and its certificate into a new folder that can travel.
 
     \b
@@ -118,10 +191,29 @@ def export(name: Model, out: Annotated[Path, typer.Option(help="A new folder.")]
     from models.bundle import FILES, write_bundle
 
     folder, found = open_model(name)
+    bundle = _witnessed(found) if witnessed else found.travelling
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    write_bundle(out.absolute(), found.bundle)
+    write_bundle(out.absolute(), bundle)
     body = {"model": _reference(folder), "out": str(out), "files": list(FILES)}
     show(json, body, f"{body['model']} written to {out}")
+
+
+def _witnessed(found: VerifiedModel) -> Bundle:
+    """The bundle with a newer proof of its entry, verified as well."""
+    from dataclasses import replace
+
+    from accountant.certificate import verify
+    from accountant.growth import inclusion
+    from accountant.witnessed import kept
+
+    home = Home.open()
+    note = kept(home.path)
+    if note is None:
+        raise InputError("witnessed: no checkpoint was cosigned yet; run dpserve ledger witness")
+    with home.ledger.log.database.reading() as connection:
+        proof = inclusion(connection, found.certificate.issued, note)
+    verify(found.bundle.envelope, proof, found.bundle.onnx, home.trust)
+    return replace(found.travelling, proof=proof.encode())
 
 
 def predict(
@@ -150,25 +242,46 @@ def predict(
 def verify(
     path: Annotated[Path, typer.Argument(help="A model's folder, or its .onnx with certificate and proof beside it.")],
     trust: Annotated[Path | None, typer.Option(help="The pinned keys (trust.json); this home's when left out.")] = None,
-    max_epsilon: Annotated[str | None, typer.Option(help="The most that your policy admits.")] = None,
+    largest_epsilon: Annotated[
+        str | None, typer.Option("--largest-epsilon", "--max-epsilon", help="The most that your policy admits.")
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="Your policy, JSON: largest_epsilon, largest_delta, relations, witnesses, oldest_days, ..."),
+    ] = None,
+    certificate: Annotated[bool, typer.Option("--certificate", help="Say what it promises, in plain words.")] = False,
     json: Json = False,
 ) -> None:
     """Verify a model, its certificate and its place in the ledger. Offline; anything wrong is exit code 4.
 
     \b
     dpserve verify adult-model --trust trust.json
+    dpserve verify adult-model --trust trust.json --policy policy.json --certificate
     """
-    from accountant.certificate import Policy
-
-    policy = Policy(None if max_epsilon is None else exact_decimal("max_epsilon", max_epsilon))
+    local = _policy(policy, largest_epsilon)
     try:
-        found = _verify(path, _trusted(trust), policy)
+        found = _verify(path, _trusted(trust), local)
     except VerificationError as error:
         blank = {"model": None, "epsilon": None, "delta": None, "relation": None}
         show(json, {"ok": False, **blank, "problems": [error.message]}, f"NOT VERIFIED: {error.message}")
         raise typer.Exit(error.exit_code) from None
+    if certificate:
+        return _show_page(found, None, json, ok=True, problems=[])
     body = {"ok": True, **certificate_json(found), "problems": []}
     show(json, body, f"verified: {found.model}: {certificate_line(found)}")
+
+
+def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
+    """The file's policy; a figure on the command line can only make it stricter."""
+    from dataclasses import replace
+
+    from accountant.policy import Policy, read_policy
+
+    found = Policy() if path is None else read_policy(path)
+    if largest_epsilon is None:
+        return found
+    most = exact_decimal("largest_epsilon", largest_epsilon)
+    return replace(found, largest_epsilon=min(most, most if found.largest_epsilon is None else found.largest_epsilon))
 
 
 def _verify(path: Path, trust: PublicKeys, policy: Policy) -> Certificate:
@@ -178,17 +291,21 @@ def _verify(path: Path, trust: PublicKeys, policy: Policy) -> Certificate:
 
     if path.is_dir():
         return load_verified(path, trust, policy).certificate
-    onnx, envelope, proof = (_read(Path(f"{path}{suffix}")) for suffix in ("", ".dsse.json", ".tlog-proof"))
+    onnx, envelope, proof = (_read(Path(f"{path}{suffix}"), most) for suffix, most in BESIDE.items())
     found = certificate.verify(envelope, proof.decode("utf-8", "replace"), onnx, trust, policy)
     OnnxModel(onnx)  # the graph holds allowed operators alone, and opens
     return found
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most: int) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(most + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(content) > most:
+        raise ModelInvalid(f"{path.name}: more than {most} bytes")
+    return content
 
 
 def _trusted(trust: Path | None) -> PublicKeys:

@@ -21,8 +21,9 @@ from accountant.certificate import digest
 from accountant.dsse import parse
 from accountant.errors import DpserveError, ModelInvalid, UnknownName, VerificationError
 from accountant.home import Home
+from accountant.keys import PublicKeys
 from models.bundle import CHAMPION, FILES, ModelStore
-from models.verified import VerifiedModel, load_verified
+from models.verified import VerifiedModel, load_of_home
 from serving.metrics import FAILURES, PREDICTIONS, SECONDS
 
 LOG = logging.getLogger("dpserve.registry")
@@ -82,10 +83,13 @@ class Registry:
     def __init__(self) -> None:
         self._slots: dict[tuple[str, int], Slot] = {}
         self._champions: dict[str, int | VerificationError] = {}
+        self._trust: PublicKeys | None = None
 
     def refresh(self, home: Home) -> None:
-        """Load what is new, drop what is gone, verify what changed. New tables replace the old ones in one step."""
-        store = ModelStore(home.models)
+        """Load what is new, drop what is gone, verify what changed; and everything, where a key was added or ended or a
+        certificate revoked. New tables replace the old ones in one step."""
+        store, trust = ModelStore(home.models), home.trust
+        known = self._slots if trust == self._trust else {}
         slots: dict[tuple[str, int], Slot] = {}
         champions: dict[str, int | VerificationError] = {}
         for name in store.names():
@@ -94,17 +98,19 @@ class Registry:
             except UnknownName:  # gone since
                 continue
             for version in versions:
-                slots[name, version] = self._slot(home, store, name, version)
+                slots[name, version] = self._slot(home, trust, store, name, version, known.get((name, version)))
             champions[name] = _champion(store, name)
-        self._slots, self._champions = slots, champions
+        self._slots, self._champions, self._trust = slots, champions, trust
 
-    def _slot(self, home: Home, store: ModelStore, name: str, version: int) -> Slot:
+    def _slot(
+        self, home: Home, trust: PublicKeys, store: ModelStore, name: str, version: int, known: Slot | None
+    ) -> Slot:
         folder = store.root / name / str(version)
-        known, stamp = self._slots.get((name, version)), _stamp(folder)
+        stamp = _stamp(folder)
         if known is not None and known.stamp == stamp:
             return known
         try:
-            served = Served(name, version, _load(home, folder, name))
+            served = Served(name, version, load_of_home(home, folder, name, trust))
         except VerificationError as error:
             return self._failed(name, version, stamp, error)
         except Exception as error:  # fail closed: one bundle that cannot be opened must not stop the others
@@ -185,13 +191,3 @@ def _file_stamp(path: Path) -> tuple[int, int, int, int]:
     except OSError:
         return (0, 0, 0, 0)
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _load(home: Home, folder: Path, name: str) -> VerifiedModel:
-    """Verified offline, as anybody would; and, because the ledger is at hand, its released numbers against it."""
-    found = load_verified(folder, home.trust)
-    if found.certificate.model != name:
-        raise ModelInvalid(f"certificate: speaks of {found.certificate.model!r}, not of {name!r}")
-    if home.ledger.released_digest(found.certificate.reservation) != digest(found.bundle.ensemble):
-        raise ModelInvalid("ensemble.json: is not what the ledger says was released")
-    return found

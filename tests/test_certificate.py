@@ -5,24 +5,47 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 import subprocess
+import sys
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+import jsonschema
 import ledgers
 import pytest
 from ledgers import place
+from offices import Office, cosigned, dataset, witness_policy
 from securesystemslib.signer import CryptoSigner
 
-from accountant import canonical, certificate, dsse, proofs
+from accountant import canonical, certificate, dsse, predicate, prices, proofs
+from accountant.budget import Budget, Relation, from_nano
 from accountant.certificate import PREDICATE_TYPE, Policy, verify
-from accountant.errors import CertificateInvalid, LedgerInvalid, VerificationError
+from accountant.errors import CertificateInvalid, DpserveError, LedgerInvalid, ModelInvalid, VerificationError
+from accountant.events import (
+    EVENT_TYPES,
+    BoundedRange,
+    Gaussian,
+    Plan,
+    PureDp,
+    Release,
+    RepeatAndSelect,
+    plan_from_json,
+)
 from accountant.home import Home
 from accountant.keys import IssuerKey, PublicKeys, public_pem
 from accountant.prices import claim, compose_rdp
+from accountant.records import Unit
+from accountant.selection import Poisson, logarithmic
+from accountant.statement import CONVERSIONS
+from accountant.witnessed import keep
+from models.bundle import read_bundle, write_bundle
+from models.verified import domains, load_of_home, load_verified
+from serving.cli import run as run_command
 
 REFUSED = (CertificateInvalid, LedgerInvalid)
+SCHEMA = Path(__file__).parent.parent / "docs" / "certificate.schema.json"
 
 
 @pytest.fixture(scope="module")
@@ -146,15 +169,13 @@ def lower_epsilon(body):
     """Every number right: as if half the releases had been made."""
     claimed, runs = body["predicate"]["claim"], body["predicate"]["mechanisms"]
     runs[0]["count"] -= 1
-    plan = ledgers.Plan(
-        certificate.plan_from_json([{k: v for k, v in run.items() if k != "library"} for run in runs]).runs
-    )
+    plan = plan_from_json([{k: v for k, v in run.items() if k != "library"} for run in runs])
     found = claim(plan, Decimal(claimed["delta"]))
     claimed["epsilon"] = canonical.decimal_string(found.epsilon)
     claimed["rdp"] = [
         {
             "order": line["order"],
-            "epsilon": canonical.decimal_string(certificate.from_nano(compose_rdp(plan.events, float(line["order"])))),
+            "epsilon": canonical.decimal_string(from_nano(compose_rdp(plan.events, float(line["order"])))),
         }
         for line in claimed["rdp"]
     ]
@@ -314,6 +335,174 @@ def test_only_the_issuer_key_counts(home, models):
         verify(dsse.sign(dsse.parse(envelope).payload, signer), proof, onnx, home.trust)
 
 
+# ---- the published form
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return json.loads(SCHEMA.read_text())
+
+
+def test_the_published_schema_is_that_of_the_code(schema):
+    """Made anew by `python -m accountant.predicate > docs/certificate.schema.json`."""
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema == predicate.json_schema()
+
+
+def objects(part):
+    if isinstance(part, dict):
+        yield from ([part] if "properties" in part else [])
+        part = list(part.values())
+    for each in part if isinstance(part, list) else ():
+        yield from objects(each)
+
+
+def test_the_published_schema_allows_nothing_more(schema):
+    found = list(objects(schema))
+    assert len(found) > 15
+    assert all(each["additionalProperties"] is False for each in found)
+
+
+def one_of(event) -> Plan:
+    return Plan(((Release("a choice of settings", "repeat-and-select", "range", 1, event), 1),))
+
+
+def made() -> list[bytes]:
+    """Payloads of certificates of every kind that this version writes."""
+    pure = {"what": ledgers.plan(PureDp(Decimal("0.05")), 10), "about": dataset(budget=Budget.of("3")), "delta": "0"}
+    run = ((BoundedRange(Decimal("0.01")), 5), (Gaussian(Decimal(50)), 1))
+    selections = [one_of(RepeatAndSelect(each, run)) for each in (Poisson(Decimal(5)), logarithmic(Decimal("0.1")))]
+    gaussians = Plan(((Release("sums", "discrete-gaussian", "l2", 100, Gaussian(Decimal(20))), 30),))
+    several = dataset(Relation.REPLACE_ONE, Unit("person", "customer", 4), families=3, version=7)
+    kinds = [{}, pure, {"about": several}, {"what": gaussians}, *({"what": each} for each in selections)]
+    return [Office().issue(**kind).payload for kind in kinds]
+
+
+def test_every_certificate_is_of_the_published_form(schema, models):
+    validator = jsonschema.Draft202012Validator(schema)
+    payloads = [*made(), *(dsse.parse(envelope).payload for envelope, _, _ in models)]
+    for payload in payloads:
+        validator.validate(json.loads(payload))
+        stated = json.loads(payload)["predicate"]
+        for part, model in (("claim", predicate.ClaimForm), ("accounting", predicate.AccountingForm)):
+            assert set(stated[part]) == {field.alias or name for name, field in model.model_fields.items()}
+    bounds = {json.loads(payload)["predicate"]["claim"]["bound"] for payload in payloads}
+    assert bounds == {"pure", "renyi", "gaussian", "adaptive"}
+    listed = [run["event"]["type"] for payload in payloads for run in json.loads(payload)["predicate"]["mechanisms"]]
+    assert set(listed) == {kind.type for kind in EVENT_TYPES}
+
+
+def test_the_published_schema_refuses_what_the_reader_refuses(schema, models):
+    validator = jsonschema.Draft202012Validator(schema)
+    body = statement(models[0][0])
+    for what in (
+        "epsilon with an exponent",
+        "epsilon an integer",
+        "seeded",
+        "one more field",
+        "no subject",
+        "no predicate",
+    ):
+        changed = copy.deepcopy(body)
+        CHANGES[what](changed)
+        assert not validator.is_valid(changed), what
+
+
+def test_what_was_selected_in_private_is_said_to_be_paid_for():
+    paid = [json.loads(payload)["predicate"]["accounting"]["coversTuning"] for payload in made()]
+    assert paid == [False, False, False, False, True, True]
+
+
+def test_every_bound_has_its_conversion():
+    assert set(CONVERSIONS) >= set(prices.BOUNDS)
+
+
+# ---- bundles
+
+
+@pytest.fixture
+def folder(home, tmp_path) -> Path:
+    write_bundle(tmp_path / "model", read_bundle(home.models / "adult" / "1"))
+    return tmp_path / "model"
+
+
+def test_a_bundle_loads(home, folder):
+    found = load_verified(folder, home.trust)
+    assert found.travelling == found.bundle
+
+
+def test_the_sigstore_form_must_wrap_the_very_envelope(home, folder):
+    path, other = folder / "model.onnx.sigstore.json", read_bundle(home.models / "adult" / "2")
+    good = json.loads(path.read_text())
+    path.write_bytes(other.sigstore)
+    with pytest.raises(CertificateInvalid, match="another envelope"):
+        load_verified(folder, home.trust)
+    for change in (
+        {"mediaType": "application/vnd.dev.sigstore.bundle.v0.1+json"},
+        {"verificationMaterial": {"publicKey": {"hint": "other"}, "tlogEntries": []}},
+        {"verificationMaterial": {"publicKey": good["verificationMaterial"]["publicKey"], "tlogEntries": [1]}},
+        {"extra": 1},
+    ):
+        path.write_text(json.dumps(good | change))
+        with pytest.raises(CertificateInvalid, match="bundle|mediaType"):
+            load_verified(folder, home.trust)
+    path.write_text(json.dumps(good, indent=1))  # white space is free
+    assert load_verified(folder, home.trust)
+
+
+def test_the_card_is_never_read_and_is_made_again_for_whoever_takes_the_model_along(home, folder):
+    right = (folder / "card.md").read_bytes()
+    (folder / "card.md").write_text("(0.01, 0)-differential privacy, promised")
+    assert load_verified(folder, home.trust).travelling.card == right
+
+
+def test_other_released_numbers_are_refused(home, folder):
+    (folder / "ensemble.json").write_bytes(read_bundle(home.models / "adult" / "2").ensemble)
+    with pytest.raises(ModelInvalid, match="released numbers"):
+        load_verified(folder, home.trust)
+
+
+def test_a_model_in_a_home_is_held_against_its_ledger(home, folder, tmp_path):
+    assert load_of_home(home, folder, "adult")
+    with pytest.raises(ModelInvalid, match="speaks of 'adult'"):
+        load_of_home(home, folder, "other")
+    before = Home.open(place(ledgers.copy(ledgers.prepared(), tmp_path / "before")))  # the same keys, before any model
+    with pytest.raises(DpserveError):
+        load_of_home(before, folder, "adult")
+    other = Home.open(place(ledgers.copy(ledgers.prepared(), tmp_path / "other")))
+    for number in range(12):  # another history, as long
+        other.ledger.register(ledgers.registration(f"data{number}"))
+    with pytest.raises(ModelInvalid, match="of this ledger is another"):
+        load_of_home(other, folder, "adult")
+
+
+def test_an_export_with_a_proof_against_a_cosigned_checkpoint(home, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    export = ["model", "export", "adult@1", "--witnessed", "--out", str(tmp_path / "out")]
+    assert run_command(export) == 2
+    assert "no checkpoint was cosigned yet" in capsys.readouterr().err
+    keep(home.path, cosigned(home.ledger.log.checkpoint(), 31))
+    assert run_command(export) == 0
+    policy = Policy(witnesses=witness_policy(31), smallest_size=home.ledger.log.size())
+    found = load_verified(tmp_path / "out", home.trust, policy)
+    assert found.certificate.witnesses == ("w31",)
+    with pytest.raises(CertificateInvalid, match="seen before"):
+        load_verified(home.models / "adult" / "1", home.trust, policy)
+
+
+def test_domains_say_what_the_schema_says(home, folder):
+    ensemble = load_verified(folder, home.trust).ensemble
+    stated = domains(ensemble.features)
+    assert [each["name"] for each in stated] == [feature.name for feature in ensemble.features]
+    age = next(each for each in stated if each["name"] == "age")
+    assert (age["type"], age["low"]) == ("numeric", "17")
+    made = Office().issue()
+    for each in stated:
+        value = json.loads(made.payload)
+        value["predicate"]["public"]["domains"] = [each]
+        predicate.Statement.model_validate(value)
+
+
 def run(folder: Path, script: str) -> subprocess.CompletedProcess:
     return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, capture_output=True, text=True)
 
@@ -338,3 +527,37 @@ def test_openssl_verifies_the_certificate_and_refuses_another(home, models, tmp_
     assert other != payload
     (tmp_path / "model.onnx.dsse.json").write_text(json.dumps({**value, "payload": base64.b64encode(other).decode()}))
     assert run(tmp_path, script).returncode != 0
+
+
+def test_the_documentation_explains_every_field(schema):
+    text = (SCHEMA.parent / "certificates.md").read_text()
+    for part in objects(schema):
+        if part.get("title") not in (
+            "RenyiFigure",
+            "BudgetForm",
+            "NumericDomain",
+            "CategoricalDomain",
+            "BooleanDomain",
+        ):
+            for field in set(part["properties"]) - {"predicate"}:
+                assert re.search(rf"[`.]{field}[`,.]", text), f"{part.get('title')}.{field}"
+
+
+def test_whoever_verifies_needs_no_sampler():
+    script = "import sys, accountant.certificate; print(sorted({'opendp', 'numba', 'numpy'} & set(sys.modules)))"
+    root = Path(__file__).parent.parent
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+@pytest.mark.system("jq", "openssl")
+def test_the_documentations_commands_do_what_they_say(home, tmp_path):
+    text = (SCHEMA.parent / "certificates.md").read_text()
+    (find_key,) = re.findall(r"```sh\n(jq .*?)```", text, re.DOTALL)
+    (show,) = re.findall(r"`(jq '\.payload[^`]*)`", text)
+    write_bundle(tmp_path / "model", read_bundle(home.models / "adult" / "1"))
+    (tmp_path / "model" / "trust.json").write_bytes(home.trust.to_json())
+    assert run(tmp_path / "model", find_key).returncode == 0
+    assert (tmp_path / "model" / "issuer.pem").read_text() == public_pem(home.keys.public_key("issuer")) + "\n"
+    assert run(tmp_path / "model", "openssl pkey -pubin -in issuer.pem -noout").returncode == 0
+    assert json.loads(run(tmp_path / "model", show).stdout) == statement(read_bundle(tmp_path / "model").envelope)

@@ -13,7 +13,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from accountant import dsse
-from accountant.dsse import BUNDLE_TYPE, ENVELOPE_LIMIT, PAYLOAD_TYPE, pae, parse, sign, to_sigstore_bundle, verify
+from accountant.dsse import (
+    BUNDLE_TYPE,
+    ENVELOPE_LIMIT,
+    PAYLOAD_TYPE,
+    from_sigstore_bundle,
+    pae,
+    parse,
+    sign,
+    to_sigstore_bundle,
+    verify,
+)
 from accountant.errors import CertificateInvalid
 from accountant.keys import fingerprint, public_pem
 
@@ -205,3 +215,37 @@ def test_sigstore_bundle_holds_the_same_envelope():
         to_sigstore_bundle(envelope(signatures=[entry(), entry(P256)]), KEYID)
     with pytest.raises(CertificateInvalid, match="envelope"):
         to_sigstore_bundle(RAW + b"x", KEYID)
+
+
+def test_sigstore_bundle_is_read_back():
+    assert from_sigstore_bundle(to_sigstore_bundle(RAW)) == (parse(RAW), KEYID)
+    assert from_sigstore_bundle(to_sigstore_bundle(RAW, "another hint")) == (parse(RAW), "another hint")
+
+
+BUNDLE = json.loads(to_sigstore_bundle(RAW, KEYID))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mediaType": "application/vnd.dev.sigstore.bundle+json;version=0.3"},
+        {"mediaType": None},
+        {"verificationMaterial": {"publicKey": {"hint": KEYID}}},
+        {"verificationMaterial": {"publicKey": {"hint": KEYID}, "tlogEntries": [{}]}},
+        {"verificationMaterial": {"publicKey": {"hint": 5}, "tlogEntries": []}},
+        {"verificationMaterial": {"certificate": {"rawBytes": ""}, "tlogEntries": []}},
+        {"dsseEnvelope": None},
+        {"dsseEnvelope": {**BUNDLE["dsseEnvelope"], "payloadType": "text/plain"}},
+        {"dsseEnvelope": {**BUNDLE["dsseEnvelope"], "payload": "e30"}},
+        {"messageSignature": {}},
+    ],
+)
+def test_another_sigstore_bundle_is_refused(changes):
+    with pytest.raises(CertificateInvalid):
+        from_sigstore_bundle(json.dumps(BUNDLE | changes).encode())
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"null", b"{}", b"[" * 100_000, b" " * (2 * ENVELOPE_LIMIT + 1)])
+def test_what_is_no_sigstore_bundle_is_refused(raw):
+    with pytest.raises(CertificateInvalid):
+        from_sigstore_bundle(raw)

@@ -10,6 +10,8 @@ from small_home import records, write_files
 from accountant.budget import Budget, Relation
 from accountant.errors import ModelInvalid, RecordError, UnknownName
 from accountant.home import Home
+from accountant.keyring import mark_compromised as compromise
+from accountant.keyring import revoke, rotate
 from models.bundle import FILES, ModelStore, ensemble_bytes, ensemble_from_bytes
 from serving.api_models import answer_records
 from serving.metrics import FAILURES
@@ -82,7 +84,7 @@ def test_tampered_file_takes_the_model_away_and_leaves_the_others(home, registry
     raw[len(raw) // 2] ^= 1
     path.write_bytes(bytes(raw))
     registry.refresh(home)
-    if file in ("card.md", "model.onnx.sigstore.json"):  # for people and other tools; nothing is served from them
+    if file == "card.md":  # for people; it is never read
         assert registry.get("adult@2")
         return
     with pytest.raises(ModelInvalid, match="does not verify"):
@@ -122,6 +124,37 @@ def test_certificate_of_another_model_is_refused(home, registry):
     with pytest.raises(ModelInvalid):
         registry.get("other@2")
     assert registry.get("other@1")
+
+
+def test_revoked_certificate_is_served_no_more(home, registry):
+    revoke(home, registry.get("adult@2").verified.certificate.issued, "test", "the rows were wrong")
+    registry.refresh(home)
+    with pytest.raises(ModelInvalid) as caught:
+        registry.get("adult")
+    assert "was revoked" in caught.value.details["reason"]
+    assert registry.get("adult@1")
+    assert registry.get("other@1")
+    assert [line["state"] for line in registry.to_json()] == ["served", "invalid", "served"]
+
+
+def test_rotated_key_changes_nothing_for_what_was_issued_before(home, registry):
+    before = registry.get("adult@1").verified
+    rotate(home, "issuer", "test", "yearly")
+    registry.refresh(home)
+    assert registry.loaded == 3
+    assert registry.get("adult@1").verified is not before  # verified again, under the new trust
+
+
+def test_compromised_key_takes_what_it_signed_after_with_it(home, registry):
+    first, last = (registry.get(f"adult@{n}").verified.certificate for n in (1, 2))
+    compromise(home, first.issuers[0], first.issued, "test", "stolen")
+    registry.refresh(home)
+    assert registry.get("adult@1")
+    for name in ("adult@2", "other"):
+        with pytest.raises(ModelInvalid) as caught:
+            registry.get(name)
+        assert "pinned issuer key" in caught.value.details["reason"]
+    assert last.issued > first.issued
 
 
 def test_removed_model_is_gone(home, registry):

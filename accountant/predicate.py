@@ -1,0 +1,284 @@
+"""The form of a certificate: an in-toto Statement v1 and what its predicate states. Strict: no field more, none less.
+
+The published JSON Schema (docs/certificate.schema.json) is made from these classes. What a certificate of the first
+ledgers did not state yet may be absent; all of it stands in every certificate made today.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from accountant import canonical
+from accountant.errors import CertificateInvalid
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://dpserve/privacy-certificate/v1"
+STATEMENT_LIMIT = 1 << 19
+MAX_INDEX = canonical.MAX_INTEGER
+
+Text = str  # the statement's own limit is the only one
+Figure = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?$", max_length=40)]
+Signed = Annotated[str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$", max_length=40)]
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Index = Annotated[int, Field(ge=0, le=MAX_INDEX)]
+Count = Annotated[int, Field(ge=1, le=MAX_INDEX)]
+
+
+class Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class RenyiFigure(Form):
+    """Renyi divergence of all releases together, at one order."""
+
+    order: Figure
+    epsilon: Figure
+
+
+class UnitForm(Form):
+    """Who is protected."""
+
+    name: Text = Field(description="what one unit of privacy is called")
+    contributions: Count = Field(description="the most records of one unit that are used")
+    bounding: Text = Field(description="how a unit's records are bounded to that number")
+
+
+class ClaimForm(Form):
+    """What is promised."""
+
+    variant: Literal["pure", "approximate"] = Field(description="pure where delta is 0")
+    epsilon: Figure = Field(description="rounded up")
+    delta: Figure
+    bound: Text | None = Field(None, description="which bound gives epsilon: pure, renyi, gaussian or adaptive")
+    pure: Figure | None = Field(description="the sum of the pure figures; null where a release has none")
+    rdp: list[RenyiFigure] = Field(max_length=256, description="the Renyi curve, at the orders that the filter adds up")
+    conversion: Text = Field(description="how epsilon follows from the mechanisms")
+    order: Figure | None = Field(description="the Renyi order of the conversion; null for other bounds")
+    relation: Literal["add-remove", "replace-one"] = Field(description="which two datasets are neighbours")
+    unit: UnitForm
+    trust_model: Text = Field(alias="trustModel", description="who sees the rows")
+    adversary: Text = Field(description="against whom the promise holds")
+    release: Text = Field(description="what is released, and how often")
+
+
+class EpsilonEvent(Form):
+    """A release whose losses lie in an interval of length epsilon, or any epsilon-DP release."""
+
+    type: Literal["bounded-range", "pure-dp"]
+    epsilon: Figure
+
+
+class GaussianEvent(Form):
+    """Gaussian noise; `noise_multiplier` is sigma over the L2 sensitivity."""
+
+    type: Literal["gaussian"]
+    noise_multiplier: Figure
+
+
+class BinomialRuns(Form):
+    """A truncated negative binomial number of runs."""
+
+    type: Literal["truncated-negative-binomial"]
+    shape: Signed
+    gamma: Figure
+
+
+class PoissonRuns(Form):
+    """A Poisson number of runs."""
+
+    type: Literal["poisson"]
+    mean: Figure
+
+
+SimpleEvent = Annotated[EpsilonEvent | GaussianEvent, Field(discriminator="type")]
+
+
+class RunForm(Form):
+    event: SimpleEvent
+    count: Count
+
+
+class SelectionEvent(Form):
+    """Private selection: the best of a random number of runs, each of which would release `runs`."""
+
+    type: Literal["repeat-and-select"]
+    distribution: Annotated[BinomialRuns | PoissonRuns, Field(discriminator="type")]
+    runs: list[RunForm] = Field(min_length=1)
+
+
+EventForm = Annotated[EpsilonEvent | GaussianEvent | SelectionEvent, Field(discriminator="type")]
+
+
+class MechanismForm(Form):
+    """A run of equal releases."""
+
+    purpose: Text
+    mechanism: Text = Field(description="type of the mechanism")
+    norm: Text = Field(description="how the sensitivity is measured")
+    sensitivity: Figure
+    event: EventForm = Field(description="what one release costs")
+    count: Count
+    library: Text = Field(description="what draws the noise")
+
+
+class AccountingForm(Form):
+    """How the releases add up."""
+
+    composition: Text
+    covers_tuning: bool = Field(alias="coversTuning", description="whether a choice of hyper-parameters was paid for")
+    covers_preprocessing: bool = Field(alias="coversPreprocessing")
+    tuning: Text | None = Field(None, description="how the hyper-parameters came about")
+
+
+class BudgetForm(Form):
+    epsilon: Figure
+    delta: Figure
+
+
+class SpentForm(Form):
+    """A family's sums after this job was reserved, jobs of others included."""
+
+    pure: Figure
+    unbounded: Index = Field(description="how many jobs have no pure figure")
+    rdp: dict[str, Figure]
+    epsilon: Figure | None = Field(None, description="the sums converted at the family's delta")
+    left: Figure | None = Field(None, description="epsilon that is left of the total")
+
+
+class FamilyForm(Form):
+    """People who share one budget, and where it stood."""
+
+    family: Text
+    budget: BudgetForm
+    after: SpentForm
+
+
+class DatasetForm(Form):
+    """What the model was learnt from. Its first family's budget; all of them in `families` where there are several."""
+
+    name: Text
+    uuid: Text
+    family: Text = Field(description="who shares the budget: refreshed, filtered and joined copies of the rows")
+    version: Count | None = Field(None, description="the how-manieth dataset of that family")
+    families: list[FamilyForm] | None = Field(None, description="every family, where the rows belong to several")
+    commitment: Hex = Field(description="HMAC-SHA256 over the packed rows; the accountant holds its key")
+    schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
+    records: Count | None = Field(None, description="only where the number is public: under replace-one")
+    budget: BudgetForm
+    after: SpentForm
+
+
+class NumericDomain(Form):
+    name: Text
+    type: Literal["numeric"]
+    low: Text | None = Field(description="first cut point; values below are as if they were it")
+    high: Text | None = Field(description="last cut point")
+    cuts: Index
+
+
+class CategoricalDomain(Form):
+    name: Text
+    type: Literal["categorical"]
+    count: Index = Field(description="how many categories are publicly known")
+    values: list[Text] | None = Field(description="the categories, where they are few")
+
+
+class BooleanDomain(Form):
+    name: Text
+    type: Literal["boolean"]
+
+
+Domain = Annotated[NumericDomain | CategoricalDomain | BooleanDomain, Field(discriminator="type")]
+
+
+class PublicForm(Form):
+    """What was public before any row was read."""
+
+    learner: Text
+    ensemble: Hex = Field(description="sha256 of ensemble.json, the released numbers")
+    hyperparameters: dict[str, Text | int | bool | None]
+    inputs: list[Text] | None = Field(description="names of the features; null where they are too many to list")
+    domains: list[Domain] | None = Field(None, description="what the schema says of each feature, as above")
+    classes: list[Text] | None
+    unprotected: list[Text] = Field(description="what is published without noise")
+
+
+class RandomnessForm(Form):
+    source: Text
+    seeded: Literal[False]
+
+    @field_validator("seeded", mode="before")
+    @classmethod
+    def _never(cls, value: object) -> object:
+        if value is not False:  # 0 would pass for it
+            raise ValueError("must be false: a seeded run is not private")
+        return value
+
+
+class LedgerForm(Form):
+    """Where the job was reserved before any row was read."""
+
+    origin: Text
+    reservation: Index = Field(description="index of the `reserved` entry")
+    leaf: Hex = Field(description="RFC 6962 leaf hash of that entry")
+
+
+class Predicate(Form):
+    """A privacy certificate."""
+
+    claim: ClaimForm
+    mechanisms: list[MechanismForm]
+    accounting: AccountingForm
+    dataset: DatasetForm
+    public: PublicForm
+    preprocessing: Text
+    randomness: RandomnessForm
+    implementation: dict[str, Text] = Field(description="versions, digest of all that was installed, rounding")
+    ledger: LedgerForm
+    not_covered: list[Text] = Field(alias="notCovered", description="what this promise does not speak of")
+
+
+class DigestForm(Form):
+    sha256: Hex
+
+
+class SubjectForm(Form):
+    name: Text
+    digest: DigestForm
+
+
+class Statement(Form):
+    """An in-toto Statement v1 about exactly one ONNX file."""
+
+    type: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
+    subject: list[SubjectForm] = Field(min_length=1, max_length=1)
+    predicate_type: Literal["https://dpserve/privacy-certificate/v1"] = Field(alias="predicateType")
+    predicate: Predicate
+
+
+def read_statement(payload: bytes) -> tuple[dict[str, Any], Statement]:
+    """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
+    try:
+        body: Any = canonical.decode_canonical(payload, STATEMENT_LIMIT)
+    except canonical.CanonicalError as error:
+        raise CertificateInvalid(f"statement: {error.message}") from error
+    try:
+        return body, Statement.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"]) or "statement"
+        raise CertificateInvalid(f"{where:.99}: {first['msg']:.200}") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """The published schema of the statement."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{PREDICATE_TYPE}/schema.json"}
+    return {**head, **Statement.model_json_schema(by_alias=True)}
+
+
+if __name__ == "__main__":
+    import json
+
+    print(json.dumps(json_schema(), indent=2))
