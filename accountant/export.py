@@ -1,8 +1,9 @@
 """The ledger as files that an auditor reads with any tool, and the audit of such files.
 
 `entries.jsonl`: one entry a line, exactly the bytes that were hashed, without the newline. `checkpoints.jsonl`: every
-signed checkpoint, `{"note", "size"}` a line. `checkpoint`: the newest note as it is. `trust.json`: the keys; an auditor
-compares them with a copy that came by another way, for who forges a ledger can forge the file beside it.
+signed checkpoint, `{"note", "size"}` a line. `checkpoint`: the newest note as it is. `witnessed`: the newest that
+witnesses cosigned, where there is one. `trust.json`: the keys; an auditor compares them with a copy that came by
+another way, for who forges a ledger can forge the file beside it.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from pathlib import Path
 from typing import IO
 
 from accountant import canonical
-from accountant.audit import Bundle, Filed, Leaf, audit
+from accountant.audit import Filed, Leaf, Progress, audit
 from accountant.canonical import ENTRY_LIMIT, exact_integer, exact_object, exact_text
 from accountant.errors import InputError, LedgerInvalid
 from accountant.home import TRUST, Home
+from accountant.judge_models import Bundle
 from accountant.keys import PublicKeys
-from accountant.log import latest_checkpoint, read_entry
-from accountant.notes import NOTE_LIMIT
+from accountant.log import read_entry
+from accountant.notes import NOTE_LIMIT, parse_checkpoint
 from accountant.rebuild import Report
 from accountant.store import checkpoints, leaves
+from accountant.tiles import CHECKPOINT
+from accountant.witnessed import WITNESSED, kept, newest, read_note
 
-ENTRIES, CHECKPOINTS, CHECKPOINT = "entries.jsonl", "checkpoints.jsonl", "checkpoint"
+ENTRIES, CHECKPOINTS = "entries.jsonl", "checkpoints.jsonl"
 
 
 def export(home: Home, directory: Path) -> int:
@@ -36,25 +40,43 @@ def export(home: Home, directory: Path) -> int:
         # An entry that is canonical has no newline in it.
         count = _write(directory / ENTRIES, (read_entry(seq, body).body for seq, body in leaves(connection)))
         _write(directory / CHECKPOINTS, (_line(size, note) for size, note in checkpoints(connection)))
-        note = latest_checkpoint(connection)
+        note, cosigned = newest(home.path, connection), kept(home.path)
     (directory / TRUST).write_bytes(home.trust.to_json())
+    if cosigned is not None:
+        (directory / WITNESSED).write_bytes(cosigned.encode())
     (directory / CHECKPOINT).write_bytes(note.encode())
     return count
 
 
 def audit_export(
-    directory: Path, trust: PublicKeys, bundles: Iterable[Bundle] = (), seen: Iterable[str] = ()
+    directory: Path,
+    trust: PublicKeys,
+    bundles: Iterable[Bundle] = (),
+    seen: Iterable[str] = (),
+    progress: Progress | None = None,
 ) -> Report:
     """Audit an export against `trust`, which must not come from the export itself. Reads it line by line."""
+    notes = vouching(directory)
     try:
-        newest = (directory / CHECKPOINT).read_text("utf-8")
         with (directory / ENTRIES).open("rb") as entries, (directory / CHECKPOINTS).open("rb") as signed:
-            notes = (_filed(number, line) for number, line in _lines(signed, NOTE_LIMIT))
-            return audit(_lines(entries, ENTRY_LIMIT), notes, trust, bundles=bundles, seen=(newest, *seen))
+            filed = (_filed(number, line) for number, line in _lines(signed, NOTE_LIMIT))
+            return audit(
+                _lines(entries, ENTRY_LIMIT),
+                filed,
+                trust,
+                bundles=bundles,
+                seen=(*notes, *seen),
+                progress=progress,
+                total=parse_checkpoint(notes[0]).size,
+            )
     except OSError as error:
         raise InputError(f"{directory}: is not an export ({error})") from error
-    except UnicodeDecodeError as error:
-        raise LedgerInvalid(f"{CHECKPOINT}: must be text in UTF-8") from error
+
+
+def vouching(directory: Path) -> list[str]:
+    """The newest checkpoint of an export or of a folder of tiles, and the newest cosigned one where there is one."""
+    cosigned = kept(directory)
+    return [read_note(directory / CHECKPOINT), *([] if cosigned is None else [cosigned])]
 
 
 def _line(size: int, note: str) -> bytes:

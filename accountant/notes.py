@@ -1,7 +1,8 @@
 """C2SP signed notes and tree checkpoints: how the log signs its size and root hash.
 
-Formats: c2sp.org/signed-note@v1.0.0 and c2sp.org/tlog-checkpoint. Ed25519 only (signature type 0x01). Strict: one
-spelling, bounded sizes. The text of a note means nothing before a signature by a pinned key has been verified.
+Formats: c2sp.org/signed-note@v1.0.0 and c2sp.org/tlog-checkpoint. Ed25519 only: 0x01 is the signature type of a log,
+0x04 that of a witness (`accountant.cosign`). Strict: one spelling, bounded sizes. The text of a note means nothing
+before a signature by a pinned key has been verified.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from accountant.merkle import HASH_SIZE, MAX_SIZE
 NOTE_LIMIT = 262_144  # bytes: room for 16 post-quantum cosignatures and more, which every reader must accept
 MAX_SIGNATURES = 64
 MAX_NAME = 255
-_ED25519 = b"\x01"
+ED25519, COSIGNATURE = b"\x01", b"\x04"  # signature types
 _DASH = "\u2014 "  # em dash, space
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
@@ -58,27 +59,27 @@ class Checkpoint:
     extensions: tuple[str, ...] = ()
 
 
-def key_id(name: str, public_key: Ed25519PublicKey) -> bytes:
-    """The 4 bytes that say which key signed: a hint, not a fingerprint to trust."""
-    return hashlib.sha256(name.encode() + b"\n" + _ED25519 + public_key.public_bytes_raw()).digest()[:4]
+def key_id(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> bytes:
+    """The 4 bytes that say which key signed, and how: a hint, not a fingerprint to trust."""
+    return hashlib.sha256(name.encode() + b"\n" + kind + public_key.public_bytes_raw()).digest()[:4]
 
 
-def verifier_key(name: str, public_key: Ed25519PublicKey) -> str:
+def verifier_key(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> str:
     """The verifier key string `name+hex(key id)+base64(type || key)` that other tools take."""
     check_origin(name)
-    material = encode_base64(_ED25519 + public_key.public_bytes_raw())
-    return f"{name}+{key_id(name, public_key).hex()}+{material}"
+    material = encode_base64(kind + public_key.public_bytes_raw())
+    return f"{name}+{key_id(name, public_key, kind).hex()}+{material}"
 
 
-def parse_verifier_key(text: str) -> tuple[str, Ed25519PublicKey]:
+def parse_verifier_key(text: str, kind: bytes = ED25519) -> tuple[str, Ed25519PublicKey]:
     """Name and key of a verifier key string; KeyInvalid unless `verifier_key` would write the same string."""
     name, _, rest = text.partition("+")
     try:
         material = decode_base64(rest.partition("+")[2], "verifier key")
-        if len(material) != 33 or material[:1] != _ED25519:
-            raise KeyInvalid("verifier key: must be of Ed25519 (type 0x01, 32 bytes)")
+        if len(material) != 33 or material[:1] != kind:
+            raise KeyInvalid(f"verifier key: must be of Ed25519 (type 0x{kind.hex()}, 32 bytes)")
         public_key = Ed25519PublicKey.from_public_bytes(material[1:])
-        if verifier_key(name, public_key) != text:
+        if verifier_key(name, public_key, kind) != text:
             raise KeyInvalid("verifier key: its key id does not belong to its name and key")
     except InputError as error:
         raise KeyInvalid(error.message) from error

@@ -8,8 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.canonical import encode_base64
-from accountant.errors import InputError
+from accountant.growth import consistency, path_to
 from accountant.home import Home
 from serving.bodies import known_query, query_int
 from serving.doors import in_thread, state
@@ -49,12 +48,18 @@ async def proof(request: Request) -> Response:
 
 
 def _proof(home: Home, leaf: int, size: int) -> dict[str, Any]:
-    newest = home.ledger.log.size()
-    size = newest if size == -1 else size
-    if not leaf < size <= newest:
-        raise InputError(f"leaf={leaf}, size={size}: must be leaf < size <= {newest}")
-    hashes = home.ledger.log.inclusion(leaf, size)
-    return {"leaf": leaf, "size": size, "hashes": [encode_base64(each) for each in hashes]}
+    return path_to(home.ledger.log.database, leaf, home.ledger.log.size() if size == -1 else size)
+
+
+async def growth(request: Request) -> Response:
+    """The consistency proof (RFC 6962): that the tree of `to` entries begins with the tree of `from` entries."""
+    known_query(request, "from", "to")
+    home, earlier, later = state(request).home, query_int(request, "from", None), query_int(request, "to", -1)
+    return json_response(await in_thread(_growth, home, earlier, None if later == -1 else later))
+
+
+def _growth(home: Home, earlier: int, later: int | None) -> dict[str, Any]:
+    return consistency(home.ledger.log.database, earlier, later).to_json()
 
 
 async def metrics(request: Request) -> Response:

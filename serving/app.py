@@ -63,6 +63,7 @@ PREDICTED = {
     },
 }
 AFTER = {"after": "index of the first entry wanted"}
+GROWTH = {"from": "size of the earlier tree", "to": "size of the later one; the newest when left out"}
 LEAF = {"leaf": "index of the entry", "size": "size of the tree; the newest when left out"}
 
 DOORS = (
@@ -92,6 +93,7 @@ DOORS = (
         media="text/plain",
     ),
     Door("GET", "/v1/ledger/proof", ("audit",), api_ledger.proof, "An inclusion proof", query=LEAF),
+    Door("GET", "/v1/ledger/consistency", ("audit",), api_ledger.growth, "A consistency proof", query=GROWTH),
     Door("GET", "/metrics", ("audit",), api_ledger.metrics, "Metrics for Prometheus", media="text/plain"),
     Door("GET", "/", SCOPES, api_ledger.about, "What this is"),
     Door("GET", "/livez", (), api_ledger.alive, "Whether the server is alive"),

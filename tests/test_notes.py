@@ -11,6 +11,7 @@ from securesystemslib.signer import CryptoSigner
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.merkle import EMPTY_ROOT, inclusion_proof, leaf_hash, new_nodes, root
 from accountant.notes import (
+    COSIGNATURE,
     Checkpoint,
     NoteSignature,
     check_origin,
@@ -340,3 +341,27 @@ def test_malformed_proofs_are_refused(text):
 def test_what_cannot_be_read_is_not_written(index, path, note, extra):
     with pytest.raises(LedgerInvalid):
         write_proof(index, path, note, extra)
+
+
+# The key of the example of c2sp.org/tlog-cosignature is not published; its line is of the right form.
+SPEC_COSIGNED = SPEC_CHECKPOINT + (
+    "\u2014 witness.example.com/w1 jWbPPwAAAABkGFDLEZMHwSRaJNiIDoe9DYn/zXcrtPHeolMI5OWXEhZCB9dlrDJsX3b2oyin1nPZ"
+    "qhf5nNo0xUe+mbIUBkBIfZ+qnA==\n"
+)
+
+
+def test_the_example_of_a_cosignature_is_read():
+    line = parse_note(SPEC_COSIGNED).signatures[1]
+    assert (line.name, line.key_id.hex()) == ("witness.example.com/w1", "8d66cf3f")
+    assert int.from_bytes(line.signature[:8], "big") == 1679315147
+    assert len(line.signature) == 8 + 64
+    assert parse_checkpoint(SPEC_COSIGNED).size == parse_checkpoint(SPEC_CHECKPOINT).size
+
+
+def test_one_key_in_two_roles_has_two_names():
+    log, witness = verifier_key(ORIGIN, PUBLIC), verifier_key(ORIGIN, PUBLIC, COSIGNATURE)
+    assert key_id(ORIGIN, PUBLIC) != key_id(ORIGIN, PUBLIC, COSIGNATURE)
+    assert parse_verifier_key(witness, COSIGNATURE) == parse_verifier_key(log) == (ORIGIN, PUBLIC)
+    for text, kind in ((log, COSIGNATURE), (witness, b"\x01"), (witness, b"\x06")):
+        with pytest.raises(KeyInvalid, match=f"type 0x{kind.hex()}"):
+            parse_verifier_key(text, kind)

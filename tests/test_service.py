@@ -26,6 +26,7 @@ from accountant import errors, merkle, tokens
 from accountant.budget import Budget, Relation
 from accountant.canonical import decode_base64
 from accountant.certificate import verify
+from accountant.highwater import HighWater
 from accountant.home import Home
 from accountant.notes import verify_checkpoint
 from models.verified import load_verified
@@ -190,6 +191,8 @@ def test_record_that_is_no_record(server):
         ("GET", "/v1/ledger/proof", b"", (400, "bad_input")),
         ("GET", "/v1/ledger/proof?leaf=3&size=2", b"", (400, "bad_input")),
         ("GET", "/v1/ledger/proof?leaf=0&size=99999999", b"", (400, "bad_input")),
+        ("GET", "/v1/ledger/consistency", b"", (400, "bad_input")),
+        ("GET", "/v1/ledger/consistency?from=3&to=2", b"", (400, "bad_input")),
         ("GET", "/nope", b"", (404, "not_found")),
         ("GET", "/static_content/main.js", b"", (404, "not_found")),
         ("GET", "/predict", b"", (405, "method_not_allowed")),
@@ -394,6 +397,9 @@ def test_ledger_hashes_to_its_checkpoint(server):
     proof = server.get(f"/v1/ledger/proof?leaf=1&size={checkpoint.size}", scope="audit").json()
     path = [decode_base64(each) for each in proof["hashes"]]
     merkle.verify_inclusion(1, checkpoint.size, merkle.leaf_hash(bodies[1]), path, checkpoint.root)
+    grown = server.get(f"/v1/ledger/consistency?from=2&to={checkpoint.size}", scope="audit").json()
+    path, earlier = [decode_base64(each) for each in grown["hashes"]], merkle.root(2, lambda a, b: store[a, b])
+    merkle.verify_consistency(2, checkpoint.size, path, earlier, checkpoint.root)
 
 
 def test_certificate_over_the_wire_verifies(server):
@@ -406,7 +412,9 @@ def test_certificate_over_the_wire_verifies(server):
 
 def test_dataset_and_models(server):
     (dataset,) = server.get("/v1/datasets", scope="audit").json()["datasets"]
-    assert dataset == server.get("/v1/datasets/adult", scope="train").json()
+    shown = server.get("/v1/datasets/adult", scope="train").json()
+    assert dataset == {name: shown[name] for name in dataset}
+    assert shown.keys() - dataset.keys() == {"quotas", "forecast"}
     assert {"total", "reserved", "spent", "left", "jobs_left"} <= dataset["budget"].keys()
     assert "records" not in dataset  # private under add-remove
     lines = server.get("/v1/models", scope="predict").json()["models"]
@@ -436,9 +444,9 @@ def test_tampered_model_is_refused_and_the_others_go_on(server):
 def test_ledger_behind_its_mark_stops_everything_but_life(server):
     mark = server.path / "keys" / "high-water.json"
     good = mark.read_bytes()
-    body = json.loads(good)
+    size, root = HighWater(mark).read()
     try:
-        mark.write_text(json.dumps({**body, "size": body["size"] + 5}, sort_keys=True, separators=(",", ":")))
+        HighWater(mark).advance(size + 5, root)
         until(lambda: all(server.get("/readyz", scope=None).status_code == 503 for _ in range(8)), "it is not ready")
         assert code(server.predict()) == (503, "not_ready")
         assert code(server.post("/v1/jobs", JOB)) == (503, "not_ready")
