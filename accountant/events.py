@@ -1,7 +1,8 @@
 """The closed list of privacy events: what one release may cost. Stored events never change meaning.
 
-Each event is one frozen decimal number and two prices, both functions of public parameters only: the pure epsilon
-(None stands for infinite) and the Renyi curve. `event_to_json` / `event_from_json` are the stored form.
+Each event is one frozen decimal number (private selection: a distribution and what one run releases) and two prices,
+both functions of public parameters only: the pure epsilon (None stands for infinite) and the Renyi curve.
+`event_to_json` / `event_from_json` are the stored form.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from math import exp, expm1, inf, log, log1p
-from typing import Any, ClassVar
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, exp, expm1, inf, log, log1p
+from typing import Any, ClassVar, TypeGuard
 
-from accountant.budget import MAX_EPSILON, from_nano, nano
+from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.canonical import JSON, decimal_string, exact_object, exact_text, parse_decimal
 from accountant.errors import InputError
+from accountant.selection import Curve, Distribution, distribution_from_json, selected
 
 MAX_NOISE = Decimal(10**9)
+MAX_COUNT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -99,8 +104,48 @@ class Gaussian:
         return order / (2 * float(self.noise_multiplier) ** 2)
 
 
-Event = BoundedRange | PureDp | Gaussian
-EVENT_TYPES: tuple[type[Event], ...] = (BoundedRange, PureDp, Gaussian)
+SimpleEvent = BoundedRange | PureDp | Gaussian
+SIMPLE: tuple[type[SimpleEvent], ...] = (BoundedRange, PureDp, Gaussian)
+
+
+@dataclass(frozen=True)
+class RepeatAndSelect:
+    """Private selection (`accountant.selection`): a random number of runs, of which the best one's outcome is released.
+
+    `runs` is what ONE run releases, its score included: (event, count) in order, equal neighbours merged. No selection
+    within a selection.
+    """
+
+    type: ClassVar[str] = "repeat-and-select"
+    distribution: Distribution
+    runs: tuple[tuple[SimpleEvent, int], ...]
+
+    def __post_init__(self) -> None:
+        merged = all(one[0] != other[0] for one, other in zip(self.runs, self.runs[1:], strict=False))
+        simple = all(isinstance(event, SIMPLE) and _is_count(count) for event, count in self.runs)
+        if not (self.runs and merged and simple):
+            raise InputError("runs: must be simple events with their counts, at least one, equal neighbours merged")
+
+    @property
+    def pure(self) -> Decimal | None:
+        """Rounded up to 9 digits."""
+        total = sum((count * Fraction(event.pure) for event, count in self.runs if event.pure is not None), Fraction(0))
+        found = None if any(event.pure is None for event, _ in self.runs) else self.distribution.pure(total)
+        return None if found is None else from_nano(ceil(found * NANO))
+
+    def rdp(self, order: float) -> float:
+        """Papernot and Steinke 2022; never above the pure price. 1e-12 of itself covers floating point."""
+        return min(_curve(self)(order), inf if self.pure is None else float(self.pure)) * (1 + 1e-12)
+
+
+@lru_cache(maxsize=1024)
+def _curve(event: RepeatAndSelect) -> Curve:
+    pure = sum(inf if each.pure is None else count * float(each.pure) for each, count in event.runs)
+    return selected(event.distribution, lambda order: sum(count * each.rdp(order) for each, count in event.runs), pure)
+
+
+Event = SimpleEvent | RepeatAndSelect
+EVENT_TYPES: tuple[type[Event], ...] = (*SIMPLE, RepeatAndSelect)
 
 
 def _check(name: str, value: Decimal, high: Decimal) -> None:
@@ -108,17 +153,45 @@ def _check(name: str, value: Decimal, high: Decimal) -> None:
         raise InputError(f"{name}={value}: must be > 0 and at most {high}, with at most 9 decimals")
 
 
-def event_to_json(event: Event) -> dict[str, str]:
+def _is_count(count: object) -> TypeGuard[int]:
+    return type(count) is int and 1 <= count <= MAX_COUNT
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    if isinstance(event, RepeatAndSelect):
+        runs = [{"event": event_to_json(each), "count": count} for each, count in event.runs]
+        return {"type": event.type, "distribution": event.distribution.to_json(), "runs": runs}
     return {"type": event.type, event.parameter: decimal_string(getattr(event, event.parameter))}
 
 
 def event_from_json(body: object) -> Event:
     """Inverse of `event_to_json`. What is not understood is refused, never skipped."""
+    if isinstance(body, Mapping) and body.get("type") == RepeatAndSelect.type:
+        return _selection_from_json(body)
+    return _simple_from_json(body)
+
+
+def _simple_from_json(body: object) -> SimpleEvent:
     if isinstance(body, Mapping):
-        for kind in EVENT_TYPES:
+        for kind in SIMPLE:
             if body.get("type") == kind.type and set(body) == {"type", kind.parameter}:
                 return kind(parse_decimal(body[kind.parameter]))
     raise InputError(f"event={body!r:.200}: not on the closed list {[kind.type for kind in EVENT_TYPES]}")
+
+
+def _selection_from_json(body: Any) -> RepeatAndSelect:
+    found = exact_object(body, ("type", "distribution", "runs"), RepeatAndSelect.type)
+    if not isinstance(found["runs"], list):
+        raise InputError("runs: must be a list")
+    runs = [exact_object(run, ("event", "count"), "run of a selection") for run in found["runs"]]
+    pairs = tuple((_simple_from_json(run["event"]), _count(run["count"])) for run in runs)
+    return RepeatAndSelect(distribution_from_json(found["distribution"]), pairs)
+
+
+def _count(count: object) -> int:
+    if not _is_count(count):
+        raise InputError(f"count={count!r:.60}: must be a whole number from 1 to {MAX_COUNT}")
+    return count
 
 
 @dataclass(frozen=True)
@@ -194,9 +267,7 @@ def plan_from_json(body: Any) -> Plan:
 def _run_from_json(body: JSON) -> tuple[Release, int]:
     run = exact_object(body, ("purpose", "mechanism", "norm", "sensitivity", "event", "count"), "plan run")
     purpose, mechanism, norm = (exact_text(run[key], f"plan {key}") for key in ("purpose", "mechanism", "norm"))
-    sensitivity, count = parse_decimal(exact_text(run["sensitivity"], "plan sensitivity")), run["count"]
+    sensitivity, count = parse_decimal(exact_text(run["sensitivity"], "plan sensitivity")), _count(run["count"])
     if sensitivity % 1:
         raise InputError(f"sensitivity={sensitivity}: must be a whole number")
-    if type(count) is not int or not 1 <= count < 2**31:
-        raise InputError(f"count={count!r}: must be a whole number from 1 to {2**31 - 1}")
     return Release(purpose, mechanism, norm, int(sensitivity), event_from_json(run["event"])), count

@@ -6,28 +6,33 @@ and no float rounding can betray a row. Floating point appears once, in the scal
 
 from __future__ import annotations
 
+import os
+from bisect import bisect_left
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from importlib.metadata import version
-from math import inf, nextafter
+from math import ceil, inf, nextafter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_gaussian, make_laplace, make_noisy_max
+from opendp.measurements import make_gaussian, make_laplace, make_noisy_max, make_randomized_response
 from opendp.measures import max_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
+from accountant.errors import InputError
 from accountant.events import BoundedRange, Gaussian, PureDp
+from accountant.selection import Distribution, Poisson
 
 enable_features("contrib")  # OpenDP's word for parts whose proof documents are public but not yet vetted
 
 LIBRARY = f"opendp {version('opendp')}"
 Integers = NDArray[np.int64]
+MAX_CATEGORIES = 2**16
 
 
 class Mechanism(Protocol):
@@ -118,6 +123,88 @@ class DiscreteGaussian:
         return np.asarray(_gaussian(scale)(np.ascontiguousarray(values, np.int64)), np.int64)
 
 
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """Each value, a category from 0 to categories - 1, is kept with chance e^epsilon / (e^epsilon + categories - 1),
+    rounded down, and is else one of the others. epsilon-DP where at most one value is replaced (Warner 1965).
+    """
+
+    name: ClassVar[str] = "randomized-response"
+    norm: ClassVar[str] = "replacement"
+    epsilon: Decimal
+    categories: int
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.categories <= MAX_CATEGORIES:
+            raise InputError(f"categories={self.categories}: must be from 2 to {MAX_CATEGORIES}")
+
+    @property
+    def event(self) -> PureDp:
+        return PureDp(self.epsilon)
+
+    def draw(self, values: Integers, sensitivity: int) -> Integers:
+        if sensitivity != 1:
+            raise InputError(f"sensitivity={sensitivity}: must be 1, as many values as a unit may replace")
+        if values.size and not 0 <= values.min() <= values.max() < self.categories:
+            raise InputError(f"values: must be categories from 0 to {self.categories - 1}")
+        answer = _randomized_response(self.categories, _keep(self.epsilon, self.categories))
+        return np.array([answer(int(value)) for value in values.ravel()], np.int64).reshape(values.shape)
+
+
+def draw_runs(distribution: Distribution) -> int:
+    """An exact draw of how often a private selection runs. Never to be released, nor betrayed by the time it takes."""
+    if isinstance(distribution, Poisson):  # a sum of smaller ones, whose weights stay small
+        parts = ceil(distribution.mean / 64)
+        return sum(_draw(Fraction(0), Fraction(distribution.mean) / parts, 1) for _ in range(parts))
+    going_on = 1 - Fraction(distribution.gamma)
+    return 1 + _draw(going_on, going_on * (1 + Fraction(distribution.shape)), 2)
+
+
+def _draw(slope: Fraction, offset: Fraction, shift: int) -> int:
+    """An exact draw of i = 0, 1, .. with weights w_0 = 1, w_{i+1} = w_i (slope i + offset) / (i + shift)."""
+    bits, uniform = 0, 0
+    found: int | None = None
+    while found is None:  # 64 bits nearly always tell; if not, more of the same uniform number are drawn
+        bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
+        found = _place(*_sums(slope, offset, shift, bits), uniform, bits)
+    return found
+
+
+def _place(low: list[int], high: list[int], total: int, uniform: int, bits: int) -> int | None:
+    """The i whose share of the whole holds all of [uniform, uniform + 1) / 2^bits, if these bounds can tell."""
+    i = bisect_left(low, -(-(uniform + 1) * total >> bits))
+    begins = high[i - 1] << bits if i else 0
+    return i if i < len(low) and begins <= uniform * low[-1] else None
+
+
+@lru_cache(maxsize=16)
+def _sums(slope: Fraction, offset: Fraction, shift: int, bits: int) -> tuple[list[int], list[int], int]:
+    """Partial sums of the weights between integers, in units of 4^-bits, until what follows is below 2^-bits of the
+    whole; and a bound of the whole. Ratios only grow or only fall, to `slope`: the rest is below a geometric series.
+    """
+    least = most = 1 << 2 * bits
+    low, high, rest = [least], [most], most << bits
+    while rest << bits >= low[-1]:
+        i = len(low) - 1
+        ratio = (slope * i + offset) / (i + shift)
+        least = least * ratio.numerator // ratio.denominator
+        most = -(-most * ratio.numerator // ratio.denominator)
+        low.append(low[-1] + least)
+        high.append(high[-1] + most)
+        later = max(slope, (slope * (i + 1) + offset) / (i + 1 + shift))
+        rest = ceil(most * later / (1 - later)) if later < 1 else most << bits
+    return low, high, high[-1] + rest
+
+
+def _keep(epsilon: Decimal, categories: int) -> float:
+    """The largest float that is at most e^epsilon / (e^epsilon + categories - 1)."""
+    with localcontext(prec=60):
+        weight = epsilon.exp()
+        exact = Fraction(weight / (weight + categories - 1)) * (1 - Fraction(1, 10**50))
+    near = float(exact)
+    return near if Fraction(near) <= exact else nextafter(near, 0.0)
+
+
 def _scale(sensitivity: int, epsilon: Decimal) -> float:
     return _round_up(Fraction(sensitivity) / Fraction(epsilon))
 
@@ -143,3 +230,8 @@ def _laplace(scale: float) -> Any:
 @lru_cache(maxsize=256)
 def _gaussian(scale: float) -> Any:
     return make_gaussian(vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=scale)
+
+
+@lru_cache(maxsize=256)
+def _randomized_response(categories: int, keep: float) -> Any:
+    return make_randomized_response(list(range(categories)), keep, T="i64")

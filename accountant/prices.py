@@ -1,7 +1,8 @@
 """From a plan to its price: composition and conversion. Integers in nano-units; prices round up.
 
 Two prices for every job (PRIVACY section 2): the pure sum, and Renyi at fixed orders. Both add up over adaptive and
-concurrent releases, which is what makes them valid filters; a claim (epsilon, delta) is derived from them.
+concurrent releases, which is what makes them valid filters. A claim (epsilon, delta) speaks of one plan, fixed
+beforehand, so it may also come from tighter bounds that do not add up: `accountant.gdp` and `accountant.adaptive`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from math import ceil, log, log1p
 
+from accountant import gdp
 from accountant.budget import NANO, from_nano, nano
 from accountant.events import Event, Plan
 
@@ -34,6 +36,19 @@ def compose_rdp(events: Events, order: float) -> int:
     return sum(count * rdp_nano(event, order) for event, count in events)
 
 
+@lru_cache(maxsize=4096)
+def _grid_nano(event: Event) -> tuple[int, ...]:
+    return tuple(ceil(event.rdp(order) * NANO) + 1 for order in GRID)
+
+
+def compose_grid(events: Events) -> list[tuple[float, float]]:
+    """(order, Renyi price) of the whole sequence at every order of GRID."""
+    totals = [0] * len(GRID)
+    for event, count in events:
+        totals = [total + count * each for total, each in zip(totals, _grid_nano(event), strict=True)]
+    return [(order, total / NANO) for order, total in zip(GRID, totals, strict=True)]
+
+
 def compose_pure(events: Events) -> int | None:
     """Sum of the pure prices in nano-units, or None where one of them is infinite."""
     total = 0
@@ -49,8 +64,10 @@ def epsilon_at(order: float, rdp: float, delta: float) -> float:
     return rdp + log1p(-1 / order) - (log(delta) + log(order)) / (order - 1)
 
 
-PURE, RENYI = "pure", "renyi"
-BOUNDS = (PURE, RENYI)
+PURE, RENYI, GAUSSIAN, ADAPTIVE = "pure", "renyi", "gaussian", "adaptive"
+BOUNDS = (PURE, RENYI, GAUSSIAN, ADAPTIVE)
+FIRST_BOUNDS = (PURE, RENYI)  # all that the first ledgers knew
+CHEAP_BOUNDS = (PURE, RENYI, GAUSSIAN)
 
 
 @dataclass(frozen=True)
@@ -65,15 +82,44 @@ class Claim:
     bound: str
 
 
-def claim(plan: Plan, delta: Decimal) -> Claim:
-    """The smallest epsilon that the pure sum or one Renyi order gives for the plan at `delta`."""
+@lru_cache(maxsize=4096)
+def claim(plan: Plan, delta: Decimal, bounds: tuple[str, ...] = BOUNDS) -> Claim:
+    """The smallest epsilon that one of `bounds` gives for the plan at `delta`; of equal ones, the first of BOUNDS.
+
+    Infinity where the plan has no pure price and delta is 0.
+    """
+    found = [_CLAIMS[bound](plan, delta) for bound in BOUNDS if bound in bounds]
+    return min((each for each in found if each), key=lambda each: each.epsilon)
+
+
+def _pure_claim(plan: Plan, delta: Decimal) -> Claim:
     pure = compose_pure(plan.events)
-    best, order = (Decimal("Infinity") if pure is None else round_up(from_nano(pure))), None
-    for a in GRID if delta > 0 else ():
-        epsilon = round_up(epsilon_at(a, compose_rdp(plan.events, a) / NANO, float(delta)))
-        if epsilon < best:
-            best, order = max(epsilon, Decimal(0)), a
-    return Claim(best, delta, order, PURE if order is None else RENYI)
+    return Claim(Decimal("Infinity") if pure is None else round_up(from_nano(pure)), delta, None, PURE)
+
+
+def _renyi_claim(plan: Plan, delta: Decimal) -> Claim | None:
+    if not delta > 0:
+        return None
+    found = [(epsilon_at(order, rdp, float(delta)), order) for order, rdp in compose_grid(plan.events)]
+    least = round_up(min(found)[0])
+    if least < 0:  # as the first ledgers have it: of the orders that give less than nothing, the last
+        return Claim(Decimal(0), delta, [order for epsilon, order in found if round_up(epsilon) < 0][-1], RENYI)
+    return Claim(least, delta, next(order for epsilon, order in found if round_up(epsilon) == least), RENYI)
+
+
+def _gaussian_claim(plan: Plan, delta: Decimal) -> Claim | None:
+    epsilon = gdp.epsilon_of(plan, delta)
+    return None if epsilon is None else Claim(epsilon, delta, None, GAUSSIAN)
+
+
+def _adaptive_claim(plan: Plan, delta: Decimal) -> Claim | None:
+    from accountant import adaptive  # loads a compiler
+
+    epsilon = adaptive.epsilon_of(plan.events, delta)
+    return None if epsilon is None else Claim(epsilon, delta, None, ADAPTIVE)
+
+
+_CLAIMS = {PURE: _pure_claim, RENYI: _renyi_claim, GAUSSIAN: _gaussian_claim, ADAPTIVE: _adaptive_claim}
 
 
 def round_up(value: float | Decimal, digits: int = 6) -> Decimal:

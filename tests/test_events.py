@@ -14,20 +14,39 @@ from accountant.canonical import decode_canonical, encode
 from accountant.errors import InputError
 from accountant.events import (
     EVENT_TYPES,
+    SIMPLE,
     BoundedRange,
     Event,
     Gaussian,
     Plan,
     PureDp,
     Release,
+    RepeatAndSelect,
     event_from_json,
     event_to_json,
     plan_from_json,
 )
+from accountant.selection import Poisson, TruncatedNegativeBinomial
 
-EVENTS = st.builds(
-    lambda kind, units: kind(Decimal(units) / NANO), st.sampled_from(EVENT_TYPES), st.integers(1, 100 * NANO)
+SIMPLE_EVENTS = st.builds(
+    lambda kind, units: kind(Decimal(units) / NANO), st.sampled_from(SIMPLE), st.integers(1, 100 * NANO)
 )
+DISTRIBUTIONS = st.one_of(
+    st.builds(lambda units: Poisson(Decimal(units) / NANO), st.integers(NANO, 10**6 * NANO)),
+    st.builds(
+        lambda shape, gamma: TruncatedNegativeBinomial(Decimal(shape) / NANO, Decimal(gamma) / NANO),
+        st.integers(1 - NANO, 2 * NANO),
+        st.integers(NANO // 100, NANO - 1),
+    ),
+)
+SELECTIONS = st.builds(
+    lambda law, event, count, other: RepeatAndSelect(law, ((event, count), *([(other, 1)] if other != event else []))),
+    DISTRIBUTIONS,
+    SIMPLE_EVENTS,
+    st.integers(1, 2**31 - 1),
+    SIMPLE_EVENTS,
+)
+EVENTS = st.one_of(SIMPLE_EVENTS, SELECTIONS)
 RELEASES = st.builds(
     Release,
     st.text(max_size=20).filter(lambda text: all(ord(letter) < 0xD800 for letter in text)),
@@ -39,7 +58,7 @@ RELEASES = st.builds(
 
 
 def test_the_list_is_closed():
-    assert set(get_args(Event)) == set(EVENT_TYPES) == {BoundedRange, PureDp, Gaussian}
+    assert set(get_args(Event)) == set(EVENT_TYPES) == {BoundedRange, PureDp, Gaussian, RepeatAndSelect}
     assert len({kind.type for kind in EVENT_TYPES}) == len(EVENT_TYPES)
 
 
@@ -49,6 +68,24 @@ def test_stored_events_never_change_meaning():
         ({"type": "bounded-range", "epsilon": "0.02"}, Decimal("0.02"), 0.00044484),
         ({"type": "pure-dp", "epsilon": "0.5"}, Decimal("0.5"), 0.4400187),
         ({"type": "gaussian", "noise_multiplier": "8.9957"}, None, 0.054994),
+        (
+            {
+                "type": "repeat-and-select",
+                "distribution": {"type": "truncated-negative-binomial", "shape": "1", "gamma": "0.01"},
+                "runs": [{"event": {"type": "gaussian", "noise_multiplier": "5"}, "count": 1}],
+            },
+            None,
+            1.8009126,
+        ),
+        (
+            {
+                "type": "repeat-and-select",
+                "distribution": {"type": "poisson", "mean": "20"},
+                "runs": [{"event": {"type": "bounded-range", "epsilon": "0.02"}, "count": 25}],
+            },
+            None,
+            0.3192804,
+        ),
     ]
     for body, pure, rdp in stored:
         event = event_from_json(body)

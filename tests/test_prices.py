@@ -8,6 +8,8 @@ from math import comb, exp, expm1, inf, log
 import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting.dp_event import RandomizedResponseDpEvent
+from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from exact_laws import exponential_law, permute_and_flip_law
 from hypothesis import given
@@ -15,8 +17,23 @@ from hypothesis import strategies as st
 
 from accountant.budget import NANO, Budget, nano
 from accountant.errors import InputError
-from accountant.events import EVENT_TYPES, BoundedRange, Event, Gaussian, Plan, PureDp, Release
-from accountant.prices import GRID, claim, compose_pure, compose_rdp, epsilon_at, price, rdp_nano, round_up
+from accountant.events import SIMPLE, BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from accountant.prices import (
+    BOUNDS,
+    FIRST_BOUNDS,
+    GRID,
+    PURE,
+    RENYI,
+    claim,
+    compose_grid,
+    compose_pure,
+    compose_rdp,
+    epsilon_at,
+    price,
+    rdp_nano,
+    round_up,
+)
+from accountant.selection import geometric
 
 DELTA = Decimal("0.000001")
 ORDERS = (1.1, 1.5, 2.0, 8.9, 22.0, 64.0, 500.0, 4000.0)
@@ -28,11 +45,11 @@ def plan_of(event: Event, count: int = 1) -> Plan:
 
 
 def largest_unit(kind, count: int, epsilon: Decimal) -> Decimal:
-    """The largest parameter for which `count` events together cost at most `epsilon` at DELTA."""
+    """The largest parameter for which `count` events together cost at most `epsilon` at DELTA, by sums and Renyi."""
     low, high = 0, nano(epsilon)
     while low < high:
         middle = (low + high + 1) // 2
-        fits = claim(plan_of(kind(Decimal(middle) / NANO), count), DELTA).epsilon <= epsilon
+        fits = claim(plan_of(kind(Decimal(middle) / NANO), count), DELTA, FIRST_BOUNDS).epsilon <= epsilon
         low, high = (middle, high) if fits else (low, middle - 1)
     return Decimal(low) / NANO
 
@@ -47,12 +64,21 @@ def test_what_ninety_nine_rounds_may_cost_each():
     assert Decimal("0.0051") < largest_unit(PureDp, 99, Decimal("0.5")) < Decimal("0.0125")
 
 
-@pytest.mark.parametrize("event", [BoundedRange(Decimal("0.02")), PureDp(Decimal("0.5")), Gaussian(Decimal("8.9957"))])
+EVENTS = [
+    BoundedRange(Decimal("0.02")),
+    PureDp(Decimal("0.5")),
+    Gaussian(Decimal("8.9957")),
+    RepeatAndSelect(geometric(Decimal("0.01")), ((PureDp(Decimal("0.1")), 2), (Gaussian(Decimal(9)), 1))),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("count", [1, 2, 25, 1000])
 def test_compose_is_count_times_compose_of_one(event, count):
     for order in ORDERS:
         assert compose_rdp([(event, count)], order) == count * compose_rdp([(event, 1)], order)
         assert compose_rdp([(event, 1)] * count, order) == compose_rdp([(event, count)], order)
+    assert compose_grid([(event, count)]) == [(order, compose_rdp([(event, count)], order) / NANO) for order in GRID]
     one = compose_pure([(event, 1)])
     assert compose_pure([(event, count)]) == (None if one is None else count * one)
 
@@ -167,19 +193,21 @@ def delta_of_bounded_range(epsilon: float, count: int, at: float, steps: int = 1
     return float(value[width])
 
 
+@pytest.mark.parametrize("bounds", [FIRST_BOUNDS, BOUNDS])
 @pytest.mark.parametrize("delta", ["0.1", "0.001", "0.000001", "0.000000000001"])
 @pytest.mark.parametrize(("epsilon", "count"), [("0.1", 60), ("0.5", 20), ("2", 3)])
-def test_the_claim_holds_for_randomized_response_and_is_near(epsilon, count, delta):
-    found = float(claim(plan_of(PureDp(Decimal(epsilon)), count), Decimal(delta)).epsilon)
+def test_the_claim_holds_for_randomized_response_and_is_near(epsilon, count, delta, bounds):
+    found = float(claim(plan_of(PureDp(Decimal(epsilon)), count), Decimal(delta), bounds).epsilon)
     assert delta_of_randomized_response(float(epsilon), count, found) <= float(delta)
     if found < 0.99 * count * float(epsilon):
         assert delta_of_randomized_response(float(epsilon), count, 0.6 * found) > float(delta)
 
 
+@pytest.mark.parametrize("bounds", [FIRST_BOUNDS, BOUNDS])
 @pytest.mark.parametrize("delta", ["0.01", "0.000001"])
 @pytest.mark.parametrize(("epsilon", "count"), [("0.1", 40), ("0.5", 15)])
-def test_the_claim_holds_for_adaptive_bounded_range_and_is_near(epsilon, count, delta):
-    found = float(claim(plan_of(BoundedRange(Decimal(epsilon)), count), Decimal(delta)).epsilon)
+def test_the_claim_holds_for_adaptive_bounded_range_and_is_near(epsilon, count, delta, bounds):
+    found = float(claim(plan_of(BoundedRange(Decimal(epsilon)), count), Decimal(delta), bounds).epsilon)
     step = float(epsilon) / 12
     assert delta_of_bounded_range(float(epsilon), count, np.floor(found / step) * step + step) <= float(delta)
     assert delta_of_bounded_range(float(epsilon), count, np.floor(0.7 * found / step) * step) > float(delta)
@@ -189,7 +217,7 @@ def test_the_claim_holds_for_adaptive_bounded_range_and_is_near(epsilon, count, 
 @pytest.mark.parametrize("sigma", ["2", "20", "300"])
 def test_gaussians_against_dp_accounting(sigma, count):
     """At the same orders the same number; at its own orders hardly ever less."""
-    ours = float(claim(plan_of(Gaussian(Decimal(sigma)), count), DELTA).epsilon)
+    ours = float(claim(plan_of(Gaussian(Decimal(sigma)), count), DELTA, (RENYI,)).epsilon)
     event = dp_accounting.GaussianDpEvent(float(sigma))
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     theirs, default = (
@@ -202,7 +230,44 @@ def test_gaussians_against_dp_accounting(sigma, count):
 def test_default_orders_of_dp_accounting_cost_five_percent_at_small_totals():
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     default = RdpAccountant(None, relation).compose(dp_accounting.GaussianDpEvent(20.0)).get_epsilon(1e-6)
-    assert float(claim(plan_of(Gaussian(Decimal(20))), DELTA).epsilon) < 0.95 * default
+    assert float(claim(plan_of(Gaussian(Decimal(20))), DELTA, (RENYI,)).epsilon) < 0.95 * default
+
+
+# ---- traps of dp-accounting 0.6.0: should one of these fail after an upgrade, a trap is gone -------------------------
+
+
+def test_its_distributions_drop_the_count_of_randomized_response():
+    """Ours keeps it: two responses cost more than one."""
+    event, relation = RandomizedResponseDpEvent(0.5, 2), dp_accounting.NeighboringRelation.REPLACE_ONE
+    once, twice = (PLDAccountant(relation).compose(event, count).get_epsilon(1e-6) for count in (1, 2))
+    assert once == pytest.approx(twice)
+    assert once == pytest.approx(log(3), rel=1e-3)
+    exact = float(claim(plan_of(PureDp(Decimal("1.098612289")), 2), DELTA).epsilon)
+    assert exact == pytest.approx(2 * once, rel=1e-3)
+    assert delta_of_randomized_response(log(3), 2, once) > 0.1  # far above the delta it is said to hold at
+
+
+@pytest.mark.parametrize("event", [dp_accounting.GaussianDpEvent(9.0), dp_accounting.LaplaceDpEvent(9.0)])
+def test_its_renyi_accountant_ignores_the_relation(event):
+    """So the relation belongs into the sensitivity, which every release states."""
+    one, other = (
+        RdpAccountant(None, getattr(dp_accounting.NeighboringRelation, name)).compose(event, 5).get_epsilon(1e-6)
+        for name in ("ADD_OR_REMOVE_ONE", "REPLACE_ONE")
+    )
+    assert one == other
+
+
+def test_its_epsilon_at_delta_zero_is_infinite_even_for_a_pure_mechanism():
+    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    accountant = RdpAccountant(None, relation).compose(dp_accounting.LaplaceDpEvent(10.0))
+    assert accountant.get_epsilon(0) == inf
+    assert claim(plan_of(PureDp(Decimal("0.1"))), Decimal(0)).epsilon == Decimal("0.1")
+
+
+def test_it_has_no_event_for_the_exponential_mechanism():
+    events = [name for name in dir(dp_accounting.dp_event) if name.endswith("DpEvent")]
+    assert not [name for name in events if "exponential" in name.lower() or "range" in name.lower()]
+    assert "RepeatAndSelectDpEvent" in events
 
 
 def test_without_delta_the_claim_is_the_pure_sum():
@@ -215,8 +280,9 @@ def test_without_delta_the_claim_is_the_pure_sum():
 
 def test_a_count_is_not_dropped():
     """dp-accounting 0.6.0 drops it in one branch (its PLD accountant for randomized response)."""
-    one, two = (claim(plan_of(PureDp(Decimal(1)), count), DELTA).epsilon for count in (1, 2))
+    one, two = (claim(plan_of(PureDp(Decimal(1)), count), DELTA, (PURE,)).epsilon for count in (1, 2))
     assert two == 2 * one == 2
+    assert Decimal("1.999") < claim(plan_of(PureDp(Decimal(1)), 2), DELTA).epsilon <= 2
 
 
 # ---- rounding and order ----------------------------------------------------------------------------------------------
@@ -269,7 +335,15 @@ def test_a_claim_is_never_more_than_the_pure_sum_nor_negative():
     assert epsilon_at(2.0, 0.0, 0.9) < 0
 
 
-@pytest.mark.parametrize("kind", EVENT_TYPES)
+def test_a_claim_is_the_smallest_that_its_bounds_give():
+    for event, count in ((BoundedRange(Decimal("0.02")), 50), (Gaussian(Decimal(9)), 3), (PureDp(Decimal("0.1")), 1)):
+        single = [claim(plan_of(event, count), DELTA, (PURE, bound)) for bound in BOUNDS]
+        found = claim(plan_of(event, count), DELTA)
+        assert found.epsilon == min(each.epsilon for each in single)
+        assert found == next(each for each in single if each.epsilon == found.epsilon)
+
+
+@pytest.mark.parametrize("kind", SIMPLE)
 def test_extreme_events_have_finite_prices(kind):
     for number in (Decimal(1) / NANO, Decimal(100)):
         for order in (*ORDERS, 8000.0):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from exact_laws import public_of, rows_of
 
-from accountant.budget import Budget, Relation
+from accountant.budget import Budget, Relation, from_nano, nano
 from accountant.errors import InputError, PlanMismatch
 from accountant.events import Plan
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, PermuteAndFlip
@@ -212,14 +212,14 @@ def test_the_schedule_does_not_depend_on_rows(relation, reweighting):
     ("epsilon", "delta"), [("0.001", "0.000001"), ("0.5", "0.000001"), ("8", "0.000001"), ("1", "0")]
 )
 def test_calibration_finds_the_largest_unit_within_the_target(epsilon, delta):
-    """The claim is at most the target, and one step of 1e-9 more would exceed it (or claim six digits more)."""
+    """The claim is at most the target, and one part in 5,000 more would exceed it."""
     public, target = public_of(Relation.ADD_REMOVE, 1000, pure=delta == "0"), Budget.of(epsilon, delta)
     learner = LazyBB(rounds=20)
     recipe = calibrate(learner, public, target)
     assert recipe.claim.epsilon <= target.epsilon
     assert recipe.claim == claim(recipe.plan, target.delta)
     assert recipe.plan == rehearse(learner, public, recipe.unit)
-    above = rehearse(learner, public, recipe.unit + Decimal("0.000000001"))
+    above = rehearse(learner, public, from_nano(nano(recipe.unit * Decimal("1.0002")) + 1))
     assert claim(above, target.delta).epsilon > target.epsilon
 
 
