@@ -40,14 +40,15 @@ serve: install ## Serve the released models
 
 bench: $(VENV)/dev.stamp ## Measure speed and accuracy
 	@$(BIN)/python benchmarks/speed.py $(ARGS)
+	@$(BIN)/python benchmarks/ledger.py $(ARGS)
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
 
 lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrade: newest versions)
-	$(LOCK) requirements/build.in --extra train --extra serve --extra dev $(ARGS) -o requirements/dev.txt
-	$(LOCK) requirements/build.in --extra train --extra serve -c requirements/dev.txt $(ARGS) -o requirements/run.txt
-	$(LOCK) --extra train --extra serve -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
+	$(LOCK) requirements/build.in --extra train --extra serve --extra postgres --extra hsm --extra dev $(ARGS) -o requirements/dev.txt
+	$(LOCK) requirements/build.in --extra train --extra serve --extra postgres -c requirements/dev.txt $(ARGS) -o requirements/run.txt
+	$(LOCK) --extra train --extra serve --extra postgres -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
 
 clean: ## Remove .venv and everything that was built
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

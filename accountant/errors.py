@@ -15,6 +15,7 @@ DpserveError                 exit 1
 │   ├── CertificateInvalid            envelope, statement, signature, proof
 │   ├── ModelInvalid                  the model's bytes or graph
 │   └── KeyInvalid                    missing, readable by others, or not the pinned one
+├── LedgerUnavailable        exit 1   the ledger's database cannot be used for now (locked, full, unreachable)
 ├── JobFailed                exit 5   it had started: its budget is spent
 └── PlanMismatch                      a learner asked for what it had not rehearsed; nothing was drawn
 """
@@ -97,6 +98,10 @@ class ModelInvalid(VerificationError):
 
 class KeyInvalid(VerificationError):
     code = "key_invalid"
+
+
+class LedgerUnavailable(DpserveError):
+    code = "ledger_unavailable"
 
 
 class JobFailed(DpserveError):

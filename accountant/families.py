@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from accountant.budget import Budget, Relation
 from accountant.canonical import decimal_string
@@ -27,6 +27,21 @@ from accountant.store import body_at
 from accountant.tables import analyst_table, dataset_table, family_table
 
 EVERYBODY = "*"
+
+# Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
+_DATASET = select(dataset_table).where(dataset_table.c.name == bindparam("at"))
+_VERSION = (
+    select(func.count())
+    .select_from(dataset_table)
+    .where(dataset_table.c.seq <= bindparam("upto"), dataset_table.c.families.contains(bindparam("family")))
+)
+_FAMILY = select(family_table).where(family_table.c.id == bindparam("at"))
+_ACCOUNT = update(family_table).where(family_table.c.id == bindparam("at"))
+_ANALYSTS = select(analyst_table).where(analyst_table.c.family == bindparam("at")).order_by(analyst_table.c.name)
+_NAMED = _ANALYSTS.where(analyst_table.c.name.in_(bindparam("names", expanding=True)))
+_PUT_ANALYST = update(analyst_table).where(
+    analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who")
+)
 
 
 @dataclass(frozen=True)
@@ -163,12 +178,12 @@ class Dataset:
 
 def load(connection: Connection, name: str, analyst: str | None = None) -> Dataset:
     """A dataset as it stands; with `analyst`, under that analyst's quotas. UnknownName where there is none."""
-    row = connection.execute(select(dataset_table).where(dataset_table.c.name == name)).first()
+    row = connection.execute(_DATASET, {"at": name}).first()
     if row is None:
         raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
     entry = read_entry(row.seq, body_at(connection, row.seq)).value
     identities = json.loads(row.families)
-    found = tuple(load_family(connection, identity, analyst) for identity in identities)
+    found = tuple(load_family(connection, identity, analyst, {row.seq: entry}) for identity in identities)
     registration = Registration(
         entry["dataset"],
         Relation(entry["relation"]),
@@ -183,16 +198,17 @@ def load(connection: Connection, name: str, analyst: str | None = None) -> Datas
 
 
 def _version(connection: Connection, seq: int, family: str) -> int:
-    where = (dataset_table.c.seq <= seq) & dataset_table.c.families.contains(family, autoescape=True)
-    return int(connection.execute(select(func.count()).select_from(dataset_table).where(where)).scalar_one())
+    return int(connection.execute(_VERSION, {"upto": seq, "family": family}).scalar_one())
 
 
-def load_family(connection: Connection, identity: str, analyst: str | None = None) -> Family:
-    """A family as it stands. The stored filter must be the one that its budget gives."""
-    row = connection.execute(select(family_table).where(family_table.c.id == identity)).first()
+def load_family(
+    connection: Connection, identity: str, analyst: str | None = None, read: Mapping[int, dict[str, Any]] | None = None
+) -> Family:
+    """A family as it stands. The stored filter must be the one that its budget gives. `read`: entries at hand."""
+    row = connection.execute(_FAMILY, {"at": identity}).first()
     if row is None:
         raise UnknownName(f"family={identity}: no such family", family=identity)
-    founding = read_entry(row.seq, body_at(connection, row.seq)).value
+    founding = (read or {}).get(row.seq) or read_entry(row.seq, body_at(connection, row.seq)).value
     design = Filter.design(_budget(founding))
     stored = founding
     if row.changed is not None:
@@ -222,9 +238,9 @@ def _quota(connection: Connection, family: str, analyst: str, design: Filter) ->
 
 
 def _analysts(connection: Connection, family: str, names: Iterable[str] | None = None) -> list[Any]:
-    query = select(analyst_table).where(analyst_table.c.family == family).order_by(analyst_table.c.name)
-    chosen = query if names is None else query.where(analyst_table.c.name.in_(names))
-    return list(connection.execute(chosen))
+    if names is None:
+        return list(connection.execute(_ANALYSTS, {"at": family}))
+    return list(connection.execute(_NAMED, {"at": family, "names": list(names)}))
 
 
 def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
@@ -248,7 +264,7 @@ def found_family(connection: Connection, identity: str, seq: int, design: Filter
 def account(connection: Connection, family: Family, used: Price, reserved: Price) -> None:
     """Put a family's sums at `used`, of which `reserved` has not started."""
     texts = {"used": price_text(used, family.filter), "reserved": price_text(reserved, family.filter)}
-    connection.execute(update(family_table).where(family_table.c.id == family.identity).values(**texts))
+    connection.execute(_ACCOUNT, {"at": family.identity, **texts})
 
 
 def charge_analyst(connection: Connection, family: Family, analyst: str, cost: Price, sign: int = 1) -> None:
@@ -266,8 +282,7 @@ def put_analyst(
     design = family.filter
     changes = {"used": used and price_text(used, design), "share": share}
     values = {name: value for name, value in changes.items() if value is not None}
-    key = (analyst_table.c.family == family.identity) & (analyst_table.c.name == analyst)
-    if not connection.execute(update(analyst_table).where(key).values(**values)).rowcount:
+    if not connection.execute(_PUT_ANALYST, {"at": family.identity, "who": analyst, **values}).rowcount:
         fresh = {"share": None, "used": price_text(design.nothing(), design), **values}
         connection.execute(insert(analyst_table).values(family=family.identity, name=analyst, **fresh))
 

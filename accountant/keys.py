@@ -15,6 +15,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -75,7 +76,7 @@ class SigningKey:
     signer: Signer = field(repr=False)
     elsewhere: bool = False
 
-    @property
+    @cached_property
     def keyid(self) -> str:
         return fingerprint(self.public)
 

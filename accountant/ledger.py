@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from accountant import keyindex, steward
 from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, UnknownName, WrongState
@@ -38,6 +38,13 @@ from accountant.store import Store, body_at
 from accountant.tables import dataset_table, job_table
 
 FORMAT = "dpserve-ledger/v1"
+
+
+# Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
+_JOB = select(job_table).where(job_table.c.seq == bindparam("at"))
+_BY_KEY = select(job_table).where(job_table.c.idempotency_key == bindparam("at"))
+_NEW_JOB = insert(job_table)
+_SET_JOB = update(job_table).where(job_table.c.seq == bindparam("at"))
 
 
 class Ledger:
@@ -156,8 +163,8 @@ class Ledger:
                 "done": 0,
                 "total": len(plan),
             }
-            connection.execute(insert(job_table).values(seq=seq, **row))
-            return _job(connection, seq)
+            connection.execute(_NEW_JOB, {"seq": seq, **row})
+            return Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan))
 
     def start(self, seq: int, owner: str, lease: float) -> Started:
         """RESERVED -> STARTED: from here on the price stays. Gives the right to read rows, to one caller alone."""
@@ -170,7 +177,7 @@ class Ledger:
             for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
                 account(writer.connection, family, family.used, family.reserved - cost)
             values = {"state": State.STARTED, "owner": owner, "expires": time.time() + lease}
-            writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**values))
+            writer.connection.execute(_SET_JOB, {"at": seq, **values})
             return Started(
                 seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan_from_json(stored["plan"])
             )
@@ -208,7 +215,7 @@ class Ledger:
             if job.issued is not None:
                 raise WrongState(f"job {seq}: its certificate was issued as entry {job.issued}", job=seq)
             index = writer.append("issued", reservation=seq, statement=statement, model=model, name=job.model)
-            writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(issued=index))
+            writer.connection.execute(_SET_JOB, {"at": seq, "issued": index})
             return index
 
     def job(self, seq: int) -> Job:
@@ -287,12 +294,12 @@ class Ledger:
         index = writer.append(after.value, reservation=seq, **fields)
         values: dict[str, Any] = {"state": after, "owner": None, "expires": None}
         values |= {"committed": index} if after is State.COMMITTED else {}
-        writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**values))
+        writer.connection.execute(_SET_JOB, {"at": seq, **values})
         return job
 
 
 def _find(connection: Connection, key: str, request: Request) -> Job | None:
-    row = connection.execute(select(job_table).where(job_table.c.idempotency_key == key)).first()
+    row = connection.execute(_BY_KEY, {"at": key}).first()
     if row is None:
         return None
     if row.request != request.digest:
@@ -303,7 +310,7 @@ def _find(connection: Connection, key: str, request: Request) -> Job | None:
 
 
 def _job(connection: Connection, seq: int) -> Job:
-    row = connection.execute(select(job_table).where(job_table.c.seq == seq)).first()
+    row = connection.execute(_JOB, {"at": seq}).first()
     if row is None:
         raise UnknownName(f"job={seq}: no such job", job=seq)
     return _job_of(row)

@@ -150,14 +150,15 @@ class TransparencyLog:
         """The `.tlog-proof` of entry `seq` against the newest checkpoint, with the entry's bytes in it."""
         with self.database.reading() as connection:
             note = latest_checkpoint(connection)
-            path = merkle.inclusion_proof(seq, notes.parse_checkpoint(note).size, store.node_reader(connection))
+            read = store.Tree(connection).beside(seq)
+            path = merkle.inclusion_proof(seq, notes.parse_checkpoint(note).size, read)
             return proofs.write_proof(seq, path, note, store.body_at(connection, seq))
 
     def inclusion(self, seq: int, size: int) -> list[bytes]:
         with self.database.reading() as connection:
             if not 0 <= seq < size <= store.size(connection):
                 raise LedgerInvalid(f"leaf={seq}, size={size}: must be leaf < size <= {store.size(connection)}")
-            return merkle.inclusion_proof(seq, size, store.node_reader(connection))
+            return merkle.inclusion_proof(seq, size, store.Tree(connection).beside(seq))
 
 
 def latest_checkpoint(connection: Connection) -> str:

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
+LONG = BigInteger().with_variant(Integer, "sqlite")  # so that an entry's index is SQLite's own row number
 META = MetaData()
 entry_table = Table(
     "entry",
     META,
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("seq", LONG, primary_key=True, autoincrement=False),
     Column("body", LargeBinary, nullable=False),
 )
 node_table = Table(
     "node",
     META,
     Column("level", Integer, primary_key=True, autoincrement=False),
-    Column("idx", BigInteger, primary_key=True, autoincrement=False),
+    Column("idx", LONG, primary_key=True, autoincrement=False),
     Column("hash", LargeBinary, nullable=False),
 )
 checkpoint_table = Table(
     "checkpoint",
     META,
-    Column("size", BigInteger, primary_key=True, autoincrement=False),
+    Column("size", LONG, primary_key=True, autoincrement=False),
     Column("note", Text, nullable=False),
 )
 # A dataset's rows belong to one family or, where families were joined, to several. `families`: their ids, JSON.
@@ -33,7 +34,7 @@ dataset_table = Table(
     "dataset",
     META,
     Column("name", String(64), primary_key=True),
-    Column("seq", BigInteger, nullable=False),
+    Column("seq", LONG, nullable=False),
     Column("families", Text, nullable=False),
     Column("commitment", String(64), nullable=False, unique=True),
 )
@@ -42,8 +43,8 @@ family_table = Table(
     "family",
     META,
     Column("id", String(36), primary_key=True),
-    Column("seq", BigInteger, nullable=False),
-    Column("changed", BigInteger),
+    Column("seq", LONG, nullable=False),
+    Column("changed", LONG),
     Column("used", Text, nullable=False),
     Column("reserved", Text, nullable=False),
 )
@@ -60,7 +61,7 @@ analyst_table = Table(
 job_table = Table(
     "job",
     META,
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("seq", LONG, primary_key=True, autoincrement=False),
     Column("dataset", String(64), nullable=False),
     Column("state", String(16), nullable=False),
     Column("model", String(64), nullable=False),
@@ -68,8 +69,8 @@ job_table = Table(
     Column("idempotency_key", String(200), unique=True),
     Column("request", String(64), nullable=False),
     Column("queued", Integer, nullable=False),
-    Column("committed", BigInteger),
-    Column("issued", BigInteger),
+    Column("committed", LONG),
+    Column("issued", LONG),
     Column("owner", String(200)),
     Column("expires", Float),
     Column("done", Integer, nullable=False),
@@ -81,10 +82,10 @@ token_table = Table(
     "token",
     META,
     Column("hash", String(64), primary_key=True),
-    Column("seq", BigInteger, nullable=False),
+    Column("seq", LONG, nullable=False),
     Column("name", String(64), nullable=False),
     Column("scopes", String(64), nullable=False),
-    Column("revoked", BigInteger),
+    Column("revoked", LONG),
 )
 # Keys that ever signed for this ledger. A key speaks for the entries added <= index < until.
 key_table = Table(
@@ -93,15 +94,15 @@ key_table = Table(
     Column("keyid", String(80), primary_key=True),
     Column("role", String(8), nullable=False),
     Column("pem", Text, nullable=False),
-    Column("added", BigInteger, nullable=False),
-    Column("until", BigInteger),
+    Column("added", LONG, nullable=False),
+    Column("until", LONG),
     Column("ended", String(16)),
 )
 # Certificates that were revoked: the index of the `issued` entry, and of the `revoked` one.
 revoked_table = Table(
     "revoked",
     META,
-    Column("issued", BigInteger, primary_key=True, autoincrement=False),
-    Column("seq", BigInteger, nullable=False),
+    Column("issued", LONG, primary_key=True, autoincrement=False),
+    Column("seq", LONG, nullable=False),
 )
 EVIDENCE = (entry_table, node_table, checkpoint_table)

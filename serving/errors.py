@@ -60,6 +60,7 @@ STATUS: dict[type[DpserveError], int] = {
     errors.RecordError: 422,
     errors.BudgetRefused: 403,
     errors.VerificationError: 503,
+    errors.LedgerUnavailable: 503,
     Unauthorized: 401,
     Forbidden: 403,
     TooLarge: 413,

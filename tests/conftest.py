@@ -10,6 +10,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from postgres import ledger_url  # noqa: F401  a fixture for every file: an empty database of either kind
 
 NO_SKIP = os.environ.get("DPSERVE_NO_SKIP") == "1"
 

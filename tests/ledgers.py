@@ -26,8 +26,9 @@ SMALL_ROWS = 400
 
 
 def place(folder: Path) -> dict[str, str]:
-    """The environment that names a home."""
-    return {"DPSERVE_HOME": str(folder)}
+    """The environment that names a home; its database is elsewhere where the home has a file that says so."""
+    elsewhere = folder / "database.url"
+    return {"DPSERVE_HOME": str(folder)} | ({"DPSERVE_LEDGER_URL": elsewhere.read_text()} if elsewhere.exists() else {})
 
 
 def hexes(text: str) -> str:
@@ -116,17 +117,43 @@ def prepared() -> Path:
     """A home with real rows registered and nothing spent, to copy."""
     import pyarrow.parquet as pq
 
-    from training.datasets import register
-
     files = _scratch() / "files"
     files.mkdir()
     pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, SMALL_ROWS), files / "rows.parquet")
     schema = (EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {SMALL_ROWS}")
     (files / "schema.yaml").write_text(schema)
-    home = Home.init(place(_scratch() / "prepared"))
+    return _registered(_scratch() / "prepared")
+
+
+def _registered(folder: Path) -> Path:
+    from training.datasets import register
+
+    home, files = Home.init(place(folder)), _scratch() / "files"
     register(home, "adult", files / "rows.parquet", files / "schema.yaml", TOTAL, Relation.ADD_REMOVE, None)
     home.ledger.log.database.close()
     return home.path
+
+
+@lru_cache
+def prepared_on_postgresql() -> Path:
+    """As `prepared`, with its ledger in PostgreSQL."""
+    import postgres
+
+    prepared()  # the files
+    folder = _scratch() / "prepared-on-postgresql"
+    folder.mkdir()
+    (folder / "database.url").write_text(postgres.server().fresh())
+    return _registered(folder)
+
+
+def copy_on_postgresql(home: Path, to: Path) -> Path:
+    """A copy with a database of its own. Nobody may be connected to the first."""
+    import postgres
+
+    copied = copy(home, to)
+    name = (home / "database.url").read_text().split("@/")[1].split("?")[0]
+    (copied / "database.url").write_text(postgres.server().copy(name))
+    return copied
 
 
 @lru_cache

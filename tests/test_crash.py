@@ -96,7 +96,7 @@ def settle(home: Path, draws: int) -> tuple[Home, dict[str, list[int]]]:
     check_charged(opened, draws)  # before anything is cleaned up
     found = job.recover(opened)
     check_charged(opened, draws)
-    assert job.recover(opened) == {"burned": [], "released": [], "finished": []}
+    assert job.recover(opened) == {"burned": [], "released": [], "finished": [], "stuck": []}
     assert [folder.name for folder in opened.jobs.iterdir() if folder.name.isdigit()] == []
     assert {each.state.value for each in opened.ledger.jobs()} <= {"released", "burned", "committed"}
     assert all(each.issued is not None for each in opened.ledger.jobs() if each.state == "committed")
@@ -144,28 +144,41 @@ POINTS = {
     "training.release:_discard>os:unlink:after:2": "issued",
     "training.release:_discard:after:1": "issued",
     "training.job:finish:after:1": "issued",
-    # inside and around each of the four transactions (the first commit of a process is that of the tables)
-    "accountant.store:append:before:1": None,
-    "accountant.store:append:after:1": None,
-    "sqlalchemy:Connection.commit:before:2": None,
-    "sqlalchemy:Connection.commit:after:2": "released",
+    # inside and around each of the four transactions (where the tables are there, none comes before)
+    "accountant.store:Tree.append:before:1": None,
+    "accountant.store:Tree.append:after:1": None,
+    "sqlalchemy:Connection.commit:before:1": None,
+    "sqlalchemy:Connection.commit:after:1": "released",
     "accountant.highwater:LockedMark.advance:before:1": "released",
     "accountant.highwater:LockedMark.advance:after:1": "released",
-    "accountant.store:append:after:2": "released",
-    "sqlalchemy:Connection.commit:before:3": "released",
-    "sqlalchemy:Connection.commit:after:3": "burned",
+    "accountant.store:Tree.append:after:2": "released",
+    "sqlalchemy:Connection.commit:before:2": "released",
+    "sqlalchemy:Connection.commit:after:2": "burned",
     "accountant.highwater:LockedMark.advance:before:2": "burned",
     "accountant.highwater:LockedMark.advance:after:2": "burned",
-    "accountant.store:append:after:3": "burned",
+    "accountant.store:Tree.append:after:3": "burned",
     "accountant.highwater:LockedMark.advance:before:3": "issued",
-    "accountant.store:append:after:4": "issued",
+    "accountant.store:Tree.append:after:4": "issued",
     "accountant.highwater:LockedMark.advance:before:4": "issued",
     "accountant.notes:sign_checkpoint:after:4": "issued",
 }
 
 
+WRITES = [point for point in POINTS if "Tree.append" in point or "Connection.commit" in point or "advance" in point]
+
+
+@pytest.mark.parametrize("point", WRITES)
+def test_killed_at_on_postgresql(driver, tmp_path, point):
+    """Every write again, where the database is another process that goes on."""
+    killed_at(driver, ledgers.copy_on_postgresql(ledgers.prepared_on_postgresql(), tmp_path / "home"), point)
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at(driver, home, point):
+    killed_at(driver, home, point)
+
+
+def killed_at(driver, home, point):
     assert driver.run("train", home, point) is None
     opened, found = settle(home, drawn(home))
     state = state_of(opened)
@@ -184,7 +197,7 @@ def test_a_child_that_is_not_killed_ends_well(driver, home):
     assert drawn(home) == len(job.plan(Home.open(place(home)), ASKED).recipe.plan)
     opened, found = settle(home, drawn(home))
     assert state_of(opened) == "issued"
-    assert found == {"burned": [], "released": [], "finished": []}
+    assert found == {"burned": [], "released": [], "finished": [], "stuck": []}
 
 
 @pytest.mark.parametrize(
@@ -218,7 +231,7 @@ def test_recovery_leaves_a_living_process_alone(driver, home):
     started = opened.ledger.reserve(*ours, by="test", owner=owner).seq
     opened.ledger.start(started, owner, 0.0)
     queued = opened.ledger.reserve(*ours, by="test").seq
-    assert job.recover(opened) == {"burned": [], "released": [], "finished": []}
+    assert job.recover(opened) == {"burned": [], "released": [], "finished": [], "stuck": []}
     assert [opened.ledger.job(seq).state for seq in (held, started, queued)] == ["reserved", "started", "reserved"]
 
 
@@ -256,9 +269,9 @@ INIT = [
     "accountant.ledger:Ledger.create:before:1",
     "accountant.highwater:HighWater.advance:before:1",
     "accountant.highwater:HighWater.advance:after:1",
-    "accountant.store:append:after:1",
-    "sqlalchemy:Connection.commit:before:3",
-    "sqlalchemy:Connection.commit:after:3",
+    "accountant.store:Tree.append:after:1",
+    "sqlalchemy:Connection.commit:before:2",
+    "sqlalchemy:Connection.commit:after:2",
     "accountant.highwater:LockedMark.advance:before:2",
     "accountant.highwater:LockedMark.advance:after:2",
     "accountant.ledger:Ledger.create:after:1",
@@ -287,7 +300,7 @@ REGISTER = {
     "training.datasets:_write:after:1": False,
     "training.datasets:_check_new_rows:after:1": False,
     "accountant.ledger:Ledger.register:before:1": False,
-    "accountant.store:append:after:1": False,
+    "accountant.store:Tree.append:after:1": False,
     "accountant.highwater:LockedMark.advance:before:1": True,
     "accountant.ledger:Ledger.register:after:1": True,
     "training.datasets:_note:before:1": True,

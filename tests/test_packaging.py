@@ -45,15 +45,20 @@ def pins(lock: str) -> list[Requirement]:
     return [Requirement(line.rstrip(" \\")) for line in lock.splitlines() if re.match(r"[\w.-]+==", line)]
 
 
-def versions(lock: str, python: str) -> dict[str, str]:
-    """Name to version of what the file installs on Linux with that Python."""
-    there = {
+def environment_of(python: str) -> dict[str, str]:
+    """Linux with that Python, as markers see it."""
+    return {
         "python_version": python,
         "python_full_version": f"{python}.0",
         "sys_platform": "linux",
         "platform_python_implementation": "CPython",
         "implementation_name": "cpython",
     }
+
+
+def versions(lock: str, python: str) -> dict[str, str]:
+    """Name to version of what the file installs on Linux with that Python."""
+    there = environment_of(python)
     chosen = [pin for pin in pins(lock) if not pin.marker or pin.marker.evaluate(there)]
     assert len({canonicalize_name(pin.name) for pin in chosen}) == len(chosen)
     return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in chosen}
@@ -163,13 +168,18 @@ def test_locks_agree(python):
     assert run.keys() - serve.keys() == {"setuptools", "wheel"}
 
 
+RUN = ["train", "serve", "postgres"]
+
+
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize(("lock", "extras"), [(LOCKS[0], ["train", "serve"]), (LOCKS[1], ["train", "serve", "dev"])])
+@pytest.mark.parametrize(("lock", "extras"), [(LOCKS[0], RUN), (LOCKS[1], [*RUN, "hsm", "dev"])])
 def test_lock_satisfies_the_project(lock, extras, python):
     """The lock is no older than pyproject.toml; `make lock` mends it."""
     chosen = versions((ROOT / lock).read_text("utf-8"), python)
     asked = PROJECT["dependencies"] + [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
-    wrong = [line for line in map(Requirement, asked) if chosen.get(canonicalize_name(line.name)) not in line.specifier]
+    there = environment_of(python)
+    lines = [line for line in map(Requirement, asked) if not line.marker or line.marker.evaluate(there)]
+    wrong = [line for line in lines if chosen.get(canonicalize_name(line.name)) not in line.specifier]
     assert wrong == []
 
 
@@ -201,7 +211,8 @@ def test_expected():
 @pytest.mark.parametrize(("no_skip", "code", "counts"), [("0", 0, "1 skipped"), ("1", 1, "1 failed")])
 def test_skip_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch, no_skip, code, counts):
     monkeypatch.setenv("DPSERVE_NO_SKIP", no_skip)
-    shutil.copy(ROOT / "tests/conftest.py", tmp_path)
+    for name in ("conftest.py", "postgres.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path)
     (tmp_path / "test_one.py").write_text(SKIPPING)
     run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
@@ -213,7 +224,8 @@ def test_skip_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch, no_skip,
 
 def test_skipped_file_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch):
     monkeypatch.setenv("DPSERVE_NO_SKIP", "1")
-    shutil.copy(ROOT / "tests/conftest.py", tmp_path)
+    for name in ("conftest.py", "postgres.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path)
     (tmp_path / "test_one.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
     run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)

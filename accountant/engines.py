@@ -1,0 +1,130 @@
+"""The two databases that a ledger may live in, and what their errors mean.
+
+SQLite: WAL, synchronous=FULL, a writing transaction is BEGIN IMMEDIATE. PostgreSQL: a writing transaction first takes
+one advisory lock, so each statement after it sees all that was committed (READ COMMITTED does that), and nobody else
+writes before its own commit is seen; a reading one is REPEATABLE READ READ ONLY.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+
+from accountant.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable
+
+FORMS = "must be sqlite:///<file> or postgresql+psycopg://<user>:<password>@<host>/<database>"
+LOCK = int.from_bytes(b"dpserve\0")
+WAIT_SECONDS = 30.0  # for another writer
+_UNUSABLE_SQLITE = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
+# Connection, authorisation, read-only server, catalogue name, rollback, resources, locks, intervention, system.
+_UNUSABLE_SQLSTATE = ("08", "28", "25006", "3D", "40", "53", "55", "57", "58")
+Begin: TypeAlias = Callable[[Connection], None]
+
+
+def open_engine(url: str) -> Engine:
+    """InputError for any other database, and where the driver is not installed. No message holds the URL: it may hold a
+    password.
+    """
+    parsed = _parse(url)
+    if parsed.drivername == "sqlite":
+        engine = create_engine(parsed, connect_args={"timeout": WAIT_SECONDS})
+        event.listen(engine, "connect", _configure_sqlite)
+        return engine
+    try:
+        engine = create_engine(parsed, isolation_level="AUTOCOMMIT")  # as for SQLite: we say when one begins
+    except ImportError:
+        raise InputError("ledger=postgresql+psycopg: needs its driver; install dpserve[postgres]") from None
+    event.listen(engine, "connect", _configure_postgres)
+    return engine
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (SQLAlchemyError, ValueError):
+        raise InputError(f"ledger: {FORMS}") from None
+    in_file = parsed.drivername == "sqlite" and parsed.host is None and parsed.database not in (None, "", ":memory:")
+    if not in_file and parsed.drivername != "postgresql+psycopg":
+        raise InputError(f"ledger={parsed.drivername}: {FORMS}")
+    return parsed
+
+
+def _configure_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+    # recursive_triggers: without it REPLACE deletes behind the triggers' back
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _configure_postgres(connection: Any, _record: Any) -> None:
+    """What a server may have been told to relax; what it was told to tighten stays."""
+    connection.autocommit = True
+    connection.execute(
+        "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' "
+        "THEN 'remote_apply' ELSE 'on' END, false), set_config('lock_timeout', %s, false)",
+        (f"{WAIT_SECONDS * 1000:.0f}ms",),
+    ).close()
+
+
+def begin_writing(connection: Connection) -> None:
+    """Begin a transaction, and hold the write lock from here to its end."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:  # a writer that stands still would keep everybody waiting: the server ends its session, and so its lock
+        connection.exec_driver_sql(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; "
+            f"SELECT set_config('idle_in_transaction_session_timeout', '{WAIT_SECONDS * 2000:.0f}ms', true), "
+            f"pg_advisory_xact_lock({LOCK})"
+        )
+
+
+def begin_reading(connection: Connection) -> None:
+    """Begin a transaction that sees one state of the database from its first statement on."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN")
+    else:
+        connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+def begun(engine: Engine, begin: Begin, again: bool = True) -> Connection:
+    """A connection with its transaction begun. One that died in the pool is replaced, once: nothing was done on it."""
+    connection = engine.connect()
+    try:
+        begin(connection)
+    except BaseException as error:
+        connection.close()
+        if again and isinstance(error, DBAPIError) and error.connection_invalidated:
+            return begun(engine, begin, again=False)
+        raise
+    return connection
+
+
+def meaning(error: SQLAlchemyError) -> DpserveError:
+    """LedgerUnavailable where the database cannot be used for now, LedgerInvalid where it holds what it must not."""
+    orig = error.orig if isinstance(error, DBAPIError) else error
+    text = f"ledger database: {str(orig).strip().splitlines()[0] if str(orig).strip() else type(orig).__name__}"
+    return LedgerUnavailable(text) if _unusable(error, orig) else LedgerInvalid(text)
+
+
+def _unusable(error: SQLAlchemyError, orig: BaseException | None) -> bool:
+    if not isinstance(error, DBAPIError):
+        return True  # the pool: no connection came free
+    if isinstance(orig, sqlite3.Error):
+        return (getattr(orig, "sqlite_errorcode", 0) & 0xFF) in _UNUSABLE_SQLITE
+    state = getattr(orig, "sqlstate", None)
+    if error.connection_invalidated or (state is None and isinstance(error, OperationalError | InterfaceError)):
+        return True
+    return state is not None and state.startswith(_UNUSABLE_SQLSTATE)

@@ -1,0 +1,67 @@
+"""The ledger's tables, from one version to the next (Alembic). Nothing else makes or changes a table.
+
+Alembic itself is imported only where there is something to do: its import costs more than opening a ledger.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, inspect, text
+
+from accountant.errors import InputError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD = "0002"
+KNOWN = ("0001", HEAD)
+FOLDER = Path(__file__).parent
+_SPINE = {"entry", "node", "checkpoint", "dataset", "job", "token"}  # revision 0001, which kept no number
+
+
+def revision(connection: Connection) -> str | None:
+    """The revision that the database says it has; None where it says nothing."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if found is None else str(found)
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring the database to HEAD. Only inside `Store.writing`: another process may have done it meanwhile, and all of
+    it is one transaction. InputError, before anything is changed, for a database that is not ours or is newer.
+    """
+    before = revision(connection)
+    if before == HEAD:
+        return
+    if before is not None and before not in KNOWN:
+        raise InputError(
+            f"ledger: its tables are of revision {before}, this version knows {', '.join(KNOWN)}; use a newer dpserve"
+        )
+    from alembic import command
+
+    config = configuration(connection)
+    if before is None and _is_spine(connection):
+        command.stamp(config, KNOWN[0])
+    command.upgrade(config, HEAD)
+
+
+def configuration(connection: Connection) -> Config:
+    """Alembic's, over this connection and its transaction."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _is_spine(connection: Connection) -> bool:
+    names = set(inspect(connection).get_table_names()) - {"alembic_version"}
+    if not names:
+        return False
+    if connection.dialect.name == "sqlite" and names >= _SPINE:
+        return True
+    raise InputError("ledger: the database holds tables that are not a ledger's; give dpserve a database of its own")
