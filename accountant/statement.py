@@ -37,7 +37,8 @@ CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed
     "adaptive": (
         "delta = V(epsilon), V computed from the last release to the first, beginning with max(0, 1 - exp(x)); "
         "before a bounded-range release of e: V(x) = max over t in [0, e] of p V'(x - t) + (1 - p) V'(x - t + e), "
-        "p = (exp(e) - exp(t)) / (exp(e) - 1); before any other release with a pure price e: V(x) = q V'(x - e) + (1 - q) V'(x + e), "
+        "p = (exp(e) - exp(t)) / (exp(e) - 1); before any other release with a pure price e: "
+        "V(x) = q V'(x - e) + (1 - q) V'(x + e), "
         "q = 1 / (1 + exp(-e)); V' is V after that release"
     ),
 }

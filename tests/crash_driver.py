@@ -15,10 +15,13 @@ import os
 import signal
 import sys
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import ledgers
 
+from accountant import adaptive
+from accountant.events import BoundedRange
 from accountant.home import Home
 from training import datasets, job
 from training.session import Session
@@ -122,5 +125,6 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    adaptive.epsilon_of(((BoundedRange(Decimal("0.01")), 8),), Decimal("0.000001"))  # compiled once, for all children
     print("ready", flush=True)
     serve()

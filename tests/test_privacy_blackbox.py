@@ -21,7 +21,7 @@ from accountant.events import Release
 from accountant.prices import compose_pure
 from training.calibrate import rehearse
 from training.learners.lazybb import LazyBB, ThresholdAgreement, WeightedAgreement
-from training.session import Session
+from training.session import Session, sensitivity_of
 
 RUNS = 20_000
 ALARM = 1e-4
@@ -74,9 +74,9 @@ def count_event(learner: LazyBB, pair: Pair, labels: tuple[int, ...], fault: boo
     return seen
 
 
-def halved_release(query, mechanism, relation):
+def halved_release(query, mechanism, public):
     """The injected bug: noise for half of the sensitivity, at the price of all of it."""
-    half = max(1, query.sensitivity(relation) // 2)
+    half = max(1, sensitivity_of(query, public) // 2)
     return Release(query.purpose, mechanism.name, mechanism.norm, half, mechanism.event)
 
 
