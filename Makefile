@@ -39,8 +39,9 @@ serve: install ## Serve the released models
 	@$(BIN)/dpserve serve $(ARGS)
 
 bench: $(VENV)/dev.stamp ## Measure speed and accuracy
-	@$(BIN)/python benchmarks/speed.py $(ARGS)
-	@$(BIN)/python benchmarks/ledger.py $(ARGS)
+	@$(BIN)/python benchmarks/speed.py
+	@$(BIN)/python benchmarks/ledger.py
+	@$(BIN)/python benchmarks/audit.py
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet

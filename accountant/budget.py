@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
-from fractions import Fraction
-from math import floor
 
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
@@ -44,7 +42,8 @@ def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
 
 def nano(value: Decimal) -> int:
     """`value` in units of 1e-9, rounded down. Exact: a product of decimals would be rounded to 28 digits first."""
-    return floor(Fraction(value) * NANO)
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * NANO // denominator
 
 
 def from_nano(value: int) -> Decimal:

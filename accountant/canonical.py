@@ -38,7 +38,7 @@ class CanonicalError(InputError):
 def encode(value: Encodable, limit: int = ENTRY_LIMIT) -> bytes:
     """The one spelling of `value` (dict, list or tuple, str, int, bool, None), at most `limit` bytes."""
     _check(value, 0)
-    raw = _ENCODER.encode(value).encode("ascii")
+    raw = spell(value)
     _check_size(raw, limit)
     return raw
 
@@ -60,10 +60,29 @@ def decode(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
 
 def decode_canonical(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
     """As `decode`, and `raw` must be exactly what `encode` writes."""
+    if len(raw) <= limit and _is_plain(raw):
+        try:
+            value: JSON = _PLAIN_DECODER.raw_decode(raw.decode("ascii"))[0]
+            if spell(value) == raw:
+                return value
+        except (ValueError, CanonicalError):
+            pass  # the strict reader below says what is wrong
     value = decode(raw, limit)
-    if _ENCODER.encode(value).encode("ascii") != raw:
+    if spell(value) != raw:
         raise CanonicalError("json: must be canonical (sorted keys, no blanks, ASCII, shortest escapes)")
     return value
+
+
+def spell(value: Encodable) -> bytes:
+    """As `encode`, for what `decode` gave, or parts of it: nothing is checked again."""
+    return _ENCODER.encode(value).encode("ascii")
+
+
+def _is_plain(raw: bytes) -> bool:
+    """Nothing in it can nest too deep or be more than ASCII. What else is wrong the plain decoder refuses, or it shows
+    when the value is spelled again, as a key that comes twice does."""
+    shallow = raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH
+    return shallow and raw.isascii() and b"\\" not in raw
 
 
 def exact_object(value: JSON, keys: Collection[str], what: str) -> dict[str, JSON]:
@@ -180,6 +199,12 @@ def _no_float(text: str) -> NoReturn:
     raise CanonicalError(f"json: {_show(text)} must not be a float: write a decimal string")
 
 
+def _short_integer(text: str) -> int:
+    if len(text) > 15:
+        raise CanonicalError("json: an integer for the strict reader")
+    return int(text)
+
+
 def _integer(text: str) -> int:
     if len(text) > 17:  # int() of a long text is slow
         raise CanonicalError("json: an integer must be below 2^53 in magnitude")
@@ -194,7 +219,11 @@ def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     return value
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))
+# A value that contains itself is refused before, for its depth.
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=True, check_circular=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+)
+_PLAIN_DECODER = json.JSONDecoder(parse_float=_no_float, parse_int=_short_integer, parse_constant=_no_float)
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_float=_no_float, parse_int=_integer, parse_constant=_no_float
 )

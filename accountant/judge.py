@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from operator import add, sub
 from typing import Any
 
 from accountant.budget import NANO, Budget, nano
@@ -36,7 +37,9 @@ class Figures:
     rdp: tuple[int, ...]
 
     def plus(self, other: Figures, sign: int = 1) -> Figures:
-        rdp = tuple(a + sign * b for a, b in zip(self.rdp, other.rdp, strict=True))
+        if len(self.rdp) != len(other.rdp):
+            raise LedgerInvalid("price: must have a figure for every order")
+        rdp = tuple(map(add if sign > 0 else sub, self.rdp, other.rdp))
         return Figures(self.pure + sign * other.pure, self.unbounded + sign * other.unbounded, rdp)
 
 

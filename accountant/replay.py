@@ -17,10 +17,10 @@ from accountant.canonical import parse_decimal
 from accountant.errors import DpserveError, LedgerInvalid
 from accountant.judge import Figures, Value, judge_job, require, require_hex
 from accountant.keys import PublicKeys
-from accountant.log import read_entry
 from accountant.names import check_name
 from accountant.replay_budget import Books
 from accountant.replay_keys import KeyRing
+from accountant.shapes import decode_entry
 
 FORMAT = "dpserve-ledger/v1"
 SCOPES = ["predict", "train", "audit", "admin"]
@@ -82,6 +82,7 @@ class Replay:
     jobs: dict[int, JobState] = field(default_factory=dict)
     tokens: dict[str, TokenState] = field(default_factory=dict)
     issued: set[int] = field(default_factory=set)
+    _named: dict[str, int] = field(default_factory=dict)
     keys: KeyRing = field(init=False)
     _keys: set[str] = field(default_factory=set)
 
@@ -91,9 +92,12 @@ class Replay:
     def read(self, seq: int, body: bytes) -> Value:
         """Judge one entry and take it in; what it says. LedgerInvalid says what is wrong with it."""
         try:
-            value = read_entry(seq, body).value
-            self._form(seq, value)
-            self._READERS[value["type"]](self, seq, value)
+            value = decode_entry(body)
+            kind = value.get("type") if isinstance(value, dict) else None
+            if not isinstance(value, dict) or not isinstance(kind, str):
+                raise LedgerInvalid("must be an object with a type")
+            self._form(seq, kind, value)
+            self._READERS[kind](self, seq, value)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
         except DpserveError as error:
@@ -101,8 +105,8 @@ class Replay:
             raise LedgerInvalid(f"entry {seq}: {said}", entry=seq) from error
         return value
 
-    def _form(self, seq: int, value: Value) -> None:
-        kind = value["type"]
+    @staticmethod
+    def _form(seq: int, kind: str, value: Value) -> None:
         require(kind in _FIELDS, f"type={kind!r:.60}: not a type of entry that this reader knows")
         if value.keys() != _FIELDS[kind]:
             raise LedgerInvalid(f"{kind}: must have exactly the fields {sorted(_FIELDS[kind])}")
@@ -116,8 +120,7 @@ class Replay:
 
     def _reserved(self, seq: int, value: Value) -> None:
         dataset = self.books.dataset(value["dataset"])
-        orders = self.books.orders(dataset)
-        asked, releases, cost = judge_job(value, orders)
+        asked, releases, cost = judge_job(value, dataset.orders)
         asked.check_delta(dataset.records)
         most = min(family.budget.delta for family in self.books.of(dataset))
         require(asked.delta <= most, "delta: must not be above the dataset's")
@@ -158,9 +161,12 @@ class Replay:
     def _issued(self, seq: int, value: Value) -> None:
         require_hex(value, "statement", "model")
         job = self._job(value)
-        require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
-        require(job.issued is None, f"job {value['reservation']}: was issued before, as entry {job.issued}")
-        require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
+        if job.state != "committed":
+            raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be committed")
+        if job.issued is not None:
+            raise LedgerInvalid(f"job {value['reservation']}: was issued before, as entry {job.issued}")
+        if value["name"] != job.model:
+            raise LedgerInvalid(f"name={value['name']!r:.80}: must be {job.model}")
         job.issued = seq
         self.issued.add(seq)
 
@@ -170,8 +176,8 @@ class Replay:
         require(value["hash"] not in self.tokens, f"token={value['hash']}: came before")
         scopes = [scope for scope in SCOPES if scope in value["scopes"]]
         require(bool(scopes) and value["scopes"] == scopes, f"scopes: must be some of {SCOPES}, in this order")
-        known = [each.seq for each in self.tokens.values() if each.name == name and each.revoked is None]
-        require(not known, f"name={name}: is in use, see entry {known[:1]}")
+        require(name not in self._named, f"name={name}: is in use, see entry {self._named.get(name)}")
+        self._named[name] = seq
         self.tokens[value["hash"]] = TokenState(seq, name, ",".join(scopes))
 
     def _token_revoked(self, seq: int, value: Value) -> None:
@@ -179,15 +185,19 @@ class Replay:
         good = token is not None and token.name == value["name"] and token.revoked is None
         require(good, f"name={value['name']!r:.80}: no such token is good")
         self.tokens[value["hash"]].revoked = seq
+        del self._named[value["name"]]
 
     def _job(self, value: Value) -> JobState:
-        known = type(value["reservation"]) is int and value["reservation"] in self.jobs
-        require(known, f"reservation={value['reservation']!r:.40}: no such reservation stands before")
-        return self.jobs[value["reservation"]]
+        number = value["reservation"]
+        job = self.jobs.get(number) if type(number) is int else None
+        if job is None:
+            raise LedgerInvalid(f"reservation={number!r:.40}: no such reservation stands before")
+        return job
 
     def _move(self, value: Value, before: str, after: str) -> JobState:
         job = self._job(value)
-        require(job.state == before, f"job {value['reservation']}: is {job.state}, must be {before} to be {after}")
+        if job.state != before:
+            raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be {before} to be {after}")
         job.state = after
         return job
 

@@ -59,11 +59,14 @@ def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
 
 @dataclass(slots=True)
 class DatasetState:
-    """A dataset as its entry leaves it."""
+    """A dataset as its entry leaves it. `orders`: all that one of its families adds up, which a price must state; they
+    stay whatever becomes of the budgets.
+    """
 
     seq: int
     uuid: str
     families: tuple[str, ...]
+    orders: tuple[Decimal, ...]
     records: int
     commitment: str
 
@@ -119,7 +122,9 @@ class Books:
 
     def _enter(self, seq: int, value: Value, families: tuple[str, ...]) -> None:
         self._once |= {value["uuid"], value["commitment"]}
-        state = DatasetState(seq, value["uuid"], families, value["records"], value["commitment"])
+        orders = {order for identity in families for order, _ in self.families[identity].criteria}
+        who = (value["uuid"], families, tuple(sorted(orders)))
+        state = DatasetState(seq, *who, value["records"], value["commitment"])
         self.datasets[value["dataset"]] = state
 
     def budget_changed(self, seq: int, value: Value) -> None:
@@ -155,10 +160,6 @@ class Books:
     def of(self, dataset: DatasetState) -> list[FamilyState]:
         return [self.families[identity] for identity in dataset.families]
 
-    def orders(self, dataset: DatasetState) -> tuple[Decimal, ...]:
-        """Every order that one of the dataset's families adds up: what a price must state."""
-        return tuple(sorted({order for family in self.of(dataset) for order, _ in family.criteria}))
-
     def reserve(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
         """Charge each family, and who asks; nobody may be over what they have."""
         for family, cost in zip(self.of(dataset), costs, strict=True):
@@ -177,11 +178,10 @@ class Books:
 
     def split(self, dataset: DatasetState, cost: Figures) -> tuple[Figures, ...]:
         """A price at all orders, as each family adds it up."""
-        orders = self.orders(dataset)
         families = self.of(dataset)
         if len(families) == 1:
             return (cost,)
-        at = dict(zip(orders, cost.rdp, strict=True))
+        at = dict(zip(dataset.orders, cost.rdp, strict=True))
         return tuple(replace(cost, rdp=tuple(at[order] for order, _ in family.criteria)) for family in families)
 
 
