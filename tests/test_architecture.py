@@ -6,6 +6,7 @@ Every rule is a function from one source text to its breaches, so that each is a
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -161,3 +162,14 @@ def test_rule_catches_a_breach(rule, path, text):
 @pytest.mark.parametrize(("rule", "path", "text"), GOOD)
 def test_rule_allows_what_is_right(rule, path, text):
     assert rule(path, text) == []
+
+
+def test_the_map_of_the_accountants_room_names_every_file():
+    """At the top of accountant/__init__.py, by subject, each once."""
+    text = ast.get_docstring(ast.parse((ROOT / "accountant/__init__.py").read_text("utf-8")))
+    lines = [line.strip().removesuffix(",").split(":")[0] for line in text.split("\n\n")[1].splitlines()]
+    named = [name for line in lines for name in re.split(r", |  +", line)]
+    subjects = {"words", "draws", "admission", "witnesses", "certificates"}
+    files = {path.stem for path in (ROOT / "accountant").glob("*.py")} - {"__init__"} | {"migrations"}
+    assert files == set(named) - subjects
+    assert {name for name in named if named.count(name) > 1} <= {"prices", "store", "log", "keys", "audit", "home"}
