@@ -89,8 +89,8 @@ class Ledger:
 
     def datasets(self) -> list[Dataset]:
         with self.log.database.reading() as connection:
-            names = connection.execute(select(dataset_table.c.name).order_by(dataset_table.c.name)).scalars().all()
-            return [load(connection, name) for name in names]
+            names = connection.execute(select(dataset_table.c.name)).scalars().all()
+            return [load(connection, name) for name in sorted(names)]  # by the database's locale they might stand else
 
     def quotas(self, name: str) -> list[dict[str, Any]]:
         """Every analyst's share of the dataset's first family: the quota in force and what was used."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accountant.errors import InputError, SchemaError
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
-from training.schema import MAX_BYTES, parse_schema
+from training.schema import MAX_BYTES, MAX_FEATURES, MAX_LABEL, parse_schema
 
 ADULT = Path(__file__).resolve().parents[1] / "examples" / "data" / "adult.schema.yaml"
 TARGET = "target: {name: y, classes: [a, b]}\n"
@@ -200,3 +200,14 @@ def test_any_small_damage_is_read_or_refused(place, noise):
     text = GOOD[:place] + noise + GOOD[place + 1 :]
     with suppress(InputError):  # and nothing else, whatever was damaged
         parse_schema(text.encode(errors="replace"))
+
+
+def test_what_could_not_be_exported_or_certified_is_refused_before_anything_is_spent():
+    many = "".join(f"  f{index}: {{type: boolean}}\n" for index in range(MAX_FEATURES + 1))
+    with pytest.raises(SchemaError, match="at most 16384"):
+        parse(with_features(many))
+    assert len(parse(with_features(many.rsplit("\n", 2)[0] + "\n")).features) == MAX_FEATURES
+    for length, fits in ((MAX_LABEL, True), (MAX_LABEL + 1, False)):
+        text = GOOD.replace("[a, b]", f"[a, {'b' * length}]")
+        with suppress() if fits else pytest.raises(SchemaError, match="at most 200 characters"):
+            parse(text)

@@ -28,6 +28,8 @@ from models.features import BooleanFeature, CategoricalFeature, Feature, Numeric
 
 MAX_BYTES = 1 << 20
 MAX_BINS = 60_000
+MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known before any budget is spent
+MAX_LABEL = 200  # characters of a class, for a certificate names them all
 LOG_SHARE = 4
 PUBLIC_ONLY = "it is public knowledge that a person must write down; dpserve never reads it from rows"
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -110,6 +112,8 @@ class _Target(_Strict):
             raise ValueError(f"needs `classes: [...]`, or `range: [low, high]` for regression: {PUBLIC_ONLY}")
         if self.classes is not None and len({str(label) for label in self.classes}) != len(self.classes):
             raise ValueError("classes: each must stand there once")
+        if any(len(str(label)) > MAX_LABEL for label in self.classes or ()):
+            raise ValueError(f"classes: each must have at most {MAX_LABEL} characters")
         if self.range is not None and not self.range[0] < self.range[1]:
             raise ValueError(f"range={list(self.range)}: low must be below high")
         return self
@@ -119,7 +123,8 @@ class _File(_Strict):
     target: _Target
     records: Annotated[StrictInt, Field(ge=1, le=10**12)]
     features: Annotated[
-        dict[str, Annotated[_Numeric | _Categorical | _Boolean, Field(discriminator="type")]], Field(min_length=1)
+        dict[str, Annotated[_Numeric | _Categorical | _Boolean, Field(discriminator="type")]],
+        Field(min_length=1, max_length=MAX_FEATURES),
     ]
     ignore: tuple[StrictStr, ...] = ()
     missing: Literal["own-bin"] = "own-bin"
