@@ -29,7 +29,7 @@ ledger = typer.Typer(help="The ledger: every release that was ever paid for.", n
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]
 
 PAGE = 1000
-QUIET = {"type", "time", "plan", "price", "claim", "filter", "schema", "parameters", "commitment", "request"}
+QUIET = {"type", "time", "plan", "price", "claim", "filter", "schema", "parameters", "commitment", "request", "pem"}
 
 
 @ledger.command("show")
