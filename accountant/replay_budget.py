@@ -96,6 +96,8 @@ class Books:
         relation, unit = self._rows(value)
         known = value["families"]
         require(isinstance(known, list) and bool(known) and len(set(known)) == len(known), "families: must be distinct")
+        bounded = len(known) == 1 or value["unit"]["column"] is not None
+        require(bounded, "unit: rows of several families need the column that names the person in all of them")
         for identity in known:
             family = self.family(identity)
             family.budget.check_delta(value["records"])

@@ -79,6 +79,11 @@ def _join(writer: Writer, registration: Registration, identity: str) -> tuple[in
     families: dict[str, Family] = {}
     for other in registration.families:
         families |= {family.identity: family for family in load(writer.connection, other).families}
+    if len(families) > 1 and registration.unit.column is None:
+        raise InputError(
+            "unit=record: rows of several families need the column (unit) that names the person in all of them; else a "
+            "record of one family may stand in any number of joined rows, and nothing bounds that number"
+        )
     for family in families.values():
         if family.relation is Relation.REPLACE_ONE:
             raise InputError(

@@ -15,31 +15,33 @@ from ledgers import advance, place, plan, registration, request, reserve
 
 from accountant.audit import audit_home
 from accountant.budget import NANO, Budget, Relation
-from accountant.errors import BudgetRefused, InputError, NameTaken, UnknownName
+from accountant.errors import BudgetRefused, InputError, LedgerInvalid, NameTaken, UnknownName
 from accountant.events import BoundedRange, Gaussian, PureDp
 from accountant.filter import Filter
 from accountant.forecast import forecast
 from accountant.home import Home
 from accountant.prices import epsilon_at
 from accountant.records import Unit
+from accountant.replay_budget import Books
 from training.learners import LEARNERS
 
+PEOPLE = Unit("person", "name")
 PURE = plan(PureDp(Decimal("0.1")), 10)  # epsilon 1 in all
 
 
 @pytest.fixture
 def home(tmp_path, ledger_url) -> Home:
     home = Home.init(place(tmp_path / "home") | {"DPSERVE_LEDGER_URL": ledger_url})
-    home.ledger.register(registration())
+    home.ledger.register(registration(unit=PEOPLE))
     return home
 
 
 def found(home: Home, name: str, epsilon: str = "1") -> None:
-    home.ledger.register(registration(name, Budget.of(epsilon)))
+    home.ledger.register(registration(name, Budget.of(epsilon), unit=PEOPLE))
 
 
 def join(home: Home, name: str, *others: str, **changes) -> None:
-    home.ledger.register(registration(name, None, families=others, **changes))
+    home.ledger.register(registration(name, None, families=others, **({"unit": PEOPLE} | changes)))
 
 
 def asked(name: str):
@@ -77,7 +79,7 @@ def test_joined_rows_are_charged_to_every_family(home):
 
 
 def test_families_of_different_orders_add_up_each_at_its_own(home):
-    home.ledger.register(registration("small", Budget.of("1", "0.000001")))
+    home.ledger.register(registration("small", Budget.of("1", "0.000001"), unit=PEOPLE))
     join(home, "both", "adult", "small")
     both = home.ledger.dataset("both")
     assert len(both.orders) == 6
@@ -93,13 +95,15 @@ def test_families_of_different_orders_add_up_each_at_its_own(home):
 
 def test_what_cannot_join(home):
     home.ledger.register(registration("fixed", relation=Relation.REPLACE_ONE))
-    home.ledger.register(registration("people", unit=Unit("person", "name")))
+    home.ledger.register(registration("records"))
+    home.ledger.register(registration("others"))
     before = home.ledger.log.size()
     for change, word in (
         ({"families": ("fixed",), "relation": Relation.REPLACE_ONE}, "families need add-remove"),
-        ({"families": ("people",)}, "unit=record"),
-        ({"families": ("adult",), "relation": Relation.REPLACE_ONE}, "relation=replace-one"),
-        ({"families": ("adult",), "records": 10**6}, "delta"),
+        ({"families": ("adult",)}, "unit=record"),
+        ({"families": ("records", "others")}, "need the column"),
+        ({"families": ("records",), "relation": Relation.REPLACE_ONE}, "relation=replace-one"),
+        ({"families": ("records",), "records": 10**6}, "delta"),
     ):
         with pytest.raises(InputError, match=word):
             home.ledger.register(registration("new", None, **change))
@@ -111,6 +115,16 @@ def test_what_cannot_join(home):
         with pytest.raises(InputError, match="a budget, or families"):
             registration("new", budget, families=families)
     assert home.ledger.log.size() == before
+
+
+def test_the_audit_demands_the_persons_column_too():
+    """A ledger that joined two families by records, written by other code than ours."""
+    row = {"dataset": "both", "uuid": "u", "relation": "add-remove", "records": 9, "families": ["one", "other"]}
+    digests = {name: ledgers.hexes(name) for name in ("schema", "commitment")}
+    for column, word in ((None, "need the column"), ("name", "never founded")):
+        unit = {"name": "record", "column": column, "contributions": 1}
+        with pytest.raises(LedgerInvalid, match=word):
+            Books().joined(1, {**row, **digests, "unit": unit})
 
 
 def test_another_total_keeps_what_was_spent(home):

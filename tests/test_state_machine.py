@@ -26,13 +26,14 @@ from accountant.errors import BudgetRefused, IdempotencyConflict, WrongState
 from accountant.events import Plan, Release
 from accountant.home import Home
 from accountant.prices import Price, price
-from accountant.records import Request
+from accountant.records import Request, Unit
 from training.calibrate import rehearse
 from training.engine import Rows
 from training.learners.lazybb import LazyBB
 from training.session import Public, Session
 
 TOTAL = Budget.of("1", "0.000001")
+PEOPLE = Unit("person", "name")
 PLACES = (
     (store, "append"),
     (notes, "sign_checkpoint"),
@@ -79,8 +80,8 @@ class Machine(RuleBasedStateMachine):
         self.environment = ledgers.place(self.folder / "home") | self.url()
         self.home = Home.init(self.environment)
         for name in ("a", "b"):
-            self.home.ledger.register(ledgers.registration(name, TOTAL))
-        self.home.ledger.register(ledgers.registration("both", None, families=("a", "b")))
+            self.home.ledger.register(ledgers.registration(name, TOTAL, unit=PEOPLE))
+        self.home.ledger.register(ledgers.registration("both", None, families=("a", "b"), unit=PEOPLE))
         self.counter = Counter()
         self.patches: list[pytest.MonkeyPatch] = []
 
