@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accountant.errors import InputError, ModelInvalid, NameTaken, UnknownName
-from models.ensemble import VotingEnsemble, ensemble_from_json
+from models.ensemble import Ensemble, ensemble_from_json
 
 CHAMPION = "champion"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -42,13 +42,13 @@ class Bundle:
     card: bytes
 
 
-def ensemble_bytes(ensemble: VotingEnsemble) -> bytes:
+def ensemble_bytes(ensemble: Ensemble) -> bytes:
     """The content of ensemble.json: the same ensemble gives the same bytes."""
     body = json.dumps(ensemble.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return body.encode() + b"\n"
 
 
-def ensemble_from_bytes(raw: bytes) -> VotingEnsemble:
+def ensemble_from_bytes(raw: bytes) -> Ensemble:
     """Inverse of `ensemble_bytes`. Anything that is not exactly what it writes raises ModelInvalid."""
     try:
         body = json.loads(raw)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accountant.errors import InputError
-from models.ensemble import VotingEnsemble
-from models.explain import vote_table
+from models.answers import ClassLabel
+from models.ensemble import Ensemble
+from models.explain import importances, vote_table
 from models.features import BooleanFeature, CategoricalFeature, Feature, number_text
+from models.trees import TreeEnsemble
 
 LISTED = 12  # categories named before the rest is counted
+VOTES = 1000  # lines of votes
 
 _RELATIONS = {
     "add-remove": "whether or not {unit} is in the data",
@@ -20,7 +23,7 @@ _RELATIONS = {
 _CARD = """\
 # Model card: {target}, learnt from {dataset} under differential privacy
 
-A voting ensemble{learner} that answers whether {target} is "{first}" or "{second}", with a probability for each. It is
+{form}{learner} that answers whether {target} is {classes}, with a probability for each. It is
 meant for records of the shape listed below, from the population that the dataset was drawn from. It is exported as ONNX
 and reads raw records.
 
@@ -36,7 +39,7 @@ binds the claim to the model's exact bytes. Verify the certificate; this page on
 ## What is not promised
 
 - **Not that the model is right.** This card states no accuracy: measured on private records, that would cost budget.
-- **Not fairness, and not causes.** Votes are associations in the training data, noise included.
+- **Not fairness, and not causes.** {parts} are associations in the training data, noise included.
 - **Not secrecy of what is true of many.** The model may reveal what a group has in common; it hardly reveals whether
   a given one was in the data.
 - **Not what else was published** about the same people, by others or outside this ledger: privacy losses add up.
@@ -44,13 +47,7 @@ binds the claim to the model's exact bytes. Verify the certificate; this page on
 
 ## How it decides
 
-Each line votes for "{second}" where its test holds, and as much against where it does not. The votes are added up:
-above zero the answer is "{second}", otherwise "{first}". The probability of
-"{second}" is 1 / (1 + exp(-{link} × votes)).
-
-| votes | test |
-|---:|---|
-{votes}
+{decides}
 
 ## Inputs
 
@@ -62,8 +59,37 @@ missing values have a place of their own.
 {inputs}
 """
 
+_TWO = """\
+Each line votes for "{second}" where its test holds, and as much against where it does not. The votes are added up:
+above zero the answer is "{second}", otherwise "{first}". The probability of
+"{second}" is 1 / (1 + exp(-{link} × votes)).
 
-def model_card(ensemble: VotingEnsemble, certificate: Mapping[str, Any]) -> str:
+| votes | test |
+|---:|---|
+{votes}"""
+
+_MANY = """\
+Each line votes for its class where its test holds, and as much against where it does not. The votes are added up, class
+by class: the answer is the class with the most, the first of equals. The probability of a class is its share of
+exp({link} × votes).
+
+| votes | class | test |
+|---:|---|---|
+{votes}"""
+
+_TREES = """\
+Each of {count} trees asks a record some questions and adds a number to its score, which starts at {constant}. Above
+zero the answer is "{second}", otherwise "{first}". The probability of "{second}" is
+1 / (1 + exp(-{link} × score)). All numbers stand in ensemble.json.
+
+How far the questions about a feature move the score, if every other answer were a fair coin:
+
+| score | feature |
+|---:|---|
+{votes}"""
+
+
+def model_card(ensemble: Ensemble, certificate: Mapping[str, Any]) -> str:
     """Markdown. Of `certificate` only these are read, so that nothing unpaid can slip in: `epsilon`, `delta` (decimal
     texts), `relation` ("add-remove" or "replace-one"), `unit` (what one unit of privacy is: "one record", "one person")
     and, where present, `dataset` and `learner`. Raises InputError when one of the four is missing or unknown."""
@@ -73,20 +99,41 @@ def model_card(ensemble: VotingEnsemble, certificate: Mapping[str, Any]) -> str:
     if certificate["relation"] not in _RELATIONS:
         raise InputError(f"relation={certificate['relation']!r}: must be one of {sorted(_RELATIONS)}")
     claim = {key: _plain(certificate[key]) for key in ("epsilon", "delta", "relation", "unit")}
-    first, second = map(_plain, ensemble.classes)
+    trees = isinstance(ensemble, TreeEnsemble)
     return _CARD.format(
         **claim,
         neighbours=_RELATIONS[certificate["relation"]].format(unit=claim["unit"]),
         but="" if float(certificate["delta"]) == 0 else f", but for a probability of at most {claim['delta']}",
         dataset=_plain(certificate.get("dataset", "private data")),
         learner=f" by the learner {_plain(certificate['learner'])}" if "learner" in certificate else "",
+        form="A sum of decision trees" if trees else "A voting ensemble",
+        parts="Trees" if trees else "Votes",
         target=_plain(ensemble.target),
-        first=first,
-        second=second,
-        link=f"{ensemble.link:g}",
-        votes="\n".join(f"| {row.votes:+d} | {_plain(row.test)} |" for row in vote_table(ensemble)),
+        classes=_either(ensemble.classes),
+        decides=_decides(ensemble),
         inputs="\n".join(f"| {_plain(f.name)} | {f.kind} | {_plain(_values(f))} |" for f in ensemble.features),
     )
+
+
+def _either(classes: Sequence[ClassLabel]) -> str:
+    *others, last = (f'"{_plain(label)}"' for label in classes)
+    return f"{', '.join(others)} or {last}"
+
+
+def _decides(ensemble: Ensemble) -> str:
+    first, second = map(_plain, ensemble.classes[:2])
+    link = f"{ensemble.link:g}"
+    if isinstance(ensemble, TreeEnsemble):
+        lines = [f"| {size:.4g} | {_plain(name)} |" for name, size in importances(ensemble).items()]
+        words = {"count": len(ensemble.trees), "constant": ensemble.constant}
+        return _TREES.format(**words, first=first, second=second, link=link, votes="\n".join(lines))
+    table = vote_table(ensemble)
+    more = [f"\nand {len(table) - VOTES} more, which stand in ensemble.json"] if len(table) > VOTES else []
+    if ensemble.outputs == 1:
+        lines = [f"| {row.votes:+d} | {_plain(row.test)} |" for row in table[:VOTES]]
+        return _TWO.format(first=first, second=second, link=link, votes="\n".join([*lines, *more]))
+    lines = [f"| {row.votes:+d} | {_plain(row.label)} | {_plain(row.test)} |" for row in table[:VOTES]]
+    return _MANY.format(link=link, votes="\n".join([*lines, *more]))
 
 
 def _values(feature: Feature) -> str:

@@ -1,117 +1,145 @@
 """The released voting ensemble: weighted 1-rules over public features. It never sees a row of the training data.
 
 score(x) = sum over votes of weight * (+1 if the vote's test holds on x else -1)
-label(x) = classes[1] if score(x) > 0 else classes[0]          (a tie is class 0, publicly)
-p(classes[1] | x) = 1 / (1 + exp(-link * score(x)))
+
+Two classes have one score; K > 2 have one each, and a vote moves the score of its `output` alone. `models.answers` says
+what scores mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
-from models.features import Columns, Feature, encodable, encode_columns, feature_from_json, number_text
+from models.answers import ClassLabel, Scores, check_head, head_from_json, labels_of, outputs_of, probabilities_of
+from models.features import Columns, Feature, encode_columns, number_text
+from models.trees import Split, TreeEnsemble, holds, trees_from_json
+
+__all__ = ["ClassLabel", "Ensemble", "Test", "Vote", "VotingEnsemble", "describe", "ensemble_from_json"]
 
 Test = Literal["above", "is", "always"]
-ClassLabel = str | int
+
+
+class Ensemble(Protocol):
+    """A released classifier, whatever its form: frozen, public, and the same answer wherever it runs."""
+
+    @property
+    def features(self) -> tuple[Feature, ...]: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def classes(self) -> tuple[ClassLabel, ...]: ...
+    @property
+    def link(self) -> float: ...
+    @property
+    def outputs(self) -> int:
+        """Scores per record: 1 for two classes, else one per class."""
+
+    def scores(self, columns: Columns) -> NDArray[np.int64]:
+        """Raw columns -> scores (n, outputs)."""
+
+    def coded_scores(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+        """The same from what `encode_columns` makes of the columns: codes (features, n)."""
+
+    def probabilities(self, columns: Columns) -> NDArray[np.float64]:
+        """Raw columns -> (n, classes)."""
+
+    def predict(self, columns: Columns) -> NDArray[Any]:
+        """Raw columns -> labels (n,)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The released numbers; `ensemble_from_json` reads them."""
 
 
 @dataclass(frozen=True)
 class Vote:
-    """One released 1-rule. `above`: code > `code` of an ordered feature; `is`: code == `code`; `always`: constant."""
+    """One released 1-rule for one output. `above`: code > `code` of an ordered feature; `is`: code == `code`; `always`:
+    constant."""
 
     test: Test
     feature: int
     code: int
     weight: int
+    output: int = 0
 
     def table(self, bins: int) -> NDArray[np.int64]:
         """What the vote adds for every code of its feature: (bins,) of +-weight. Missing is never `above`."""
-        codes = np.arange(bins)
-        match self.test:
-            case "above":
-                holds = (codes > self.code) & (codes < bins - 1)
-            case "is":
-                holds = codes == self.code
-            case "always":
-                holds = np.ones(bins, dtype=bool)
-        return np.where(holds, self.weight, -self.weight).astype(np.int64)
+        return np.where(holds(self.test, self.code, bins), self.weight, -self.weight).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class VotingEnsemble:
-    """A frozen, additive, binary classifier. Scores are exact integers."""
+    """A frozen, additive classifier of two classes or more. Scores are exact integers."""
 
     features: tuple[Feature, ...]
     target: str
-    classes: tuple[ClassLabel, ClassLabel]
+    classes: tuple[ClassLabel, ...]
     votes: tuple[Vote, ...]
     link: float
 
     def __post_init__(self) -> None:
-        names = [feature.name for feature in self.features]
-        if not names or len(set(names)) != len(names):
-            raise ModelInvalid(f"features={names}: at least one, each name once")
-        if self.classes[0] == self.classes[1] or not (_all_texts(self.classes) or _all_integers(self.classes)):
-            raise ModelInvalid(f"classes={self.classes}: two different texts, or two different 64-bit integers")
-        if not 0 < self.link < inf:
-            raise ModelInvalid(f"link={self.link}: must be > 0 and finite")
+        check_head(self.features, self.classes, self.link)
+        if any(not 0 <= vote.output < self.outputs for vote in self.votes):
+            raise ModelInvalid(f"vote.output: there are {self.outputs} outputs")
 
-    def tables(self) -> tuple[list[NDArray[np.int64]], int]:
-        """Votes summed per feature and code, and the constant: score = constant + sum_f tables[f][code_f]."""
-        tables = [np.zeros(feature.bins, dtype=np.int64) for feature in self.features]
-        constant = 0
+    @property
+    def outputs(self) -> int:
+        return outputs_of(self.classes)
+
+    def tables(self) -> tuple[list[Scores], Scores]:
+        """Votes summed per feature and code, (bins, outputs) each, and the constant (outputs,):
+        scores = constant + sum_f tables[f][code_f]."""
+        tables = [np.zeros((feature.bins, self.outputs), dtype=np.int64) for feature in self.features]
+        constant = np.zeros(self.outputs, dtype=np.int64)
         for vote in self.votes:
             if vote.test == "always":
-                constant += vote.weight
+                constant[vote.output] += vote.weight
             else:
-                tables[vote.feature] += vote.table(self.features[vote.feature].bins)
+                tables[vote.feature][:, vote.output] += vote.table(self.features[vote.feature].bins)
         return tables, constant
 
     def scores(self, columns: Columns) -> NDArray[np.int64]:
-        """Raw columns -> scores (n,)."""
+        """Raw columns -> scores (n, outputs)."""
+        return self.coded_scores(encode_columns(self.features, columns))
+
+    def coded_scores(self, codes: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+        """Codes (features, n) -> scores (n, outputs)."""
         tables, constant = self.tables()
-        codes = encode_columns(self.features, columns)
-        total = np.full(len(codes[0]), constant, dtype=np.int64)
+        total = np.tile(constant, (len(codes[0]), 1))
         for table, code in zip(tables, codes, strict=True):
             total += table[code]
         return total
 
     def probabilities(self, columns: Columns) -> NDArray[np.float64]:
-        """(n, 2): p(class 0), p(class 1)."""
-        positive = (1.0 + np.tanh(self.link / 2 * self.scores(columns))) / 2  # the same number; exp() would overflow
-        return np.column_stack([1.0 - positive, positive])
+        """(n, classes)."""
+        return probabilities_of(self.scores(columns), self.link)
 
     def predict(self, columns: Columns) -> NDArray[Any]:
-        return np.asarray(self.classes)[(self.scores(columns) > 0).astype(np.intp)]
+        return labels_of(self.classes, self.scores(columns))
 
     def to_json(self) -> dict[str, Any]:
+        """A vote is [test, feature, code, weight], and its output where there are several."""
         return {
             "type": "voting",
             "target": self.target,
             "classes": list(self.classes),
             "link": self.link,
             "features": [feature.to_json() for feature in self.features],
-            "votes": [[vote.test, vote.feature, vote.code, vote.weight] for vote in self.votes],
+            "votes": [self._vote_to_json(vote) for vote in self.votes],
         }
 
-
-def _all_texts(classes: Sequence[ClassLabel]) -> bool:
-    return all(type(label) is str and encodable(label) for label in classes)
-
-
-def _all_integers(classes: Sequence[ClassLabel]) -> bool:
-    return all(type(label) is int and abs(label) < 1 << 63 for label in classes)
+    def _vote_to_json(self, vote: Vote) -> list[Any]:
+        output = [vote.output] if self.outputs > 1 else []
+        return [vote.test, vote.feature, vote.code, vote.weight, *output]
 
 
-def describe(vote: Vote, features: Sequence[Feature]) -> str:
-    """The vote's test in words: `age > 27.5`, `education is Bachelors`, `always`."""
+def describe(vote: Vote | Split, features: Sequence[Feature]) -> str:
+    """The test in words: `age > 27.5`, `education is Bachelors`, `always`."""
     if vote.test == "always":
         return "always"
     feature = features[vote.feature]
@@ -120,23 +148,32 @@ def describe(vote: Vote, features: Sequence[Feature]) -> str:
     return f"{feature.name} is {feature.label(vote.code)}"
 
 
-def ensemble_from_json(body: Mapping[str, Any]) -> VotingEnsemble:
-    """Inverse of `VotingEnsemble.to_json`; anything else raises ModelInvalid."""
+def ensemble_from_json(body: Mapping[str, Any]) -> VotingEnsemble | TreeEnsemble:
+    """Inverse of `Ensemble.to_json`; anything else raises ModelInvalid."""
     try:
-        if body["type"] != "voting":
-            raise ModelInvalid(f"type={body['type']!r}: only 'voting' is known")
-        features = tuple(feature_from_json(feature) for feature in body["features"])
-        votes = tuple(_vote(features, *vote) for vote in body["votes"])
-        first, second = body["classes"]
-        return VotingEnsemble(features, str(body["target"]), (first, second), votes, float(body["link"]))
+        match body["type"]:
+            case "voting":
+                return _voting_from_json(body)
+            case "trees":
+                return trees_from_json(body)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelInvalid(f"ensemble.json: not a released ensemble ({error})") from error
+    raise ModelInvalid(f"type={body['type']!r}: must be 'voting' or 'trees'")
 
 
-def _vote(features: tuple[Feature, ...], test: Test, feature: int, code: int, weight: int) -> Vote:
-    if {type(feature), type(code), type(weight)} != {int}:
-        raise ModelInvalid(f"vote={[test, feature, code, weight]}: feature, code and weight are integers")
-    vote = Vote(test, feature, code, weight)
+def _voting_from_json(body: Mapping[str, Any]) -> VotingEnsemble:
+    features, target, classes, link = head_from_json(body, {"votes"})
+    length = 4 if outputs_of(classes) == 1 else 5
+    if type(body["votes"]) is not list or any(type(vote) is not list or len(vote) != length for vote in body["votes"]):
+        raise ModelInvalid(f"votes: lists of {length} values each, as there are {len(classes)} classes")
+    votes = tuple(_vote(features, *vote) for vote in body["votes"])
+    return VotingEnsemble(features, target, classes, votes, link)
+
+
+def _vote(features: tuple[Feature, ...], test: Test, feature: int, code: int, weight: int, output: int = 0) -> Vote:
+    if {type(feature), type(code), type(weight), type(output)} != {int}:
+        raise ModelInvalid(f"vote={[test, feature, code, weight, output]}: all but the test are integers")
+    vote = Vote(test, feature, code, weight, output)
     if test == "always":
         return vote
     if not 0 <= vote.feature < len(features):

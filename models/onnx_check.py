@@ -29,9 +29,12 @@ IR_VERSIONS = range(3, 14)
 OPSETS = {"": range(13, 24), "ai.onnx.ml": range(1, 5)}
 STANDARD = {"", "ai.onnx"}
 OPERATORS = {  # what the exporters write, and no more: an operator comes in together with its checks
-    "": frozenset({"Cast", "Concat", "Greater", "Identity", "Mul", "Sigmoid", "Squeeze", "Sum", "Where"}),
+    "": frozenset(
+        {"ArgMax", "Cast", "Concat", "Greater", "Identity", "Mul", "Sigmoid", "Softmax", "Squeeze", "Sum", "Where"}
+    ),
     "ai.onnx.ml": frozenset({"ArrayFeatureExtractor", "LabelEncoder", "TreeEnsembleRegressor"}),
 }
+TREE_MODES = frozenset({b"LEAF", b"BRANCH_LEQ", b"BRANCH_GT", b"BRANCH_EQ"})
 TENSOR_TYPES = frozenset(
     {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64, TensorProto.STRING, TensorProto.BOOL}
 )
@@ -173,6 +176,8 @@ def _check_trees(attributes: Attributes) -> None:
     modes = attributes["nodes_modes"].strings if "nodes_modes" in attributes else ()
     if not len(trees) == len(nodes) == len(left) == len(right) == len(modes) > 0:
         _refuse("trees: node attributes differ in length")
+    if not TREE_MODES.issuperset(modes):
+        _refuse(f"nodes_modes: must be among {sorted(mode.decode() for mode in TREE_MODES)}")
     if trees[0] != 0 or nodes[0] != 0 or any(not _follows(*pair) for pair in pairwise(zip(trees, nodes, strict=True))):
         _refuse("trees: numbered 0, 1, ... each with nodes 0, 1, ... in order")
     sizes = dict(zip(trees, nodes, strict=True))  # the last node of each tree

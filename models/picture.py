@@ -1,4 +1,5 @@
-"""The shapes of an ensemble as a picture: one small panel per feature, the most important first.
+"""An ensemble as a picture: one small panel per feature, the most important first, with the feature's shape or, for K
+classes, one curve per class; of trees, one panel of the features' importances.
 
 Drawn by Vega-Lite inside vl-convert: no browser, no address outside. PNG, or one HTML file that holds the same drawing
 as SVG with the vote table below, and no script.
@@ -7,30 +8,31 @@ as SVG with the vote table below, and no script.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from textwrap import fill
-from typing import Any
 
 import vl_convert
 
 from accountant.errors import InputError
-from models.ensemble import VotingEnsemble
-from models.explain import Bin, Shape, shapes, vote_table
+from models.ensemble import Ensemble
+from models.explain import Bin, Shape, importances, shapes, tree_text, vote_table
 from models.features import NumericFeature
+from models.picture_classes import class_panels
+from models.picture_parts import BAR, CONFIG, HEIGHT, LINE, SHOWN, WIDTH, Spec, axis, ends, heading, signed
+from models.trees import TreeEnsemble
 
-FOR, AGAINST, LINE, QUIET = "#0072B2", "#D55E00", "#333333", "#666666"  # Okabe and Ito: apart for every kind of sight
+FOR, AGAINST = "#0072B2", "#D55E00"  # Okabe and Ito: apart for every kind of sight
 COLUMNS = 3
-WIDTH, HEIGHT, BAR = 290, 130, 19  # pixels: of a panel, of a panel over numbers, of one bar
-SHOWN = 14  # bars of one panel
 LINE_LENGTH = 150  # characters of a subtitle
 VEGA_LITE = "5.21"
+TREES = "How far a feature's splits move the score, if every other answer were a fair coin."
+NOTHING = ("Without a vote", "Of no importance")  # votes, trees
+CLASSES = "A curve above zero votes for its class, one below against it. Same scale in every panel."
 
-Spec = dict[str, Any]
 
-
-def picture(ensemble: VotingEnsemble, certificate_line: str, path: Path) -> None:
+def picture(ensemble: Ensemble, certificate_line: str, path: Path) -> None:
     """Write `path`, a .png or a self-contained .html; any other ending raises InputError."""
     if path.suffix not in (".png", ".html"):
         raise InputError(f"out={path.name}: must end in .png or .html")
@@ -41,77 +43,61 @@ def picture(ensemble: VotingEnsemble, certificate_line: str, path: Path) -> None
         path.write_text(_page(ensemble, vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)), encoding="utf-8")
 
 
-def drawing(ensemble: VotingEnsemble, certificate_line: str) -> Spec:
+def drawing(ensemble: Ensemble, certificate_line: str) -> Spec:
     """The Vega-Lite specification, data included."""
-    found = shapes(ensemble)
-    most = max((shape.importance for shape in found), default=1.0)
+    title, legend, panels = _content(ensemble)
+    unused = [feature.name for feature in ensemble.features if feature.name not in importances(ensemble)]
+    without = (
+        fill(f"{NOTHING[isinstance(ensemble, TreeEnsemble)]}: {', '.join(unused)}.", width=LINE_LENGTH).split("\n")
+        if unused
+        else []
+    )
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",  # a name; nothing is fetched
-        "title": {"text": _title(ensemble), "subtitle": _subtitle(ensemble, found, certificate_line)},
+        "title": {"text": title, "subtitle": [certificate_line, legend, *without]},
         "columns": COLUMNS,
-        "concat": [_panel(ensemble, shape, 1.25 * most) for shape in found] or [_nothing()],
-        "config": _CONFIG,
+        "concat": panels or [_nothing()],
+        "config": CONFIG,
     }
 
 
-_CONFIG: Spec = {
-    "background": "white",
-    "padding": 20,
-    "font": "Liberation Sans, Arial, Helvetica, sans-serif",
-    "concat": {"spacing": 36},
-    "title": {
-        "anchor": "start",
-        "fontSize": 19,
-        "subtitleFontSize": 12.5,
-        "subtitleColor": QUIET,
-        "subtitleLineHeight": 18,
-        "subtitlePadding": 6,
-        "offset": 16,
-    },
-    "view": {"stroke": "#DDDDDD"},
-    "axis": {
-        "labelFontSize": 11,
-        "labelColor": LINE,
-        "titleColor": QUIET,
-        "titleFontWeight": "normal",
-        "gridColor": "#EEEEEE",
-        "tickColor": "#BBBBBB",
-        "domain": False,
-    },
-}
+def _content(ensemble: Ensemble) -> tuple[str, str, list[Spec]]:
+    """Title, legend and panels."""
+    second = ensemble.classes[1]
+    if isinstance(ensemble, TreeEnsemble):
+        return f"What the trees for {ensemble.target} “{second}” ask", TREES, _asked(ensemble)
+    if ensemble.outputs > 1:
+        return f"What votes for which {ensemble.target}", CLASSES, class_panels(ensemble)
+    found = shapes(ensemble)
+    most = max((shape.importance for shape in found), default=1.0)
+    legend = (
+        f"Blue, above zero: votes for “{second}”. Orange, below zero: votes for “{ensemble.classes[0]}”. "
+        "Same scale in every panel."
+    )
+    return _title(ensemble), legend, [_panel(ensemble, shape, 1.25 * most) for shape in found]
 
 
-def _title(ensemble: VotingEnsemble) -> str:
+def _title(ensemble: Ensemble) -> str:
     return f"What votes for {ensemble.target} “{ensemble.classes[1]}”"
 
 
-def _subtitle(ensemble: VotingEnsemble, found: Sequence[Shape], certificate_line: str) -> list[str]:
-    first, second = ensemble.classes
-    used = {shape.feature for shape in found}
-    unused = [feature.name for feature in ensemble.features if feature.name not in used]
-    legend = (
-        f"Blue, above zero: votes for “{second}”. Orange, below zero: votes for “{first}”. Same scale in every panel."
-    )
-    without = fill(f"Without a vote: {', '.join(unused)}.", width=LINE_LENGTH).split("\n")
-    return [certificate_line, legend, *(without if unused else [])]
+def _asked(ensemble: TreeEnsemble) -> list[Spec]:
+    """One panel: features by importance."""
+    found = [Bin(name, size) for name, size in importances(ensemble).items()]
+    hidden = len(found) - SHOWN
+    note = f"{hidden} more found no room" if hidden > 0 else " "
+    bars = _bar_chart(found[:SHOWN], 1.4 * max((each.votes for each in found), default=1.0), "{:.3g}".format)
+    return [{"title": heading("all trees", note), "width": WIDTH, **bars}] if found else []
 
 
-def _panel(ensemble: VotingEnsemble, shape: Shape, most: float) -> Spec:
+def _panel(ensemble: Ensemble, shape: Shape, most: float) -> Spec:
     feature = next(each for each in ensemble.features if each.name == shape.feature)
     if isinstance(feature, NumericFeature):
-        note, body = f"missing: {_signed(shape.bins[-1].votes)}", _stairs(feature, shape, most)
+        note, body = f"missing: {signed(shape.bins[-1].votes)}", _stairs(feature, shape, most)
     else:
         bars, hidden = _bars(shape)
         note, body = (f"{hidden} more found no room" if hidden else " "), _bar_chart(bars, most)
-    title = {
-        "text": shape.feature,
-        "fontSize": 14,
-        "offset": 6,
-        "frame": "group",
-        "subtitle": note,
-        "subtitleFontSize": 11,
-    }
-    return {"title": {**title, "subtitlePadding": 2}, "width": WIDTH, **body}
+    return {"title": heading(shape.feature, note), "width": WIDTH, **body}
 
 
 def _bars(shape: Shape) -> tuple[list[Bin], int]:
@@ -124,9 +110,9 @@ def _bars(shape: Shape) -> tuple[list[Bin], int]:
     return [*kept, Bin("all others", usual)], len(apart) - len(kept)
 
 
-def _bar_chart(bars: Sequence[Bin], most: float) -> Spec:
+def _bar_chart(bars: Sequence[Bin], most: float, written: Callable[[float], str] = signed) -> Spec:
     """Names stand on the free side of the zero line, numbers at the ends of their bars."""
-    rows = [{"value": each.label, "votes": each.votes, "text": _signed(each.votes)} for each in bars]
+    rows = [{"value": each.label, "votes": each.votes, "text": written(each.votes)} for each in bars]
     votes = {"field": "votes", "type": "quantitative", "scale": {"domain": [-most, most]}, "axis": None}
     zero = {"datum": 0, "type": "quantitative"}
     return {
@@ -151,7 +137,7 @@ def _text(test: str, align: str, field: str, where: Spec) -> Spec:
 
 
 def _stairs(feature: NumericFeature, shape: Shape, most: float) -> Spec:
-    low, high = _ends(feature)
+    low, high = ends(feature)
     rows = [
         {"low": max(low, each.low), "high": min(high, each.high), "votes": each.votes}
         for each in shape.bins
@@ -164,7 +150,7 @@ def _stairs(feature: NumericFeature, shape: Shape, most: float) -> Spec:
     return {
         "height": HEIGHT,
         "data": {"values": rows},
-        "encoding": {"y": {"field": "votes", **votes, "axis": _axis()}},
+        "encoding": {"y": {"field": "votes", **votes, "axis": axis()}},
         "layer": [
             {
                 "mark": {"type": "rect", "opacity": 0.45},
@@ -185,29 +171,12 @@ def _stairs(feature: NumericFeature, shape: Shape, most: float) -> Spec:
     }
 
 
-def _ends(feature: NumericFeature) -> tuple[float, float]:
-    """What the axis shows: all cut points, and a little beyond."""
-    if not feature.edges:
-        return 0.0, 1.0
-    first, last = feature.edges[0], feature.edges[-1]
-    margin = (last - first) / 16 or max(abs(first), 1.0)
-    return first - margin, last + margin
-
-
-def _axis() -> Spec:
-    return {"title": None, "tickCount": 5}
-
-
 def _colour() -> Spec:
     return {"condition": {"test": "datum.votes >= 0", "value": FOR}, "value": AGAINST}
 
 
 def _nothing() -> Spec:
     return {"data": {"values": [{}]}, "mark": {"type": "text", "text": "No feature has a vote.", "fontSize": 13}}
-
-
-def _signed(votes: float) -> str:
-    return f"{votes:+g}".replace("-", "−") if votes else "0"
 
 
 _PAGE = """<!doctype html>
@@ -224,21 +193,51 @@ td:first-child {{ text-align: right; font-variant-numeric: tabular-nums }}
 </style>
 <main>
 {svg}
-<h2>The votes</h2>
-<p>Each line votes for {second} where its test holds, and as much against where it does not.
-Above zero in all, the answer is {second}, otherwise {first}.</p>
-<table>
-<tr><th>votes</th><th>test</th></tr>
-{rows}
-</table>
+{account}
 </main>
 </html>
 """
 
 
-def _page(ensemble: VotingEnsemble, svg: str) -> str:
-    first, second = (escape(str(each)) for each in ensemble.classes)
-    rows = "\n".join(
-        f"<tr><td>{_signed(row.votes)}</td><td>{escape(row.test)}</td></tr>" for row in vote_table(ensemble)
+_VOTES = """<h2>The votes</h2>
+<p>{rule}</p>
+<table>
+<tr>{head}</tr>
+{rows}
+</table>"""
+
+_TWO = """Each line votes for {second} where its test holds, and as much against where it does not.
+Above zero in all, the answer is {second}, otherwise {first}."""
+
+_MANY = """Each line votes for its class where its test holds, and as much against where it does not.
+The answer is the class with the most votes."""
+
+_TREE_PAGE = """<h2>The trees</h2>
+<p>Each tree adds a number to the score, which starts at {constant}. Above zero, the answer is {second}, otherwise
+{first}.</p>
+<pre>
+{trees}
+</pre>"""
+
+
+def _page(ensemble: Ensemble, svg: str) -> str:
+    title = _content(ensemble)[0]
+    return _PAGE.format(title=escape(title), svg=svg, account=_account(ensemble))
+
+
+def _account(ensemble: Ensemble) -> str:
+    first, second = (escape(str(each)) for each in ensemble.classes[:2])
+    if isinstance(ensemble, TreeEnsemble):
+        trees = "\n\n".join("\n".join(tree_text(tree, ensemble.features)) for tree in ensemble.trees)
+        return _TREE_PAGE.format(constant=ensemble.constant, first=first, second=second, trees=escape(trees))
+    rows, named = vote_table(ensemble), ensemble.outputs > 1
+    head = ("votes", "class", "test") if named else ("votes", "test")
+    lines = [(signed(row.votes), *([str(row.label)] if named else []), row.test) for row in rows]
+    rule = _MANY if named else _TWO.format(first=first, second=second)
+    return _VOTES.format(
+        rule=rule, head=_cells("th", head), rows="\n".join(f"<tr>{_cells('td', x)}</tr>" for x in lines)
     )
-    return _PAGE.format(title=escape(_title(ensemble)), svg=svg, first=first, second=second, rows=rows)
+
+
+def _cells(tag: str, texts: Sequence[str]) -> str:
+    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)

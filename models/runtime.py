@@ -29,10 +29,14 @@ class OnnxModel:
     def __init__(self, model_bytes: bytes) -> None:
         check_graph(model_bytes)
         self._session = _session(model_bytes)
-        self.inputs: dict[str, str] = {each.name: each.type for each in self._session.get_inputs()}
-        self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+        try:
+            self.inputs: dict[str, str] = {each.name: each.type for each in self._session.get_inputs()}
+            self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+            outputs = [each.name for each in self._session.get_outputs()]
+        except UnicodeDecodeError as error:
+            raise ModelInvalid(f"model.onnx: names and metadata must be UTF-8 ({error})") from error
         self.classes = _classes(self.metadata)
-        if [each.name for each in self._session.get_outputs()] != OUTPUTS:
+        if outputs != OUTPUTS:
             raise ModelInvalid(f"model.onnx: outputs must be {OUTPUTS}")
 
     def predict(self, columns: Columns) -> tuple[NDArray[Any], NDArray[np.float32]]:

@@ -18,9 +18,10 @@ from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64T
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from accountant.errors import InputError, ModelInvalid
-from models.ensemble import VotingEnsemble
+from models.ensemble import Ensemble
 from models.features import CategoricalFeature, Columns
-from models.onnx_export import ML, Inputs, vote_graph
+from models.onnx_export import ensemble_graph
+from models.onnx_nodes import ML, Inputs
 
 
 class EnsembleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -29,7 +30,7 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `fit` learns nothing, as with scikit-learn's FrozenEstimator: what was released is final.
     """
 
-    def __init__(self, ensemble: VotingEnsemble) -> None:
+    def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble
 
     @property
@@ -57,20 +58,20 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _shapes(operator: Any) -> None:
-    """Outputs (N,) labels and (N, 2) probabilities. Inputs, taken together, have one column per feature."""
-    ensemble: VotingEnsemble = operator.raw_operator.ensemble
+    """Outputs (N,) labels and (N, classes) probabilities. Inputs, taken together, have one column per feature."""
+    ensemble: Ensemble = operator.raw_operator.ensemble
     widths = [variable.type.shape[1] for variable in operator.inputs]
     if None in widths or sum(widths) != len(ensemble.features):
         raise ModelInvalid(f"inputs of widths {widths}: one column per feature ({len(ensemble.features)}) in all")
     rows = operator.inputs[0].get_first_dimension()
     label = StringTensorType if isinstance(ensemble.classes[0], str) else Int64TensorType
     operator.outputs[0].type = label([rows])
-    operator.outputs[1].type = FloatTensorType([rows, 2])
+    operator.outputs[1].type = FloatTensorType([rows, len(ensemble.classes)])
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Numbers become one double tensor; texts one (N, 1) tensor each; then the votes."""
-    ensemble: VotingEnsemble = operator.raw_operator.ensemble
+    ensemble: Ensemble = operator.raw_operator.ensemble
     add = partial(_add, container)
     unique = scope.get_unique_variable_name
     numbers, columns, texts = _split(ensemble, operator.inputs)
@@ -80,7 +81,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         add(helper.make_node("Concat", doubles, [together], axis=1))
     names = {i: _pick(container, unique, variable, column) for i, (variable, column) in texts.items()}
     outputs = (operator.outputs[0].full_name, operator.outputs[1].full_name)
-    graph = vote_graph(ensemble, Inputs(together, columns, names), unique, outputs)
+    graph = ensemble_graph(ensemble, Inputs(together, columns, names), unique, outputs)
     for node in graph.nodes:
         add(node)
     container.initializers.extend(graph.constants)
@@ -89,7 +90,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
 Split = tuple[list[Any], dict[int, int], dict[int, tuple[Any, int]]]
 
 
-def _split(ensemble: VotingEnsemble, variables: Sequence[Any]) -> Split:
+def _split(ensemble: Ensemble, variables: Sequence[Any]) -> Split:
     """Which input holds which feature -> number inputs, feature -> column of their join, feature -> (input, column)."""
     numbers: list[Any] = []
     columns: dict[int, int] = {}

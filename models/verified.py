@@ -19,7 +19,7 @@ from accountant.home import Home
 from accountant.keys import PublicKeys
 from models.bundle import Bundle, ensemble_from_bytes, read_bundle
 from models.card import model_card
-from models.ensemble import VotingEnsemble
+from models.ensemble import Ensemble
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.runtime import OnnxModel
 
@@ -33,7 +33,7 @@ class VerifiedModel:
 
     certificate: Certificate
     runtime: OnnxModel
-    ensemble: VotingEnsemble
+    ensemble: Ensemble
     bundle: Bundle
 
     @property
@@ -74,7 +74,7 @@ def check_sigstore(bundle: Bundle) -> None:
         raise CertificateInvalid("sigstore bundle: holds another envelope, or names another key")
 
 
-def card_of(ensemble: VotingEnsemble, certificate: Certificate) -> str:
+def card_of(ensemble: Ensemble, certificate: Certificate) -> str:
     """The model card, from verified parts alone."""
     form = certificate.form
     words = {

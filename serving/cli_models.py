@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from accountant.certificate import Certificate, Policy
     from accountant.plain import Page
     from models.bundle import Bundle
+    from models.ensemble import Ensemble
     from models.verified import VerifiedModel
 
 model = typer.Typer(help="Released models and their certificates.", no_args_is_help=True)
@@ -151,27 +152,49 @@ def explain(
     out: Annotated[Path | None, typer.Option(help="A picture as well: FILE.png or FILE.html.")] = None,
     json: Json = False,
 ) -> None:
-    """Explain a model: its votes as a table, and as a picture with --out.
+    """Explain a model: its votes as a table, or what its trees ask; and as a picture with --out.
 
     \b
     dpserve model explain adult --out adult.html
     """
-    from models.explain import shapes, vote_table
+    from models.explain import importances
+    from models.trees import TreeEnsemble
 
     folder, found = open_model(name)
     if out is not None:
         from models.picture import picture
 
         picture(found.ensemble, certificate_line(found.certificate), out)
-    votes = [{"votes": row.votes, "feature": row.feature, "test": row.test} for row in vote_table(found.ensemble)]
-    features = [{"feature": shape.feature, "importance": shape.importance} for shape in shapes(found.ensemble)]
+    trees = isinstance(found.ensemble, TreeEnsemble)
+    votes = [] if trees else _votes(found.ensemble)
+    features = [{"feature": each, "importance": size} for each, size in importances(found.ensemble).items()]
     body = {"model": _reference(folder), "votes": votes, "features": features, "picture": str(out) if out else None}
-    last = found.ensemble.classes[-1]
-    rows: list[tuple[Any, ...]] = [
-        ("VOTES", f"FOR {last} WHERE"),
-        *((f"{row['votes']:+d}", row["test"]) for row in votes),
-    ]
+    rows = _moves(features) if trees else _table(votes, found.ensemble)
     show(json, body, aligned(rows))
+
+
+def _votes(ensemble: Ensemble) -> list[dict[str, Any]]:
+    """The vote table; each line names its class, where every class has votes of its own."""
+    from models.explain import vote_table
+
+    rows = vote_table(ensemble)
+    named = ensemble.outputs > 1
+    return [
+        {"votes": row.votes, "feature": row.feature, "test": row.test} | ({"class": row.label} if named else {})
+        for row in rows
+    ]
+
+
+def _table(votes: list[dict[str, Any]], ensemble: Ensemble) -> list[tuple[Any, ...]]:
+    if ensemble.outputs == 1:
+        rows = [(f"{row['votes']:+d}", row["test"]) for row in votes]
+        return [("VOTES", f"FOR {ensemble.classes[-1]} WHERE"), *rows]
+    return [("VOTES", "FOR", "WHERE"), *((f"{row['votes']:+d}", row["class"], row["test"]) for row in votes)]
+
+
+def _moves(features: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Of trees, which ask features together, only how far each one's questions move the score."""
+    return [("MOVES THE SCORE BY", "FEATURE"), *((f"{row['importance']:.4g}", row["feature"]) for row in features)]
 
 
 @model.command("export")

@@ -44,9 +44,9 @@ def scores_of_fits(runs: int, **parameters):
     recipe = learner.recipe(public)
     for _ in range(runs):
         session = Session(public, recipe.unit, recipe.plan, rows)
-        tables, constant = learner._fit(session).tables()
+        ensemble = learner._fit(session)
         assert session.close() == recipe.plan
-        yield constant + sum(table[code] for table, code in zip(tables, codes, strict=True))
+        yield ensemble.coded_scores(codes)[:, 0]
 
 
 @pytest.mark.statistical

@@ -23,6 +23,7 @@ from models.bundle import (
 )
 from models.ensemble import Vote, VotingEnsemble
 from models.features import CategoricalFeature, NumericFeature
+from models.trees import Leaf, Split, TreeEnsemble
 
 ENSEMBLE = VotingEnsemble(
     (NumericFeature("age", (18.0, 0.1 + 20.2)), CategoricalFeature("work", ("é", "b"))),
@@ -133,9 +134,16 @@ def test_every_file_is_read_once(tmp_path, monkeypatch):
 # ---- ensemble.json --------------------------------------------------------------------------------------------------
 
 
-def test_ensemble_bytes_and_back():
-    raw = ensemble_bytes(ENSEMBLE)
-    assert ensemble_from_bytes(raw) == ENSEMBLE
+THREE = replace(ENSEMBLE, classes=(3, 1, 2), votes=(Vote("above", 0, 1, 2, 2), Vote("is", 1, 0, -1, 1)))
+TREES = TreeEnsemble(
+    ENSEMBLE.features, "income", ("a", "b"), (Split("above", 0, 1, Leaf(2), Leaf(-1)), Leaf(1)), 3, 0.1 + 0.2
+)
+
+
+@pytest.mark.parametrize("ensemble", [ENSEMBLE, THREE, TREES])
+def test_ensemble_bytes_and_back(ensemble):
+    raw = ensemble_bytes(ensemble)
+    assert ensemble_from_bytes(raw) == ensemble
     assert raw == ensemble_bytes(ensemble_from_bytes(raw))
     assert raw.isascii()
 
@@ -144,6 +152,11 @@ RAW = ensemble_bytes(ENSEMBLE)
 OTHER_RAW = [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, RAW[:-1], RAW + b" "]
 OTHER_RAW.append(RAW.replace(b'{"classes"', b'{"classes":["x","y"],"classes"'))
 OTHER_RAW.append(RAW.replace(b'"type":"voting"', b'"type":"voting","rows":3'))
+OTHER_RAW.append(RAW.replace(b'["is",1,0,-1]', b'["is",1,0,-1,0]'))  # an output where there is one
+OTHER_RAW.append(ensemble_bytes(THREE).replace(b'["is",1,0,-1,1]', b'["is",1,0,-1]'))
+OTHER_RAW.append(ensemble_bytes(TREES).replace(b'"constant":3', b'"constant":3.0'))
+OTHER_RAW.append(ensemble_bytes(TREES).replace(b"[[", b"[" * 100_000))
+OTHER_RAW.append(ensemble_bytes(TREES).replace(b'"above",0,1,2,-1', b'"above",0,1,2,-01'))
 
 
 @pytest.mark.parametrize("raw", OTHER_RAW)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import inf, nan
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from accountant.errors import InputError
 from models.card import model_card
 from models.ensemble import Vote, VotingEnsemble
-from models.explain import Row, contributions, shapes, vote_table
+from models.explain import Row, contributions, importances, shapes, vote_table
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.picture import drawing, picture
 
@@ -44,17 +45,18 @@ CLAIM = {"epsilon": "0.5", "delta": "0.000001", "relation": "add-remove", "unit"
 
 def test_vote_table_merges_sorts_and_drops_what_cancels():
     assert vote_table(ENSEMBLE) == [
-        Row(3, "work", "work is Private"),
-        Row(-2, "", "always"),
-        Row(2, "age", "age > 27.5"),
-        Row(-1, "age", "age > 65"),
-        Row(1, "work", "work is missing"),
+        Row(3, "work", "work is Private", ">50K"),
+        Row(-2, "", "always", ">50K"),
+        Row(2, "age", "age > 27.5", ">50K"),
+        Row(-1, "age", "age > 65", ">50K"),
+        Row(1, "work", "work is missing", ">50K"),
     ]
 
 
 def test_shapes_by_importance_with_words():
     work, age = shapes(ENSEMBLE)
-    assert (work.feature, work.importance) == ("work", 3)
+    assert (work.feature, work.importance, work.label) == ("work", 3, ">50K")
+    assert importances(ENSEMBLE) == {"work": 3, "age": 2}
     assert {each.label: each.votes for each in work.bins} == {
         "Private": 3,
         "State": -3,
@@ -75,17 +77,18 @@ def test_contributions_add_up_to_the_score_exactly():
     assert found.features == ("age", "work", "owner", "race")
     assert (found.base + found.votes.sum(axis=1)).tolist() == ENSEMBLE.scores(COLUMNS).tolist()
     assert not found.votes[:, 2:].any()
-    assert found.votes[:, 0].tolist() == [-2, -2, 2, 0, -2, 0]
+    assert found.votes[:, 0, 0].tolist() == [-2, -2, 2, 0, -2, 0]
 
 
 def test_contributions_of_random_ensembles_add_up():
     rng = np.random.default_rng(5)
-    for _ in range(30):
+    for classes in [(0, 1)] * 30 + [(0, 1, 2)] * 20:
         votes = [
             Vote("is", i, int(rng.integers(FEATURES[i].bins)), int(rng.integers(-4, 5))) for i in rng.integers(0, 4, 9)
         ]
         votes += [Vote("above", 0, int(rng.integers(3)), int(rng.integers(-4, 5))) for _ in range(4)]
-        ensemble = VotingEnsemble(FEATURES, "t", (0, 1), tuple(votes), 1.0)
+        votes = [replace(vote, output=int(rng.integers(3)) if len(classes) > 2 else 0) for vote in votes]
+        ensemble = VotingEnsemble(FEATURES, "t", classes, tuple(votes), 1.0)
         found = contributions(ensemble, COLUMNS)
         assert (found.base + found.votes.sum(axis=1)).tolist() == ensemble.scores(COLUMNS).tolist()
         for shape in shapes(ensemble):
@@ -123,6 +126,92 @@ def test_drawing_says_what_found_no_room():
     [panel] = drawing(ensemble, "claim")["concat"]
     assert len(panel["data"]["values"]) == 15
     assert panel["title"]["subtitle"] == "2 more found no room"
+
+
+# ---- K classes ----------------------------------------------------------------------------------------------------
+
+THREE = VotingEnsemble(
+    FEATURES,
+    "sort",
+    ("<a>", "b", "c|d"),
+    (
+        Vote("above", 0, 1, 2, 0),
+        Vote("above", 0, 0, 1, 2),
+        Vote("above", 0, 1, 1, 0),
+        Vote("is", 1, 0, 2, 1),
+        Vote("is", 1, 0, -2, 0),
+        Vote("always", 0, 0, 1, 1),
+    ),
+    0.4,
+)
+
+
+def test_votes_of_three_classes_name_theirs():
+    assert vote_table(THREE) == [
+        Row(3, "age", "age > 27.5", "<a>"),
+        Row(-2, "work", "work is Private", "<a>"),
+        Row(2, "work", "work is Private", "b"),
+        Row(1, "", "always", "b"),
+        Row(1, "age", "age > 18", "c|d"),
+    ]
+
+
+def test_shapes_of_three_classes_one_per_class_that_moves():
+    found = shapes(THREE)
+    assert [(shape.feature, shape.label, shape.importance) for shape in found] == [
+        ("age", "<a>", 3),
+        ("age", "c|d", 1),
+        ("work", "<a>", 2),
+        ("work", "b", 2),
+    ]
+    assert importances(THREE) == {"age": 3, "work": 2}
+
+
+def test_drawing_of_three_classes_has_a_curve_each():
+    drawn = drawing(THREE, "claim")
+    assert drawn["title"]["subtitle"][2] == "Without a vote: owner, race."
+    age, work = drawn["concat"]
+    assert (age["title"]["text"], age["title"]["subtitle"]) == ("age", "missing: <a> −3, c|d −1")
+    curves = age["layer"][1]["data"]["values"]
+    assert [(row["at"], row["votes"]) for row in curves if row["class"] == "<a>"] == [
+        (18 - 47 / 16, -3),
+        (27.5, -3),
+        (27.5, 3),
+        (65 + 47 / 16, 3),
+    ]
+    points = {(row["value"], row["class"], row["votes"]) for row in work["layer"][1]["data"]["values"]}
+    assert points == {("Private", "<a>", -2), ("Private", "b", 2), ("all others", "<a>", 2), ("all others", "b", -2)}
+    assert age["layer"][1]["encoding"]["color"]["scale"]["domain"] == ["<a>", "b", "c|d"]
+
+
+def test_page_and_picture_of_three_classes(tmp_path):
+    for name in ("three.png", "three.html"):
+        picture(THREE, "claim", tmp_path / name)
+    assert (tmp_path / "three.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "three.html").read_text("utf-8")
+    assert "<td>−2</td><td>&lt;a&gt;</td><td>work is Private</td>" in page
+    assert not re.search(r"<(script|img|a)\b", page)
+
+
+def test_many_classes_are_drawn(tmp_path):
+    votes = tuple(Vote("above", 0, k % 3, 1 + k, k) for k in range(30))
+    picture(VotingEnsemble(FEATURES, "t", tuple(range(30)), votes, 1.0), "claim", tmp_path / "many.png")
+    assert (tmp_path / "many.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_card_of_three_classes():
+    card = model_card(THREE, CLAIM)
+    assert 'answers whether sort is "&lt;a&gt;", "b" or "c\\|d", with a probability for each' in card
+    assert "| +2 | b | work is Private |" in card
+    assert "| +1 | c\\|d | age &gt; 18 |" in card
+
+
+def test_card_counts_what_it_leaves_out():
+    features = (NumericFeature("x", tuple(map(float, range(1100)))),)
+    votes = tuple(Vote("above", 0, code, 1) for code in range(1100))
+    card = model_card(VotingEnsemble(features, "t", (0, 1), votes, 1.0), CLAIM)
+    assert card.count("| +1 |") == 1000
+    assert "and 100 more, which stand in ensemble.json" in card
 
 
 def test_png(tmp_path):

@@ -23,6 +23,7 @@ from models.onnx_check import check_graph
 from models.onnx_export import to_onnx
 from models.runtime import OnnxModel, columns_from_records
 from models.sklearn_onnx import EnsembleClassifier
+from models.trees import Leaf, Split, TreeEnsemble
 
 AGE = NumericFeature("age", (18.0, 27.5, 65.0))
 WORK = CategoricalFeature("work", ("Private", "State", "missing", "nul\0", "é", "other"))
@@ -83,9 +84,22 @@ features = st.lists(
 )
 
 
+CLASSES = [
+    ("no", "yes"),
+    (0, 1),
+    (1, -1),
+    ("<=50K", ">50K"),
+    ("a", "é", "<c>"),
+    (3, -1, 0),
+    tuple(range(10)),
+    tuple(map(str, range(10))),
+]
+
+
 @st.composite
 def ensembles(draw):
     found = tuple(draw(features))
+    classes = draw(st.sampled_from(CLASSES))
     votes = []
     for _ in range(draw(st.integers(0, 12))):
         index = draw(st.integers(0, len(found) - 1))
@@ -93,8 +107,7 @@ def ensembles(draw):
         tests = [("above", code) for code in range(found[index].cuts)]
         tests += [("is", code) for code in range(found[index].bins)] + [("always", 0)]
         test, code = draw(st.sampled_from(tests))
-        votes.append(Vote(test, index, code, weight))
-    classes = draw(st.sampled_from([("no", "yes"), (0, 1), (1, -1), ("<=50K", ">50K")]))
+        votes.append(Vote(test, index, code, weight, draw(st.integers(0, len(classes) - 1)) if len(classes) > 2 else 0))
     return VotingEnsemble(found, "target", classes, tuple(votes), draw(st.floats(1e-3, 10)))
 
 
@@ -127,15 +140,48 @@ def test_ensembles_that_look_at_nothing(votes, order):
 def test_a_tie_is_class_0():
     model = OnnxModel(to_onnx(ENSEMBLE, {}))
     labels, probabilities = model.predict({"age": [20, 30], "work": ["Private", "State"], "owner": [0, 1]})
-    assert ENSEMBLE.scores({"age": [20, 30], "work": ["Private", "State"], "owner": [0, 1]}).tolist() == [0, 0]
+    assert ENSEMBLE.scores({"age": [20, 30], "work": ["Private", "State"], "owner": [0, 1]}).tolist() == [[0], [0]]
     assert labels.tolist() == ["<=50K", "<=50K"]
     assert probabilities.tolist() == [[0.5, 0.5], [0.5, 0.5]]
 
 
-def test_no_rows():
-    labels, probabilities = OnnxModel(to_onnx(ENSEMBLE, {})).predict({"age": [], "work": [], "owner": []})
+THREE = VotingEnsemble(
+    FEATURES,
+    "sort",
+    ("a", "b", "c"),
+    (Vote("above", 0, 1, 2, 0), Vote("is", 1, 0, 3, 1), Vote("is", 1, 7, 3, 2), Vote("is", 2, 1, 2, 2)),
+    0.5,
+)
+
+
+def test_a_tie_of_three_is_the_first_class():
+    columns = {"age": [30, 20, 20, 20], "work": ["x", "Private", "Private", "x"], "owner": [1, 1, 0, 0]}
+    assert THREE.scores(columns).tolist() == [[2, -3, -1], [-2, 3, -1], [-2, 3, -5], [-2, -3, -5]]
+    ties = VotingEnsemble(FEATURES, "t", (7, 5, 3), (Vote("is", 2, 1, 1, 1), Vote("is", 2, 1, 1, 2)), 1.0)
+    for ensemble, labels in ((THREE, ["a", "b", "b", "a"]), (ties, [5, 5, 7, 7])):
+        assert_same(ensemble, OnnxModel(to_onnx(ensemble, {})), columns)
+        assert ensemble.predict(columns).tolist() == labels
+
+
+def test_great_scores_of_three_classes():
+    """Differences of great numbers, where single precision would be too coarse."""
+    votes = (Vote("is", 2, 1, 4_000_000, 0), Vote("above", 0, 1, 3_999_999, 1), Vote("is", 1, 0, 3_999_998, 2))
+    ensemble = VotingEnsemble(FEATURES, "t", ("a", "b", "c"), votes, 0.37)
+    assert_same(ensemble, OnnxModel(to_onnx(ensemble, {})), columns_of(FEATURES, 200, np.random.default_rng(0)))
+
+
+def test_every_combination_of_many_classes_and_categories():
+    work = CategoricalFeature("work", tuple(f"v{i}" for i in range(300)))
+    votes = tuple(Vote("is", 0, i, 1 + i % 7, i % 40) for i in range(302))
+    ensemble = VotingEnsemble((work,), "t", tuple(range(40)), votes, 0.3)
+    assert_same(ensemble, OnnxModel(to_onnx(ensemble, {})), {"work": [*work.values, "", None, "?"]})
+
+
+@pytest.mark.parametrize("ensemble", [ENSEMBLE, THREE])
+def test_no_rows(ensemble):
+    labels, probabilities = OnnxModel(to_onnx(ensemble, {})).predict({"age": [], "work": [], "owner": []})
     assert labels.shape == (0,)
-    assert probabilities.shape == (0, 2)
+    assert probabilities.shape == (0, len(ensemble.classes))
 
 
 def test_largest_exact_score():
@@ -145,6 +191,13 @@ def test_largest_exact_score():
     for votes in [(Vote("always", 0, 0, 1 << 24),), (Vote("above", 0, 0, 1 << 23), Vote("is", 1, 0, -(1 << 23)))]:
         with pytest.raises(ModelInvalid, match="float32"):
             to_onnx(VotingEnsemble(FEATURES, "t", (0, 1), votes, 1.0), {})
+
+
+def test_largest_exact_score_is_of_one_class():
+    votes = tuple(Vote("always", 0, 0, (1 << 24) - 1, k) for k in range(3))
+    to_onnx(VotingEnsemble(FEATURES, "t", (0, 1, 2), votes, 1e-7), {})
+    with pytest.raises(ModelInvalid, match="float32"):
+        to_onnx(VotingEnsemble(FEATURES, "t", (0, 1, 2), (*votes, Vote("is", 1, 0, 1, 2)), 1e-7), {})
 
 
 def test_same_ensemble_same_bytes():
@@ -288,11 +341,22 @@ def _session(raw):
     return onnxruntime.InferenceSession(raw, providers=["CPUExecutionProvider"])
 
 
-def test_pipeline_over_raw_records_has_the_exported_nodes():
-    pipeline = Pipeline([("votes", EnsembleClassifier(ENSEMBLE))])
+TREES = TreeEnsemble(
+    FEATURES,
+    "income",
+    (0, 1),
+    (Split("above", 0, 1, Split("is", 1, 0, Leaf(3), Leaf(-1)), Split("is", 2, 1, Leaf(2), Leaf(-2))),),
+    0,
+    0.4,
+)
+
+
+@pytest.mark.parametrize("ensemble", [ENSEMBLE, THREE, TREES])
+def test_pipeline_over_raw_records_has_the_exported_nodes(ensemble):
+    pipeline = Pipeline([("votes", EnsembleClassifier(ensemble))])
     kinds = {AGE: DoubleTensorType, WORK: StringTensorType, OWNER: DoubleTensorType}
     model, session = converted(pipeline, [(feature.name, kinds[feature]([None, 1])) for feature in FEATURES])
-    exported = onnx.load_from_string(to_onnx(ENSEMBLE, {}))
+    exported = onnx.load_from_string(to_onnx(ensemble, {}))
     assert sorted(node.op_type for node in model.graph.node) == sorted(node.op_type for node in exported.graph.node)
     columns = columns_of(FEATURES, 200, np.random.default_rng(2))
     columns["work"] = ["" if text is None else text for text in columns["work"]]

@@ -17,10 +17,18 @@ from models.features import CategoricalFeature, NumericFeature
 from models.onnx_check import MAX_BYTES, MAX_NODES, check_graph
 from models.onnx_export import to_onnx
 from models.runtime import OnnxModel
+from models.trees import Leaf, Split, TreeEnsemble
 
 FEATURES = (NumericFeature("age", (18.0, 27.5, 65.0)), CategoricalFeature("work", ("Private", "State")))
 VOTES = (Vote("above", 0, 1, 2), Vote("above", 0, 0, 1), Vote("is", 1, 0, 1))
 GOOD = to_onnx(VotingEnsemble(FEATURES, "income", ("<=50K", ">50K"), VOTES, 0.4), {"a": "b"})
+
+
+MANY = to_onnx(
+    VotingEnsemble(FEATURES, "t", ("a", "b", "c"), (Vote("above", 0, 1, 2, 2), Vote("is", 1, 0, 1, 1)), 0.4), {"a": "b"}
+)
+SPLIT = Split("above", 0, 1, Split("is", 1, 0, Leaf(3), Leaf(-1)), Leaf(2))
+TREES = to_onnx(TreeEnsemble(FEATURES, "t", (0, 1), (SPLIT,), 1, 0.4), {"a": "b"})
 
 
 def one_node(operator, *, domain="", inputs=("x",), **attributes):
@@ -40,8 +48,8 @@ def refused(model, match):
         OnnxModel(raw)
 
 
-def changed(change):
-    model = onnx.load_from_string(GOOD)
+def changed(change, good=GOOD):
+    model = onnx.load_from_string(good)
     change(model)
     return model
 
@@ -54,8 +62,9 @@ def attribute(node, name):
     return next(each for each in node.attribute if each.name == name)
 
 
-def test_the_good_model_passes():
-    check_graph(GOOD)
+def test_the_good_models_pass():
+    for good in (GOOD, MANY, TREES):
+        check_graph(good)
     check_graph(one_node("Identity").SerializeToString())
 
 
@@ -191,7 +200,7 @@ def no_targets(model):
 
 
 def target_outside(model):
-    attribute(tree(model), "target_ids").ints[0] = 1
+    attribute(tree(model), "target_ids").ints[0] = attribute(tree(model), "n_targets").i
 
 
 def circle(model):
@@ -209,6 +218,10 @@ def shuffled(model):
 
 def short_list(model):
     del attribute(tree(model), "nodes_modes").strings[-1]
+
+
+def foreign_mode(model):
+    attribute(tree(model), "nodes_modes").strings[0] = b"BRANCH_NEQ"
 
 
 def no_trees(model):
@@ -254,6 +267,7 @@ CHANGES = [
     (child_outside, "follow"),
     (shuffled, "in order"),
     (short_list, "length"),
+    (foreign_mode, "nodes_modes"),
     (no_trees, "length"),
     (twice, "twice"),
     (reference, "attribute type"),
@@ -263,8 +277,9 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "match"), CHANGES, ids=lambda value: getattr(value, "__name__", ""))
-def test_refused_changes(change, match):
-    refused(changed(change), match)
+@pytest.mark.parametrize("good", [GOOD, MANY, TREES], ids=["two", "many", "trees"])
+def test_refused_changes(change, match, good):
+    refused(changed(change, good), match)
 
 
 def test_size_cap_comes_before_parsing():
@@ -287,16 +302,23 @@ def test_random_bytes_never_pass(raw):
         check_graph(raw)
 
 
-@given(st.integers(0, len(GOOD) - 1), st.integers(0, 7))
-def test_one_flipped_bit_is_refused_or_harmless(place, bit):
+@given(st.sampled_from([GOOD, MANY, TREES]), st.integers(0, 1 << 16), st.integers(0, 7))
+def test_one_flipped_bit_is_refused_or_harmless(good, place, bit):
     """A flip may leave a valid model (another number; the certificate finds that), but nothing may crash or hang."""
-    raw = bytearray(GOOD)
-    raw[place] ^= 1 << bit
+    raw = bytearray(good)
+    raw[place % len(raw)] ^= 1 << bit
     try:
         model = OnnxModel(bytes(raw))
     except ModelInvalid:
         return
     assert set(model.inputs.values()) <= {"tensor(double)", "tensor(string)", "tensor(float)", "tensor(int64)"}
+
+
+@pytest.mark.parametrize(("good", "bad"), [(b'["<=50K"', b'\xdb"<=50K"'), (b"\x12\x01b", b"\x12\x01\xdb")])
+def test_metadata_is_text(good, bad):
+    assert GOOD.count(good) == 1
+    with pytest.raises(ModelInvalid, match="UTF-8"):
+        OnnxModel(GOOD.replace(good, bad))
 
 
 def test_runtime_wants_our_outputs():

@@ -21,14 +21,14 @@ from accountant.home import Home
 from accountant.ledger import Ledger
 from accountant.records import Job, request_from_entry
 from models.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
-from models.ensemble import VotingEnsemble
+from models.ensemble import Ensemble
 from models.onnx_export import to_onnx
 from models.verified import card_of, domains
 
 ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"
 
 
-def keep(home: Home, seq: int, ensemble: VotingEnsemble) -> str:
+def keep(home: Home, seq: int, ensemble: Ensemble) -> str:
     """Put the released numbers on disk, durably, before they are committed. Returns their sha256."""
     folder = home.jobs / str(seq)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,14 +70,14 @@ def _discard(folder: Path) -> None:
     shutil.rmtree(gone)
 
 
-def _released(home: Home, folder: Path, seq: int) -> VotingEnsemble:
+def _released(home: Home, folder: Path, seq: int) -> Ensemble:
     raw = (folder / ENSEMBLE).read_bytes()
     if certificate.digest(raw) != home.ledger.released_digest(seq):
         raise ModelInvalid(f"job {seq}: {ENSEMBLE} is not what was committed")
     return ensemble_from_bytes(raw)
 
 
-def _envelope(home: Home, folder: Path, job: Job, ensemble: VotingEnsemble, onnx: bytes) -> bytes:
+def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: bytes) -> bytes:
     """The signed certificate; written once, so that every later try speaks of the same bytes. Where its key may sign
     no more and it was not issued yet, the same statement is signed anew.
     """
@@ -122,7 +122,7 @@ def _issue(ledger: Ledger, seq: int, envelope: bytes, onnx: bytes) -> int:
     return ledger.issue(seq, statement, certificate.digest(onnx), keyring.signed_by(envelope))
 
 
-def _bundle(home: Home, ensemble: VotingEnsemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
+def _bundle(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
     proof = home.ledger.log.proof(issued)
     verified = certificate.verify(envelope, proof, onnx, home.trust)
     card, sigstore = card_of(ensemble, verified), dsse.to_sigstore_bundle(envelope)

@@ -1,0 +1,77 @@
+"""From scores to answers: what classes may be, which one a score means, and how likely each is.
+
+Two classes have one score: label = classes[1] if score > 0 else classes[0], p(classes[1]) = 1 / (1 + exp(-link score)).
+K > 2 classes have one score each: label = the class of the highest score, p = softmax(link scores). A tie is the class
+that stands first, publicly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import ModelInvalid
+from models.features import Feature, encodable, feature_from_json
+
+ClassLabel = str | int
+Labels = tuple[ClassLabel, ...]
+Scores = NDArray[np.int64]
+MAX_CLASSES = 255
+
+
+def check_head(features: Sequence[Feature], classes: Sequence[ClassLabel], link: float) -> None:
+    """What every classifier states beside its numbers; ModelInvalid else."""
+    names = [feature.name for feature in features]
+    if not names or len(set(names)) != len(names):
+        raise ModelInvalid(f"features={names}: at least one, each name once")
+    alike = _all_texts(classes) or _all_integers(classes)
+    if not (2 <= len(classes) <= MAX_CLASSES and alike and len(set(classes)) == len(classes)):
+        raise ModelInvalid(
+            f"classes={classes}: two to {MAX_CLASSES} different texts, or as many different 64-bit integers"
+        )
+    if not 0 < link < inf:
+        raise ModelInvalid(f"link={link}: must be > 0 and finite")
+
+
+def head_from_json(body: Mapping[str, Any], numbers: set[str]) -> tuple[tuple[Feature, ...], str, Labels, float]:
+    """features, target, classes and link of an object that holds these, its type and `numbers`, and nothing else."""
+    if set(body) != {"type", "target", "classes", "link", "features", *numbers}:
+        raise ModelInvalid(f"ensemble.json: holds {sorted(body)}")
+    if type(body["target"]) is not str or not all(type(body[key]) is list for key in ("classes", "features")):
+        raise ModelInvalid("ensemble.json: target must be a text, classes and features lists")
+    features = tuple(feature_from_json(feature) for feature in body["features"])
+    return features, body["target"], tuple(body["classes"]), float(body["link"])
+
+
+def _all_texts(classes: Sequence[ClassLabel]) -> bool:
+    return all(type(label) is str and encodable(label) for label in classes)
+
+
+def _all_integers(classes: Sequence[ClassLabel]) -> bool:
+    return all(type(label) is int and abs(label) < 1 << 63 for label in classes)
+
+
+def outputs_of(classes: Sequence[ClassLabel]) -> int:
+    """How many scores tell the classes apart."""
+    return 1 if len(classes) == 2 else len(classes)
+
+
+def labels_of(classes: Sequence[ClassLabel], scores: Scores) -> NDArray[Any]:
+    """(n, outputs) -> (n,)."""
+    chosen = (scores[:, 0] > 0).astype(np.intp) if len(classes) == 2 else scores.argmax(axis=1)
+    labels: NDArray[Any] = np.asarray(classes)[chosen]
+    return labels
+
+
+def probabilities_of(scores: Scores, link: float) -> NDArray[np.float64]:
+    """(n, outputs) -> (n, classes). Written so that no exponential overflows."""
+    if scores.shape[1] == 1:
+        positive = (1.0 + np.tanh(link / 2 * scores)) / 2
+        return np.column_stack([1.0 - positive, positive])
+    powers = np.exp(link * (scores - scores.max(axis=1, keepdims=True)))
+    found: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+    return found

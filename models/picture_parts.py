@@ -1,0 +1,62 @@
+"""What all pictures of ensembles share: sizes, colours, axes, and how numbers are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from models.features import NumericFeature
+
+LINE, QUIET = "#333333", "#666666"
+WIDTH, HEIGHT, BAR = 290, 130, 19  # pixels: of a panel, of a panel over numbers, of one bar
+SHOWN = 14  # bars of one panel
+
+Spec = dict[str, Any]
+
+CONFIG: Spec = {
+    "background": "white",
+    "padding": 20,
+    "font": "Liberation Sans, Arial, Helvetica, sans-serif",
+    "concat": {"spacing": 36},
+    "title": {
+        "anchor": "start",
+        "fontSize": 19,
+        "subtitleFontSize": 12.5,
+        "subtitleColor": QUIET,
+        "subtitleLineHeight": 18,
+        "subtitlePadding": 6,
+        "offset": 16,
+    },
+    "view": {"stroke": "#DDDDDD"},
+    "axis": {
+        "labelFontSize": 11,
+        "labelColor": LINE,
+        "titleColor": QUIET,
+        "titleFontWeight": "normal",
+        "gridColor": "#EEEEEE",
+        "tickColor": "#BBBBBB",
+        "domain": False,
+    },
+}
+
+
+def heading(name: str, note: str) -> Spec:
+    """The title of a panel, and a line below it."""
+    title = {"text": name, "fontSize": 14, "offset": 6, "frame": "group", "subtitle": note, "subtitleFontSize": 11}
+    return {**title, "subtitlePadding": 2}
+
+
+def ends(feature: NumericFeature) -> tuple[float, float]:
+    """What the axis shows: all cut points, and a little beyond."""
+    if not feature.edges:
+        return 0.0, 1.0
+    first, last = feature.edges[0], feature.edges[-1]
+    margin = (last - first) / 16 or max(abs(first), 1.0)
+    return first - margin, last + margin
+
+
+def axis() -> Spec:
+    return {"title": None, "tickCount": 5}
+
+
+def signed(votes: float) -> str:
+    return f"{votes:+g}".replace("-", "−") if votes else "0"
