@@ -1,4 +1,5 @@
-"""The only place where noise exists. Price and draw read one number; samplers are OpenDP's exact ones over OS entropy.
+"""The only place where noise exists. Price and draw read one number; samplers are OpenDP's exact ones, and a few exact
+coins of our own, over OS entropy.
 
 Every mechanism takes exact integers (fixed-point statistics) and the query's integer sensitivity, so no float order
 and no float rounding can betray a row. Floating point appears once, in the scale, and is rounded towards more noise.
@@ -11,7 +12,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from math import ceil, inf, nextafter
 from typing import Any, ClassVar, Protocol
@@ -33,6 +34,8 @@ enable_features("contrib")  # OpenDP's word for parts whose proof documents are 
 LIBRARY = f"opendp {version('opendp')}"
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
+NEAR = 2.0
+STEPS, REACH = 64, 60  # of the table of exp(-x): by 1/64, up to 60
 
 
 class Mechanism(Protocol):
@@ -52,19 +55,19 @@ class ExponentialSelection:
     """The exponential mechanism: index h with P(h) ~ exp(epsilon * values[h] / sensitivity).
 
     `sensitivity` is the range over neighbours, max_h dq - min_h dq. Bounded range of `epsilon` (Durfee and Rogers
-    2019), so epsilon-DP and much cheaper than that when composed. Drawn as noisy max with exact Gumbel noise.
+    2019), so epsilon-DP and much cheaper than that when composed. Drawn by `_select`.
     """
 
     name: ClassVar[str] = "exponential"
     norm: ClassVar[str] = "range"
     epsilon: Decimal
 
-    @property
+    @cached_property
     def event(self) -> BoundedRange:
         return BoundedRange(self.epsilon)
 
     def draw(self, values: Integers, sensitivity: int) -> int:
-        return int(_noisy_max(_scale(sensitivity, self.epsilon), "gumbel")(np.ascontiguousarray(values, np.int64)))
+        return _select(np.ascontiguousarray(values, np.int64), _scale(sensitivity, self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class PermuteAndFlip:
     norm: ClassVar[str] = "range"
     epsilon: Decimal
 
-    @property
+    @cached_property
     def event(self) -> PureDp:
         return PureDp(self.epsilon)
 
@@ -149,6 +152,77 @@ class RandomizedResponse:
             raise InputError(f"values: must be categories from 0 to {self.categories - 1}")
         answer = _randomized_response(self.categories, _keep(self.epsilon, self.categories))
         return np.array([answer(int(value)) for value in values.ravel()], np.int64).reshape(values.shape)
+
+
+def _select(values: Integers, scale: float) -> int:
+    """The exponential mechanism, P(h) ~ exp(values[h] / scale).
+
+    OpenDP proposes candidates until it accepts one: where a few are far better than many, about as often as there are
+    candidates. So an exact coin decides first whether the choice is among those within NEAR scales of the best or among
+    the others; within either part the law is that part's own exponential mechanism.
+    """
+    if values.size == 1:
+        return 0
+    below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
+    far = below > NEAR * scale
+    if not far.any():
+        return int(_noisy_max(scale, "gumbel")(values))
+    part = np.flatnonzero(far if _is_far(below[~far], below[far], scale) else ~far)
+    return int(part[_select(values[part], scale)])
+
+
+def _is_far(near: NDArray[np.uint64], far: NDArray[np.uint64], scale: float) -> bool:
+    """An exact coin: true with chance F / (N + F), the sums of exp(-below / scale) over both parts.
+
+    64 bits of a uniform number and rough bounds of the chance nearly always tell. If not, more bits are drawn of the
+    same number, and the chance is computed to more digits than those.
+    """
+    low, high = _rough_share(near, far, scale)
+    bits, uniform = 0, 0
+    while True:
+        bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
+        if uniform + 1 <= low * 2**bits:
+            return True
+        if uniform >= high * 2**bits:
+            return False
+        low, high = _share(near, far, scale, bits + 64)
+
+
+def _rough_share(near: NDArray[np.uint64], far: NDArray[np.uint64], scale: float) -> tuple[Fraction, Fraction]:
+    """F / (N + F) between two numbers, from sums and products of floats alone."""
+    (least, most), (low, high) = (tuple(map(Fraction, _rough_sum(part, scale))) for part in (near, far))
+    return low / (low + most), high / (high + least)
+
+
+def _rough_sum(below: NDArray[np.uint64], scale: float) -> tuple[float, float]:
+    """The sum of exp(-x), x = below / scale, between two numbers: x is a step of the table and a rest r < 1/64, and
+    1 - r <= exp(-r) <= 1 - r + r^2 / 2. Floats are off by 1e-12 of either; 1e-9 is allowed for.
+    """
+    x = np.minimum(below / scale, REACH)
+    step = (x * STEPS).astype(np.int64)
+    rest, weight = x - step / STEPS, _table()[step]
+    low = np.where(x < REACH, weight * (1 - rest), 0.0).sum()
+    return float(low) * (1 - 1e-9), float((weight * (1 - rest + rest * rest / 2)).sum()) * (1 + 1e-9)
+
+
+@lru_cache(maxsize=1)
+def _table() -> NDArray[np.float64]:
+    with localcontext(prec=30):
+        return np.array([float((Decimal(-step) / STEPS).exp()) for step in range(STEPS * REACH + 1)])
+
+
+def _share(near: NDArray[np.uint64], far: NDArray[np.uint64], scale: float, bits: int) -> tuple[Fraction, Fraction]:
+    """F / (N + F) between two numbers that are closer than 2^-bits.
+
+    Decimal's functions are correctly rounded, and x exp(-x) < 1: each weight is off by less than 4 units of its last
+    digit, so are the sums by less than 5 per candidate, and the share by less than 20 per candidate.
+    """
+    digits = bits // 3 + 30  # far more than 2^-bits and any number of candidates ask for
+    with localcontext(prec=digits):
+        parts = [sum((-(Decimal(int(gap)) / Decimal(scale))).exp() for gap in part) for part in (near, far)]
+        share = Fraction(parts[1] / (parts[0] + parts[1]))
+    slack = Fraction(20 * (near.size + far.size), 10 ** (digits - 1))
+    return share - slack, share + slack
 
 
 def draw_runs(distribution: Distribution) -> int:
@@ -235,3 +309,45 @@ def _gaussian(scale: float) -> Any:
 @lru_cache(maxsize=256)
 def _randomized_response(categories: int, keep: float) -> Any:
     return make_randomized_response(list(range(categories)), keep, T="i64")
+
+
+@dataclass(frozen=True)
+class ExponentialSelections:
+    """One index in every row of `values` (rows, candidates): independent exponential mechanisms of one scale.
+
+    Together they are ONE exponential mechanism over all combinations, whose score is the sum over rows: `sensitivity`
+    is the range of that sum, and the whole release is of bounded range `epsilon` (docs/privacy/topdown.md).
+    """
+
+    name: ClassVar[str] = "exponential-per-row"
+    norm: ClassVar[str] = "range"
+    epsilon: Decimal
+
+    @property
+    def event(self) -> BoundedRange:
+        return BoundedRange(self.epsilon)
+
+    def draw(self, values: Integers, sensitivity: int) -> Integers:
+        return _draw_rows(ExponentialSelection(self.epsilon), values, sensitivity)
+
+
+@dataclass(frozen=True)
+class PermuteAndFlips:
+    """One index in every row of `values` (rows, candidates) by permute-and-flip. `sensitivity` is the range of the sum
+    over rows, which is the sum of the ranges of the rows: epsilon-DP together, as each row costs its share.
+    """
+
+    name: ClassVar[str] = "permute-and-flip-per-row"
+    norm: ClassVar[str] = "range"
+    epsilon: Decimal
+
+    @property
+    def event(self) -> PureDp:
+        return PureDp(self.epsilon)
+
+    def draw(self, values: Integers, sensitivity: int) -> Integers:
+        return _draw_rows(PermuteAndFlip(self.epsilon), values, sensitivity)
+
+
+def _draw_rows(selection: ExponentialSelection | PermuteAndFlip, values: Integers, sensitivity: int) -> Integers:
+    return np.array([selection.draw(row, sensitivity) for row in values], np.int64)

@@ -65,7 +65,8 @@ def test_signed_sums_are_those_of_numpy(dtype, rows, features):
     found = Rows(bins, labels, widths).signed_sums(votes, weights, bound)
     margins = plain_margins(bins, labels, widths, votes)
     assert found.dtype == np.int64
-    assert (found == plain_sums(bins, labels, margins, weights, bound, max(widths))).all()
+    assert found.shape == (1, features, max(widths))
+    assert (found[0] == plain_sums(bins, labels, margins, weights, bound, max(widths))).all()
 
 
 @given(st.integers(1, 300), st.integers(0, 12), st.integers(0, 10**6))
@@ -76,7 +77,7 @@ def test_counts_are_those_of_numpy(size, count, seed):
     votes = some_votes(seed, count, widths)
     bound, rows = bound_of(votes), Rows(bins, labels, widths)
     margins = plain_margins(bins, labels, widths, votes)
-    assert rows.margin_counts(votes, bound).tolist() == np.bincount(margins + bound, minlength=2 * bound + 1).tolist()
+    assert rows.margin_counts(votes, bound).tolist() == [np.bincount(margins + bound, minlength=2 * bound + 1).tolist()]
     scores = np.where(labels > 0, 1, -1) * margins
     expected = [np.bincount(scores[labels == c] + bound, minlength=2 * bound + 1).tolist() for c in (0, 1)]
     assert rows.score_counts(votes, bound).tolist() == expected
@@ -115,26 +116,12 @@ def test_any_order_of_questions_gives_the_same_answers():
         assert (kept.margin_counts(votes, bound) == Rows(bins, labels, widths).margin_counts(votes, bound)).all()
 
 
-def test_margins_of_a_hundred_thousand_votes_do_not_overflow():
-    bins, labels = make(0, 4, [2])
-    votes = [Vote("always", 0, 0, 1)] * 3
-    rows = Rows(bins, labels, [2])
-    rows.margin_counts(votes, 3)
-    table = np.full(2, 100_000, dtype=np.int32)
-    for _ in range(10):  # a million unit votes, as ten of weight 100,000
-        kernels.advance(bins[0], rows._signs, table, rows._margins)
-    expected = np.where(labels > 0, 1, -1) * 1_000_003
-    assert rows._margins.tolist() == expected.tolist()
-    bound = 1_000_003
-    assert kernels.count_margins(rows._margins, bound).sum() == 4
-
-
 def test_the_largest_sums_fit_into_64_bits():
     """Every row at the largest weight of the projection: 2^26 rows of 2^36 is 2^62."""
     rows = 1000
     bins, labels = np.zeros((1, rows), np.uint8), np.ones(rows, np.uint8)
     weights = np.array([(1 << 36) * (engine.ROW_LIMIT // rows)], dtype=np.int64)
-    total = int(Rows(bins, labels, [2]).signed_sums([], weights, 0)[0, 0])
+    total = int(Rows(bins, labels, [2]).signed_sums([], weights, 0)[0, 0, 0])
     assert total == rows * int(weights[0]) <= 2**62
 
 
@@ -146,9 +133,9 @@ def test_scores_of_rules_are_sums_over_rows(seed):
     widths = [feature.bins for feature in features]
     rules, (bins, labels) = one_rules(features), make(seed, 40, widths)
     weights = np.random.default_rng(seed).integers(0, 1 << 36, 1)
-    found = rules.scores(Rows(bins, labels, widths).signed_sums([], weights, 0))
+    found = rules.scores(Rows(bins, labels, widths).signed_sums([], weights, 0)[0])
     for candidate in range(rules.size):
-        vote = rules.vote(candidate)
+        vote = rules.vote(candidate, 1)
         agreement = np.where(labels > 0, 1, -1) * vote.table(widths[vote.feature])[bins[vote.feature]]
         assert found[candidate] == int(agreement.sum()) * int(weights[0])
     assert rules.size == 2 * (3 + 1 + 1 + 1 + 1)
@@ -158,7 +145,7 @@ def test_no_rows_give_zeros():
     rows = Rows(np.zeros((2, 0), np.uint8), np.zeros(0, np.uint8), [3, 4])
     assert rows.size == 0
     assert not rows.signed_sums([], np.ones(1, np.int64), 0).any()
-    assert rows.margin_counts([Vote("always", 0, 0, 1)], 1).tolist() == [0, 0, 0]
+    assert rows.margin_counts([Vote("always", 0, 0, 1)], 1).tolist() == [[0, 0, 0]]
     assert not rows.score_counts([], 0).any()
 
 
@@ -167,3 +154,15 @@ def test_bins_that_do_not_fit_the_labels_are_refused():
         Rows(np.zeros((2, 3), np.uint8), np.zeros(4, np.uint8), [3, 3])
     with pytest.raises(DataError, match="shape"):
         Rows(np.zeros((1, 4), np.uint8), np.zeros(4, np.uint8), [3, 3])
+
+
+@given(
+    st.lists(st.floats(-1e300, 1e300), max_size=70, unique=True).map(sorted),
+    st.lists(st.floats(), max_size=50),
+)
+def test_numbers_are_encoded_as_the_model_will(edges, values):
+    feature = NumericFeature("x", tuple(edges))
+    edged = np.array([*values, *edges, *np.nextafter(edges, np.inf), *np.nextafter(edges, -np.inf), -0.0])
+    found = kernels.encode_numbers(edged, np.array(edges, float), feature.missing)
+    assert found.dtype == np.uint16
+    assert found.tolist() == feature.encode(edged).tolist()

@@ -23,10 +23,11 @@ from accountant.budget import Relation
 from accountant.errors import DataError
 from models.ensemble import ClassLabel
 from models.features import CategoricalFeature, Codes, Columns, Feature, NumericFeature
+from training import kernels
 from training.engine import Rows
 from training.schema import Schema
 
-BATCH_ROWS = 1 << 16
+BATCH_ROWS = READ_BYTES = 1 << 16
 NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 
 
@@ -39,7 +40,7 @@ def read_batches(path: Path, schema: Schema, also: Sequence[str] = ()) -> Iterat
     wanted = [*(feature.name for feature in schema.features), schema.target, *also]
     try:
         if path.suffix == ".parquet":
-            file = pyarrow.parquet.ParquetFile(path, memory_map=True)
+            file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)  # no row group at once
             check_names(file.schema_arrow.names, schema, also)
             yield from file.iter_batches(BATCH_ROWS, columns=wanted)
         elif path.suffix == ".csv":
@@ -105,7 +106,10 @@ def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
             codes[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)], np.uint16
         )
     if isinstance(feature, NumericFeature):
-        return feature.encode(_numbers(feature.name, column))
+        numbers = _numbers(feature.name, column)
+        if len(feature.edges) > kernels.FEW_EDGES:
+            return feature.encode(numbers)
+        return kernels.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
     return feature.encode(_flags(feature.name, column, start))
 
 
@@ -224,11 +228,13 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
         raise DataError(
             f"records={schema.records}: under replace-one the schema's public count must be the number of rows"
         )
-    dtype = bin_dtype(schema.features)
-    bins = np.empty((len(schema.features), len(labels)), dtype=dtype)
-    for index, feature in enumerate(schema.features):
-        bins[index] = encode_column(feature, table[feature.name].combine_chunks())
-    return Rows(bins, labels, [feature.bins for feature in schema.features])
+    bins = np.empty((len(schema.features), len(labels)), dtype=bin_dtype(schema.features))
+    start = 0
+    for batch in table.select([feature.name for feature in schema.features]).to_batches(max_chunksize=BATCH_ROWS):
+        for codes, feature in zip(bins, schema.features, strict=True):
+            codes[start : start + len(batch)] = encode_column(feature, batch[feature.name], start)
+        start += len(batch)
+    return Rows(bins, labels, [feature.bins for feature in schema.features], len(schema.classes or ()))
 
 
 def class_labels(classes: Sequence[ClassLabel], index: NDArray[np.uint8]) -> NDArray[Any]:

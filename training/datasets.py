@@ -150,7 +150,7 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     if home.keys.commitment(_content(folder)) != commitment:
         raise JobFailed("rows: the packed file is not the one that was registered")
     bins, labels = (np.load(folder / file, mmap_mode="r", allow_pickle=False) for file in ("bins.npy", "labels.npy"))
-    return Rows(bins, labels, [feature.bins for feature in schema.features])
+    return Rows(bins, labels, [feature.bins for feature in schema.features], len(schema.classes or ()))
 
 
 def _read_schema(path: Path) -> bytes:

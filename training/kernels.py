@@ -2,82 +2,157 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import Any
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 4096
+BLOCK = 8192
+LANES = 4
+FEW_EDGES = 256
+Integers = NDArray[np.int64]
 
 
 @numba.njit(nogil=True, cache=True)
-def advance(
-    codes: NDArray[np.uint8], signs: NDArray[np.int8], table: NDArray[np.int32], margins: NDArray[np.int32]
-) -> None:
-    """margins[i] += signs[i] * table[codes[i]]: one released vote applied to its feature's column of codes."""
-    for i in range(margins.size):
-        margins[i] += signs[i] * table[codes[i]]
+def encode_numbers(values: NDArray[np.float64], edges: NDArray[np.float64], missing: int) -> NDArray[np.uint16]:
+    """`NumericFeature.encode`: the number of edges below a value, `missing` for NaN. Every edge is compared, with many
+    values at a time: for few edges much faster than a search, whose branches cannot be guessed.
+    """
+    codes = np.zeros(values.size, dtype=np.uint16)
+    for start in range(0, values.size, 1024):
+        some, found = values[start : start + 1024], codes[start : start + 1024]
+        for edge in edges:
+            for j in range(some.size):
+                found[j] += np.uint16(edge < some[j])
+        for j in range(some.size):
+            if np.isnan(some[j]):
+                found[j] = missing
+    return codes
 
 
 @numba.njit(nogil=True, cache=True)
-def count_margins(margins: NDArray[np.int32], bound: int) -> NDArray[np.int64]:
-    """Rows per margin: (2 bound + 1,), index margin + bound."""
-    counts = np.zeros(2 * bound + 1, dtype=np.int64)
-    for i in range(margins.size):
-        counts[margins[i] + bound] += 1
-    return counts
+def advance(codes: NDArray[Any], low: Any, high: Any, change: Any, states: NDArray[Any]) -> None:
+    """states[i] += change where low <= codes[i] <= high, else -= change: one released vote, applied to its feature's
+    column.
+
+    Comparisons instead of a table by code, and numbers of the arrays' own types, let it run in vector registers.
+    """
+    for i in range(states.size):
+        states[i] += change if (codes[i] >= low) & (codes[i] <= high) else -change
+
+
+@numba.njit(nogil=True, cache=True)
+def count_states(states: NDArray[Any], zero: int, size: int) -> Integers:
+    """Rows per state: (size,), index state + zero. Neighbouring rows count apart: an addition waits for the one before
+    it to the same place.
+    """
+    counts = np.zeros((4, size), dtype=np.int64)
+    for i in range(states.size):
+        counts[i & 3, np.uint64(states[i] + zero)] += 1
+    return np.asarray(counts.sum(axis=0))
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _add(lanes: int, codes: NDArray[np.uint16], weights: Integers, size: int, sums: Integers) -> None:
+    """sums[lane, codes[lane, j]] += weights[j]. Inlined, so that the compiler knows the number of lanes and unrolls."""
+    for j in range(size):
+        weight = weights[j]
+        for lane in range(lanes):
+            sums[lane, codes[lane, j]] += weight
 
 
 @numba.njit(nogil=True, cache=True)
 def signed_sums(
-    bins: NDArray[np.uint8],
-    signs: NDArray[np.int8],
-    margins: NDArray[np.int32],
-    weights: NDArray[np.int64],
-    bound: int,
-    width: int,
-) -> NDArray[np.int64]:
-    """Sum of sign * weights[margin + bound] per feature and code: (features, width).
+    bins: NDArray[Any],
+    states: NDArray[Any],
+    part: tuple[int, int],
+    weights: Integers,
+    zero: int,
+    widths: Integers,
+    groups: tuple[Integers, Integers, int],
+) -> Integers:
+    """Sum over rows part[0] .. part[1] - 1 of weights[state + zero], per feature and code: (features, max width).
 
-    Rows go block by block, so that a block's signed weights stay in cache while every feature reads them. The loop is
-    bound by dependent additions, not by memory: four features at a time, and two accumulators each, hide their latency.
+    An addition to memory costs the same whatever it adds, and the loop is bound by the number of them. So features are
+    grouped (see `grouped`), and a row is added once per group, to the joint code of its features; sums of single
+    features are read off in the end. Rows go block by block, so that their weights and joint codes stay in cache; up to
+    four groups go side by side, so that no addition waits for the one before it to the same place.
     """
-    features, rows = bins.shape
-    even = np.zeros((features, width), dtype=np.int64)
-    odd = np.zeros((features, width), dtype=np.int64)
+    members, starts, entries = groups
+    count = starts.size - 1
+    joint = np.zeros((count, entries), dtype=np.int64)
     signed = np.empty(BLOCK, dtype=np.int64)
-    for start in range(0, rows, BLOCK):
-        size = min(BLOCK, rows - start)
+    codes = np.empty((LANES, BLOCK), dtype=np.uint16)
+    batches = -(-count // LANES)
+    for start in range(part[0], part[1], BLOCK):
+        size = min(BLOCK, part[1] - start)
         for j in range(size):
-            signed[j] = signs[start + j] * weights[margins[start + j] + bound]
-        for f in range(0, features - 3, 4):
-            _add_four(bins[f : f + 4, start : start + size], signed, even[f : f + 4], odd[f : f + 4])
-        for f in range(features - features % 4, features):
-            for j in range(size):
-                even[f, bins[f, start + j]] += signed[j]
-    return even + odd
+            signed[j] = weights[np.uint64(states[start + j] + zero)]
+        for batch in range(batches):
+            first, last = count * batch // batches, count * (batch + 1) // batches
+            for g in range(first, last):
+                _join(bins, members[starts[g] : starts[g + 1]], widths, start, codes[g - first, :size])
+            if last - first == 4:
+                _add(4, codes, signed, size, joint[first:last])
+            elif last - first == 3:
+                _add(3, codes, signed, size, joint[first:last])
+            elif last - first == 2:
+                _add(2, codes, signed, size, joint[first:last])
+            else:
+                _add(1, codes, signed, size, joint[first:last])
+    sums = np.zeros((widths.size, widths.max()), dtype=np.int64)
+    for g in range(count):
+        _part(joint[g], members[starts[g] : starts[g + 1]], widths, sums)
+    return sums
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
-def _add_four(
-    bins: NDArray[np.uint8], signed: NDArray[np.int64], even: NDArray[np.int64], odd: NDArray[np.int64]
-) -> None:
-    a, b, c, d = bins[0], bins[1], bins[2], bins[3]
-    even_a, even_b, even_c, even_d = even[0], even[1], even[2], even[3]
-    odd_a, odd_b, odd_c, odd_d = odd[0], odd[1], odd[2], odd[3]
-    pairs = a.size - a.size % 2
-    for j in range(0, pairs, 2):
-        s, t = signed[j], signed[j + 1]
-        even_a[a[j]] += s
-        even_b[b[j]] += s
-        even_c[c[j]] += s
-        even_d[d[j]] += s
-        odd_a[a[j + 1]] += t
-        odd_b[b[j + 1]] += t
-        odd_c[c[j + 1]] += t
-        odd_d[d[j + 1]] += t
-    if pairs < a.size:
-        s = signed[pairs]
-        even_a[a[pairs]] += s
-        even_b[b[pairs]] += s
-        even_c[c[pairs]] += s
-        even_d[d[pairs]] += s
+@numba.njit(nogil=True, cache=True)
+def _join(bins: NDArray[Any], members: Integers, widths: Integers, start: int, codes: NDArray[np.uint16]) -> None:
+    """Joint codes of a group in a block of rows: the features' codes as digits, the last one counting singly."""
+    first = bins[members[0], start : start + codes.size]
+    if members.size == 1:
+        for j in range(codes.size):
+            codes[j] = first[j]
+        return
+    second, width = bins[members[1], start : start + codes.size], np.uint16(widths[members[1]])
+    for j in range(codes.size):
+        codes[j] = np.uint16(first[j]) * width + np.uint16(second[j])
+    for member in members[2:]:
+        more, width = bins[member, start : start + codes.size], np.uint16(widths[member])
+        for j in range(codes.size):
+            codes[j] = codes[j] * width + np.uint16(more[j])
+
+
+@numba.njit(nogil=True, cache=True)
+def _part(joint: Integers, members: Integers, widths: Integers, sums: Integers) -> None:
+    """sums[feature, code] of every feature of a group, from the sums by joint code."""
+    outer, inner = 1, 1
+    for member in members:
+        inner *= widths[member]
+    for member in members:
+        width = widths[member]
+        inner //= width
+        for high in range(outer):
+            for code in range(width):
+                at = (high * width + code) * inner
+                sums[member, code] += joint[at : at + inner].sum()
+        outer *= width
+
+
+def grouped(widths: tuple[int, ...], limit: int) -> tuple[Integers, Integers, int]:
+    """Features in few groups with at most `limit` joint codes each, widest first: (members one group after the other,
+    where each group starts and where the last ends, most joint codes of a group). A wider feature stands alone.
+    """
+    groups: list[tuple[int, list[int]]] = []
+    for feature in sorted(range(len(widths)), key=lambda index: -widths[index]):
+        for place, (codes, members) in enumerate(groups):
+            if codes * widths[feature] <= limit:
+                groups[place] = codes * widths[feature], [*members, feature]
+                break
+        else:
+            groups.append((widths[feature], [feature]))
+    starts = np.cumsum([0, *(len(members) for _, members in groups)], dtype=np.int64)
+    order = np.array(list(chain.from_iterable(members for _, members in groups)), np.int64)
+    return order, starts, max(codes for codes, _ in groups)

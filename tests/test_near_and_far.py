@@ -1,0 +1,98 @@
+"""The exponential mechanism is drawn in two exact steps, near or far and then within: together they are its law."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from math import exp
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accountant import mechanisms
+from accountant.mechanisms import ExponentialSelection
+
+DRAWS = 4000
+
+
+def chances(values, scale):
+    weights = np.exp((values - values.max()) / scale)
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("near", [0, 0.5, 2, 16])
+def test_the_law_is_that_of_the_exponential_mechanism(monkeypatch, near):
+    """The coin and the far part are in use all the time, but for the last. False alarm: below 1e-6."""
+    monkeypatch.setattr(mechanisms, "NEAR", near)
+    values = np.array([-300, 7, 0, 12, -14, 3, 12, 20, 5, -30, 8])
+    expected = chances(values, 10.0)
+    mechanism = ExponentialSelection(Decimal("0.1"))
+    found = np.bincount([mechanism.draw(values, 1) for _ in range(DRAWS)], minlength=values.size)
+    spread = np.sqrt(DRAWS * expected * (1 - expected))
+    assert (np.abs(found - DRAWS * expected) <= 5.5 * spread + 3).all(), found
+
+
+def parts_of(gaps, scale):
+    near = np.array([gap for gap in gaps if gap <= mechanisms.NEAR * scale], np.uint64)
+    return near, np.array([gap for gap in gaps if gap > mechanisms.NEAR * scale], np.uint64)
+
+
+def fixed(monkeypatch, numbers):
+    """The coin's uniform number, 64 bits at a time; asking for more than there are is an error."""
+    left = list(numbers)
+    monkeypatch.setattr(mechanisms.os, "urandom", lambda size: left.pop(0).to_bytes(size, "big"))
+    return left
+
+
+@pytest.mark.parametrize("gaps", [[0, 25], [0, 170], [0, 3, 90, 161, 162, 400], [0] * 3 + [165] * 1000])
+def test_the_coin_turns_at_the_exact_chance(monkeypatch, gaps):
+    """On either side of it, and closer to it than the rough bounds are."""
+    near, far = parts_of(gaps, 10.0)
+    low, high = mechanisms._share(near, far, 10.0, 64)
+    turn, close = int(low * 2**64), max(1, int(low * 2**64) >> 30)
+    for uniform, expected in ((0, True), (turn - close, True), (turn + close, False), (2**64 - 1, False)):
+        fixed(monkeypatch, [uniform, 0])
+        assert mechanisms._is_far(near, far, 10.0) is expected
+    assert 0 < high - low < Fraction(1, 2**64)
+    weights = [sum(exp(-int(gap) / 10) for gap in part) for part in (near, far)]
+    assert float(low) == pytest.approx(weights[1] / sum(weights), rel=1e-9)
+
+
+def test_the_coin_asks_for_more_bits_until_they_tell(monkeypatch):
+    near, far = parts_of([0, 170], 10.0)
+    exact = int(mechanisms._share(near, far, 10.0, 256)[0] * 2**192)
+    words = [exact >> 128, exact >> 64 & 2**64 - 1]
+    for last, expected in ((0, True), (2**64 - 1, False)):
+        left = fixed(monkeypatch, [*words, last])
+        assert mechanisms._is_far(near, far, 10.0) is expected
+        assert not left
+
+
+@given(
+    st.lists(st.integers(0, 10**4), min_size=1, max_size=30), st.lists(st.integers(1, 10**4), min_size=1, max_size=30)
+)
+@settings(deadline=None)
+def test_rough_bounds_hold_the_exact_chance(near, far):
+    parts = np.array([0, *near], np.uint64), np.array(far, np.uint64)
+    (low, high), exact = mechanisms._rough_share(*parts, 100.0), mechanisms._share(*parts, 100.0, 64)
+    assert low <= exact[0] <= exact[1] <= high
+    assert high - low < 0.001
+
+
+def test_a_coin_that_is_clear_asks_for_no_digits(monkeypatch):
+    monkeypatch.setattr(mechanisms, "_share", None)
+    fixed(monkeypatch, [2**63])
+    assert not mechanisms._is_far(*parts_of([0, *[161] * 5000], 10.0), 10.0)
+
+
+def test_differences_beyond_64_bits_are_taken_exactly(monkeypatch):
+    """The best and the worst there can be: their difference does not fit into an int64."""
+    values = np.array([-(2**63), 2**63 - 1, -(2**63) + 5, 2**63 - 3])
+    mechanism = ExponentialSelection(Decimal(1))
+    assert {mechanism.draw(values, 1) for _ in range(200)} == {1, 3}
+
+
+def test_one_candidate_is_chosen():
+    assert ExponentialSelection(Decimal(1)).draw(np.array([5]), 1) == 0
