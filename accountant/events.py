@@ -141,7 +141,8 @@ class RepeatAndSelect:
 @lru_cache(maxsize=1024)
 def _curve(event: RepeatAndSelect) -> Curve:
     pure = sum(inf if each.pure is None else count * float(each.pure) for each, count in event.runs)
-    return selected(event.distribution, lambda order: sum(count * each.rdp(order) for each, count in event.runs), pure)
+    once = lru_cache(maxsize=256)(lambda order: sum(count * each.rdp(order) for each, count in event.runs))
+    return selected(event.distribution, once, pure)  # a search asks for the same orders again and again
 
 
 Event = SimpleEvent | RepeatAndSelect

@@ -15,18 +15,19 @@ from starlette.responses import Response
 
 from accountant.errors import BudgetRefused, InputError, UnknownName
 from accountant.home import Home
-from serving.bodies import Fields, json_fields, known_query
+from serving.bodies import Fields, check_fields, json_fields, known_query
 from serving.doors import caller, in_thread, state
 from serving.errors import json_response
 from serving.metrics import REFUSALS
 
 if TYPE_CHECKING:
-    from training.job import Asked
+    from training.job import Asked, Tuning
 
 NUMBER = (str, int, Decimal)
 MOST_DIGITS = 40
+MOST_VALUES = 64
 REQUIRED: Fields = {"dataset": (str,), "learner": (str,), "epsilon": NUMBER}
-OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,)}
+OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,), "tuning": (dict,)}
 KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
 
 
@@ -57,6 +58,7 @@ def _exponent(text: str) -> int:
 def asked(body: dict[str, Any]) -> Asked:
     """Blocks, as everything here that speaks of training: call it in a thread."""
     check_parameters(body.get("parameters"))
+    tuning = None if body.get("tuning") is None else _tuning(body["tuning"])
     found: Asked = training_job().Asked(
         body["dataset"],
         body["learner"],
@@ -64,7 +66,21 @@ def asked(body: dict[str, Any]) -> Asked:
         body.get("delta"),
         body.get("parameters"),
         body.get("model"),
+        tuning,
     )
+    return found
+
+
+def _tuning(body: dict[str, Any]) -> Tuning:
+    """{"grid": {"rounds": [50, 100]}, "runs": 6}: a list of values for each parameter to try."""
+    fields = check_fields(body, {"grid": (dict,)}, {"runs": NUMBER})
+    for key, values in fields["grid"].items():
+        if not isinstance(values, list) or len(values) > MOST_VALUES:
+            raise InputError(f"tuning.grid.{key[:80]}: must be a list of at most {MOST_VALUES} values")
+        for value in values:
+            check_parameters({key: value})
+    check_parameters({"runs": fields.get("runs")})
+    found: Tuning = training_job().Tuning(fields["grid"], fields.get("runs"))
     return found
 
 

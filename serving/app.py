@@ -23,12 +23,20 @@ from serving.state import ServingState
 
 TEXT = {"type": "string"}
 DECIMAL = {"oneOf": [{"type": "number"}, {"type": "string"}], "description": "a decimal; a text keeps every digit"}
+TUNING = {
+    "type": "object",
+    "description": "private tuning: values to try for each parameter, and how many runs on average",
+    "additionalProperties": False,
+    "required": ["grid"],
+    "properties": {"grid": {"type": "object", "additionalProperties": {"type": "array"}}, "runs": DECIMAL},
+}
 ASKED = {
     "dataset": TEXT,
     "learner": TEXT,
     "epsilon": DECIMAL,
     "delta": DECIMAL,
     "parameters": {"type": "object"},
+    "tuning": TUNING,
     "model": TEXT,
     "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
 }

@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from accountant.errors import BudgetRefused, DpserveError
-from serving import cli_data, cli_keys, cli_ledger, cli_models, cli_server
+from serving import cli_data, cli_keys, cli_ledger, cli_models, cli_server, cli_tune
 from serving.terminal import note
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     cli_server.init,
     cli_data.plan,
     cli_data.train,
+    cli_tune.tune,
     cli_models.predict,
     cli_models.verify,
     cli_server.serve,

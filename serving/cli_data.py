@@ -209,6 +209,7 @@ def plan(
         ("job", f"{body['learner']} on {body['dataset']}, {body['rounds']} releases"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
         ("left after it", f"epsilon {body['left']['epsilon']}, and {body['left']['jobs']} more jobs like it"),
+        *(("warning", text) for text in body["warnings"]),
     ]
     show(json, body, aligned(lines))
 

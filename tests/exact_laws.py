@@ -23,14 +23,15 @@ Dataset = tuple[Row, ...]
 EVERY_ROW: tuple[Row, ...] = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
-def public_of(relation, records=4, pure=False, features=BOOLEAN) -> Public:
+def public_of(relation, records=4, pure=False, features=BOOLEAN, classes=("no", "yes")) -> Public:
     budget = Budget.of("1", "0" if pure else "0.000001")
-    return Public(features, "y", ("no", "yes"), records, relation, budget, pure)
+    return Public(features, "y", classes, records, relation, budget, pure)
 
 
-def rows_of(data: Sequence[Row], features=BOOLEAN) -> Rows:
+def rows_of(data: Sequence[Row], features=BOOLEAN, classes=2) -> Rows:
     table = np.array(data, dtype=np.uint8).reshape(len(data), len(features) + 1)
-    return Rows(np.ascontiguousarray(table[:, :-1].T), table[:, -1].copy(), [feature.bins for feature in features])
+    widths = [feature.bins for feature in features]
+    return Rows(np.ascontiguousarray(table[:, :-1].T), table[:, -1].copy(), widths, classes)
 
 
 def exponential_law(values, rate: float):

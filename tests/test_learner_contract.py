@@ -240,11 +240,26 @@ def test_a_budget_too_small_for_the_plan_is_refused(kind):
 
 
 @EVERY
-@pytest.mark.parametrize("classes", ["classes: [a, b, c]", "range: [0, 1]"])
-def test_a_target_the_learner_cannot_fit_is_refused(kind, classes):
-    schema = SCHEMA.replace(b'classes: ["no", "yes"]', classes.encode())
-    with pytest.raises(InputError, match="two classes"):
+def test_a_target_without_classes_is_refused(kind):
+    schema = SCHEMA.replace(b'classes: ["no", "yes"]', b"range: [0, 1]")
+    with pytest.raises(InputError, match="classes"):
         make(kind, schema=schema).fit(*table())
+
+
+def three_classes(kind):
+    return make(kind, schema=SCHEMA.replace(b'classes: ["no", "yes"]', b'classes: ["no", "yes", "c"]'))
+
+
+def test_lazybb_learns_three_classes():
+    X, y = table()
+    assert three_classes(LazyBB).fit(X, y).predict_proba(X).shape == (len(y), 3)
+
+
+def test_trees_refuse_three_classes_before_they_cost_anything():
+    learner = three_classes(LEARNERS["lazybb-tree"])
+    with pytest.raises(InputError, match="two classes"):
+        learner.fit(*table())
+    assert not hasattr(learner, "recipe_")
 
 
 @EVERY
@@ -261,9 +276,11 @@ def test_real_rows(kind):
 
 BAD_LAZYBB = [
     *({"rounds": bad} for bad in (0, -1, 5001, 10**9, 2.5, "7", True, float("nan"))),
-    *({"rate": bad} for bad in (0, -1, 11, float("nan"), float("inf"), "x", None)),
+    *({"rate": bad} for bad in (0, -1, 11, float("nan"), float("inf"), "x")),
     *({"density": bad} for bad in (0, -0.1, 1.1, float("nan"), None)),
-    *({"slope": bad} for bad in (-0.1, 1.1, float("nan"), None)),
+    *({"slope": bad} for bad in (-0.1, 1.1, float("nan"))),
+    *({"decay": bad} for bad in (-0.1, 1.1, float("nan"), "x", True)),
+    *({"weighting": bad} for bad in ("scheduled", None, 1)),
     *({"reweighting": bad} for bad in ("exponential", None, 1)),
     *({"threshold": bad} for bad in ("no", None, 2)),
 ]
@@ -274,6 +291,12 @@ def test_parameters_of_lazybb_out_of_range_are_refused(bad):
     (name,) = bad
     with pytest.raises(InputError, match=f"{name}="):
         make(LazyBB, **bad).fit(*table())
+
+
+@pytest.mark.parametrize("odd", [{"decay": 0.5}, {"weighting": "logistic"}])
+def test_what_projected_reweighting_does_not_have_is_refused(odd):
+    with pytest.raises(InputError, match=f"{next(iter(odd))}="):
+        make(LazyBB, reweighting="projected", **odd).fit(*table())
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 57])

@@ -97,7 +97,7 @@ def refuted(one: int, other: int, epsilon: float, runs: int) -> bool:
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.relation}-{pair.reweighting}-pure={pair.pure}")
 def test_the_claim_stands_and_a_factor_of_two_is_seen(pair):
     """False alarm: 1e-4."""
-    learner = LazyBB(rounds=1, density=1.0, reweighting=pair.reweighting, threshold=False)
+    learner = LazyBB(rounds=1, density=1.0, reweighting=pair.reweighting, decay=0.0, threshold=False)
     epsilon = compose_pure(rehearse(learner, public_of(pair.relation, 4, pair.pure), UNIT).events) / NANO
     sides = [count_event(learner, pair, labels, False, RUNS) for labels in (pair.one, pair.other)]
     assert not refuted(*sides, epsilon, RUNS), f"{sides} of {RUNS}: a false alarm has probability {ALARM}"
@@ -110,8 +110,8 @@ def test_the_claim_stands_and_a_factor_of_two_is_seen(pair):
 def test_the_claim_of_the_threshold_stands_and_a_factor_of_two_is_seen(pure):
     """One release alone: the threshold after one vote, on rows that the vote gets wrong. False alarm: 1e-4."""
     public = public_of(REPLACE, 4, pure)
-    votes = LazyBB(rounds=1, threshold=False)._fit(Blank(public)).votes
-    query, mechanism = ThresholdAgreement(votes), public.selection(UNIT)
+    votes = LazyBB(rounds=1, decay=0.0, threshold=False)._fit(Blank(public)).votes
+    query, mechanism = ThresholdAgreement(votes, 1), public.selection(UNIT)
 
     def count(labels, sensitivity, runs) -> int:
         values = query(rows_of([(1, label) for label in labels]))  # the vote says 1, and b = 1 says 0

@@ -109,7 +109,9 @@ def check_curve(p, q, plan) -> None:
 
 
 def learner_of(reweighting: str, threshold: bool, rounds: int = 2, rate: float = 0.1) -> LazyBB:
-    return LazyBB(rounds=rounds, rate=rate, reweighting=reweighting, density=1.0, threshold=threshold)
+    return LazyBB(
+        rounds=rounds, rate=rate, reweighting=reweighting, slope=0.1, decay=0.0, density=1.0, threshold=threshold
+    )
 
 
 @pytest.mark.parametrize(("relation", "reweighting", "pure", "threshold"), COMBINATIONS)
@@ -145,7 +147,7 @@ def test_the_known_worst_pair_of_one_round():
     one, other = (rows_of([(0, label), (0, 0), (0, 0), (0, 0)]) for label in (0, 1))
     laws = [transcript_law(learner, public, unit, rows, 1) for rows in (one, other)]
     rules = one_rules(public.features)
-    positive = [rules.vote(h).table(3)[0] > 0 for h in range(rules.size)]
+    positive = [rules.vote(h, 1).table(3)[0] > 0 for h in range(rules.size)]
     ratio = log_sum(laws[1][positive]) - log_sum(laws[0][positive])
     exact = np.log((1 + np.exp(2)) / (1 + np.exp(1)))
     assert round(exact, 3) == 0.814
@@ -181,7 +183,7 @@ def score_range(query, one: Rows, other: Rows) -> int:
 def agreement(reweighting, relation, records, votes, features=None) -> WeightedAgreement:
     public = public_of(relation, records, **({"features": features} if features else {}))
     rules = one_rules(public.features)
-    return WeightedAgreement(rules, reweighting, tuple(rules.vote(pick) for pick in votes), public)
+    return WeightedAgreement(rules, reweighting, tuple(rules.vote(pick, 1) for pick in votes), len(votes), 1, public)
 
 
 def widest(reweighting, relation: Relation, records: int, rounds: int = 2, rows=EVERY_ROW) -> float:
@@ -206,6 +208,7 @@ def widest(reweighting, relation: Relation, records: int, rounds: int = 2, rows=
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
 def test_range_of_scheduled(relation, rate, slope):
     assert widest(Scheduled(rate, slope), relation, 4) == pytest.approx(1)
+    assert widest(Scheduled(rate, slope, "logistic"), relation, 4) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("density", [1e-12, 0.05, 0.5, 1.0])
@@ -221,7 +224,7 @@ def test_range_of_projected_is_tight(relation, records):
 
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
-@pytest.mark.parametrize("reweighting", [Scheduled(0.7, 0.3), Projected(0.7, 1.0)])
+@pytest.mark.parametrize("reweighting", [Scheduled(0.7, 0.3), Scheduled(0.7, 0.3, "logistic"), Projected(0.7, 1.0)])
 def test_half_the_sensitivity_shows_in_the_ranges(relation, reweighting):
     with halved_sensitivity(), pytest.raises(AssertionError, match="range"):
         widest(reweighting, relation, 4)
@@ -269,7 +272,8 @@ def test_half_the_sensitivity_shows_on_the_hard_row(relation, size):
 VOTES = st.lists(st.integers(0, 100), max_size=6)
 COUNTS = st.lists(st.integers(0, 30) | st.sampled_from([0, 0, 1, 1000]), min_size=24, max_size=24)
 ANY_ROW = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1))
-REWEIGHTINGS = st.builds(Scheduled, st.floats(0.01, 10), st.floats(0, 1)) | st.builds(
+WEIGHTINGS = st.sampled_from(["exponential", "logistic"])
+REWEIGHTINGS = st.builds(Scheduled, st.floats(0.01, 10), st.floats(0, 1), WEIGHTINGS, st.integers(1, 64)) | st.builds(
     Projected, st.floats(0.01, 10), st.floats(1e-14, 1)
 )
 
@@ -286,7 +290,7 @@ def test_no_range_above_the_sensitivity_anywhere(picks, counts, row, second, rew
     one = rows_of([*shared, row] if relation is REPLACE else shared, NUMERIC)
     other = rows_of([*shared, second], NUMERIC)
     assert score_range(query, one, other) <= query.sensitivity(relation)
-    threshold = ThresholdAgreement(query.votes)
+    threshold = ThresholdAgreement(query.votes, query.bound)
     assert score_range(threshold, one, other) <= threshold.sensitivity(relation)
 
 
@@ -295,7 +299,7 @@ def widest_threshold(relation: Relation) -> float:
     worst = 0.0
     rules = one_rules(public_of(relation).features)
     for picks in product(range(rules.size), repeat=2):
-        query = ThresholdAgreement(tuple(rules.vote(pick) for pick in picks))
+        query = ThresholdAgreement(tuple(rules.vote(pick, 1) for pick in picks), 2)
         limit = query.sensitivity(relation)
         for one, other in neighbours(relation, 2):
             found = score_range(query, rows_of(one), rows_of(other))
@@ -313,13 +317,13 @@ def test_range_of_the_threshold(relation):
 
 def test_the_threshold_counts_agreements():
     """Against its definition: for every b in -B..B, the rows on which `score > b` agrees with the label."""
-    votes = tuple(one_rules(public_of(ADD).features).vote(pick) for pick in (0, 2, 4, 0))
+    votes = tuple(one_rules(public_of(ADD).features).vote(pick, 1) for pick in (0, 2, 4, 0))
     data = [(0, 0)] * 3 + [(1, 0)] * 2 + [(0, 1)] + [(1, 1)] * 5 + [(2, 1)] * 2
     scores = [sum(int(vote.table(3)[code]) for vote in votes) for code, _ in data]
     expected = [
         sum((score > b) == (label == 1) for score, (_, label) in zip(scores, data, strict=True)) for b in range(-4, 5)
     ]
-    assert ThresholdAgreement(votes)(rows_of(data)).tolist() == expected
+    assert ThresholdAgreement(votes, 4)(rows_of(data)).tolist() == expected
 
 
 # ---- every term of the projection's proof is needed ------------------------------------------------------------------

@@ -8,7 +8,7 @@ committed, so from there on nothing can be lost: exporting and signing are post-
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,22 @@ from accountant.families import Dataset, Started
 from accountant.forecast import forecast
 from accountant.home import Home
 from accountant.records import Holding, Job, State
+from models.ensemble import Ensemble
 from training.datasets import open_rows, schema_of
 from training.datasets import register as register  # the doors know this module, and no other of this room
 from training.lease import Lease, dead, this_process
 from training.plans import Asked as Asked
 from training.plans import jobs_left as jobs_left
-from training.plans import learner_of, public_of, request_of
 from training.plans import plan as plan
+from training.plans import public_of, request_of
 from training.release import finish, forget, keep
+from training.selecting import Outcome
 from training.session import Session
 from training.tables import draft_schema as draft_schema
 from training.tables import read_columns as read_columns
 from training.tables import write_predictions as write_predictions
+from training.tune import TUNING, choice_of, fits_of, forget_choice, keep_choice
+from training.tune import Tuning as Tuning
 
 LOG = logging.getLogger("dpserve.jobs")
 Progress = Callable[[int, int], None]
@@ -87,7 +91,7 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     with Lease(home.ledger, seq) as lease:
 
         def tell(done: int, total: int) -> None:
-            lease.progress(done)
+            lease.progress(done * len(started.plan) // total)
             progress(done, total)
 
         released = _play(home, started, tell)
@@ -101,15 +105,25 @@ def _play(home: Home, started: Started, progress: Progress) -> str:
         schema = schema_of(home, started.dataset)
         public = public_of(started.dataset, schema, started.request.budget)
         session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress)
-        ensemble = learner_of(started.request.learner, started.request.parameters)._fit(session)
+        ensemble = _learn(home, started, session)
         _require_played(session.close(), started.plan)
         return keep(home, started.seq, ensemble)
     except Exception as error:
         home.ledger.burn(started.seq, "failed")
+        forget_choice(home, started.seq)
         said = error.message if isinstance(error, JobFailed) else type(error).__name__
         raise JobFailed(
             f"job {started.seq}: failed after it had started ({said}); its budget is spent", job=started.seq
         ) from None
+
+
+def _learn(home: Home, started: Started, session: Session) -> Ensemble:
+    request = started.request
+    found = fits_of(request.learner, request.parameters)._fit(session)
+    if not isinstance(found, Outcome):
+        return found
+    keep_choice(home, started.seq, request.parameters, found)
+    return found.ensemble
 
 
 def _require_played(spent: Plan, reserved: Plan) -> None:
@@ -148,9 +162,15 @@ def job_to_json(home: Home, job: Job) -> dict[str, Any]:
         "rounds": job.total,
         "left": summary["left"],
         "model": job.model,
+        **_tuning(home, job, entry["parameters"]),
         "certificate": None if job.issued is None else {"entry": job.issued, "statement": _statement(home, job.issued)},
         "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,
     }
+
+
+def _tuning(home: Home, job: Job, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting that a tuned job kept, and its noisy score: released with the model, and not before."""
+    return {"chosen": choice_of(home, job.seq) if job.issued is not None else None} if TUNING in parameters else {}
 
 
 def _statement(home: Home, issued: int) -> str:
@@ -177,6 +197,7 @@ def _settle(home: Home, holding: Holding, found: dict[str, list[int]]) -> None:
     try:
         if holding.state is State.STARTED:
             home.ledger.burn(holding.seq, "interrupted", holding.owner, holding.expires)
+            forget_choice(home, holding.seq)
         else:
             home.ledger.release(holding.seq, holding.owner)
     except WrongState:

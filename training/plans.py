@@ -8,26 +8,32 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from accountant.budget import Budget, exact_decimal, from_nano, nano
+from accountant.budget import Budget, from_nano, nano
 from accountant.canonical import decimal_string
-from accountant.errors import InputError, UnknownName
+from accountant.errors import InputError
 from accountant.families import Dataset, refusal
 from accountant.home import Home
 from accountant.names import check_name
-from accountant.prices import Price
+from accountant.prices import Price, claim
 from accountant.records import Request
-from training.calibrate import Recipe
+from training.advice import warnings_of
+from training.calibrate import Recipe, rehearse
 from training.datasets import schema_of
 from training.learners import LEARNERS, PrivateClassifier
+from training.parameters import learner_of as learner_of
+from training.parameters import stored
 from training.schema import Schema
 from training.session import Public
+from training.tune import Tuned, Tuning, tuned_of
 
-OWN = {"schema", "epsilon", "delta", "relation"}
+Fits = PrivateClassifier | Tuned
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A job in the words of the one who asks. `delta` None: the dataset's; `model` None: the dataset's name."""
+    """A job in the words of the one who asks. `delta` None: the dataset's; `model` None: the dataset's name; with
+    `tuning`, the best of runs with settings of its grid, `parameters` being what all of them share.
+    """
 
     dataset: str
     learner: str
@@ -35,6 +41,7 @@ class Asked:
     delta: str | float | Decimal | None = None
     parameters: Mapping[str, Any] | None = None
     model: str | None = None
+    tuning: Tuning | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class Planned:
     recipe: Recipe
     costs: tuple[Price, ...]
     dataset: Dataset
+    tuning: dict[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         after = self.dataset.with_job(self.costs)
@@ -59,34 +68,9 @@ class Planned:
             "left": {**after.summary()["left"], "jobs": after.jobs_left(self.costs)},
             "model": self.request.model,
             "certificate": None,
+            "warnings": list(self.warnings),
+            **({} if self.tuning is None else {"tuning": self.tuning}),
         }
-
-
-def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> PrivateClassifier:
-    """The learner of that name with these public parameters; InputError names what it would take."""
-    if name not in LEARNERS:
-        raise UnknownName(f"learner={name!r}: no such learner; there are {sorted(LEARNERS)}", learner=name)
-    kind = LEARNERS[name]
-    known = set(kind().get_params()) - OWN
-    unknown = set(parameters or {}) - known
-    if unknown:
-        raise InputError(f"parameters {sorted(unknown)}: {name} takes {sorted(known)}")
-    defaults = kind().get_params()
-    return kind(**{key: _parameter(key, value, defaults[key]) for key, value in (parameters or {}).items()})
-
-
-def _parameter(key: str, value: Any, default: Any) -> Any:
-    """A value from the command line or JSON as the type its default has."""
-    if value is None or isinstance(default, bool):
-        if value in (None, True, False, "true", "false"):
-            return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
-        raise InputError(f"{key}={value!r}: must be true or false")
-    if isinstance(default, str):
-        return str(value)
-    number = exact_decimal(key, value) if not isinstance(value, bool) else None
-    if number is None or (not isinstance(default, float) and number != int(number)):
-        raise InputError(f"{key}={value!r}: must be a {'number' if isinstance(default, float) else 'whole number'}")
-    return float(number) if isinstance(default, float) else int(number)
 
 
 def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
@@ -101,25 +85,22 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     costs = dataset.costs(recipe.plan)
     if dataset.refusing(costs):
         raise refusal(dataset, request, recipe.plan, would_fit(dataset, learner, public))
-    return Planned(request, recipe, costs, dataset)
+    tuning = learner.to_json(public, recipe.unit) if isinstance(learner, Tuned) else None
+    warned = () if isinstance(learner, Tuned) else warnings_of(learner, public, recipe)
+    return Planned(request, recipe, costs, dataset, tuning, tuple(warned))
 
 
-def request_of(dataset: Dataset, asked: Asked) -> tuple[Request, PrivateClassifier]:
-    learner = learner_of(asked.learner, asked.parameters)
+def request_of(dataset: Dataset, asked: Asked) -> tuple[Request, Fits]:
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
     budget.check_delta(dataset.registration.records)
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     model = check_name("model", asked.model or asked.dataset)
-    return Request(asked.dataset, asked.learner, budget, _stored_parameters(learner), model), learner
-
-
-def _stored_parameters(learner: PrivateClassifier) -> dict[str, str | int | bool | None]:
-    """Every hyper-parameter, defaults included; floats as their shortest decimal text."""
-    found = {key: value for key, value in learner.get_params().items() if key not in OWN}
-    return {
-        key: decimal_string(Decimal(repr(value))) if isinstance(value, float) else value for key, value in found.items()
-    }
+    if asked.tuning is not None:
+        tuned = tuned_of(asked.learner, asked.parameters, asked.tuning, dataset.delta == 0)
+        return Request(asked.dataset, asked.learner, budget, tuned.stored(), model), tuned
+    learner = learner_of(asked.learner, asked.parameters)
+    return Request(asked.dataset, asked.learner, budget, stored(learner), model), learner
 
 
 def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
@@ -136,10 +117,12 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     )
 
 
-def would_fit(dataset: Dataset, learner: PrivateClassifier, public: Public) -> dict[str, str] | None:
+def would_fit(dataset: Dataset, learner: Fits, public: Public) -> dict[str, str] | None:
     """Largest epsilon below the asked one, in steps of 1e-3, that this learner could still get at this delta; None if
     none.
     """
+    if isinstance(learner, Tuned):
+        return _tuned_would_fit(dataset, learner, public)
     low, high = 0, nano(public.budget.epsilon) // 10**6
     while high > low:
         middle = (low + high + 1) // 2
@@ -149,7 +132,22 @@ def would_fit(dataset: Dataset, learner: PrivateClassifier, public: Public) -> d
     return Budget(from_nano(low * 10**6), public.budget.delta).to_json() if low else None
 
 
-def _recipe_at(learner: PrivateClassifier, public: Public, epsilon: Decimal) -> Recipe | None:
+def _tuned_would_fit(dataset: Dataset, tuned: Tuned, public: Public) -> dict[str, str] | None:
+    """Looked for by the unit, whose price takes less to compute than a claim; then a little lower until it fits."""
+    low, high = 0, 2 * nano(tuned.guess(public))
+    for _ in range(12):
+        middle = (low + high) // 2
+        plan = rehearse(tuned, public, from_nano(max(1, middle)))
+        low, high = (low, middle) if dataset.refusing(dataset.costs(plan)) else (middle, high)
+    near = nano(claim(rehearse(tuned, public, from_nano(max(1, low))), public.budget.delta).epsilon) // 10**6
+    for step in (near, near - 1, near - 1 - near // 50, near - 2 - near // 10):
+        recipe = _recipe_at(tuned, public, from_nano(step * 10**6)) if step > 0 else None
+        if recipe is not None and dataset.refusing(dataset.costs(recipe.plan)) is None:
+            return Budget(from_nano(step * 10**6), public.budget.delta).to_json()
+    return None
+
+
+def _recipe_at(learner: Fits, public: Public, epsilon: Decimal) -> Recipe | None:
     try:
         return learner.recipe(replace(public, budget=Budget(epsilon, public.budget.delta)))
     except InputError:

@@ -5,14 +5,16 @@ from rows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable
-from dataclasses import dataclass
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import expm1, log1p
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictInt,
@@ -31,8 +33,17 @@ MAX_BINS = 60_000
 MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known before any budget is spent
 MAX_LABEL = 200  # characters of a class, for a certificate names them all
 LOG_SHARE = 4
+GUESSED_RECORDS = 1000
 PUBLIC_ONLY = "it is public knowledge that a person must write down; dpserve never reads it from rows"
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is neither true nor false (YAML reads yes, no, on, off as these)")
+    return value
+
+
+Finite = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
 
 
 class _Strict(BaseModel):
@@ -160,11 +171,17 @@ def parse_schema(raw: bytes) -> Schema:
         raise SchemaError(f"schema: {len(raw)} bytes; at most {MAX_BYTES}")
     try:
         body = yaml.load(raw.decode(), _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets Python's own ValueError through
+        raise SchemaError(f"schema: not YAML: {error}") from error
+    return _checked(body, raw)
+
+
+def _checked(body: Any, raw: bytes) -> Schema:
+    """What was read from `raw`, checked."""
+    try:
         file = _File.model_validate(body)
     except ValidationError as error:
         raise SchemaError("schema: " + "; ".join(_say(problem) for problem in error.errors())) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets Python's own ValueError through
-        raise SchemaError(f"schema: not YAML: {error}") from error
     _check_names(file)
     try:
         features = tuple(kind.feature(name) for name, kind in file.features.items())
@@ -199,3 +216,80 @@ def _say(problem: Any) -> str:
     if problem["type"] == "missing":
         hint = f" ({PUBLIC_ONLY})"
     return f"{where or 'file'}: {problem['msg'].removeprefix('Value error, ')}{hint}"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A public rule that makes a schema from the names of columns alone: each a number in [low, high] (values outside
+    are clipped), `bins` to a column; labels are `classes`, in that order.
+
+    `columns`: what is otherwise, by name, in the words of a schema file: {"sex": {"type": "categorical", "values":
+    ["F", "M"]}}. `records`: None is the number of rows under replace-one, where it is public, and a guess of
+    GUESSED_RECORDS under add/remove. Whoever writes a rule vouches that it is public knowledge: nothing is read from
+    rows.
+    """
+
+    low: float
+    high: float
+    classes: Sequence[ClassLabel]
+    records: int | None = None
+    bins: int = 32
+    columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    target: str = "target"
+
+    def __post_init__(self) -> None:
+        """Plain Python values, whatever kind of array or number they were written as."""
+        listed = self.classes if isinstance(self.classes, str) else tuple(map(_plain, self.classes))
+        for name, value in (("classes", listed), ("low", _plain(self.low)), ("high", _plain(self.high))):
+            object.__setattr__(self, name, value)
+
+    def body(self, names: Sequence[str], rows: int | None = None) -> dict[str, Any]:
+        """The schema as a file would say it. `rows`: their number, where it is public."""
+        unknown = sorted(set(self.columns) - set(names))
+        if unknown:
+            raise SchemaError(f"columns={unknown}: X has no such columns; it has {sorted(names)[:20]}")
+        number = {"type": "numeric", "range": [self.low, self.high], "bins": self.bins}
+        records = self.records if self.records is not None else rows or GUESSED_RECORDS
+        return {
+            "target": {"name": self.target, "classes": self.classes},
+            "records": records,
+            "features": {name: dict(self.columns.get(name, number)) for name in names},
+        }
+
+    def schema(self, names: Sequence[str], rows: int | None = None) -> Schema:
+        """The checked schema of columns with these names; its digest is that of `text`."""
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(f"columns {twice}: stand there twice")
+        return _checked(self.body(names, rows), self.text(names, rows).encode())
+
+    def text(self, names: Sequence[str], rows: int | None = None) -> str:
+        """The same schema as a file, for `dpserve dataset register --schema`: JSON, which is YAML as well."""
+        try:
+            return json.dumps(self.body(names, rows), indent=1, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise SchemaError(f"schema: a rule holds finite numbers and texts ({error})") from None
+
+
+def array_names(count: int) -> list[str]:
+    """Names for the columns of an array, which have none: x0, x1, ..."""
+    return [f"x{index}" for index in range(count)]
+
+
+def uniform_schema(
+    features: int | Sequence[str],
+    low: float,
+    high: float,
+    classes: Sequence[ClassLabel],
+    records: int,
+    bins: int = 32,
+    target: str = "target",
+) -> Schema:
+    """A schema of numbers in [low, high]: `features` names them, or says how many there are (x0, x1, ...)."""
+    names = array_names(features) if isinstance(features, int) else list(features)
+    return Columns(low, high, classes, records, bins, target=target).schema(names)
+
+
+def _plain(value: Any) -> Any:
+    """A number or text of NumPy as Python's own."""
+    return value.item() if hasattr(value, "item") else value

@@ -75,6 +75,28 @@ class Releaser(Protocol):
     def release(self, query: Query, mechanism: Mechanism) -> Any: ...
 
 
+class Selection(Protocol):
+    """Private selection among runs (`training.selecting`): `charge` is its one line of a plan."""
+
+    @property
+    def charge(self) -> Release: ...
+
+    def blank(self) -> Any:
+        """What stands for an outcome where there are no rows."""
+
+    def play(self, rows: Rows, progress: Callable[[int, int], None]) -> Any:
+        """Draw how often to run, run, and give the best outcome alone."""
+
+
+class Selector(Protocol):
+    """What a selection of runs is asked of. Learners are not given it: no selection within a selection."""
+
+    public: Public
+    unit: Decimal
+
+    def select(self, selection: Selection) -> Any: ...
+
+
 def sensitivity_of(query: Query, public: Public) -> int:
     """A unit with m rows is m neighbouring steps of one row, so its sensitivity is at most m times a row's."""
     return public.contributions * query.sensitivity(public.relation)
@@ -98,13 +120,19 @@ class Rehearsal:
         self._asked.append(_release(query, mechanism, self.public))
         return 0 if mechanism.norm == "range" else np.zeros(query.size, dtype=np.int64)
 
+    def select(self, selection: Selection) -> Any:
+        self._asked.append(selection.charge)
+        return selection.blank()
+
     @property
     def plan(self) -> Plan:
         return Plan.of(self._asked)
 
 
 class Session:
-    """Holds the rows and plays a reserved plan. `progress(done, total)` counts rounds of the plan: data-independent."""
+    """Holds the rows and plays a reserved plan. `progress(done, total)` counts rounds of the plan, or a selection's
+    public number of runs: data-independent.
+    """
 
     def __init__(
         self,
@@ -124,12 +152,20 @@ class Session:
         PlanMismatch.
         """
         asked = _release(query, mechanism, self.public)
-        if not self._next or self._next[-1] != asked:
-            raise PlanMismatch(f"{asked} is not what the plan has next: {self._next[-1] if self._next else 'nothing'}")
-        self._played.append(self._next.pop())
+        self._pop(asked)
         answer = mechanism.draw(query(self._rows), asked.sensitivity)
         self._progress(len(self._played), len(self.plan))
         return answer
+
+    def select(self, selection: Selection) -> Any:
+        """As `release`, for private selection: one line of the plan, whose runs are played on the rows held here."""
+        self._pop(selection.charge)
+        return selection.play(self._rows, self._progress)
+
+    def _pop(self, asked: Release) -> None:
+        if not self._next or self._next[-1] != asked:
+            raise PlanMismatch(f"{asked} is not what the plan has next: {self._next[-1] if self._next else 'nothing'}")
+        self._played.append(self._next.pop())
 
     @property
     def spent(self) -> Plan:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from training.learners.base import PrivateClassifier
 from training.learners.lazybb import LazyBB
+from training.learners.lazybb_tree import LazyBBTree
 
-LEARNERS: dict[str, type[PrivateClassifier]] = {learner.name: learner for learner in (LazyBB,)}
+LEARNERS: dict[str, type[PrivateClassifier]] = {learner.name: learner for learner in (LazyBB, LazyBBTree)}
 
-__all__ = ["LEARNERS", "LazyBB", "PrivateClassifier"]
+__all__ = ["LEARNERS", "LazyBB", "LazyBBTree", "PrivateClassifier"]

@@ -1,47 +1,75 @@
 """What every learner is: a scikit-learn estimator whose `_fit(session)` is its only way to rows.
 
-Alone in a notebook a learner carries its own budget: `fit` rehearses, plays, and refuses a second time. On the platform
-`training.job` drives the same `_fit` with a plan that the ledger has reserved.
+Alone in a notebook a learner carries its own budget: `fit` rehearses, plays, and refuses a second time. With an
+`account` every fit is charged there first, so that it may fit again, and so may its clones, until the account is used
+up. On the platform `training.job` drives the same `_fit` with a plan that the ledger has reserved.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from accountant.budget import Budget, parse_relation
+from accountant.budget import Budget, Relation, parse_relation
 from accountant.errors import BudgetRefused, InputError
-from models.ensemble import VotingEnsemble
+from accountant.prices import Claim
+from models.ensemble import Ensemble
+from models.features import Columns as ByName
+from training.account import Account
+from training.advice import PublicWarning, check_exportable, too_many_rounds, warnings_of, would_fit
 from training.calibrate import Recipe, calibrate
 from training.data import columns_of, rows_of
-from training.schema import Schema, parse_schema
+from training.frames import Unfitted, is_frame, label_column, table_from, value_errors
+from training.schema import Columns, Schema, parse_schema
 from training.session import Public, Releaser, Session
+
+SPENDS = (
+    "clones of one estimator were fitted several times, as cross-validation and searches do. Each fit costs its own "
+    "epsilon, and about the same people they add up: a training.notebook.Account adds them up and holds them to a total"
+)
+
+
+class SpendWarning(UserWarning):
+    """Clones were fitted without an account: nobody adds up what they cost together."""
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of private classifiers. `schema`: a Schema, or the path or bytes of a schema file; (epsilon, delta) and
-    `relation` as declared.
+    """Base of private classifiers.
 
-    Attributes after `fit`: `ensemble_` (the released numbers), `recipe_` (plan, unit, claim), `classes_`.
+    `schema`: a Schema, a rule (Columns), or the path or bytes of a schema file; (epsilon, delta) and `relation` as
+    declared, for each fit; `account`: what to charge each fit to (None: one fit, on its own budget).
+
+    Attributes after `fit`: `ensemble_` (the released numbers), `recipe_` (plan, unit, claim), `spent_` (the claim),
+    `schema_`, `classes_` (the declared ones), `n_features_in_`, `feature_names_in_` where X named its columns.
     """
 
     name: ClassVar[str]
+    account: Account | None = None
+    _kin: list[Claim] | None = None  # what this estimator, its clones and theirs cost so far
 
     def __init__(
-        self, schema: object = None, epsilon: object = 1, delta: object = "0.000001", relation: str = "add-remove"
+        self,
+        schema: object = None,
+        epsilon: object = 1,
+        delta: object = "0.000001",
+        relation: str = "add-remove",
+        account: Account | None = None,
     ) -> None:
         self.schema, self.epsilon, self.delta, self.relation = schema, epsilon, delta, relation
+        self.account = account
 
     @abstractmethod
     def check(self, public: Public) -> None:
         """Raise InputError where a parameter or the schema does not fit this learner."""
 
     @abstractmethod
-    def _fit(self, session: Releaser) -> VotingEnsemble:
+    def _fit(self, session: Releaser) -> Ensemble:
         """The learner: release, go on with what came back, return what was released."""
 
     @abstractmethod
@@ -49,38 +77,124 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """Rounds of the plan, by the parameters or the public rule."""
 
     def recipe(self, public: Public) -> Recipe:
-        """Check, rehearse and calibrate to the public budget."""
+        """Check, rehearse and calibrate to the public budget. A plan whose model could not be exported is refused."""
         self.check(public)
-        return calibrate(self, public, public.budget)
+        try:
+            recipe = calibrate(self, public, public.budget)
+        except InputError as error:
+            raise too_many_rounds(self, public) or error from None
+        check_exportable(self, public, recipe)
+        return recipe
 
     def fit(self, X: Any, y: Any) -> PrivateClassifier:
-        """Spend the declared budget on (X, y), once. X: table with the schema's columns; y: class labels (n,)."""
-        if hasattr(self, "recipe_"):
+        """Spend the declared budget on (X, y). X: a frame with the schema's columns, or an array with as many, in their
+        order; y: class labels (n,).
+
+        BudgetRefused where there is no budget left. Nothing is spent by a fit that is refused.
+        """
+        if self.account is None and hasattr(self, "recipe_"):
             raise BudgetRefused(
                 "fit: this estimator's budget is spent; a clone is a new release and costs its epsilon again"
             )
-        public = self._public()
+        who, rule = type(self).__name__, self._rule()
+        with value_errors():
+            table = table_from(X, rule, who)
+            schema = self._schema(table)
+            public = self._public(schema)
+            self.check(public)
+            rows = rows_of(schema, table, label_column(y, schema, who), public.relation)
         recipe = self.recipe(public)
-        session = Session(public, recipe.unit, recipe.plan, rows_of(self._schema(), X, y, public.relation))
-        self.recipe_ = recipe  # from here on the budget is spent, even if what follows fails
+        for text in warnings_of(self, public, recipe):
+            warnings.warn(text, PublicWarning, stacklevel=2)
+        self._charge(public, recipe)
+        session = Session(public, recipe.unit, recipe.plan, rows)
+        self._begin(schema, recipe, named=is_frame(X))
         self.ensemble_ = self._fit(session)
         session.close()
         self.classes_ = np.asarray(self.ensemble_.classes)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        return self._released().predict(columns_of(self._schema(), X))
+        """Labels (n,)."""
+        return self._released().predict(self._columns(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        return self._released().probabilities(columns_of(self._schema(), X))
+        """Chances (n, classes); every row sums to 1."""
+        return self._released().probabilities(self._columns(X))
 
-    def _released(self) -> VotingEnsemble:
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores to rank by: (n,) for two classes, above 0 for the last one; else (n, classes)."""
+        scores = np.asarray(self._released().scores(self._columns(X)), np.float64)
+        return scores.reshape(len(scores)) if scores.size == len(scores) else scores
+
+    @property
+    def spent_(self) -> Claim:
+        """What the last fit cost, alone: (epsilon, delta)."""
+        claimed: Claim = self.recipe_.claim
+        return claimed
+
+    def _charge(self, public: Public, recipe: Recipe) -> None:
+        """Pay for the fit, or raise BudgetRefused with what would fit."""
+        if self.account is None:
+            if self._kin:
+                warnings.warn(SPENDS, SpendWarning, stacklevel=3)
+            if self._kin is not None:
+                self._kin.append(recipe.claim)
+            return
+        self.account.check(public.budget, public.relation)
+        if not self.account.admits(recipe.plan):
+            fits = would_fit(self, public, self.account.admits)
+            said = "nothing more fits" if fits is None else f"epsilon {fits} would fit"
+            raise BudgetRefused(
+                f"account: asked epsilon {public.budget.epsilon} at delta {public.budget.delta}; "
+                f"{self.account.words()}; {said}",
+                **self.account.to_json(),
+                would_fit=None if fits is None else str(fits),
+            )
+        self.account.charge(recipe.plan)
+
+    def _begin(self, schema: Schema, recipe: Recipe, named: bool) -> None:
+        """The budget is spent from here on, even if what follows fails; nothing of an earlier fit remains."""
+        self.__dict__.pop("ensemble_", None)
+        self.__dict__.pop("feature_names_in_", None)
+        self.recipe_, self.schema_ = recipe, schema
+        self.n_features_in_ = len(schema.features)
+        if named:
+            self.feature_names_in_ = np.array([feature.name for feature in schema.features], dtype=object)
+
+    def _released(self) -> Ensemble:
         if not hasattr(self, "ensemble_"):
-            raise InputError("predict: this estimator is not fitted")
+            raise Unfitted(f"predict: this {type(self).__name__} is not fitted yet")
         return self.ensemble_
 
-    def _schema(self) -> Schema:
-        if isinstance(self.schema, Schema):
+    def __sklearn_clone__(self) -> PrivateClassifier:
+        """A clone is a new release. It knows its kin, so that what they cost together does not go unsaid."""
+        twin: PrivateClassifier = super().__sklearn_clone__()
+        self._kin = twin._kin = [] if self._kin is None else self._kin
+        return twin
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "ensemble_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Two declared classes make a binary classifier; noise makes any one not deterministic; missing is a value."""
+        tags = super().__sklearn_tags__()
+        classes = self.schema.classes if isinstance(self.schema, Schema | Columns) else None
+        tags.classifier_tags.multi_class = classes is None or len(classes) > 2
+        tags.input_tags.allow_nan = tags.non_deterministic = True
+        return tags
+
+    def _columns(self, X: Any) -> ByName:
+        """X for the released ensemble's own encoder, by the schema of `fit`."""
+        who = type(self).__name__
+        if hasattr(self, "feature_names_in_") and not is_frame(X):
+            warnings.warn(f"X does not have valid feature names, but {who} was fitted with feature names", stacklevel=3)
+        with value_errors():
+            return columns_of(self.schema_, table_from(X, self.schema_, who))
+
+    def _rule(self) -> Schema | Columns:
+        """What was declared: a schema, or the rule that makes one from the names of columns."""
+        if isinstance(self.schema, Schema | Columns):
             return self.schema
         if isinstance(self.schema, bytes):
             return parse_schema(self.schema)
@@ -89,8 +203,18 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         with open(str(self.schema), "rb") as file:
             return parse_schema(file.read())
 
-    def _public(self) -> Public:
-        schema, budget = self._schema(), Budget.of(str(self.epsilon), str(self.delta))
+    def _schema(self, table: pa.Table | None = None) -> Schema:
+        """The declared schema; of a rule, what it says of this table. The number of rows counts where it is public."""
+        rule = self._rule()
+        if isinstance(rule, Schema):
+            return rule
+        if table is None:
+            raise InputError("schema: a rule has no columns before `fit`; write rule.schema(names)")
+        public_count = len(table) if self.relation == Relation.REPLACE_ONE else None
+        return rule.schema(table.column_names, public_count)
+
+    def _public(self, schema: Schema | None = None) -> Public:
+        schema, budget = schema or self._schema(), Budget.of(str(self.epsilon), str(self.delta))
         budget.check_delta(schema.records)
         relation = parse_relation(self.relation)
         return Public(

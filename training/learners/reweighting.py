@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from training.engine import ROW_LIMIT
+from training.learners.defaults import Weighting
 
 SCHEDULED_ONE = 1 << 32
 PROJECTED_ONE = 1 << 36
@@ -28,26 +29,32 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Scheduled:
-    """w = min(1, exp(-rate (margin - slope * votes))) in units of 2^-32: of the row and of released votes alone.
+    """w = g(margin - slope * B) / g(-B - slope * B) in units of 2^-32, for votes of total weight B: of the row and of
+    released votes alone. `unit`: what a vote of weight 1 counts in margins, so that rate is per vote.
 
-    One more row moves every score's agreeing weight by something in [0, 1]: range 2 in units of w y h under add/remove,
-    4 under replace-one (PRIVACY section 4, "scheduled reweighting"). No row count is used.
+    g is min(1, exp(-rate m)), "exponential", or 1 / (1 + exp(rate m)), "logistic": the gradient of the log loss. The
+    divisor is the largest weight there can be: public, and 1 for the first. One more row moves every score's agreeing
+    weight by something in [0, 1]: range 2 in units of w y h under add/remove, 4 under replace-one (PRIVACY section 4,
+    "scheduled reweighting"). No row count is used.
     """
 
     reads_counts: ClassVar[bool] = False
     rate: float
     slope: float
+    weighting: Weighting = "exponential"
+    unit: int = 1
 
     def sensitivity(self, relation: Relation, bound: int, records: int) -> int:
         return (2 if relation is Relation.ADD_REMOVE else 4) * SCHEDULED_ONE
 
     def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
-        """(2 bound + 1,) integer weights by margin + bound; `counts` is not read."""
-        margins = range(-bound, bound + 1)
-        return np.array(
-            [int(SCHEDULED_ONE * min(1.0, exp(min(0.0, -self.rate * (m - self.slope * bound))))) for m in margins],
-            np.int64,
-        )
+        """(2 bound + 1,) integer weights by margin + bound, none above 2^32; `counts` is not read."""
+        past = self.rate * (np.arange(-bound, bound + 1) - self.slope * bound) / self.unit
+        if self.weighting == "exponential":
+            shape = np.exp(-np.maximum(past, 0.0))
+        else:
+            shape = np.exp(np.logaddexp(0.0, past[0]) - np.logaddexp(0.0, past))
+        return np.asarray(SCHEDULED_ONE * np.minimum(shape, 1.0), np.int64)
 
 
 @dataclass(frozen=True)
@@ -104,18 +111,3 @@ def _largest(total: object, limit: int, high: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if total(middle) <= limit else (low, middle)
     return low
-
-
-def rounds_of(public_records: int, epsilon: float, pure: bool) -> int:
-    """Public rule for the number of rounds: grows as (records * epsilon)^0.4; fewer where composition is basic."""
-    return int(min(300, max(5, round((0.9 if pure else 2.2) * (public_records * epsilon) ** 0.4))))
-
-
-def sharpness(rate: float, rounds: int) -> float:
-    """Public link slope: probability = 1 / (1 + exp(-link * score)).
-
-    The scale of a score grows with the rounds and shrinks with the rate; 16 (at rate .4) and 20 give a log loss near
-    the best scale on Adult, Telco and Bank at epsilon .1 to 2. A probability is a rough one: calibrating it on
-    private rows would have a price.
-    """
-    return 40 * rate / (rounds + 20)

@@ -31,13 +31,14 @@ class OneRules:
     def size(self) -> int:
         return 2 * len(self.tests)
 
-    def vote(self, candidate: int) -> Vote:
+    def vote(self, candidate: int, weight: int, output: int = 0) -> Vote:
+        """The candidate as a vote of `weight`; its negation has -weight."""
         test, feature, code = self.tests[candidate % len(self.tests)]
-        return Vote(test, feature, code, 1 if candidate < len(self.tests) else -1)
+        return Vote(test, feature, code, weight if candidate < len(self.tests) else -weight, output)
 
     def scores(self, sums: Integers) -> Integers:
-        """`sums` (features, width) of w y per feature and code -> for each candidate h the sum over rows of w y h(x):
-        (size,).
+        """`sums` (features, width) of w y per feature and code, of one output -> for each candidate h the sum over rows
+        of w y h(x): (size,).
 
         h = 2 [test holds] - 1, so this is 2 * (sum where the test holds) - (sum over all rows).
         """

@@ -1,0 +1,113 @@
+"""Datasets of the benchmarks: Adult is shipped; the others are Parquet files in a folder of yours (`--data`,
+DPSERVE_DATA). Their schemas are in benchmarks/schemas, written from the publishers' descriptions, never from the rows.
+
+    python -m benchmarks.datasets [--data DIR]    # what there is
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from training.schema import parse_schema
+
+HERE = Path(__file__).parent
+SCHEMAS = HERE / "schemas"
+SHIPPED = HERE.parent / "examples" / "data"
+ADULT = {"adult": "adult_train.parquet", "adult_test": "adult_test.parquet"}
+FILES = {"fashion": ("fashion_tshirt_shirt_train.parquet", "fashion_tshirt_shirt_test.parquet")}
+BOUND = ("adult", "telco", "mushroom", "bank")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """`table` holds the schema's columns and `target`; `schema_bytes` is the public schema file."""
+
+    name: str
+    table: pa.Table
+    target: str
+    schema_bytes: bytes
+
+
+def names() -> tuple[str, ...]:
+    """All datasets, the four of the bound first. `adult_test` is Adult's own test file, for whoever asks for it."""
+    return (*BOUND, *sorted(file.stem for file in SCHEMAS.glob("*.yaml") if file.stem not in BOUND))
+
+
+def others() -> tuple[str, ...]:
+    return names()[len(BOUND) :]
+
+
+def folder_of(asked: str | Path | None) -> Path | None:
+    """The folder with the data: as asked, else DPSERVE_DATA, else none."""
+    found = asked or os.environ.get("DPSERVE_DATA")
+    return Path(found) if found else None
+
+
+def load(name: str, folder: str | Path | None = None) -> Dataset:
+    """A dataset by its name. Raises FileNotFoundError (the file is not there) or KeyError (no such name)."""
+    if name in ADULT:
+        return Dataset(name, pq.read_table(SHIPPED / ADULT[name]), "income", schema_of(name))
+    if name not in names():
+        raise KeyError(f"dataset={name}: none of {', '.join(names())}")
+    place = folder_of(folder)
+    if place is None:
+        raise FileNotFoundError(f"dataset={name}: not shipped; name its folder (--data or DPSERVE_DATA)")
+    parts = [pq.read_table(place / file) for file in FILES.get(name, (f"{name}.parquet",))]
+    table = pa.concat_tables(parts)
+    table = table.select([column for column in table.column_names if not column.startswith("__index")])
+    if name in GROUPS:
+        table = table.set_column(table.column_names.index("target"), "target", GROUPS[name](table["target"]))
+    return Dataset(name, table, "target", schema_of(name))
+
+
+def schema_of(name: str) -> bytes:
+    return (SHIPPED / "adult.schema.yaml" if name in ADULT else SCHEMAS / f"{name}.yaml").read_bytes()
+
+
+def with_records(schema: bytes, records: int) -> bytes:
+    """The schema with another public number of records: a split's training size follows from the published count."""
+    changed, times = re.subn(rb"(?m)^records: .*$", b"records: %d" % records, schema)
+    if times != 1:
+        raise ValueError("schema: one line `records: ...`, at its left margin")
+    return changed
+
+
+def _steps(*bounds: int) -> Callable[[pa.ChunkedArray], pa.ChunkedArray]:
+    """Class k: above k of the bounds."""
+
+    def grouped(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        found = pa.chunked_array([pa.array([0] * len(column), pa.int64())])
+        for bound in bounds:
+            found = pc.add(found, pc.greater(column, bound).cast(pa.int64()))
+        return found
+
+    return grouped
+
+
+GROUPS = {"abalone": _steps(8, 10), "wine": _steps(5, 6)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder of the Parquet files")
+    folder = parser.parse_args().data
+    for name in names():
+        schema = parse_schema(schema_of(name))
+        try:
+            size = f"{load(name, folder).table.num_rows:,} rows"
+        except FileNotFoundError:
+            size = "no file"
+        print(f"{name:<20}{size:>15}  {len(schema.features):>4} features  classes {list(schema.classes or ())}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""What public numbers alone say about a plan: how many rounds a budget carries, how many of them can be of use, and
+what budget would still fit. No row is read, nothing is spent.
+
+A selection of price e among m candidates, each of whose scores one record moves by at most its sensitivity, favours the
+best rule there can be (right on every record) over one that is right on half of them by a factor of at most
+exp(e * records / 2): the two scores differ by at most half the sensitivity times the records. The m - 1 others
+together are then as likely as the perfect rule, or more, where
+
+    e * records / 2  <=  log(m - 1)
+
+and every real rule fares worse. Such a round is drowned in noise: what it adds is close to a draw by lot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from math import ceil, exp, log
+from typing import Any, Protocol
+
+from sklearn.base import clone
+
+from accountant.budget import Budget, from_nano, nano
+from accountant.errors import InputError, ModelInvalid
+from accountant.events import BoundedRange, Plan, PureDp
+from accountant.mechanisms import Mechanism
+from accountant.prices import claim
+from models.onnx_export import to_onnx
+from training.calibrate import Recipe, rehearse
+from training.session import Public, Query, Rehearsal, Releaser
+
+SMALLEST_UNIT = from_nano(1)
+
+
+class PublicWarning(UserWarning):
+    """Something that public numbers alone say will not go well. It tells nothing about the data."""
+
+
+class Learner(Protocol):
+    """What is asked of a learner here."""
+
+    def _fit(self, session: Releaser) -> Any: ...
+
+    def check(self, public: Public) -> None: ...
+
+    def rounds_for(self, public: Public) -> int: ...
+
+    def recipe(self, public: Public) -> Recipe: ...
+
+    def get_params(self) -> dict[str, Any]: ...
+
+
+class _Watched(Rehearsal):
+    """A rehearsal that keeps the size of the first selection: (price of it, candidates)."""
+
+    first: tuple[float, int] | None = None
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        event = mechanism.event
+        if self.first is None and query.norm == "range" and isinstance(event, BoundedRange | PureDp):
+            self.first = (float(event.epsilon), query.size)
+        return super().release(query, mechanism)
+
+
+def warnings_of(learner: Learner, public: Public, recipe: Recipe) -> list[str]:
+    """What to tell the person who asks for this recipe, before it is paid for."""
+    found = _drowned(learner, public, recipe)
+    return [found] if found else []
+
+
+def _drowned(learner: Learner, public: Public, recipe: Recipe) -> str | None:
+    watched = _Watched(public, recipe.unit)
+    learner._fit(watched)
+    if watched.first is None:
+        return None
+    price, others = watched.first[0], watched.first[1] - 1
+    advantage = price * public.records / (2 * public.contributions)
+    if others < 2 or advantage > log(others):
+        return None
+    chance = 1 / (1 + others * exp(-advantage))
+    least = from_nano(ceil(nano(recipe.unit) * log(others) / advantage))
+    useful = carried(learner, public, least) if least < public.budget.epsilon else 0
+    instead = f"at most {useful} rounds could be of use" if useful else "not even one could be of use"
+    return (
+        f"rounds={learner.rounds_for(public)}: the noise drowns the signal. With records={public.records} and "
+        f"epsilon={public.budget.epsilon}, even a rule that is right on every record would be picked out of "
+        f"{others + 1} with probability at most {chance:.2g}; {instead}"
+    )
+
+
+def check_exportable(learner: Learner, public: Public, recipe: Recipe) -> None:
+    """Refuse, before anything is spent, a plan whose model could not be exported: what the rehearsal releases has as
+    many votes as the real one, and they all fall on one rule, where scores are largest.
+    """
+    try:
+        to_onnx(learner._fit(Rehearsal(public, recipe.unit)), {})
+    except ModelInvalid as error:
+        raise InputError(f"rounds={learner.rounds_for(public)}: no model of it could be exported: {error}") from None
+
+
+def carried(learner: Learner, public: Public, unit: Decimal = SMALLEST_UNIT) -> int:
+    """Largest number of rounds whose plan at `unit` stays within the budget; 0: none."""
+    low, high = 0, learner.rounds_for(public) if "rounds" in learner.get_params() else 0
+    while high > low:
+        middle = (low + high + 1) // 2
+        shorter = clone(learner).set_params(rounds=middle)
+        found = claim(rehearse(shorter, public, unit), public.budget.delta).epsilon
+        low, high = (middle, high) if found <= public.budget.epsilon else (low, middle - 1)
+    return low
+
+
+def too_many_rounds(learner: Learner, public: Public) -> InputError | None:
+    """The error for a plan that this budget cannot carry, naming the largest number of rounds that it can."""
+    if "rounds" not in learner.get_params():
+        return None
+    rounds, budget = learner.rounds_for(public), public.budget
+    most = carried(learner, public)
+    can = f"it can carry at most {most}" if most else "it cannot carry a single one"
+    return InputError(
+        f"rounds={rounds}: more than epsilon={budget.epsilon} at delta={budget.delta} can carry; {can}",
+        rounds=rounds,
+        largest=most,
+    )
+
+
+def would_fit(learner: Learner, public: Public, admits: Callable[[Plan], bool]) -> Decimal | None:
+    """Largest epsilon below the asked one, in steps of 1e-3, whose plan is admitted; None if none is."""
+    low, high = 0, nano(public.budget.epsilon) // 10**6
+    while high > low:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _fits(learner, public, from_nano(middle * 10**6), admits) else (low, middle - 1)
+    return from_nano(low * 10**6) if low else None
+
+
+def _fits(learner: Learner, public: Public, epsilon: Decimal, admits: Callable[[Plan], bool]) -> bool:
+    try:
+        return admits(learner.recipe(replace(public, budget=Budget(epsilon, public.budget.delta))).plan)
+    except InputError:
+        return False

@@ -1,0 +1,28 @@
+"""Checks of learners' parameters. They come from JSON and from people: a text or a truth value is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+
+from accountant.errors import InputError
+
+
+def check_whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= int(value) <= high:
+        raise InputError(f"{name}={value!r}: must be a whole number between {low} and {high}")
+
+
+def check_real(name: str, value: object, words: str, fits: Callable[[float], bool]) -> None:
+    if not isinstance(value, Real) or isinstance(value, bool) or not fits(float(value)):
+        raise InputError(f"{name}={value!r}: must be {words}")
+
+
+def check_word(name: str, value: object, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise InputError(f"{name}={value!r}: must be one of {', '.join(words)}")
+
+
+def check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InputError(f"{name}={value!r}: must be true or false")

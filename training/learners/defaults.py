@@ -1,0 +1,64 @@
+"""The public default rule of `lazybb`: what is used where a parameter is not given.
+
+One rule for all datasets, of public numbers alone: records, epsilon, whether delta is 0, the relation, rows of one unit
+of privacy, classes. How it was found, and that it holds on datasets left out when it was: docs/results/default-rule.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from accountant.budget import Relation
+from training.session import Public
+
+Weighting = Literal["exponential", "logistic"]
+
+MOST_ROUNDS = 400
+LOGISTIC_FROM = 30_000  # strength from which the noise is so small that the best weights are those of the log loss
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """`rounds`; the `weighting` with its `rate` (per vote of weight 1) and `slope`; `decay` of the votes' weights."""
+
+    rounds: int
+    weighting: Weighting
+    rate: float
+    slope: float
+    decay: float
+
+
+def strength(public: Public) -> float:
+    """Signal to noise of one selection, up to a constant: records times epsilon, halved where replacing a record moves
+    scores twice as far, and divided by the rows that a unit of privacy may have.
+    """
+    twice = 1 if public.relation is Relation.ADD_REMOVE else 2
+    return public.records * float(public.budget.epsilon) / (twice * public.contributions)
+
+
+def defaults(public: Public, weighting: Weighting | None = None) -> Defaults:
+    """The rule, also for a `weighting` that was chosen.
+
+    Rounds grow as strength^0.4, and by the outputs' root, since outputs share them; fewer where delta is 0: prices then
+    add up to more.
+    """
+    power = strength(public)
+    outputs = 1 if len(public.classes or ()) == 2 else len(public.classes or ())
+    rounds = (1.2 if public.pure else 3.5) * power**0.4 * outputs**0.5
+    many = round(min(MOST_ROUNDS * outputs**0.5, max(5, rounds)))
+    if weighting == "logistic" or (weighting is None and power >= LOGISTIC_FROM):
+        return Defaults(many, "logistic", 0.6, 0.05, 0.5)
+    return Defaults(many, "exponential", 0.2 if power < 3000 else 0.3, 0.05, 0.35)
+
+
+def link_of(settings: Defaults) -> float:
+    """Slope of the probability per vote of weight 1: p = 1 / (1 + exp(-link * score)).
+
+    The more votes, the wider scores spread for the same chances. Found where the held-out log loss was smallest, on the
+    datasets of the study; calibrating it on private rows would have a price.
+    """
+    total = float(np.sum((1 + np.arange(settings.rounds) / 5) ** -settings.decay))
+    return 75 * settings.rate / (total + 35)

@@ -1,0 +1,156 @@
+"""Numba kernels for trees over packed bins. All sums are integers: the same bits whatever the order or the threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 2048
+Integers = NDArray[np.int64]
+
+
+@numba.njit(nogil=True, cache=True)
+def descend(bins: NDArray[Any], leaves: NDArray[np.uint8], cuts: Integers) -> None:
+    """Move rows to the leaves that cuts made. `cuts` (leaves, 4): feature (-1: uncut), low, high, new leaf.
+
+    A row in leaf l goes to the new leaf where low <= code <= high, else it stays.
+    """
+    for i in range(leaves.size):
+        cut = cuts[leaves[i]]
+        if cut[0] >= 0 and cut[1] <= bins[cut[0], i] <= cut[2]:
+            leaves[i] = cut[3]
+
+
+@numba.njit(nogil=True, cache=True)
+def add_votes(leaves: NDArray[np.uint8], votes: NDArray[np.int32], scores: NDArray[np.int32]) -> None:
+    """scores[i] += votes[leaves[i]]: one released tree applied to every row."""
+    for i in range(leaves.size):
+        scores[i] += votes[leaves[i]]
+
+
+@numba.njit(nogil=True, cache=True)
+def count_scores(labels: NDArray[np.uint8], scores: NDArray[np.int32], bound: int) -> Integers:
+    """Rows per class and score: (2, 2 bound + 1), index score + bound."""
+    counts = np.zeros((2, 2 * bound + 1), dtype=np.int64)
+    for i in range(scores.size):
+        counts[labels[i], scores[i] + bound] += 1
+    return counts
+
+
+@numba.njit(nogil=True, cache=True)
+def weigh_leaves(
+    labels: NDArray[np.uint8],
+    leaves: NDArray[np.uint8],
+    scores: NDArray[np.int32],
+    weights: Integers,
+    bound: int,
+    size: int,
+) -> Integers:
+    """Weight per leaf and class: (size, 2). `weights` (2, 2 bound + 1) by class and score + bound."""
+    sums = np.zeros((size, 2), dtype=np.int64)
+    for i in range(leaves.size):
+        sums[leaves[i], labels[i]] += weights[labels[i], scores[i] + bound]
+    return sums
+
+
+@numba.njit(nogil=True, cache=True)
+def histograms(
+    bins: NDArray[Any],
+    labels: NDArray[np.uint8],
+    leaves: NDArray[np.uint8],
+    scores: NDArray[np.int32],
+    weights: Integers,
+    bound: int,
+    size: int,
+    width: int,
+) -> Integers:
+    """Weight per feature, leaf and class, and code: (features, 2 size, width), the middle index being 2 leaf + class.
+
+    Rows go block by block, so that a block's weights and keys stay in cache while every feature reads them.
+    """
+    features, rows = bins.shape
+    sums = np.zeros((features, 2 * size * width), dtype=np.int64)
+    weight = np.empty(BLOCK, dtype=np.int64)
+    start = np.empty(BLOCK, dtype=np.int64)
+    for first in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - first)
+        for j in range(count):
+            i = first + j
+            weight[j] = weights[labels[i], scores[i] + bound]
+            start[j] = (2 * leaves[i] + labels[i]) * width
+        for f in range(features):
+            _add(bins[f, first : first + count], start, weight, sums[f])
+    return sums.reshape((features, 2 * size, width))
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _add(codes: NDArray[Any], start: Integers, weight: Integers, sums: Integers) -> None:
+    for j in range(codes.size):
+        sums[start[j] + codes[j]] += weight[j]
+
+
+@numba.njit(nogil=True, cache=True)
+def impurity(a: int, b: int) -> int:
+    """floor of 4 a b / (a + b), computed in floating point: within a 2^-50th of its value, and 1 (topdown.md)."""
+    return int(4.0 * a * b / (a + b)) if a > 0 and b > 0 else 0
+
+
+@numba.njit(nogil=True, cache=True)
+def gains(sums: Integers, tests: Integers, gini: bool) -> Integers:
+    """What each test gains in each leaf: (leaves, tests). `tests` (tests, 3): feature, low, high; a row is in the
+    first child where low <= code <= high. `sums` as from `histograms`; it is overwritten.
+
+    With a, b the weights of the classes: by `gini` the impurity of the leaf less that of its children, else
+    |b - a| of the children less that of the leaf, which is twice the weight that their majorities no longer get wrong.
+    """
+    _accumulate(sums)
+    _, keys, width = sums.shape
+    found = np.empty((keys // 2, len(tests)), dtype=np.int64)
+    for leaf in range(keys // 2):
+        a, b = sums[0, 2 * leaf, width - 1], sums[0, 2 * leaf + 1, width - 1]
+        for t in range(len(tests)):
+            f, low, high = tests[t]
+            c, d = _between(sums[f, 2 * leaf], low, high), _between(sums[f, 2 * leaf + 1], low, high)
+            if gini:
+                found[leaf, t] = impurity(a, b) - impurity(c, d) - impurity(a - c, b - d)
+            else:
+                found[leaf, t] = abs(d - c) + abs(b - d - a + c) - abs(b - a)
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def agreements(sums: Integers, tests: Integers) -> Integers:
+    """Sum of w y h(x) over each leaf's rows, h being +1 where a test holds and -1 where not, or always +1; then the
+    same for -h: (leaves, 2 (tests + 1)). `sums` as from `histograms`; it is overwritten.
+    """
+    _accumulate(sums)
+    _, keys, width = sums.shape
+    size = len(tests) + 1
+    found = np.empty((keys // 2, 2 * size), dtype=np.int64)
+    for leaf in range(keys // 2):
+        whole = sums[0, 2 * leaf + 1, width - 1] - sums[0, 2 * leaf, width - 1]
+        for t in range(len(tests)):
+            f, low, high = tests[t]
+            held = _between(sums[f, 2 * leaf + 1], low, high) - _between(sums[f, 2 * leaf], low, high)
+            found[leaf, t] = 2 * held - whole
+        found[leaf, size - 1] = whole
+        found[leaf, size:] = -found[leaf, :size]
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def _accumulate(sums: Integers) -> None:
+    features, keys, width = sums.shape
+    for f in range(features):
+        for k in range(keys):
+            for c in range(1, width):
+                sums[f, k, c] += sums[f, k, c - 1]
+
+
+@numba.njit(nogil=True, cache=True)
+def _between(running: Integers, low: int, high: int) -> int:
+    below: int = running[low - 1] if low > 0 else 0
+    return int(running[high]) - below
