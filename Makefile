@@ -9,14 +9,15 @@ SHELL := bash
 .DEFAULT_GOAL := help
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH := .venv-bench
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: help install demo test lint format serve bench docs lock clean
+.PHONY: help install demo test lint format serve bench bench-utility docs lock clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
 
 install: $(VENV)/run.stamp ## Make .venv and install dpserve into it
 
@@ -39,9 +40,12 @@ serve: install ## Serve the released models
 	@$(BIN)/dpserve serve $(ARGS)
 
 bench: $(VENV)/dev.stamp ## Measure speed and accuracy
-	@$(BIN)/python benchmarks/speed.py
+	@$(BIN)/python -m benchmarks.speed
 	@$(BIN)/python benchmarks/ledger.py
 	@$(BIN)/python benchmarks/audit.py
+
+bench-utility: $(BENCH)/made.stamp ## Compare accuracy with every private learner there is (DATA=folder: more than Adult)
+	@$(BENCH)/bin/python -m benchmarks.utility $(if $(DATA),--data $(DATA)) $(ARGS)
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
@@ -50,10 +54,20 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(LOCK) requirements/build.in --extra train --extra serve --extra postgres --extra hsm --extra dev $(ARGS) -o requirements/dev.txt
 	$(LOCK) requirements/build.in --extra train --extra serve --extra postgres -c requirements/dev.txt $(ARGS) -o requirements/run.txt
 	$(LOCK) --extra train --extra serve --extra postgres -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
+	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
+	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-diffprivlib.in $(ARGS) -o benchmarks/requirements-diffprivlib.txt
 
 clean: ## Remove .venv and everything that was built
-	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment of its own: the peers bring pandas and more. Its own .gitignore keeps it out of commits.
+$(BENCH)/made.stamp: benchmarks/requirements.txt benchmarks/requirements-diffprivlib.txt
+	@$(PYTHON) -m venv --clear $(BENCH)
+	@echo '*' > $(BENCH)/.gitignore
+	@echo 'Installing benchmarks/requirements.txt into $(BENCH) (some minutes)'
+	@$(BENCH)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r benchmarks/requirements.txt
+	@touch $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; \
