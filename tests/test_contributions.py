@@ -42,11 +42,11 @@ def worst_loss(learner, rows_of_a_person: int, claimed: int, pure: bool) -> floa
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("reweighting", ["scheduled", "projected"])
 def test_two_rows_of_one_person_cost_what_one_row_did(reweighting, pure):
-    learner = LazyBB(rounds=2, rate=0.1, reweighting=reweighting, density=1.0, threshold=True)
+    learner = LazyBB(rounds=2, rate=0.1, slope=0.1, decay=0.0, reweighting=reweighting, density=1.0, threshold=False)
     assert 0.6 <= worst_loss(learner, 2, 2, pure) <= 1 + 1e-9
     assert worst_loss(learner, 1, 2, pure) <= 0.5 + 1e-9
 
 
 def test_more_rows_than_were_claimed_show():
-    learner = LazyBB(rounds=2, rate=0.1, reweighting="scheduled", density=1.0, threshold=True)
+    learner = LazyBB(rounds=2, rate=0.1, slope=0.1, decay=0.0, reweighting="scheduled", threshold=False)
     assert worst_loss(learner, 2, 1, False) > 1.5

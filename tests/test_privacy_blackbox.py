@@ -111,7 +111,7 @@ def test_the_claim_of_the_threshold_stands_and_a_factor_of_two_is_seen(pure):
     """One release alone: the threshold after one vote, on rows that the vote gets wrong. False alarm: 1e-4."""
     public = public_of(REPLACE, 4, pure)
     votes = LazyBB(rounds=1, decay=0.0, threshold=False)._fit(Blank(public)).votes
-    query, mechanism = ThresholdAgreement(votes, 1), public.selection(UNIT)
+    query, mechanism = ThresholdAgreement(1, 1, 0, votes), public.selection(UNIT)
 
     def count(labels, sensitivity, runs) -> int:
         values = query(rows_of([(1, label) for label in labels]))  # the vote says 1, and b = 1 says 0

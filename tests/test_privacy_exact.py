@@ -290,7 +290,7 @@ def test_no_range_above_the_sensitivity_anywhere(picks, counts, row, second, rew
     one = rows_of([*shared, row] if relation is REPLACE else shared, NUMERIC)
     other = rows_of([*shared, second], NUMERIC)
     assert score_range(query, one, other) <= query.sensitivity(relation)
-    threshold = ThresholdAgreement(query.votes, query.bound)
+    threshold = ThresholdAgreement(query.bound, 1, 0, query.votes)
     assert score_range(threshold, one, other) <= threshold.sensitivity(relation)
 
 
@@ -299,7 +299,7 @@ def widest_threshold(relation: Relation) -> float:
     worst = 0.0
     rules = one_rules(public_of(relation).features)
     for picks in product(range(rules.size), repeat=2):
-        query = ThresholdAgreement(tuple(rules.vote(pick, 1) for pick in picks), 2)
+        query = ThresholdAgreement(2, 1, 0, tuple(rules.vote(pick, 1) for pick in picks))
         limit = query.sensitivity(relation)
         for one, other in neighbours(relation, 2):
             found = score_range(query, rows_of(one), rows_of(other))
@@ -323,7 +323,7 @@ def test_the_threshold_counts_agreements():
     expected = [
         sum((score > b) == (label == 1) for score, (_, label) in zip(scores, data, strict=True)) for b in range(-4, 5)
     ]
-    assert ThresholdAgreement(votes, 4)(rows_of(data)).tolist() == expected
+    assert ThresholdAgreement(4, 1, 0, votes)(rows_of(data)).tolist() == expected
 
 
 # ---- every term of the projection's proof is needed ------------------------------------------------------------------

@@ -97,12 +97,12 @@ def test_three_classes_cost_what_two_cost():
 
 
 @pytest.mark.parametrize(("relation", "most"), [(ADD, 1), (REPLACE, 2)])
-@pytest.mark.parametrize("step", [1, 3, 16])
-def test_range_of_the_threshold_on_a_grid(relation, most, step):
+@pytest.mark.parametrize(("step", "lean"), [(1, 0), (3, 7), (16, 1000)])
+def test_range_of_the_threshold_on_a_grid(relation, most, step, lean):
     rules, worst = one_rules(BOOLEAN), 0
     for picks in product(range(rules.size), repeat=2):
         votes = tuple(rules.vote(pick, weight) for pick, weight in zip(picks, (64, 45), strict=True))
-        query = ThresholdAgreement(votes, 109, step)
+        query = ThresholdAgreement(109, step, lean, votes)
         assert query.sensitivity(relation) == most
         for one, other in neighbours(relation, 1):
             change = query(rows_of(other)) - query(rows_of(one))
@@ -116,11 +116,20 @@ def test_the_threshold_on_a_grid_counts_agreements():
     votes = (rules.vote(0, 64), rules.vote(2, 45))
     data = [(0, 0)] * 3 + [(1, 0)] * 2 + [(0, 1)] + [(1, 1)] * 5 + [(2, 1)] * 2
     scores = [sum(int(vote.table(3)[code]) for vote in votes) for code, _ in data]
-    query = ThresholdAgreement(votes, 109, 16)
+    query = ThresholdAgreement(109, 16, 0, votes)
     thresholds = [query.threshold(pick) for pick in range(query.size)]
     assert thresholds == list(range(-112, 113, 16))
     expected = [sum((score > b) == (y == 1) for score, (_, y) in zip(scores, data, strict=True)) for b in thresholds]
     assert query(rows_of(data)).tolist() == expected
+
+
+def test_of_thresholds_that_agree_alike_the_smallest_is_likeliest():
+    """One class alone: every threshold above all scores is right on all rows; without a preference, any would do."""
+    votes = (one_rules(BOOLEAN).vote(0, 64),)
+    rows = rows_of([(0, 0)] * 50)
+    plain, leaning = (ThresholdAgreement(64, 16, lean, votes)(rows) for lean in (0, 80))
+    assert plain.tolist() == [50] * 9  # the score of these rows is -64, which no threshold of the grid is below
+    assert leaning.tolist() == [50 - 20 * abs(k) for k in range(-4, 5)]
 
 
 @pytest.mark.parametrize("weighting", ["exponential", "logistic"])

@@ -280,7 +280,7 @@ KINDS = {
     "error, best first": lambda tests, weighing, cuts: SplitGains(tests, weighing, cuts, "error", True),
     "rules": LeafRules,
     "votes": lambda tests, weighing, cuts: LeafVotes(weighing, cuts),
-    "threshold": lambda tests, weighing, cuts: TreeThreshold(weighing.trees, weighing.bound, 1),
+    "threshold": lambda tests, weighing, cuts: TreeThreshold(weighing.bound, 1, 0, weighing.trees),
 }
 REWEIGHTINGS = {
     "scheduled": lambda random: Scheduled(

@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import isqrt
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,7 @@ from accountant.events import Plan, PureDp, Release, RepeatAndSelect, SimpleEven
 from accountant.mechanisms import ExponentialSelection, draw_runs
 from accountant.selection import Distribution, Poisson
 from models.answers import labels_of
-from models.ensemble import Ensemble, VotingEnsemble
-from models.trees import TreeEnsemble, route
+from models.ensemble import Ensemble
 from training.calibrate import rehearse
 from training.ceilings import Ceiling, Load, Score
 from training.engine import Rows
@@ -56,24 +55,9 @@ class CorrectRows:
         return np.array([sum(right)], np.int64)
 
     def _right(self, rows: Rows, part: slice) -> int:
-        scores = _scores(self.ensemble, [codes[part] for codes in rows.bins], part.stop - part.start)
+        scores = self.ensemble.coded_scores([codes[part] for codes in rows.bins])
         told = labels_of(range(len(self.ensemble.classes)), scores)
         return int(np.count_nonzero(told == rows.labels[part]))
-
-
-def _scores(ensemble: Ensemble, codes: list[NDArray[Any]], size: int) -> NDArray[np.int64]:
-    """Scores of coded records: (size, outputs). What the ensemble itself gives for the records they were coded from."""
-    if isinstance(ensemble, TreeEnsemble):
-        widths = [feature.bins for feature in ensemble.features]
-        total = sum((route(tree, codes, widths) for tree in ensemble.trees), np.full(size, ensemble.constant, np.int64))
-        return total[:, np.newaxis]
-    if not isinstance(ensemble, VotingEnsemble):
-        raise InputError(f"ensemble: cannot count what a {type(ensemble).__name__} tells right")
-    tables, constant = ensemble.tables()
-    found = np.tile(constant, (size, 1))
-    for table, column in zip(tables, codes, strict=True):
-        found += table[column]
-    return found
 
 
 @dataclass(frozen=True)

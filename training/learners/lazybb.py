@@ -19,7 +19,15 @@ from training.engine import Rows
 from training.learners.defaults import Defaults, link_of
 from training.learners.reweighting import Reweighting
 from training.learners.rules import OneRules, one_rules
-from training.learners.smooth import THRESHOLD_UNITS, SmoothBooster, threshold_step, unit_of, weight_of_vote
+from training.learners.smooth import (
+    THRESHOLD_UNITS,
+    SmoothBooster,
+    Thresholds,
+    threshold_lean,
+    threshold_step,
+    unit_of,
+    weight_of_vote,
+)
 from training.session import Public, Releaser
 
 MAX_ROUNDS = 5000
@@ -57,37 +65,13 @@ class WeightedAgreement:
 
 
 @dataclass(frozen=True)
-class ThresholdAgreement:
-    """For every threshold b in {-steps .. steps} * step: the number of rows on which `score > b` agrees with the label.
-
-    One more row moves every such count by something in [0, 1]: range 1 under add/remove, 2 under replace-one.
-    """
+class ThresholdAgreement(Thresholds):
+    """The thresholds for the scores of these votes."""
 
     votes: tuple[Vote, ...]
-    bound: int
-    step: int = 1
-    purpose: ClassVar[str] = "select the decision threshold"
-    norm: ClassVar[str] = "range"
-
-    @property
-    def steps(self) -> int:
-        return -(-self.bound // self.step)
-
-    @property
-    def size(self) -> int:
-        return 2 * self.steps + 1
-
-    def threshold(self, pick: int) -> int:
-        return (pick - self.steps) * self.step
-
-    def sensitivity(self, relation: Relation) -> int:
-        return 1 if relation is Relation.ADD_REMOVE else 2
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
-        negative, positive = rows.score_counts(self.votes, self.bound)
-        agree = np.cumsum(negative) + positive.sum() - np.cumsum(positive)
-        at = self.step * np.arange(-self.steps, self.steps + 1) + self.bound
-        return np.asarray(agree[np.clip(at, 0, 2 * self.bound)], np.int64)
+        return self.agreeing(rows.score_counts(self.votes, self.bound))
 
 
 class LazyBB(SmoothBooster):
@@ -142,7 +126,7 @@ class LazyBB(SmoothBooster):
             cast.add(session.release(query, mechanism), settings)
         votes = cast.votes
         if self.threshold and cast.outputs == 1:
-            last = ThresholdAgreement(votes, cast.bound, threshold_step(settings))
+            last = ThresholdAgreement(cast.bound, threshold_step(settings), threshold_lean(session.unit), votes)
             pick = session.release(last, public.selection(THRESHOLD_UNITS * session.unit))
             votes = (*votes, Vote("always", 0, 0, -last.threshold(pick)))
         link = link_of(settings) / unit_of(settings)

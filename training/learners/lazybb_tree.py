@@ -18,7 +18,14 @@ from models.trees import TreeEnsemble
 from training.account import Account
 from training.learners.checks import check_real, check_whole, check_word
 from training.learners.defaults import link_of, strength
-from training.learners.smooth import THRESHOLD_UNITS, SmoothBooster, threshold_step, unit_of, weight_of_vote
+from training.learners.smooth import (
+    THRESHOLD_UNITS,
+    SmoothBooster,
+    threshold_lean,
+    threshold_step,
+    unit_of,
+    weight_of_vote,
+)
 from training.learners.topdown import (
     Criterion,
     Cuts,
@@ -120,7 +127,7 @@ class LazyBBTree(SmoothBooster):
             bound += weight
         constant = 0
         if self.threshold:
-            last = TreeThreshold(trees, bound, threshold_step(settings))
+            last = TreeThreshold(bound, threshold_step(settings), threshold_lean(session.unit), trees)
             constant = -last.threshold(int(session.release(last, public.selection(THRESHOLD_UNITS * session.unit))))
         grown, link = tuple(tree.tree() for tree in trees), link_of(settings) / unit_of(settings)
         assert public.classes is not None

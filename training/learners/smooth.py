@@ -1,13 +1,18 @@
-"""What boosting by smooth reweighting has in common, whatever its base learner: its parameters, their checks, and the
-default rule for those that are not given.
+"""What boosting by smooth reweighting has in common, whatever its base learner: its parameters, their checks, the
+default rule for those that are not given, and the thresholds that its last selection chooses from.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import Relation
 from accountant.errors import InputError
 from training.learners.base import PrivateClassifier
 from training.learners.checks import check_flag, check_real, check_whole, check_word
@@ -18,6 +23,45 @@ from training.session import Public
 FIRST_WEIGHT = 64  # of a vote, where later ones weigh less
 THRESHOLD_UNITS = 2  # of the rounds' price: a misplaced threshold costs more accuracy than one misplaced vote
 THRESHOLDS_PER_VOTE = 4
+LEAN = 16  # of thresholds with equal agreement, one at the bound is chosen e^-16 times as often as 0 (add/remove)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """For every threshold b in {-steps .. steps} * step: the number of rows on which `score > b` agrees with the label,
+    scores being within -bound .. bound, less `lean` * |b| / bound: a public preference among thresholds that agree on
+    about as many rows. Where one class is rare, all those above every score do.
+
+    One more row moves every such count by something in [0, 1]: range 1 under add/remove, 2 under replace-one.
+    """
+
+    bound: int
+    step: int
+    lean: int
+    purpose: ClassVar[str] = "select the decision threshold"
+    norm: ClassVar[str] = "range"
+
+    @property
+    def steps(self) -> int:
+        return -(-self.bound // self.step)
+
+    @property
+    def size(self) -> int:
+        return 2 * self.steps + 1
+
+    def threshold(self, pick: int) -> int:
+        return (pick - self.steps) * self.step
+
+    def sensitivity(self, relation: Relation) -> int:
+        return 1 if relation is Relation.ADD_REMOVE else 2
+
+    def agreeing(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`counts` (2, 2 bound + 1): rows per class and score -> (size,)."""
+        negative, positive = counts
+        agree = np.cumsum(negative) + positive.sum() - np.cumsum(positive)
+        at = self.step * np.arange(-self.steps, self.steps + 1) + self.bound
+        lean = self.lean * np.abs(at - self.bound) // max(1, self.bound)
+        return np.asarray(agree[np.clip(at, 0, 2 * self.bound)] - lean, np.int64)
 
 
 class SmoothBooster(PrivateClassifier):
@@ -85,3 +129,8 @@ def weight_of_vote(earlier: int, settings: Defaults) -> int:
 def threshold_step(settings: Defaults) -> int:
     """Distance of the thresholds that the last selection chooses from."""
     return max(1, unit_of(settings) // THRESHOLDS_PER_VOTE)
+
+
+def threshold_lean(unit: Decimal) -> int:
+    """The preference for small thresholds, in rows, for a selection at THRESHOLD_UNITS * `unit`."""
+    return int(LEAN / (THRESHOLD_UNITS * unit))

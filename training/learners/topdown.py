@@ -22,6 +22,7 @@ from models.features import Feature
 from training import tree_kernels
 from training.engine import Rows
 from training.learners.reweighting import Reweighting
+from training.learners.smooth import Thresholds
 from training.session import Public
 from training.tree_rows import Cut, Grown, TreeRows
 
@@ -185,37 +186,13 @@ class LeafRules:
 
 
 @dataclass(frozen=True)
-class TreeThreshold:
-    """For every threshold b in {-steps .. steps} * step: the number of rows on which `score > b` agrees with the label.
-
-    One more row moves every such count by something in [0, 1]: range 1 under add/remove, 2 under replace-one.
-    """
+class TreeThreshold(Thresholds):
+    """The thresholds for the scores of these trees."""
 
     trees: tuple[Grown, ...]
-    bound: int
-    step: int
-    purpose: ClassVar[str] = "select the decision threshold"
-    norm: ClassVar[str] = "range"
-
-    @property
-    def steps(self) -> int:
-        return -(-self.bound // self.step)
-
-    @property
-    def size(self) -> int:
-        return 2 * self.steps + 1
-
-    def threshold(self, pick: int) -> int:
-        return (pick - self.steps) * self.step
-
-    def sensitivity(self, relation: Relation) -> int:
-        return 1 if relation is Relation.ADD_REMOVE else 2
 
     def __call__(self, rows: Rows) -> Integers:
-        negative, positive = TreeRows(rows).score_counts(self.trees, self.bound)
-        agree = np.cumsum(negative) + positive.sum() - np.cumsum(positive)
-        at = self.step * np.arange(-self.steps, self.steps + 1) + self.bound
-        return np.asarray(agree[np.clip(at, 0, 2 * self.bound)], np.int64)
+        return self.agreeing(TreeRows(rows).score_counts(self.trees, self.bound))
 
 
 def level_of(cuts: Cuts, tests: SplitTests, picks: Sequence[int]) -> Cuts:
