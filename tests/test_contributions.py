@@ -43,7 +43,8 @@ def worst_loss(learner, rows_of_a_person: int, claimed: int, pure: bool) -> floa
 @pytest.mark.parametrize("reweighting", ["scheduled", "projected"])
 def test_two_rows_of_one_person_cost_what_one_row_did(reweighting, pure):
     learner = LazyBB(rounds=2, rate=0.1, slope=0.1, decay=0.0, reweighting=reweighting, density=1.0, threshold=False)
-    assert 0.6 <= worst_loss(learner, 2, 2, pure) <= 1 + 1e-9
+    least = 0.6 if reweighting == "scheduled" else 0.4  # so few rows all have the cap: half of the projection's range
+    assert least <= worst_loss(learner, 2, 2, pure) <= 1 + 1e-9
     assert worst_loss(learner, 1, 2, pure) <= 0.5 + 1e-9
 
 
