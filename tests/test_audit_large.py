@@ -204,9 +204,11 @@ def test_few_checkpoints_start_no_helper(monkeypatch):
     assert judged(bodies[:few], filed[:few]).ok
 
 
+# A shell may start its background jobs deaf to SIGINT, and children are born as deaf.
 ENDLESS = """
-import sys, itertools
+import sys, itertools, signal
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from accountant.audit import audit
 from accountant.keys import PublicKeys
 trust = PublicKeys.from_json(Path(sys.argv[1]).read_bytes())
