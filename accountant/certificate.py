@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from accountant import dsse, notes, proofs
@@ -24,7 +25,7 @@ from accountant.keys import PublicKeys, fingerprint
 from accountant.log import read_entry
 from accountant.policy import Policy as Policy
 from accountant.predicate import PREDICATE_TYPE as PREDICATE_TYPE
-from accountant.predicate import ClaimForm, Predicate, Statement, read_statement
+from accountant.predicate import AncestorForm, ClaimForm, Predicate, Statement, read_statement
 from accountant.prices import BOUNDS, PURE, RENYI, claim, compose_pure, compose_rdp, epsilon_at, round_up
 from accountant.statement import Subject as Subject
 from accountant.statement import sign as sign
@@ -62,6 +63,11 @@ class Certificate:
     witnesses: tuple[str, ...]
 
     @property
+    def ancestors(self) -> tuple[AncestorForm, ...]:
+        """Of an edited model, those it came from, the released one first; else none."""
+        return tuple(self.form.public.supersedes or ())
+
+    @property
     def claim(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.statement["predicate"]["claim"]
         return found
@@ -84,8 +90,7 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
     policy.check_claim(epsilon, delta, predicate.claim.relation)
     checkpoint, entry = _in_log(parsed, payload, found, trust)
     witnesses = policy.check_place(checkpoint.size, parsed.checkpoint_note)
-    if parsed.index in trust.revoked or parsed.index in policy.revoked:
-        raise CertificateInvalid(f"certificate: entry {parsed.index} was revoked")
+    _check_standing(parsed.index, predicate, trust, policy)
     policy.check_age(entry.get("time"))
     return Certificate(
         statement=body,
@@ -104,6 +109,15 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
         log=fingerprint(trust.log_key_at(checkpoint.size)),
         witnesses=witnesses,
     )
+
+
+def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy: Policy) -> None:
+    """Neither it nor anything it came from was revoked."""
+    chain = [*(each.entry for each in predicate.public.supersedes or ()), index]
+    for entry in chain:
+        if entry in trust.revoked or entry in policy.revoked:
+            base = "" if entry == index else f", which entry {index} was derived from,"
+            raise CertificateInvalid(f"certificate: entry {entry}{base} was revoked")
 
 
 def _recompute(predicate: Predicate) -> tuple[Decimal, Decimal]:
@@ -162,8 +176,8 @@ def _check_epsilon(plan: Plan, stated: ClaimForm, epsilon: Decimal, delta: Decim
 def _in_log(
     parsed: proofs.TlogProof, payload: bytes, found: Statement, trust: PublicKeys
 ) -> tuple[notes.Checkpoint, Mapping[str, Any]]:
-    """The `issued` entry is in the pinned log and binds this statement, this model and this reservation: the tree that
-    holds it, and the entry."""
+    """The `issued` or `derived` entry is in the pinned log and binds this statement, this model and this reservation:
+    the tree that holds it, and the entry."""
     if parsed.extra is None:
         raise LedgerInvalid("proof: must carry the entry's bytes in its extra line")
     size = notes.parse_checkpoint(parsed.checkpoint_note).size
@@ -171,7 +185,7 @@ def _in_log(
     entry = read_entry(parsed.index, parsed.extra).value
     ledger, subject = found.predicate.ledger, found.subject[0]
     expected = {
-        "type": "issued",
+        **_kind(parsed.index, found.predicate),
         "statement": digest(payload),
         "model": subject.digest.sha256,
         "name": subject.name,
@@ -183,3 +197,18 @@ def _in_log(
     if ledger.origin != trust.origin:
         raise CertificateInvalid(f"ledger: origin {ledger.origin!r:.99} is not the pinned {trust.origin!r}")
     return checkpoint, entry
+
+
+def _kind(index: int, predicate: Predicate) -> dict[str, Any]:
+    """What the entry says of where the model came from: a release, or edits of the last model it supersedes."""
+    public = predicate.public
+    if public.supersedes is None:
+        if public.edits is not None:
+            raise CertificateInvalid("edits: a model that supersedes none has none")
+        return {"type": "issued"}
+    chain = [predicate.ledger.reservation, *(each.entry for each in public.supersedes), index]
+    if any(before >= after for before, after in pairwise(chain)):
+        raise CertificateInvalid("supersedes: must be entries after the reservation, in order, before its own")
+    if public.edits == []:
+        raise CertificateInvalid("edits: a derived model has some")
+    return {"type": "derived", "base": chain[-2]}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from accountant.ledger import Ledger
 
 LONGEST_REASON, LONGEST_NAME = 500, 200
+CERTIFYING = ("issued", "derived")  # entries that bind a certificate
 
 
 @dataclass(frozen=True)
@@ -156,10 +157,11 @@ def mark_compromised(
 
 
 def revoke(home: Home, issued: int, by: str, reason: str) -> int:
-    """Revoke the certificate that the `issued` entry at this index bound; the index of the entry that says so."""
+    """Revoke the certificate that the `issued` or `derived` entry at this index bound; the index of the entry that says
+    so. What was derived from it falls with it: its verifiers refuse both."""
     why = Why(by, reason)
     with home.ledger.log.writing() as writer:
-        if not 0 <= issued < size(writer.connection) or _type(writer.connection, issued) != "issued":
+        if not 0 <= issued < size(writer.connection) or _type(writer.connection, issued) not in CERTIFYING:
             raise UnknownName(f"issued={issued}: no certificate was issued by that entry")
         if issued in keyindex.revoked(writer.connection):
             raise WrongState(f"issued={issued}: its certificate was revoked before")

@@ -14,12 +14,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from accountant import keyindex, steward
+from accountant import derived, keyindex, steward
 from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.events import Plan, plan_from_json
 from accountant.families import Dataset, Started, account, charge_analyst, load, quotas, refusal
 from accountant.filter import price_to_json
 from accountant.highwater import HighWater
+from accountant.keyring import Why
 from accountant.keys import KeyStore, public_pem
 from accountant.log import Entry, TransparencyLog, Writer, read_entry
 from accountant.merkle import EMPTY_ROOT, leaf_hash
@@ -217,6 +218,24 @@ class Ledger:
             index = writer.append("issued", reservation=seq, statement=statement, model=model, name=job.model)
             writer.connection.execute(_SET_JOB, {"at": seq, "issued": index})
             return index
+
+    def derive(self, base: int, statement: str, model: str, why: Why, signed_by: str | None = None) -> int:
+        """Bind an edited model's sha256 digests to the entry of the model it came from; returns the index of the
+        `derived` entry. It changes no budget. WrongState where the base was revoked. `signed_by`: as for `issue`."""
+        with self.log.writing() as writer:
+            if signed_by is not None:
+                keyindex.require_issuer(writer.connection, signed_by)
+            return derived.derive(writer, base, statement, model, why)
+
+    def find_derived(self, statement: str, since: int) -> int | None:
+        """The `derived` entry, from `since` on, that binds this statement."""
+        with self.log.database.reading() as connection:
+            return derived.find(connection, statement, since)
+
+    def lineage(self, index: int) -> list[Entry]:
+        """The entries that a certified model came from, the `issued` one first, its own last."""
+        with self.log.database.reading() as connection:
+            return derived.lineage(connection, index)
 
     def job(self, seq: int) -> Job:
         with self.log.database.reading() as connection:

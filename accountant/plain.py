@@ -48,6 +48,7 @@ def plain(certificate: Certificate) -> Page:
         _who(certificate),
         _promise(certificate),
         _spent(certificate),
+        *_edited(certificate),
         Section("What is not promised", items=(*NOT_PROMISED, *map(_sentence, certificate.form.not_covered))),
         _checked(certificate),
         _levels(certificate),
@@ -140,6 +141,21 @@ def _spent(certificate: Certificate) -> Section:
         "reasoned entry of the ledger. Costs add up as Rényi curves, so epsilons of single models do not simply sum."
     )
     return Section("What was spent, and what is left", (own, note), tuple(_account(*each) for each in accounts))
+
+
+def _edited(certificate: Certificate) -> tuple[Section, ...]:
+    """Only of a model that was edited after its release."""
+    chain, edits = certificate.ancestors, certificate.form.public.edits
+    if not chain:
+        return ()
+    first = (
+        f"People edited this model after its release (entry {chain[0].entry} of the ledger), without the data. That "
+        "costs no privacy: all of the above holds for it as for the released one. Whether the edits are right is "
+        "another matter."
+    )
+    many = ("The edits are too many to be listed here; all stand in ensemble.json.",) if edits is None else ()
+    said = tuple(f"{each.feature}, by {each.by} at {each.at}: {each.why} ({each.what})" for each in edits or ())
+    return (Section("What was edited", (first, *many), said),)
 
 
 def _account(family: str, epsilon: str, delta: str, after: SpentForm) -> str:

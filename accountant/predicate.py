@@ -193,6 +193,24 @@ class BooleanDomain(Form):
 Domain = Annotated[NumericDomain | CategoricalDomain | BooleanDomain, Field(discriminator="type")]
 
 
+class AncestorForm(Form):
+    """A certified model that a derived one came from."""
+
+    entry: Index = Field(description="index of its `issued` or `derived` entry")
+    statement: Hex = Field(description="sha256 of its statement")
+    ensemble: Hex = Field(description="sha256 of its ensemble.json")
+
+
+class EditForm(Form):
+    """One edit of released numbers."""
+
+    at: Text = Field(description="when, by the clock of who edited")
+    by: Text
+    why: Text
+    feature: Text
+    what: Text = Field(description="what was done, a JSON object as text")
+
+
 class PublicForm(Form):
     """What was public before any row was read."""
 
@@ -203,6 +221,14 @@ class PublicForm(Form):
     domains: list[Domain] | None = Field(None, description="what the schema says of each feature, as above")
     classes: list[Text] | None
     unprotected: list[Text] = Field(description="what is published without noise")
+    supersedes: list[AncestorForm] | None = Field(
+        None,
+        min_length=1,
+        description="only of a model edited after its release: what it came from, released first",
+    )
+    edits: list[EditForm] | None = Field(
+        None, description="only of such a model: every edit since the release; null where they are too many to list"
+    )
 
 
 class RandomnessForm(Form):

@@ -19,7 +19,7 @@ from accountant.judge import Figures, Value, judge_job, require, require_hex
 from accountant.keys import PublicKeys
 from accountant.names import check_name
 from accountant.replay_budget import Books
-from accountant.replay_keys import KeyRing
+from accountant.replay_keys import KeyRing, require_reasons
 from accountant.shapes import decode_entry
 
 FORMAT = "dpserve-ledger/v1"
@@ -37,6 +37,7 @@ _NAMES = {
     "burned": "reservation reason",
     "released": "reservation",
     "issued": "reservation statement model name",
+    "derived": "base reservation statement model name reason by",
     "token-created": "name scopes hash",
     "token-revoked": "name hash",
     "key-added": "role keyid pem reason by",
@@ -75,13 +76,15 @@ class TokenState:
 
 @dataclass
 class Replay:
-    """Reads entries in order and keeps what follows from them. `trust` is pinned by who reads."""
+    """Reads entries in order and keeps what follows from them. `trust` is pinned by who reads. `issued`: every entry
+    that certifies a model; `derived`: of those of edited models, the entry of the base."""
 
     trust: PublicKeys
     books: Books = field(default_factory=Books)
     jobs: dict[int, JobState] = field(default_factory=dict)
     tokens: dict[str, TokenState] = field(default_factory=dict)
     issued: set[int] = field(default_factory=set)
+    derived: dict[int, int] = field(default_factory=dict)
     _named: dict[str, int] = field(default_factory=dict)
     keys: KeyRing = field(init=False)
     _keys: set[str] = field(default_factory=set)
@@ -170,6 +173,27 @@ class Replay:
         job.issued = seq
         self.issued.add(seq)
 
+    def _derived(self, seq: int, value: Value) -> None:
+        """An edited model: of a certified one, of the same job and name, for nothing."""
+        require_hex(value, "statement", "model")
+        require_reasons(value)
+        job, base = self._job(value), value["base"]
+        require(type(base) is int and base in self.issued, f"base={base!r:.40}: must be a certified model before")
+        chain = self.ancestors(base)
+        require(chain[0] == job.issued, f"base={base}: is not a model of job {value['reservation']}")
+        require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
+        ended = [each for each in chain if each in self.keys.revocations]
+        require(not ended, f"base={base}: the certificate of entry {ended[:1]} was revoked before")
+        self.issued.add(seq)
+        self.derived[seq] = base
+
+    def ancestors(self, index: int) -> list[int]:
+        """The entries that a certified model came from, the `issued` one first, its own last."""
+        found = [index]
+        while found[0] in self.derived:
+            found.insert(0, self.derived[found[0]])
+        return found
+
     def _token_created(self, seq: int, value: Value) -> None:
         name = check_name("name", value["name"])
         require_hex(value, "hash")
@@ -219,6 +243,7 @@ class Replay:
         "burned": _burned,
         "released": _released,
         "issued": _issued,
+        "derived": _derived,
         "token-created": _token_created,
         "token-revoked": _token_revoked,
         "key-added": lambda self, seq, value: self.keys.added(seq, value),

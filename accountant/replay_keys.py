@@ -82,7 +82,7 @@ class KeyRing:
             self.keys[_keyid(role, value[role])] = KeyState(role, value[role], seq, seq)
 
     def added(self, seq: int, value: Mapping[str, Any]) -> None:
-        _why(value)
+        require_reasons(value)
         role, pem = value["role"], value["pem"]
         require(role in ROLES, f"role={role!r:.40}: must be one of {ROLES}")
         keyid = _keyid(role, pem)
@@ -120,11 +120,11 @@ class KeyRing:
         key.until, key.ended = until, "compromised"
 
     def revoked(self, seq: int, value: Mapping[str, Any], issued: Collection[int]) -> None:
-        """`issued`: indices of the `issued` entries so far."""
-        _why(value)
+        """`issued`: indices of the `issued` and `derived` entries so far."""
+        require_reasons(value)
         index = value["issued"]
         known = type(index) is int and index in issued
-        require(known, f"issued={index!r:.40}: must be the index of an `issued` entry before")
+        require(known, f"issued={index!r:.40}: must be the index of an `issued` or `derived` entry before")
         require(index not in self.revocations, f"issued={index}: was revoked before")
         self.revocations[index] = seq
 
@@ -162,7 +162,7 @@ class KeyRing:
         return PublicKeys.of(self.trust.origin, issuers, logs, frozenset(self.revocations))
 
     def _known(self, value: Mapping[str, Any]) -> KeyState:
-        _why(value)
+        require_reasons(value)
         keyid = value["keyid"]
         known = isinstance(keyid, str) and keyid in self.keys
         require(known, f"keyid={keyid!r:.80}: no such key was added before")
@@ -196,7 +196,7 @@ def _keyid(role: str, pem: Any) -> str:
         raise LedgerInvalid(f"{role}: {error.message}") from error
 
 
-def _why(value: Mapping[str, Any]) -> None:
+def require_reasons(value: Mapping[str, Any]) -> None:
     for name in ("by", "reason"):
         text = value[name]
         require(isinstance(text, str) and bool(text.strip()), f"{name}: must be a text that says something")

@@ -176,14 +176,14 @@ def _public(subject: Subject, request: Request) -> dict[str, Any]:
         "learner": subject.learner,
         "ensemble": subject.ensemble,
         "hyperparameters": dict(request.parameters),
-        "inputs": _listed(list(subject.inputs)),
-        "domains": _listed(list(subject.domains)) if subject.domains else None,
+        "inputs": listed(list(subject.inputs)),
+        "domains": listed(list(subject.domains)) if subject.domains else None,
         "classes": None if subject.classes is None else [str(label) for label in subject.classes],
         "unprotected": ["schema", "hyper-parameters", "plan", "time of the ledger's entries"],
     }
 
 
-def _listed(what: list[Any]) -> list[Any] | None:
+def listed(what: list[Any]) -> list[Any] | None:
     """None where the list is too long: a certificate must never be too large to be issued."""
     return what if len(canonical.encode(what, STATEMENT_LIMIT * 64)) <= LISTED else None
 

@@ -1,5 +1,6 @@
 """Datasets of the benchmarks: Adult is shipped; the others are Parquet files in a folder of yours (`--data`,
-DPSERVE_DATA). Their schemas are in benchmarks/schemas, written from the publishers' descriptions, never from the rows.
+DPSERVE_DATA). Their schemas are in benchmarks/schemas, written from the publishers' descriptions, never from the rows;
+those whose target is a number are in benchmarks/schemas/regression.
 
     python -m benchmarks.datasets [--data DIR]    # what there is
 """
@@ -17,13 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from training.schema import parse_schema
+from training.schema import Schema, parse_schema
 
 HERE = Path(__file__).parent
 SCHEMAS = HERE / "schemas"
+NUMBERS = SCHEMAS / "regression"
 SHIPPED = HERE.parent / "examples" / "data"
 ADULT = {"adult": "adult_train.parquet", "adult_test": "adult_test.parquet"}
-FILES = {"fashion": ("fashion_tshirt_shirt_train.parquet", "fashion_tshirt_shirt_test.parquet")}
+FILES = {
+    "fashion": ("fashion_tshirt_shirt_train.parquet", "fashion_tshirt_shirt_test.parquet"),
+    "wine_quality": ("wine.parquet",),
+    "abalone_rings": ("abalone.parquet",),
+}
 BOUND = ("adult", "telco", "mushroom", "bank")
 
 
@@ -38,12 +44,17 @@ class Dataset:
 
 
 def names() -> tuple[str, ...]:
-    """All datasets, the four of the bound first. `adult_test` is Adult's own test file, for whoever asks for it."""
+    """Datasets with classes, the four of the bound first. `adult_test` is Adult's own test file, for whoever asks for it."""
     return (*BOUND, *sorted(file.stem for file in SCHEMAS.glob("*.yaml") if file.stem not in BOUND))
 
 
 def others() -> tuple[str, ...]:
     return names()[len(BOUND) :]
+
+
+def regressions() -> tuple[str, ...]:
+    """Datasets whose target is a number."""
+    return tuple(sorted(file.stem for file in NUMBERS.glob("*.yaml")))
 
 
 def folder_of(asked: str | Path | None) -> Path | None:
@@ -56,8 +67,8 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
     """A dataset by its name. Raises FileNotFoundError (the file is not there) or KeyError (no such name)."""
     if name in ADULT:
         return Dataset(name, pq.read_table(SHIPPED / ADULT[name]), "income", schema_of(name))
-    if name not in names():
-        raise KeyError(f"dataset={name}: none of {', '.join(names())}")
+    if name not in (*names(), *regressions()):
+        raise KeyError(f"dataset={name}: none of {', '.join((*names(), *regressions()))}")
     place = folder_of(folder)
     if place is None:
         raise FileNotFoundError(f"dataset={name}: not shipped; name its folder (--data or DPSERVE_DATA)")
@@ -70,7 +81,9 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
 
 
 def schema_of(name: str) -> bytes:
-    return (SHIPPED / "adult.schema.yaml" if name in ADULT else SCHEMAS / f"{name}.yaml").read_bytes()
+    if name in ADULT:
+        return (SHIPPED / "adult.schema.yaml").read_bytes()
+    return ((NUMBERS if name in regressions() else SCHEMAS) / f"{name}.yaml").read_bytes()
 
 
 def with_records(schema: bytes, records: int) -> bytes:
@@ -100,13 +113,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of the Parquet files")
     folder = parser.parse_args().data
-    for name in names():
+    for name in (*names(), *regressions()):
         schema = parse_schema(schema_of(name))
         try:
             size = f"{load(name, folder).table.num_rows:,} rows"
         except FileNotFoundError:
             size = "no file"
-        print(f"{name:<20}{size:>15}  {len(schema.features):>4} features  classes {list(schema.classes or ())}")
+        print(f"{name:<20}{size:>15}  {len(schema.features):>4} features  {_target_of(schema)}")
+
+
+def _target_of(schema: Schema) -> str:
+    return f"classes {list(schema.classes)}" if schema.classes else f"range {list(schema.target_range or ())}"
 
 
 if __name__ == "__main__":

@@ -2,13 +2,13 @@
 
 Two classes have one score: label = classes[1] if score > 0 else classes[0], p(classes[1]) = 1 / (1 + exp(-link score)).
 K > 2 classes have one score each: label = the class of the highest score, p = softmax(link scores). A tie is the class
-that stands first, publicly.
+that stands first, publicly. No classes at all: the model answers a number of a public range (`models.additive`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -20,31 +20,52 @@ from models.features import Feature, encodable, feature_from_json
 ClassLabel = str | int
 Labels = tuple[ClassLabel, ...]
 Scores = NDArray[np.int64]
+Range = tuple[float, float]
 MAX_CLASSES = 255
 
 
-def check_head(features: Sequence[Feature], classes: Sequence[ClassLabel], link: float) -> None:
-    """What every classifier states beside its numbers; ModelInvalid else."""
+def check_head(
+    features: Sequence[Feature], classes: Sequence[ClassLabel], link: float, target_range: Range | None = None
+) -> None:
+    """What every model states beside its numbers: classes, or the public range of a number. ModelInvalid else."""
     names = [feature.name for feature in features]
     if not names or len(set(names)) != len(names):
         raise ModelInvalid(f"features={names}: at least one, each name once")
+    if target_range is not None:
+        _check_range(classes, target_range)
+    else:
+        _check_classes(classes)
+    if not 0 < link < inf:
+        raise ModelInvalid(f"link={link}: must be > 0 and finite")
+
+
+def _check_range(classes: Sequence[ClassLabel], target_range: Range) -> None:
+    if classes:
+        raise ModelInvalid(f"classes={classes}: a model has classes or a target_range, not both")
+    fits = len(target_range) == 2 and all(type(end) is float and isfinite(end) for end in target_range)
+    if not fits or not target_range[0] < target_range[1]:
+        raise ModelInvalid(f"target_range={target_range}: two finite numbers, the lower one first")
+
+
+def _check_classes(classes: Sequence[ClassLabel]) -> None:
     alike = _all_texts(classes) or _all_integers(classes)
     if not (2 <= len(classes) <= MAX_CLASSES and alike and len(set(classes)) == len(classes)):
         raise ModelInvalid(
             f"classes={classes}: two to {MAX_CLASSES} different texts, or as many different 64-bit integers"
         )
-    if not 0 < link < inf:
-        raise ModelInvalid(f"link={link}: must be > 0 and finite")
 
 
 def head_from_json(body: Mapping[str, Any], numbers: set[str]) -> tuple[tuple[Feature, ...], str, Labels, float]:
-    """features, target, classes and link of an object that holds these, its type and `numbers`, and nothing else."""
-    if set(body) != {"type", "target", "classes", "link", "features", *numbers}:
+    """features, target, classes and link of an object that holds these, its type and `numbers`, and nothing else.
+    Where `target_range` is among the numbers, there are no classes."""
+    head = {"type", "target", "link", "features", *(() if "target_range" in numbers else ("classes",))}
+    if set(body) != head | numbers:
         raise ModelInvalid(f"ensemble.json: holds {sorted(body)}")
-    if type(body["target"]) is not str or not all(type(body[key]) is list for key in ("classes", "features")):
+    classes = body.get("classes", [])
+    if type(body["target"]) is not str or type(body["features"]) is not list or type(classes) is not list:
         raise ModelInvalid("ensemble.json: target must be a text, classes and features lists")
     features = tuple(feature_from_json(feature) for feature in body["features"])
-    return features, body["target"], tuple(body["classes"]), float(body["link"])
+    return features, body["target"], tuple(classes), float(body["link"])
 
 
 def _all_texts(classes: Sequence[ClassLabel]) -> bool:
@@ -56,8 +77,8 @@ def _all_integers(classes: Sequence[ClassLabel]) -> bool:
 
 
 def outputs_of(classes: Sequence[ClassLabel]) -> int:
-    """How many scores tell the classes apart."""
-    return 1 if len(classes) == 2 else len(classes)
+    """How many scores tell the classes apart, or give a number."""
+    return 1 if len(classes) in (0, 2) else len(classes)
 
 
 def labels_of(classes: Sequence[ClassLabel], scores: Scores) -> NDArray[Any]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accountant.errors import InputError
+from models.additive import AdditiveEnsemble, middle
 from models.answers import ClassLabel
-from models.ensemble import Ensemble
+from models.ensemble import Ensemble, VotingEnsemble, target_range
 from models.explain import importances, vote_table
 from models.features import BooleanFeature, CategoricalFeature, Feature, number_text
 from models.trees import TreeEnsemble
@@ -20,10 +21,16 @@ _RELATIONS = {
     "replace-one": "whatever {unit} says (how many there are is public)",
 }
 
+_FORMS = {  # and what its parts are called
+    VotingEnsemble: ("A voting ensemble", "Votes"),
+    TreeEnsemble: ("A sum of decision trees", "Trees"),
+    AdditiveEnsemble: ("An additive model", "Terms"),
+}
+
 _CARD = """\
 # Model card: {target}, learnt from {dataset} under differential privacy
 
-{form}{learner} that answers whether {target} is {classes}, with a probability for each. It is
+{form}{learner} that answers {answers}. It is
 meant for records of the shape listed below, from the population that the dataset was drawn from. It is exported as ONNX
 and reads raw records.
 
@@ -48,7 +55,7 @@ binds the claim to the model's exact bytes. Verify the certificate; this page on
 ## How it decides
 
 {decides}
-
+{edits}
 ## Inputs
 
 A record carries every feature; a value that is not known is null. Texts that are not listed count as "other", and
@@ -77,6 +84,44 @@ exp({link} × votes).
 |---:|---|---|
 {votes}"""
 
+_TERMS = """\
+Each feature adds a number to the score, which starts at {constant}: which one, its value alone says. Above zero the
+answer is "{second}", otherwise "{first}". The probability of "{second}" is
+1 / (1 + exp(-{link} × score)). All numbers stand in ensemble.json.{errors}
+
+How much each feature adds to the log odds of "{second}", or takes away, {how}:
+
+| log odds | feature |
+|---:|---|
+{votes}"""
+
+_NUMBER = """\
+Each feature adds a number to the score, which starts at {constant}: which one, its value alone says. The answer is
+{middle} + {link} × score. All numbers stand in ensemble.json.{errors}
+
+**Within {low} to {high}.** In training, targets outside this public range were taken for its nearer end, and no answer
+leaves the range.
+
+How much each feature adds to the answer, or takes away, {how}:
+
+| {target} | feature |
+|---:|---|
+{votes}"""
+
+_ERRORS = """ So does the standard error that the noise of
+differential privacy gives each of them; how sure it is of the people behind the data, that does not say."""
+
+_EDITED = """
+## What people changed
+
+After the release, people changed what some features add. A change is made on released numbers alone: it costs no
+privacy, and the promise above holds as it stands.
+
+| when | who | feature | what | why |
+|---|---|---|---|---|
+{rows}
+"""
+
 _TREES = """\
 Each of {count} trees asks a record some questions and adds a number to its score, which starts at {constant}. Above
 zero the answer is "{second}", otherwise "{first}". The probability of "{second}" is
@@ -99,20 +144,29 @@ def model_card(ensemble: Ensemble, certificate: Mapping[str, Any]) -> str:
     if certificate["relation"] not in _RELATIONS:
         raise InputError(f"relation={certificate['relation']!r}: must be one of {sorted(_RELATIONS)}")
     claim = {key: _plain(certificate[key]) for key in ("epsilon", "delta", "relation", "unit")}
-    trees = isinstance(ensemble, TreeEnsemble)
+    form, parts = _FORMS[type(ensemble)]
     return _CARD.format(
         **claim,
         neighbours=_RELATIONS[certificate["relation"]].format(unit=claim["unit"]),
         but="" if float(certificate["delta"]) == 0 else f", but for a probability of at most {claim['delta']}",
         dataset=_plain(certificate.get("dataset", "private data")),
         learner=f" by the learner {_plain(certificate['learner'])}" if "learner" in certificate else "",
-        form="A sum of decision trees" if trees else "A voting ensemble",
-        parts="Trees" if trees else "Votes",
+        form=form,
+        parts=parts,
         target=_plain(ensemble.target),
-        classes=_either(ensemble.classes),
+        answers=_answers(ensemble),
         decides=_decides(ensemble),
+        edits=_edits(ensemble),
         inputs="\n".join(f"| {_plain(f.name)} | {f.kind} | {_plain(_values(f))} |" for f in ensemble.features),
     )
+
+
+def _answers(ensemble: Ensemble) -> str:
+    found = target_range(ensemble)
+    if found is not None:
+        low, high = map(number_text, found)
+        return f"how much {_plain(ensemble.target)} is, a number from {low} to {high}"
+    return f"whether {_plain(ensemble.target)} is {_either(ensemble.classes)}, with a probability for each"
 
 
 def _either(classes: Sequence[ClassLabel]) -> str:
@@ -121,6 +175,8 @@ def _either(classes: Sequence[ClassLabel]) -> str:
 
 
 def _decides(ensemble: Ensemble) -> str:
+    if isinstance(ensemble, AdditiveEnsemble):
+        return _terms(ensemble)
     first, second = map(_plain, ensemble.classes[:2])
     link = f"{ensemble.link:g}"
     if isinstance(ensemble, TreeEnsemble):
@@ -134,6 +190,30 @@ def _decides(ensemble: Ensemble) -> str:
         return _TWO.format(first=first, second=second, link=link, votes="\n".join([*lines, *more]))
     lines = [f"| {row.votes:+d} | {_plain(row.label)} | {_plain(row.test)} |" for row in table[:VOTES]]
     return _MANY.format(link=link, votes="\n".join([*lines, *more]))
+
+
+def _terms(ensemble: AdditiveEnsemble) -> str:
+    words = {
+        "constant": ensemble.constant,
+        "link": f"{ensemble.link:g}",
+        "errors": _ERRORS if ensemble.errors else "",
+        "how": "on average over the released, noisy counts of records" if ensemble.counts else "at most",
+        "votes": "\n".join(f"| {size:.4g} | {_plain(name)} |" for name, size in importances(ensemble).items()),
+    }
+    if ensemble.target_range is None:
+        first, second = map(_plain, ensemble.classes)
+        return _TERMS.format(**words, first=first, second=second)
+    low, high = map(number_text, ensemble.target_range)
+    centre = number_text(middle(ensemble.target_range))
+    return _NUMBER.format(**words, middle=centre, low=low, high=high, target=_plain(ensemble.target))
+
+
+def _edits(ensemble: Ensemble) -> str:
+    """Nothing where nobody changed anything."""
+    edits = ensemble.edits if isinstance(ensemble, AdditiveEnsemble) else ()
+    cells = [(edit.at, edit.by, edit.feature, edit.what, edit.why) for edit in edits]
+    rows = "\n".join(f"| {' | '.join(map(_plain, row))} |" for row in cells)
+    return _EDITED.format(rows=rows) if rows else ""
 
 
 def _values(feature: Feature) -> str:

@@ -16,17 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
-from models.answers import ClassLabel, Scores, check_head, head_from_json, labels_of, outputs_of, probabilities_of
+from models.additive import AdditiveEnsemble, additive_from_json
+from models.answers import (
+    ClassLabel,
+    Range,
+    Scores,
+    check_head,
+    head_from_json,
+    labels_of,
+    outputs_of,
+    probabilities_of,
+)
 from models.features import Columns, Feature, encode_columns, number_text
 from models.trees import Split, TreeEnsemble, holds, trees_from_json
 
-__all__ = ["ClassLabel", "Ensemble", "Test", "Vote", "VotingEnsemble", "describe", "ensemble_from_json"]
+__all__ = ["ClassLabel", "Ensemble", "Test", "Vote", "VotingEnsemble", "describe", "ensemble_from_json", "target_range"]
 
 Test = Literal["above", "is", "always"]
 
 
 class Ensemble(Protocol):
-    """A released classifier, whatever its form: frozen, public, and the same answer wherever it runs."""
+    """A released model, whatever its form: frozen, public, and the same answer wherever it runs. `classes` is empty
+    where it answers a number; such a model has no probabilities (InputError)."""
 
     @property
     def features(self) -> tuple[Feature, ...]: ...
@@ -38,7 +49,7 @@ class Ensemble(Protocol):
     def link(self) -> float: ...
     @property
     def outputs(self) -> int:
-        """Scores per record: 1 for two classes, else one per class."""
+        """Scores per record: 1 for two classes or a number, else one per class."""
 
     def scores(self, columns: Columns) -> NDArray[np.int64]:
         """Raw columns -> scores (n, outputs)."""
@@ -50,7 +61,7 @@ class Ensemble(Protocol):
         """Raw columns -> (n, classes)."""
 
     def predict(self, columns: Columns) -> NDArray[Any]:
-        """Raw columns -> labels (n,)."""
+        """Raw columns -> labels (n,), or values (n,) of a number."""
 
     def to_json(self) -> dict[str, Any]:
         """The released numbers; `ensemble_from_json` reads them."""
@@ -148,7 +159,12 @@ def describe(vote: Vote | Split, features: Sequence[Feature]) -> str:
     return f"{feature.name} is {feature.label(vote.code)}"
 
 
-def ensemble_from_json(body: Mapping[str, Any]) -> VotingEnsemble | TreeEnsemble:
+def target_range(ensemble: Ensemble) -> Range | None:
+    """Of a model that answers a number, the public range that it keeps to; None of one that tells classes apart."""
+    return ensemble.target_range if isinstance(ensemble, AdditiveEnsemble) else None
+
+
+def ensemble_from_json(body: Mapping[str, Any]) -> VotingEnsemble | TreeEnsemble | AdditiveEnsemble:
     """Inverse of `Ensemble.to_json`; anything else raises ModelInvalid."""
     try:
         match body["type"]:
@@ -156,9 +172,11 @@ def ensemble_from_json(body: Mapping[str, Any]) -> VotingEnsemble | TreeEnsemble
                 return _voting_from_json(body)
             case "trees":
                 return trees_from_json(body)
+            case "additive":
+                return additive_from_json(body)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelInvalid(f"ensemble.json: not a released ensemble ({error})") from error
-    raise ModelInvalid(f"type={body['type']!r}: must be 'voting' or 'trees'")
+    raise ModelInvalid(f"type={body['type']!r}: must be 'voting', 'trees' or 'additive'")
 
 
 def _voting_from_json(body: Mapping[str, Any]) -> VotingEnsemble:

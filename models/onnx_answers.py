@@ -1,7 +1,8 @@
-"""From scores to label and probabilities, as ONNX nodes.
+"""From scores to label and probabilities, or to a number, as ONNX nodes.
 
 Two classes: Sigmoid([-link, link] * score), classes[1] where score > 0. K classes: Softmax(link * scores), in double
 because it takes differences of numbers that may be great; the label is that of ArgMax, which takes the first of equals.
+A number: Clip(middle + link * score, low, high), in double.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from models.answers import ClassLabel
+from models.additive import middle
+from models.answers import ClassLabel, Range
 from models.onnx_nodes import ML, Graph, Namer, tensor
 
 
@@ -21,6 +23,21 @@ def answers(classes: Sequence[ClassLabel], link: float, score: str, name: Namer,
     return (
         _two(classes, link, score, name, outputs) if len(classes) == 2 else _many(classes, link, score, name, outputs)
     )
+
+
+def value(target_range: Range, link: float, score: str, name: Namer, output: str) -> Graph:
+    """`score` (N, 1) -> `output` (N, 1), double, within the range."""
+    precise, by, scaled, centre, moved, low, high = map(
+        name, ("precise", "link", "scaled", "middle", "moved", "low", "high")
+    )
+    nodes = (
+        helper.make_node("Cast", [score], [precise], to=TensorProto.DOUBLE),
+        helper.make_node("Mul", [precise, by], [scaled]),
+        helper.make_node("Sum", [scaled, centre], [moved]),
+        helper.make_node("Clip", [moved, low, high], [output]),
+    )
+    numbers = {by: link, centre: middle(target_range), low: target_range[0], high: target_range[1]}
+    return Graph(nodes, tuple(tensor(np.array(number, np.float64), at) for at, number in numbers.items()))
 
 
 def _two(classes: Sequence[ClassLabel], link: float, score: str, name: Namer, outputs: tuple[str, str]) -> Graph:

@@ -30,7 +30,20 @@ OPSETS = {"": range(13, 24), "ai.onnx.ml": range(1, 5)}
 STANDARD = {"", "ai.onnx"}
 OPERATORS = {  # what the exporters write, and no more: an operator comes in together with its checks
     "": frozenset(
-        {"ArgMax", "Cast", "Concat", "Greater", "Identity", "Mul", "Sigmoid", "Softmax", "Squeeze", "Sum", "Where"}
+        {
+            "ArgMax",
+            "Cast",
+            "Clip",
+            "Concat",
+            "Greater",
+            "Identity",
+            "Mul",
+            "Sigmoid",
+            "Softmax",
+            "Squeeze",
+            "Sum",
+            "Where",
+        }
     ),
     "ai.onnx.ml": frozenset({"ArrayFeatureExtractor", "LabelEncoder", "TreeEnsembleRegressor"}),
 }

@@ -54,7 +54,7 @@ class Branch:
     no: Walk
 
 
-Weights = tuple[int, ...]  # of a leaf, one per output
+Weights = tuple[float, ...]  # of a leaf, one per output
 Walk = Branch | Weights
 
 
@@ -68,17 +68,21 @@ class _Node:
     weights: Weights = ()
 
 
-def regressor(walks: Sequence[Walk], source: str, target: str) -> NodeProto:
-    """The sum of decision trees over the columns of `source` (N, K), double: `target` (N, outputs), float."""
+def regressor(
+    walks: Sequence[Walk], source: str, target: str, owners: Sequence[int] | None = None, outputs: int = 0
+) -> NodeProto:
+    """The sum of decision trees over the columns of `source` (N, K), double: `target` (N, outputs), float, summed in
+    double. With `owners`, the first output of tree i is output owners[i] of `outputs`, and what no tree owns is 0."""
     grown = [_grown(walk) for walk in walks]
+    first = owners or [0] * len(walks)
     nodes = [(tree, at, node) for tree, each in enumerate(grown) for at, node in enumerate(each)]
-    votes = [(tree, at, *vote) for tree, at, node in nodes for vote in enumerate(node.weights)]
+    votes = [(tree, at, *vote) for tree, at, node in nodes for vote in enumerate(node.weights, first[tree])]
     return helper.make_node(
         "TreeEnsembleRegressor",
         [source],
         [target],
         domain=ML,
-        n_targets=max(output for _, _, output, _ in votes) + 1,
+        n_targets=outputs or max(output for _, _, output, _ in votes) + 1,
         aggregate_function="SUM",
         post_transform="NONE",
         nodes_treeids=[tree for tree, _, _ in nodes],

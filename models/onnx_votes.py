@@ -1,4 +1,4 @@
-"""A voting ensemble's scores as ONNX nodes.
+"""The scores of votes, and of terms that are read as votes, as ONNX nodes.
 
 Two classes: constant + TreeEnsembleRegressor(numbers) + LabelEncoder(text) + ...      (integers, exact in float32)
 K classes:   constant + TreeEnsembleRegressor(numbers, codes of texts), with K targets
@@ -11,8 +11,10 @@ from itertools import pairwise
 from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 from onnx import helper
 
+from models.additive import AdditiveEnsemble
 from models.answers import Scores
 from models.ensemble import VotingEnsemble
 from models.features import MISSING_TEXT, CategoricalFeature, Feature, NumericFeature
@@ -30,14 +32,16 @@ from models.onnx_nodes import (
     tensor,
 )
 
+Table = Scores | NDArray[np.float64]  # of a feature: (bins, outputs)
 
-def used_by_votes(ensemble: VotingEnsemble) -> list[int]:
+
+def used_by_votes(ensemble: VotingEnsemble | AdditiveEnsemble) -> list[int]:
     """Positions of the features that move a score (the first one when none does, so that N is known to the graph)."""
     tables, _ = ensemble.tables()
     return [i for i, table in enumerate(tables) if table.any()] or [0]
 
 
-def vote_scores(ensemble: VotingEnsemble, inputs: Inputs, name: Namer, target: str) -> Graph:
+def vote_scores(ensemble: VotingEnsemble | AdditiveEnsemble, inputs: Inputs, name: Namer, target: str) -> Graph:
     """Raw values -> `target` (N, outputs)."""
     tables, constant = ensemble.tables()
     check_exact(int(max(abs(constant) + sum(np.abs(table).max(axis=0) for table in tables))))
@@ -46,7 +50,7 @@ def vote_scores(ensemble: VotingEnsemble, inputs: Inputs, name: Namer, target: s
     numbers = {i: steps(ensemble.features[i], table) for i, table in used.items() if i not in texts}
     always = name("constant")
     if ensemble.outputs == 1:
-        votes, parts = _one_score(numbers, {i: _texts(f, used[i][:, 0]) for i, f in texts.items()}, inputs, name)
+        votes, parts = _one_score(numbers, {i: text_codes(f, used[i][:, 0]) for i, f in texts.items()}, inputs, name)
     else:
         votes, parts = _many_scores(numbers, {i: (f, used[i]) for i, f in texts.items()}, inputs, name)
     summed = Graph(
@@ -66,10 +70,10 @@ class Steps:
 
     def walk(self, column: int) -> Walk:
         """Its edges end with infinity, which only NaN is not below: missing values reach a leaf of their own."""
-        return _balanced(column, (*self.edges, inf), (*self.values, self.missing))
+        return balanced(column, (*self.edges, inf), (*self.values, self.missing))
 
 
-def steps(feature: Feature, table: Scores) -> Steps:
+def steps(feature: Feature, table: Table) -> Steps:
     """The table (bins, outputs) of a numeric or boolean feature, neighbouring bins of equal votes merged."""
     edges = feature.edges if isinstance(feature, NumericFeature) else (0.5,)
     *votes, missing = map(tuple, table.tolist())
@@ -77,19 +81,19 @@ def steps(feature: Feature, table: Scores) -> Steps:
     return Steps(tuple(edges[j] for j in kept), (votes[0], *(votes[j + 1] for j in kept)), missing)
 
 
-def _balanced(column: int, edges: tuple[float, ...], values: tuple[Weights, ...]) -> Walk:
+def balanced(column: int, edges: tuple[float, ...], values: tuple[Weights, ...]) -> Walk:
     if not edges:
         return values[0]
     middle = len(edges) // 2
-    below = _balanced(column, edges[:middle], values[: middle + 1])
-    above = _balanced(column, edges[middle + 1 :], values[middle + 1 :])
+    below = balanced(column, edges[:middle], values[: middle + 1])
+    above = balanced(column, edges[middle + 1 :], values[middle + 1 :])
     return Branch(column, "BRANCH_LEQ", edges[middle], below, above)
 
 
 Texts = tuple[dict[str, float], float]  # a number for each text, and for all others
 
 
-def _texts(feature: CategoricalFeature, numbers: Scores) -> Texts:
+def text_codes(feature: CategoricalFeature, numbers: Table) -> Texts:
     """One number per code, as a dictionary."""
     *listed, other, missing = map(float, numbers)
     return {**dict(zip(feature.values, listed, strict=True)), MISSING_TEXT: missing}, other
@@ -115,15 +119,15 @@ def _many_scores(
     codes, rows = {}, {}
     for i, (feature, table) in texts.items():
         distinct, group = np.unique(table, axis=0, return_inverse=True)
-        codes[i] = _texts(feature, group.reshape(-1))
+        codes[i] = text_codes(feature, group.reshape(-1))
         rows[i] = tuple(map(tuple, distinct.tolist()))
     encoding, found = coded(inputs, codes, name)
     walks = [shape.walk(found.columns[i]) for i, shape in numbers.items()]
-    walks += [_balanced(found.columns[i], _halves(len(each)), each) for i, each in rows.items()]
+    walks += [balanced(found.columns[i], halves(len(each)), each) for i, each in rows.items()]
     votes = name("votes")
     return encoding + Graph((regressor(walks, found.numbers, votes),)), [votes]
 
 
-def _halves(count: int) -> tuple[float, ...]:
+def halves(count: int) -> tuple[float, ...]:
     """What lies between the codes 0..count - 1."""
     return tuple(code + 0.5 for code in range(count - 1))

@@ -1,8 +1,8 @@
 """An ensemble as a picture: one small panel per feature, the most important first, with the feature's shape or, for K
 classes, one curve per class; of trees, one panel of the features' importances.
 
-Drawn by Vega-Lite inside vl-convert: no browser, no address outside. PNG, or one HTML file that holds the same drawing
-as SVG with the vote table below, and no script.
+Drawn by Vega-Lite inside vl-convert: no browser, no address outside. PNG, SVG, or one HTML file that holds the same
+drawing with the vote table below, and no script. Additive models have drawings of their own (`models.explain_page`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from textwrap import fill
 
 import vl_convert
 
-from accountant.errors import InputError
+from models.additive import AdditiveEnsemble
 from models.ensemble import Ensemble
 from models.explain import Bin, Shape, importances, shapes, tree_text, vote_table
-from models.features import NumericFeature
+from models.explain_page import explain_page, explain_svg
+from models.features import Columns, NumericFeature
 from models.picture_classes import class_panels
+from models.picture_files import check_ending, write, write_drawing
 from models.picture_parts import BAR, CONFIG, HEIGHT, LINE, SHOWN, WIDTH, Spec, axis, ends, heading, signed
 from models.trees import TreeEnsemble
 
@@ -32,15 +34,18 @@ NOTHING = ("Without a vote", "Of no importance")  # votes, trees
 CLASSES = "A curve above zero votes for its class, one below against it. Same scale in every panel."
 
 
-def picture(ensemble: Ensemble, certificate_line: str, path: Path) -> None:
-    """Write `path`, a .png or a self-contained .html; any other ending raises InputError."""
-    if path.suffix not in (".png", ".html"):
-        raise InputError(f"out={path.name}: must end in .png or .html")
+def picture(ensemble: Ensemble, certificate_line: str, path: Path, record: Columns | None = None) -> None:
+    """Write `path`, a .png, .svg or self-contained .html; any other ending raises InputError. `record`: columns of one
+    record, whose account is drawn instead, or on an additive model's page above all else; InputError for trees."""
+    check_ending(path)
+    if isinstance(ensemble, AdditiveEnsemble) or record is not None:
+        asked = ensemble, certificate_line, record
+        return write_drawing(path, lambda: explain_svg(*asked), lambda: explain_page(*asked))
     spec = drawing(ensemble, certificate_line)
     if path.suffix == ".png":
-        path.write_bytes(vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=2))
-    else:
-        path.write_text(_page(ensemble, vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)), encoding="utf-8")
+        return write(path, vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=2))
+    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+    write(path, (svg if path.suffix == ".svg" else _page(ensemble, svg)).encode())
 
 
 def drawing(ensemble: Ensemble, certificate_line: str) -> Spec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import isfinite
 from reprlib import repr as short
 from typing import Any
@@ -11,24 +12,30 @@ from typing import Any
 import numpy as np
 import onnxruntime
 from numpy.typing import ArrayLike, NDArray
+from onnx import ModelProto
 
 from accountant.errors import InputError, ModelInvalid, RecordError
 from models.ensemble import ClassLabel
 from models.features import MISSING_TEXT, CategoricalFeature, Columns, Feature, encodable
 from models.onnx_check import check_graph
-from models.onnx_export import CLASSES
+from models.onnx_export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER
 
 Record = Mapping[str, Any]
-OUTPUTS = ["label", "probabilities"]
+Feed = Mapping[str, NDArray[Any]]
 FATAL = 4  # ONNX Runtime's own log stays silent: what goes wrong is raised
 
 
 class OnnxModel:
-    """A checked model, ready to answer from any thread. Bytes that fail a check raise ModelInvalid."""
+    """A checked model, ready to answer from any thread. Bytes that fail a check raise ModelInvalid.
+
+    ONNX Runtime computes every output of a graph, asked for or not. So what predicts is a session of the same bytes
+    without the nodes that lead to `contributions` alone, and the whole graph is opened when these are first asked for.
+    """
 
     def __init__(self, model_bytes: bytes) -> None:
         check_graph(model_bytes)
-        self._session = _session(model_bytes)
+        self._bytes = model_bytes
+        self._session = _session(_without(model_bytes, CONTRIBUTIONS))
         try:
             self.inputs: dict[str, str] = {each.name: each.type for each in self._session.get_inputs()}
             self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
@@ -36,24 +43,78 @@ class OnnxModel:
         except UnicodeDecodeError as error:
             raise ModelInvalid(f"model.onnx: names and metadata must be UTF-8 ({error})") from error
         self.classes = _classes(self.metadata)
-        if outputs != OUTPUTS:
-            raise ModelInvalid(f"model.onnx: outputs must be {OUTPUTS}")
+        self._base = _base(self.metadata)
+        self._outputs = list(LABEL if self.classes else NUMBER)
+        if outputs != self._outputs:
+            raise ModelInvalid(f"model.onnx: outputs must be {self._outputs}")
 
     def predict(self, columns: Columns) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Raw columns, one per input, (n,) each -> labels (n,), probabilities (n, 2). None and NaN are missing."""
-        absent = self.inputs.keys() - columns.keys()
-        if absent:
-            raise InputError(f"columns: missing {sorted(absent)}")
-        return self.infer({name: _ready(columns[name], kind) for name, kind in self.inputs.items()})
+        """Raw columns, one per input, (n,) each -> labels (n,), probabilities (n, classes). None and NaN are missing.
 
-    def infer(self, columns: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        A model of a number has no classes: values (n,), float64, and probabilities (n, 0).
+        """
+        return self.infer(self._feed(columns))
+
+    def infer(self, columns: Feed) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """As `predict`, without looking at the values: float64 columns, and object columns that hold str alone.
 
         That is what `columns_from_records` makes.
         """
-        feed = {name: columns[name].reshape(-1, 1) for name in self.inputs}
-        label, probabilities = self._session.run(OUTPUTS, feed)
-        return label, probabilities
+        label, *probabilities = self._session.run(self._outputs, self._shaped(columns))
+        return (label, probabilities[0]) if self.classes else (label[:, 0], np.empty((len(label), 0), np.float32))
+
+    def contributions(self, columns: Columns) -> NDArray[np.float32]:
+        """What each feature adds: (n, features), in logits, or in units of the target. With `base` a row adds up to the
+        logit, or to the value before it is clipped. InputError where the model does not tell."""
+        [found] = self._accounts.run([CONTRIBUTIONS], self._shaped(self._feed(columns)))
+        return np.asarray(found, np.float32)
+
+    @property
+    def base(self) -> float:
+        """What contributions start from; InputError where the model does not tell them."""
+        if self._base is None:
+            raise InputError("model: does not tell what each feature adds; additive ones do")
+        return self._base
+
+    @cached_property
+    def _accounts(self) -> onnxruntime.InferenceSession:
+        self.base  # noqa: B018 - InputError
+        session = _session(self._bytes)
+        if CONTRIBUTIONS not in [each.name for each in session.get_outputs()]:
+            raise ModelInvalid(f"model.onnx: has a {BASE} and no {CONTRIBUTIONS}")
+        return session
+
+    def _feed(self, columns: Columns) -> Feed:
+        absent = self.inputs.keys() - columns.keys()
+        if absent:
+            raise InputError(f"columns: missing {sorted(absent)}")
+        return {name: _ready(columns[name], kind) for name, kind in self.inputs.items()}
+
+    def _shaped(self, columns: Feed) -> Feed:
+        return {name: columns[name].reshape(-1, 1) for name in self.inputs}
+
+
+def _without(model_bytes: bytes, output: str) -> bytes:
+    """The same model without one of its outputs, and without the nodes and constants that lead to it alone."""
+    model = ModelProto.FromString(model_bytes)
+    graph = model.graph
+    if output not in [each.name for each in graph.output]:
+        return model_bytes
+    needed = {each.name for each in graph.output} - {output}
+    kept = []
+    for node in reversed(graph.node):  # in order: what a node reads stands before it
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            kept.append(node)
+    outputs = [each for each in graph.output if each.name != output]
+    constants = [each for each in graph.initializer if each.name in needed]
+    for name in ("node", "output", "initializer"):
+        graph.ClearField(name)
+    graph.node.extend(kept[::-1])
+    graph.output.extend(outputs)
+    graph.initializer.extend(constants)
+    found: bytes = model.SerializeToString(deterministic=True)
+    return found
 
 
 def columns_from_records(features: Sequence[Feature], records: Sequence[Record], limit: int) -> dict[str, NDArray[Any]]:
@@ -151,6 +212,18 @@ def _classes(metadata: Mapping[str, str]) -> tuple[ClassLabel, ...]:
     if not isinstance(classes, list) or not all(isinstance(each, str | int) for each in classes):
         raise ModelInvalid(f"model.onnx: metadata {CLASSES}={short(classes)} must be a JSON list of texts or integers")
     return tuple(classes)
+
+
+def _base(metadata: Mapping[str, str]) -> float | None:
+    if BASE not in metadata:
+        return None
+    try:
+        base = float(metadata[BASE])
+    except ValueError as error:
+        raise ModelInvalid(f"model.onnx: metadata {BASE}={short(metadata[BASE])} must be a number") from error
+    if not isfinite(base):
+        raise ModelInvalid(f"model.onnx: metadata {BASE}={base}: must be finite")
+    return base
 
 
 def _ready(values: ArrayLike, kind: str) -> NDArray[Any]:

@@ -1,6 +1,7 @@
-"""A released ensemble as a scikit-learn classifier, which skl2onnx converts wherever it stands in a Pipeline.
+"""A released ensemble as a scikit-learn classifier, or regressor, which skl2onnx converts wherever it stands in a
+Pipeline.
 
-Importing this module registers the converter. The votes become the same nodes as in `models.onnx_export`.
+Importing this module registers the converters. The ensemble becomes the same nodes as in `models.onnx_export`.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from onnx import NodeProto, TensorProto, helper
 from skl2onnx import update_registered_converter
 from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from accountant.errors import InputError, ModelInvalid
 from models.ensemble import Ensemble
@@ -24,8 +25,8 @@ from models.onnx_export import ensemble_graph
 from models.onnx_nodes import ML, Inputs
 
 
-class EnsembleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A fitted classifier over raw values: X (n, features) in the ensemble's order, None or NaN missing.
+class _Frozen(BaseEstimator):  # type: ignore[misc]
+    """Fitted, over raw values: X (n, features) in the ensemble's order, None or NaN missing.
 
     `fit` learns nothing, as with scikit-learn's FrozenEstimator: what was released is final.
     """
@@ -33,21 +34,14 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble
 
-    @property
-    def classes_(self) -> NDArray[Any]:
-        return np.asarray(self.ensemble.classes)
-
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> EnsembleClassifier:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         return self.ensemble.predict(self._columns(X))
-
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        return self.ensemble.probabilities(self._columns(X))
 
     def _columns(self, X: ArrayLike) -> Columns:
         table = np.asarray(X)
@@ -57,20 +51,39 @@ class EnsembleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {feature.name: table[:, i] for i, feature in enumerate(features)}
 
 
+class EnsembleClassifier(ClassifierMixin, _Frozen):  # type: ignore[misc]
+    """An ensemble of two classes or more."""
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        return np.asarray(self.ensemble.classes)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        return self.ensemble.probabilities(self._columns(X))
+
+
+class EnsembleRegressor(RegressorMixin, _Frozen):  # type: ignore[misc]
+    """An ensemble that answers a number."""
+
+
 def _shapes(operator: Any) -> None:
-    """Outputs (N,) labels and (N, classes) probabilities. Inputs, taken together, have one column per feature."""
+    """Outputs (N,) labels and (N, classes) probabilities, or (N, 1) values. Inputs, taken together, have one column per
+    feature."""
     ensemble: Ensemble = operator.raw_operator.ensemble
     widths = [variable.type.shape[1] for variable in operator.inputs]
     if None in widths or sum(widths) != len(ensemble.features):
         raise ModelInvalid(f"inputs of widths {widths}: one column per feature ({len(ensemble.features)}) in all")
     rows = operator.inputs[0].get_first_dimension()
+    if not ensemble.classes:
+        operator.outputs[0].type = DoubleTensorType([rows, 1])
+        return
     label = StringTensorType if isinstance(ensemble.classes[0], str) else Int64TensorType
     operator.outputs[0].type = label([rows])
     operator.outputs[1].type = FloatTensorType([rows, len(ensemble.classes)])
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    """Numbers become one double tensor; texts one (N, 1) tensor each; then the votes."""
+    """Numbers become one double tensor; texts one (N, 1) tensor each; then the ensemble."""
     ensemble: Ensemble = operator.raw_operator.ensemble
     add = partial(_add, container)
     unique = scope.get_unique_variable_name
@@ -80,7 +93,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     if doubles:
         add(helper.make_node("Concat", doubles, [together], axis=1))
     names = {i: _pick(container, unique, variable, column) for i, (variable, column) in texts.items()}
-    outputs = (operator.outputs[0].full_name, operator.outputs[1].full_name)
+    outputs = [each.full_name for each in operator.outputs]
     graph = ensemble_graph(ensemble, Inputs(together, columns, names), unique, outputs)
     for node in graph.nodes:
         add(node)
@@ -142,3 +155,4 @@ update_registered_converter(
     _convert,
     options={"zipmap": [True, False, "columns"], "nocl": [True, False], "output_class_labels": [False, True]},
 )
+update_registered_converter(EnsembleRegressor, "DpserveEnsembleRegressor", _shapes, _convert)

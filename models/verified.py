@@ -19,6 +19,7 @@ from accountant.home import Home
 from accountant.keys import PublicKeys
 from models.bundle import Bundle, ensemble_from_bytes, read_bundle
 from models.card import model_card
+from models.derivation import check_edits, check_released
 from models.ensemble import Ensemble
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.runtime import OnnxModel
@@ -50,6 +51,7 @@ def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -
     if digest(bundle.ensemble) != found.form.public.ensemble:
         raise ModelInvalid("ensemble.json: not the released numbers that the certificate names")
     ensemble = ensemble_from_bytes(bundle.ensemble)
+    check_edits(ensemble, found)
     return VerifiedModel(found, OnnxModel(bundle.onnx), ensemble, bundle)
 
 
@@ -62,8 +64,7 @@ def load_of_home(home: Home, folder: Path, name: str, trust: PublicKeys | None =
         raise ModelInvalid(f"certificate: speaks of {certificate.model!r}, not of {name!r}")
     if home.ledger.log.entry(certificate.issued).value != certificate.entry:
         raise ModelInvalid(f"certificate: entry {certificate.issued} of this ledger is another")
-    if home.ledger.released_digest(certificate.reservation) != digest(found.bundle.ensemble):
-        raise ModelInvalid("ensemble.json: is not what the ledger says was released")
+    check_released(home.ledger, certificate)
     return found
 
 

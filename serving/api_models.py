@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.errors import InputError
+from models.ensemble import target_range
 from models.runtime import columns_from_records
 from serving.bodies import check_fields, known_query, read_body
 from serving.doors import state
@@ -22,7 +23,7 @@ PREDICT_FIELDS = {"model": (str,), "records": (list,)}
 
 
 async def predict(request: Request) -> Response:
-    """Records in, labels and probabilities out. On the loop: the model takes microseconds."""
+    """Records in, labels and probabilities or numbers out. On the loop: the model takes microseconds."""
     raw = await read_body(request, PREDICT_BYTES)
     start = perf_counter()
     serving = state(request)
@@ -46,20 +47,18 @@ def parse(raw: bytes) -> dict[str, Any]:
 
 
 def answer_records(registry: Registry, body: dict[str, Any]) -> tuple[Served, dict[str, Any]]:
-    """The model that answered, and its answer. RecordError names the first record and field that do not fit."""
+    """The model that answered, and its answer: with classes and probabilities, unless it is a number. RecordError names
+    the first record and field that do not fit."""
     served = registry.get(body["model"])
     records = body["records"]
     if len(records) > RECORDS:
         raise TooLarge(f"records: {len(records)}; at most {RECORDS} a request", limit=RECORDS)
     found = served.verified
-    labels, probabilities = found.runtime.infer(columns_from_records(found.ensemble.features, records, RECORDS))
-    return served, {
-        "model": served.reference,
-        "certificate": served.fragment,
-        "classes": found.ensemble.classes,
-        "predictions": labels.tolist(),
-        "probabilities": probabilities,
-    }
+    predictions, probabilities = found.runtime.infer(columns_from_records(found.ensemble.features, records, RECORDS))
+    answer = {"model": served.reference, "certificate": served.fragment, "predictions": predictions.tolist()}
+    if not found.ensemble.classes:  # a number
+        return served, answer
+    return served, {**answer, "classes": found.ensemble.classes, "probabilities": probabilities}
 
 
 async def list_models(request: Request) -> Response:
@@ -102,6 +101,7 @@ def _description(served: Served) -> dict[str, Any]:
         "version": served.version,
         "target": ensemble.target,
         "classes": ensemble.classes,
+        "target_range": target_range(ensemble),
         "features": [feature.to_json() for feature in ensemble.features],
         "certificate": served.certificate,
     }

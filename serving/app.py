@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from accountant.tokens import SCOPES
-from serving import api_jobs, api_ledger, api_models
+from serving import api_explain, api_jobs, api_ledger, api_models
 from serving.bodies import known_query
 from serving.doors import Door
 from serving.errors import json_response
@@ -61,7 +61,8 @@ PREDICT = {
 }
 PREDICTED = {
     "type": "object",
-    "required": ["model", "certificate", "classes", "predictions", "probabilities"],
+    "description": "of a model that answers a number, predictions are numbers, without classes and probabilities",
+    "required": ["model", "certificate", "predictions"],
     "properties": {
         "model": TEXT,
         "certificate": {"type": "object"},
@@ -70,12 +71,37 @@ PREDICTED = {
         "probabilities": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
     },
 }
+EXPLAINED = {
+    "type": "object",
+    "description": "prediction i comes of base + the sum of contributions[i], in `unit`. K classes: K numbers in place "
+    "of each. A model of trees is answered with 422, not_additive.",
+    "required": ["model", "certificate", "unit", "base", "features", "contributions", "predictions"],
+    "properties": {
+        "model": TEXT,
+        "certificate": {"type": "object"},
+        "classes": {"type": "array"},
+        "unit": {"type": "string", "description": "log odds of the second class, logits (K classes), or the target"},
+        "base": {"oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]},
+        "features": {"type": "array", "items": TEXT},
+        "contributions": {"type": "array", "items": {"type": "array"}},
+        "predictions": {"type": "array"},
+    },
+}
 AFTER = {"after": "index of the first entry wanted"}
 GROWTH = {"from": "size of the earlier tree", "to": "size of the later one; the newest when left out"}
 LEAF = {"leaf": "index of the entry", "size": "size of the tree; the newest when left out"}
 
 DOORS = (
     Door("POST", "/predict", ("predict",), api_models.predict, "Predict records", takes=PREDICT, gives=PREDICTED),
+    Door(
+        "POST",
+        "/explain",
+        ("predict",),
+        api_explain.explain,
+        "What each feature adds, of records",
+        takes=PREDICT,
+        gives=EXPLAINED,
+    ),
     Door("POST", "/v1/jobs", ("train",), api_jobs.submit_job, "Submit a job; it is charged now", 202, JOB),
     Door("GET", "/v1/jobs/{job}", ("train", "audit"), api_jobs.show_job, "A job's state, progress and result"),
     Door("DELETE", "/v1/jobs/{job}", ("train",), api_jobs.cancel_job, "Cancel a job before it started"),
@@ -83,7 +109,7 @@ DOORS = (
     Door("GET", "/v1/datasets", ("train", "audit"), api_jobs.list_datasets, "Datasets and their budgets"),
     Door("GET", "/v1/datasets/{name}", ("train", "audit"), api_jobs.show_dataset, "A dataset and its budget"),
     Door("GET", "/v1/models", SCOPES, api_models.list_models, "Models, served or not"),
-    Door("GET", "/v1/models/{name}", SCOPES, api_models.show_model, "A model: features, classes, certificate"),
+    Door("GET", "/v1/models/{name}", SCOPES, api_models.show_model, "A model: features, classes or range, certificate"),
     Door(
         "GET",
         "/v1/models/{name}/certificate",

@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from accountant.errors import BudgetRefused, DpserveError
-from serving import cli_data, cli_keys, cli_ledger, cli_models, cli_server, cli_tune
+from serving import cli_data, cli_edit, cli_explain, cli_keys, cli_ledger, cli_models, cli_server, cli_tune
 from serving.terminal import note
 
 app = typer.Typer(
@@ -47,6 +47,8 @@ GROUPS = {
     "key": cli_keys.key,
     "token": cli_keys.token,
 }
+cli_models.model.command("explain")(cli_explain.explain)
+cli_models.model.command("edit")(cli_edit.edit)
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 

@@ -1,4 +1,4 @@
-"""Commands on released models: list, show, explain, export, predict, verify."""
+"""Commands on released models: list, show, export, predict, verify."""
 
 from __future__ import annotations
 
@@ -82,6 +82,8 @@ def show_model(
     dpserve model show adult --certificate --out adult.html
     dpserve model show adult --registry --out adult.yaml
     """
+    from models.ensemble import target_range
+
     if certificate and registry:
         raise InputError("certificate, registry: choose one")
     if out is not None and not (certificate or registry):
@@ -93,16 +95,27 @@ def show_model(
         return _show_record(found.certificate, out, json)
     ensemble = found.ensemble
     features = [feature.to_json() for feature in ensemble.features]
-    body = {"model": _reference(folder), "target": ensemble.target, "classes": list(ensemble.classes)}
+    body: dict[str, Any] = {"model": reference(folder), "target": ensemble.target, "classes": list(ensemble.classes)}
+    body["target_range"] = target_range(ensemble)
     claim = certificate_json(found.certificate)
     lines = [
         ("model", body["model"]),
-        ("answers", f"{ensemble.target}: {' or '.join(map(str, ensemble.classes))}"),
+        ("answers", f"{ensemble.target}: {_either(ensemble)}"),
         ("reads", ", ".join(f"{feature['name']} ({feature['type']})" for feature in features)),
         ("certificate", certificate_line(found.certificate)),
         ("folder", folder),
     ]
     show(json, {**body, "features": features, "certificate": claim, "folder": str(folder)}, aligned(lines))
+
+
+def _either(ensemble: Ensemble) -> str:
+    from models.ensemble import target_range
+    from models.features import number_text
+
+    found = target_range(ensemble)
+    if found is None:
+        return " or ".join(map(str, ensemble.classes))
+    return f"a number from {number_text(found[0])} to {number_text(found[1])}"
 
 
 def _show_page(certificate: Certificate, out: Path | None, json: bool, **more: Any) -> None:
@@ -146,57 +159,6 @@ def _said(out: Path | None, text: str) -> str:
     return text.rstrip("\n") if out is None else f"written to {out}"
 
 
-@model.command("explain")
-def explain(
-    name: Model,
-    out: Annotated[Path | None, typer.Option(help="A picture as well: FILE.png or FILE.html.")] = None,
-    json: Json = False,
-) -> None:
-    """Explain a model: its votes as a table, or what its trees ask; and as a picture with --out.
-
-    \b
-    dpserve model explain adult --out adult.html
-    """
-    from models.explain import importances
-    from models.trees import TreeEnsemble
-
-    folder, found = open_model(name)
-    if out is not None:
-        from models.picture import picture
-
-        picture(found.ensemble, certificate_line(found.certificate), out)
-    trees = isinstance(found.ensemble, TreeEnsemble)
-    votes = [] if trees else _votes(found.ensemble)
-    features = [{"feature": each, "importance": size} for each, size in importances(found.ensemble).items()]
-    body = {"model": _reference(folder), "votes": votes, "features": features, "picture": str(out) if out else None}
-    rows = _moves(features) if trees else _table(votes, found.ensemble)
-    show(json, body, aligned(rows))
-
-
-def _votes(ensemble: Ensemble) -> list[dict[str, Any]]:
-    """The vote table; each line names its class, where every class has votes of its own."""
-    from models.explain import vote_table
-
-    rows = vote_table(ensemble)
-    named = ensemble.outputs > 1
-    return [
-        {"votes": row.votes, "feature": row.feature, "test": row.test} | ({"class": row.label} if named else {})
-        for row in rows
-    ]
-
-
-def _table(votes: list[dict[str, Any]], ensemble: Ensemble) -> list[tuple[Any, ...]]:
-    if ensemble.outputs == 1:
-        rows = [(f"{row['votes']:+d}", row["test"]) for row in votes]
-        return [("VOTES", f"FOR {ensemble.classes[-1]} WHERE"), *rows]
-    return [("VOTES", "FOR", "WHERE"), *((f"{row['votes']:+d}", row["class"], row["test"]) for row in votes)]
-
-
-def _moves(features: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Of trees, which ask features together, only how far each one's questions move the score."""
-    return [("MOVES THE SCORE BY", "FEATURE"), *((f"{row['importance']:.4g}", row["feature"]) for row in features)]
-
-
 @model.command("export")
 def export(
     name: Model,
@@ -217,7 +179,7 @@ def export(
     bundle = _witnessed(found) if witnessed else found.travelling
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     write_bundle(out.absolute(), bundle)
-    body = {"model": _reference(folder), "out": str(out), "files": list(FILES)}
+    body = {"model": reference(folder), "out": str(out), "files": list(FILES)}
     show(json, body, f"{body['model']} written to {out}")
 
 
@@ -244,10 +206,10 @@ def predict(
     data: Annotated[
         Path, typer.Option(help="Records, .parquet or .csv; columns that are no features are passed over.")
     ],
-    out: Annotated[Path, typer.Option(help="Where to write label and p_<class>, .parquet or .csv; row order kept.")],
+    out: Annotated[Path, typer.Option(help="Where to write label and p_<class>, or value; .parquet or .csv.")],
     json: Json = False,
 ) -> None:
-    """Predict every row of a file with a verified model.
+    """Predict every row of a file, in its order, with a verified model.
 
     \b
     dpserve predict adult --data new.parquet --out predictions.parquet
@@ -258,7 +220,7 @@ def predict(
     features, classes = found.ensemble.features, found.ensemble.classes
     answers = (found.runtime.predict(columns) for columns in job.read_columns(data, features))
     count = job.write_predictions(out, classes, answers)
-    body = {"model": _reference(folder), "records": count, "out": str(out)}
+    body = {"model": reference(folder), "records": count, "out": str(out)}
     show(json, body, f"{count} records predicted with {body['model']}, written to {out}")
 
 
@@ -358,5 +320,5 @@ def certificate_line(found: Certificate) -> str:
     return f"({found.epsilon}, {decimal_string(found.delta)})-differential privacy, {found.relation}, unit: {unit}"
 
 
-def _reference(folder: Path) -> str:
+def reference(folder: Path) -> str:
     return f"{folder.parent.name}@{folder.name}"

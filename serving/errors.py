@@ -34,6 +34,10 @@ class WrongMediaType(DpserveError):
     code = "unsupported_media_type"
 
 
+class NotAdditive(DpserveError):
+    code = "not_additive"
+
+
 class SlowBody(DpserveError):
     code = "request_timeout"
 
@@ -65,6 +69,7 @@ STATUS: dict[type[DpserveError], int] = {
     Forbidden: 403,
     TooLarge: 413,
     WrongMediaType: 415,
+    NotAdditive: 422,
     SlowBody: 408,
     TakesTooLong: 504,
     NotReady: 503,

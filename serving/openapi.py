@@ -32,7 +32,7 @@ MEANINGS = {
     404: "no such name",
     409: "not in this state, or an idempotency key that came with another body",
     413: "too large",
-    422: "a record does not fit the schema; names record and field",
+    422: "a record does not fit the schema; names record and field. Or a model of trees was asked to explain",
     503: "not ready, or the model does not verify",
 }
 

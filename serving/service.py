@@ -45,7 +45,8 @@ class DpserveService:
     async def predict(self, model: str, records: list[dict[str, Any]]) -> dict[str, Any]:
         """Predict records with a verified model: `adult`, `adult@champion` or `adult@2`."""
         served, answer = answer_records(APP.state.serving.registry, {"model": model, "records": records})
-        return {**answer, "certificate": served.certificate, "probabilities": answer["probabilities"].tolist()}
+        plain = {name: answer[name].tolist() for name in ("probabilities",) if name in answer}
+        return {**answer, "certificate": served.certificate, **plain}
 
 
 SERVICE: Any = DpserveService  # the decorators return another type than they declare

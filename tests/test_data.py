@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accountant.budget import Relation
-from accountant.errors import DataError, InputError, SchemaError
+from accountant.errors import DataError, InputError
 from accountant.records import Unit
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
 from training import datasets
@@ -272,12 +272,6 @@ def test_a_folder_is_refused(tmp_path):
         (tmp_path / name).mkdir()
         with pytest.raises(DataError):
             pack(tmp_path / name, SCHEMA)
-
-
-def test_a_regression_target_has_no_learner_yet(tmp_path):
-    schema = parse_schema(b"target: {name: y, range: [0, 1]}\nrecords: 9\nfeatures:\n  age: {type: boolean}\n")
-    with pytest.raises(SchemaError, match="regression"):
-        pack(parquet(tmp_path, {"age": [True], "y": [0.5]}), schema)
 
 
 def test_rows_after_the_first_batch_are_named_by_their_place_in_the_file(tmp_path):

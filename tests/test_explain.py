@@ -237,9 +237,9 @@ def test_html_is_complete_and_asks_for_nothing(tmp_path):
     assert "&lt;script&gt;alert(1)&lt;/script&gt; is &lt;b&gt;" in page
 
 
-@pytest.mark.parametrize("name", ["shapes.svg", "shapes", "shapes.PNG.exe"])
+@pytest.mark.parametrize("name", ["shapes.pdf", "shapes", "shapes.PNG.exe"])
 def test_picture_refuses_other_endings(tmp_path, name):
-    with pytest.raises(InputError, match=r"\.png or \.html"):
+    with pytest.raises(InputError, match=r"\.png, \.svg or \.html"):
         picture(ENSEMBLE, "claim", tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

@@ -24,7 +24,7 @@ from accountant.errors import DataError
 from models.ensemble import ClassLabel
 from models.features import CategoricalFeature, Codes, Columns, Feature, NumericFeature
 from training import kernels
-from training.engine import Rows
+from training.engine import TARGET_GRID, Rows
 from training.schema import Schema
 
 BATCH_ROWS = READ_BYTES = 1 << 16
@@ -126,6 +126,32 @@ def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[n
     return np.asarray(index.to_numpy(zero_copy_only=False), dtype=np.uint8)
 
 
+def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.int32]:
+    """A number to predict -> int32 in -TARGET_GRID..TARGET_GRID: clipped to the public range, centred on its middle,
+    on a grid of half the range / TARGET_GRID. [100, 101] thus behaves as [0, 1]. Infinities lie beyond the range, and
+    nobody counts what was clipped. A missing target raises, naming its row.
+    """
+    assert schema.target_range is not None
+    numbers, (low, high) = _numbers(schema.target, column), schema.target_range
+    missing = np.isnan(numbers)
+    if missing.any():
+        row = start + int(missing.argmax())
+        raise DataError(f"{schema.target}, data row {row}: missing; every row needs a number to learn from", row=row)
+    middle, half = low / 2 + high / 2, high / 2 - low / 2  # halves first: the difference of two floats may overflow
+    steps = np.rint((np.clip(numbers, low, high) - middle) / half * TARGET_GRID)
+    return np.clip(steps, -TARGET_GRID, TARGET_GRID).astype(np.int32)
+
+
+def encode_answers(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[Any]:
+    """What is to be learnt, as `Rows` holds it: class indices uint8, or a number's targets int32."""
+    return encode_targets(schema, column, start) if schema.classes is None else encode_labels(schema, column, start)
+
+
+def answer_dtype(schema: Schema) -> type[np.int32] | type[np.uint8]:
+    """Of what `encode_answers` gives."""
+    return np.int32 if schema.classes is None else np.uint8
+
+
 def _texts(name: str, column: pa.Array) -> Any:
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -221,7 +247,7 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
     absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
     if absent:
         raise DataError(f"columns {absent}: in the schema but not in X")
-    labels = encode_labels(schema, _label_column(y))
+    labels = encode_answers(schema, _label_column(y))
     if len(labels) != len(table) or not len(labels):
         raise DataError(f"y: {len(labels)} labels for {len(table)} rows; as many labels as rows, and at least one")
     if relation is Relation.REPLACE_ONE and len(labels) != schema.records:

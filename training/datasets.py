@@ -1,8 +1,8 @@
 """Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
 
-Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,),
-`schema.yaml`. The commitment is an HMAC over all of it, its key held by the accountant: it names the rows in the
-ledger and says nothing about them.
+Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,), which are int32
+targets where a number is to be predicted, and `schema.yaml`. The commitment is an HMAC over all of it, its key held by
+the accountant: it names the rows in the ledger and says nothing about them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from accountant.families import Dataset, Started
 from accountant.home import Home
 from accountant.names import check_name
 from accountant.records import RECORD, Registration, Unit
-from training.data import bin_dtype, encode_column, encode_labels, read_batches
+from training.data import answer_dtype, bin_dtype, encode_answers, encode_column, read_batches
 from training.engine import Rows
 from training.schema import Schema, parse_schema
 
@@ -37,10 +37,10 @@ CHUNK = 1 << 24
 
 @dataclass(frozen=True)
 class Packed:
-    """Rows as integers: `bins` (features, rows), `labels` (rows,)."""
+    """Rows as integers: `bins` (features, rows), `labels` (rows,): uint8 classes, or int32 targets of a number."""
 
     bins: NDArray[Any]
-    labels: NDArray[np.uint8]
+    labels: NDArray[Any]
 
 
 def register(
@@ -87,9 +87,7 @@ def register(
 
 def pack(data: Path, schema: Schema, unit: Unit = RECORD) -> Packed:
     """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute."""
-    if schema.classes is None:
-        raise SchemaError(f"schema: target {schema.target!r}: no learner of this version fits a regression target")
-    dtype = bin_dtype(schema.features)
+    dtype, kind = bin_dtype(schema.features), answer_dtype(schema)
     bins, labels = [bytearray() for _ in schema.features], bytearray()  # grow in place; small arrays would fragment
     keep = _FirstOfEach(unit.column, unit.contributions) if unit.column else None
     others = {unit.column} - {None} - {feature.name for feature in schema.features}
@@ -98,15 +96,16 @@ def pack(data: Path, schema: Schema, unit: Unit = RECORD) -> Packed:
         chosen = slice(None) if keep is None else keep(batch, start)
         for store, feature in zip(bins, schema.features, strict=True):
             store += encode_column(feature, batch[feature.name], start).astype(dtype)[chosen].tobytes()
-        labels += encode_labels(schema, batch[schema.target], start)[chosen].tobytes()
+        labels += encode_answers(schema, batch[schema.target], start)[chosen].tobytes()
         start += len(batch)
     if not start:
         raise DataError(f"data={data.name}: the file has no rows")
-    packed = np.empty((len(bins), len(labels)), dtype=dtype)
+    answers = np.frombuffer(labels, dtype=kind)
+    packed = np.empty((len(bins), answers.size), dtype=dtype)
     for index in range(len(bins)):
         packed[index] = np.frombuffer(bins[index], dtype=dtype)
         bins[index] = bytearray()
-    return Packed(packed, np.frombuffer(labels, dtype=np.uint8))
+    return Packed(packed, answers)
 
 
 class _FirstOfEach:

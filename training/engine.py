@@ -24,6 +24,7 @@ Integers = NDArray[np.int64]
 ROW_LIMIT = 1 << 26
 PARALLEL_CELLS = 4_000_000
 JOINT_CODES = 1 << 13  # 64 KiB of sums: more features in a group would cost more cache misses than it saves additions
+TARGET_GRID = 1 << 20  # a number's target in steps of half its public range over this: from -TARGET_GRID to TARGET_GRID
 THREADS = min(os.cpu_count() or 1, 8)
 _POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="engine")
 
@@ -31,15 +32,18 @@ _POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="engine")
 class Rows:
     """Packed rows: `bins` (features, rows) uint8 or uint16, `labels` (rows,) uint8 class index below `classes`.
 
+    Of a regression (`classes` 0) they hold no labels but `targets`, (rows,) int32 in -TARGET_GRID..TARGET_GRID, the
+    clipped and centred target (`training.data.encode_targets`); what asks about classes raises InputError.
+
     Two classes have one output, the score of class 1; K > 2 classes have K outputs, one score each. y_k is +1 where
     the label is the class of output k, else -1; F_k is the sum of the votes of output k, and y_k F_k a row's margin.
     Kept per output and row is only the state 2 F_k + [y_k = 1], brought up to date from the votes that are asked about.
     """
 
-    def __init__(self, bins: NDArray[Any], labels: NDArray[np.uint8], widths: Sequence[int], classes: int = 2) -> None:
+    def __init__(self, bins: NDArray[Any], labels: NDArray[Any], widths: Sequence[int], classes: int = 2) -> None:
         _check(bins, labels, widths, classes)
-        self.bins, self.labels, self.widths = bins, labels, tuple(widths)
-        self.outputs = 1 if classes == 2 else classes
+        self.bins, self._column, self.widths, self.classes = bins, labels, tuple(widths), classes
+        self.outputs = 1 if classes in (0, 2) else classes
         self.memo: dict[str, Any] = {}  # what a family of queries derived from rows and released votes
         self._groups = kernels.grouped(self.widths, min(JOINT_CODES, self.size))
         self._threads = THREADS if bins.size >= PARALLEL_CELLS else 1
@@ -50,7 +54,21 @@ class Rows:
     @property
     def size(self) -> int:
         """Number of rows. Private under add/remove: for queries and the steward alone."""
-        return int(self.labels.size)
+        return int(self._column.size)
+
+    @property
+    def labels(self) -> NDArray[np.uint8]:
+        """Class indices (rows,)."""
+        if not self.classes:
+            raise InputError("classes: the target is a number, which has none")
+        return self._column
+
+    @property
+    def targets(self) -> NDArray[np.int32]:
+        """Of a regression: the clipped, centred target (rows,), in steps of half its public range / TARGET_GRID."""
+        if self.classes:
+            raise InputError("targets: the target is a class, not a number")
+        return self._column
 
     @cached_property
     def signs(self) -> NDArray[np.int8]:
@@ -65,8 +83,8 @@ class Rows:
 
     def score_counts(self, votes: Sequence[Vote], bound: int) -> Integers:
         """Two classes: rows per class and score of `votes`: (2, 2 bound + 1), index score + bound."""
-        if self.outputs > 1:
-            raise InputError(f"classes={self.outputs}: scores are counted per class where there are two")
+        if self.classes != 2:
+            raise InputError(f"classes={self.classes}: scores are counted per class where there are two")
         return np.ascontiguousarray(self._state_counts(votes, bound)[0].T)
 
     def signed_sums(self, votes: Sequence[Vote], weights: Integers, bound: int) -> Integers:
@@ -138,15 +156,23 @@ class Rows:
         kernels.advance(codes[part], code(low), code(high), change, state[part])
 
 
-def _check(bins: NDArray[Any], labels: NDArray[np.uint8], widths: Sequence[int], classes: int) -> None:
+def _check(bins: NDArray[Any], labels: NDArray[Any], widths: Sequence[int], classes: int) -> None:
     if bins.shape != (len(widths), labels.size):
         raise DataError(f"bins: shape {bins.shape} does not fit {len(widths)} features and {labels.size} labels")
     if labels.size > ROW_LIMIT:
         raise DataError(f"rows: one engine holds at most {ROW_LIMIT}")
     if any(codes.size and codes.max() >= width for codes, width in zip(bins, widths, strict=True)):
         raise DataError("bins: a code is not below its feature's width")
-    if classes < 2 or (labels.size and labels.max() >= classes):
+    if not classes:
+        _check_targets(labels)
+    elif classes < 2 or (labels.size and labels.max() >= classes):
         raise DataError(f"labels: must be class indices below {classes}")
+
+
+def _check_targets(targets: NDArray[Any]) -> None:
+    outside = targets.size and max(int(targets.max()), -int(targets.min())) > TARGET_GRID
+    if targets.dtype != np.int32 or outside:
+        raise DataError(f"targets: must be int32 from -{TARGET_GRID} to {TARGET_GRID}")
 
 
 def _state_dtype(total: int) -> type[np.signedinteger[Any]]:

@@ -105,16 +105,34 @@ def label_column(y: Any, schema: Schema, who: str) -> pa.Array:
     return labels
 
 
+def target_column(y: Any, who: str) -> pa.Array:
+    """Numbers to predict, as a column. Texts, truth values and what is no column raise; infinities are clipped later,
+    to the public range.
+    """
+    if y is None:
+        raise BadData(f"y: {who} requires y to be passed, but the target y is None")
+    if isinstance(y, pa.ChunkedArray | pa.Array):
+        return _labels(y)
+    numbers = column_or_1d(y, warn=True)
+    if numbers.dtype.kind not in "iufO":
+        raise BadData(f"y: holds {numbers.dtype}; {who} wants numbers")
+    return _arrow(numbers, "numbers")
+
+
 def _labels(y: Any) -> pa.Array:
     if isinstance(y, pa.ChunkedArray | pa.Array):
         return y.combine_chunks() if isinstance(y, pa.ChunkedArray) else y
     labels = column_or_1d(y, warn=True)
     if labels.dtype.kind == "f":
         labels = _whole(labels)
+    return _arrow(labels, "labels")
+
+
+def _arrow(values: NDArray[Any], what: str) -> pa.Array:
     try:
-        return pa.array(labels, from_pandas=True)
+        return pa.array(values, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise BadData(f"y: not a column of labels of one type ({type(error).__name__})") from None
+        raise BadData(f"y: not a column of {what} of one type ({type(error).__name__})") from None
 
 
 def _whole(labels: NDArray[Any]) -> NDArray[np.int64]:

@@ -114,6 +114,7 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
         budget,
         dataset.delta == 0,
         registration.unit.contributions,
+        schema.target_range,
     )
 
 

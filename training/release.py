@@ -33,7 +33,7 @@ def keep(home: Home, seq: int, ensemble: Ensemble) -> str:
     folder = home.jobs / str(seq)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     raw = ensemble_bytes(ensemble)
-    _write(folder / ENSEMBLE, raw)
+    write(folder / ENSEMBLE, raw)
     _sync(home.jobs)
     return certificate.digest(raw)
 
@@ -41,7 +41,7 @@ def keep(home: Home, seq: int, ensemble: Ensemble) -> str:
 def finish(home: Home, seq: int) -> Path:
     """Bring a committed job to its end, from wherever it stands. Returns the model's folder."""
     folder = home.jobs / str(seq)
-    with _alone(home, seq):
+    with alone(home, seq):
         job = home.ledger.job(seq)
         if not folder.exists():
             return _stored(home, job)
@@ -49,19 +49,19 @@ def finish(home: Home, seq: int) -> Path:
         onnx = to_onnx(ensemble, {"dataset": job.dataset, "model": job.model, "reservation": str(seq)})
         envelope = _envelope(home, folder, job, ensemble, onnx)
         issued = job.issued if job.issued is not None else _issue(home.ledger, seq, envelope, onnx)
-        place = _store(home, job, _bundle(home, ensemble, onnx, envelope, issued))
-        _discard(folder)
+        place = store(home, job.model, bundle_of(home, ensemble, onnx, envelope, issued))
+        discard(folder)
         return place
 
 
 def forget(home: Home, seq: int) -> None:
     """Remove what a burned job left behind."""
-    with _alone(home, seq):
+    with alone(home, seq):
         if (home.jobs / str(seq)).exists():
-            _discard(home.jobs / str(seq))
+            discard(home.jobs / str(seq))
 
 
-def _discard(folder: Path) -> None:
+def discard(folder: Path) -> None:
     """Remove in one step: a folder cut in half would look like a job whose numbers were lost."""
     gone = folder.with_name(f".{folder.name}.gone")
     if gone.exists():  # left by an earlier cut
@@ -86,7 +86,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
         envelope = path.read_bytes()
         if job.issued is not None or keyring.may_issue(home.ledger, keyring.signed_by(envelope)):
             return envelope
-        return _signed(home, path, dsse.parse(envelope).payload)
+        return sign(home, path, dsse.parse(envelope).payload)
     entry = home.ledger.reservation(job.seq).value
     request = request_from_entry(entry)
     subject = certificate.Subject(
@@ -95,7 +95,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
         certificate.digest(ensemble_bytes(ensemble)),
         request.learner,
         tuple(feature.name for feature in ensemble.features),
-        ensemble.classes,
+        ensemble.classes or None,  # none: a number
         domains(ensemble.features),
     )
     payload = certificate.statement(
@@ -107,13 +107,14 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
         job.seq,
         home.ledger.reservation_hash(job.seq),
     )
-    return _signed(home, path, payload)
+    return sign(home, path, payload)
 
 
-def _signed(home: Home, path: Path, payload: bytes) -> bytes:
+def sign(home: Home, path: Path, payload: bytes) -> bytes:
+    """The envelope over a statement by the key in force, on disk when it returns."""
     keyring.keep_up(home)  # another process may have put a new key in force
     envelope = certificate.sign(payload, home.keys)
-    _write(path, envelope)
+    write(path, envelope)
     return envelope
 
 
@@ -122,19 +123,19 @@ def _issue(ledger: Ledger, seq: int, envelope: bytes, onnx: bytes) -> int:
     return ledger.issue(seq, statement, certificate.digest(onnx), keyring.signed_by(envelope))
 
 
-def _bundle(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
+def bundle_of(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
     proof = home.ledger.log.proof(issued)
     verified = certificate.verify(envelope, proof, onnx, home.trust)
     card, sigstore = card_of(ensemble, verified), dsse.to_sigstore_bundle(envelope)
     return Bundle(onnx, envelope, sigstore, proof.encode(), ensemble_bytes(ensemble), card.encode())
 
 
-def _store(home: Home, job: Job, bundle: Bundle) -> Path:
+def store(home: Home, name: str, bundle: Bundle, promote: bool = True) -> Path:
     """Add to the store, unless a cut earlier try has done so already."""
-    store = ModelStore(home.models)
-    known = _version_of(store, job.model, bundle.envelope)
-    version = store.add(job.model, bundle) if known is None else known
-    return store.resolve(f"{job.model}@{version}")
+    models = ModelStore(home.models)
+    known = _version_of(models, name, bundle.envelope)
+    version = models.add(name, bundle, promote) if known is None else known
+    return models.resolve(f"{name}@{version}")
 
 
 def _version_of(store: ModelStore, model: str, envelope: bytes) -> int | None:
@@ -158,7 +159,7 @@ def _stored(home: Home, job: Job) -> Path:
     raise JobFailed(f"job {job.seq}: its model is not in the store any more")
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
     """All or nothing, and on disk when it returns."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
@@ -179,10 +180,10 @@ def _sync(folder: Path) -> None:
 
 
 @contextmanager
-def _alone(home: Home, seq: int) -> Iterator[None]:
-    """One process at a time finishes a job; the other finds it finished."""
+def alone(home: Home, name: int | str) -> Iterator[None]:
+    """One process at a time finishes a job, or an edit; the other finds it finished."""
     home.jobs.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(home.jobs / f".{seq}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(home.jobs / f".{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

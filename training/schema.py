@@ -125,7 +125,7 @@ class _Target(_Strict):
             raise ValueError("classes: each must stand there once")
         if any(len(str(label)) > MAX_LABEL for label in self.classes or ()):
             raise ValueError(f"classes: each must have at most {MAX_LABEL} characters")
-        if self.range is not None and not self.range[0] < self.range[1]:
+        if self.range is not None and not self.range[0] / 2 < self.range[1] / 2:  # as it is centred and halved later
             raise ValueError(f"range={list(self.range)}: low must be below high")
         return self
 
@@ -221,7 +221,7 @@ def _say(problem: Any) -> str:
 @dataclass(frozen=True)
 class Columns:
     """A public rule that makes a schema from the names of columns alone: each a number in [low, high] (values outside
-    are clipped), `bins` to a column; labels are `classes`, in that order.
+    are clipped), `bins` to a column; labels are `classes`, in that order, or the target is a number in `target_range`.
 
     `columns`: what is otherwise, by name, in the words of a schema file: {"sex": {"type": "categorical", "values":
     ["F", "M"]}}. `records`: None is the number of rows under replace-one, where it is public, and a guess of
@@ -231,17 +231,21 @@ class Columns:
 
     low: float
     high: float
-    classes: Sequence[ClassLabel]
+    classes: Sequence[ClassLabel] | None = None
     records: int | None = None
     bins: int = 32
     columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     target: str = "target"
+    target_range: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         """Plain Python values, whatever kind of array or number they were written as."""
-        listed = self.classes if isinstance(self.classes, str) else tuple(map(_plain, self.classes))
-        for name, value in (("classes", listed), ("low", _plain(self.low)), ("high", _plain(self.high))):
-            object.__setattr__(self, name, value)
+        for name in ("classes", "target_range"):
+            listed = getattr(self, name)
+            plain = listed if listed is None or isinstance(listed, str) else tuple(map(_plain, listed))
+            object.__setattr__(self, name, plain)
+        for name in ("low", "high"):
+            object.__setattr__(self, name, _plain(getattr(self, name)))
 
     def body(self, names: Sequence[str], rows: int | None = None) -> dict[str, Any]:
         """The schema as a file would say it. `rows`: their number, where it is public."""
@@ -250,8 +254,9 @@ class Columns:
             raise SchemaError(f"columns={unknown}: X has no such columns; it has {sorted(names)[:20]}")
         number = {"type": "numeric", "range": [self.low, self.high], "bins": self.bins}
         records = self.records if self.records is not None else rows or GUESSED_RECORDS
+        kinds = {"classes": self.classes, "range": self.target_range}
         return {
-            "target": {"name": self.target, "classes": self.classes},
+            "target": {"name": self.target, **{kind: said for kind, said in kinds.items() if said is not None}},
             "records": records,
             "features": {name: dict(self.columns.get(name, number)) for name in names},
         }
@@ -280,14 +285,15 @@ def uniform_schema(
     features: int | Sequence[str],
     low: float,
     high: float,
-    classes: Sequence[ClassLabel],
+    classes: Sequence[ClassLabel] | None,
     records: int,
     bins: int = 32,
     target: str = "target",
+    target_range: Sequence[float] | None = None,
 ) -> Schema:
     """A schema of numbers in [low, high]: `features` names them, or says how many there are (x0, x1, ...)."""
     names = array_names(features) if isinstance(features, int) else list(features)
-    return Columns(low, high, classes, records, bins, target=target).schema(names)
+    return Columns(low, high, classes, records, bins, target=target, target_range=target_range).schema(names)
 
 
 def _plain(value: Any) -> Any:

@@ -28,7 +28,8 @@ Integers = NDArray[np.int64]
 @dataclass(frozen=True)
 class Public:
     """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0
-    under add/remove. `contributions`: how many rows one unit of privacy may have.
+    under add/remove. `contributions`: how many rows one unit of privacy may have. The target is one of `classes`, or
+    (None) a number in the public `target_range`.
     """
 
     features: tuple[Feature, ...]
@@ -39,6 +40,7 @@ class Public:
     budget: Budget
     pure: bool
     contributions: int = 1
+    target_range: tuple[float, float] | None = None
 
     def selection(self, epsilon: Decimal) -> ExponentialSelection | PermuteAndFlip:
         """Private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism, which

@@ -29,6 +29,7 @@ HEAD = """\
 # Draft from the column names and types of {name}. No value was read, and dpserve never fills this in from rows.
 # Replace every FILL-IN by what is publicly known: ranges from the meaning of a column, categories from the code book.
 target: {{name: FILL-IN, classes: FILL-IN}} # the column to predict (delete it below), its classes: ["no", "yes"]
+# (to predict a number, its public range stands in place of the classes: range: [low, high])
 records: FILL-IN # replace-one: the public count; add-remove: a public guess
 features:
 """
@@ -110,27 +111,34 @@ def _draft(kind: pa.DataType | None) -> str:
     return CATEGORICAL
 
 
-Answer = tuple[NDArray[Any], NDArray[np.float32]]
+Answer = tuple[NDArray[Any], NDArray[np.float32]]  # labels or values (n,), probabilities (n, classes)
 
 
 def write_predictions(path: Path, classes: Sequence[ClassLabel], answers: Iterable[Answer]) -> int:
-    """`label` and `p_<class>` for each class, in order; the file appears whole or not at all. Returns the rows."""
+    """`label` and `p_<class>` for each class, in order, or `value` where there are no classes; the file appears whole
+    or not at all. Returns the rows."""
     if path.suffix not in (".parquet", ".csv"):
         raise InputError(f"out={path.name}: must end in .parquet or .csv")
     if not path.absolute().parent.is_dir():
         raise InputError(f"out={path}: its folder does not exist")
-    label = pa.string() if isinstance(classes[0], str) else pa.int64()
-    schema = pa.schema([("label", label), *((f"p_{name}", pa.float32()) for name in classes)])
+    schema = _schema(classes)
     partial = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
     count = 0
     try:
         kind = pyarrow.parquet.ParquetWriter if path.suffix == ".parquet" else pyarrow.csv.CSVWriter
         with kind(partial, schema) as writer:
             for labels, probabilities in answers:
-                columns = [pa.array(labels.tolist(), label), *(pa.array(column) for column in probabilities.T)]
+                columns = [pa.array(labels.tolist(), schema[0].type), *(pa.array(column) for column in probabilities.T)]
                 writer.write_table(pa.Table.from_arrays(columns, schema=schema))
                 count += len(labels)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     return count
+
+
+def _schema(classes: Sequence[ClassLabel]) -> pa.Schema:
+    if not classes:
+        return pa.schema([("value", pa.float64())])
+    label = pa.string() if isinstance(classes[0], str) else pa.int64()
+    return pa.schema([("label", label), *((f"p_{name}", pa.float32()) for name in classes)])

@@ -72,9 +72,13 @@ class Tuned:
         return {}
 
     def recipe(self, public: Public) -> Recipe:
-        """Check, rehearse and calibrate every setting to the public budget."""
+        """Check, rehearse and calibrate every setting to the public budget. A run is scored by how many records it gets
+        right, which says nothing of a number.
+        """
         for learner in self.learners:
             learner.check(self._run(public))
+        if public.classes is None:
+            raise InputError("tune: runs are scored by the records they get right; the target is a number, not a class")
         found = calibrate(self, public, public.budget, self.guess(public))
         for setting in self.best_of(public, found.unit).settings:
             check_exportable(setting.learner, self._run(public), Recipe(setting.unit, setting.plan, found.claim))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from training.learners.base import PrivateClassifier
+from training.learners.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.lazybb import LazyBB
 from training.learners.lazybb_tree import LazyBBTree
 
-LEARNERS: dict[str, type[PrivateClassifier]] = {learner.name: learner for learner in (LazyBB, LazyBBTree)}
+LEARNERS: dict[str, type[PrivateClassifier]] = {
+    learner.name: learner for learner in (LazyBB, LazyBBTree, DPEBMClassifier)
+}
 
-__all__ = ["LEARNERS", "LazyBB", "LazyBBTree", "PrivateClassifier"]
+__all__ = ["LEARNERS", "DPEBMClassifier", "DPEBMRegressor", "LazyBB", "LazyBBTree", "PrivateClassifier"]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from accountant.budget import Budget, Relation, parse_relation
 from accountant.errors import BudgetRefused, InputError
@@ -25,7 +25,7 @@ from training.account import Account
 from training.advice import PublicWarning, check_exportable, too_many_rounds, warnings_of, would_fit
 from training.calibrate import Recipe, calibrate
 from training.data import columns_of, rows_of
-from training.frames import Unfitted, is_frame, label_column, table_from, value_errors
+from training.frames import Unfitted, is_frame, label_column, table_from, target_column, value_errors
 from training.schema import Columns, Schema, parse_schema
 from training.session import Public, Releaser, Session
 
@@ -39,14 +39,14 @@ class SpendWarning(UserWarning):
     """Clones were fitted without an account: nobody adds up what they cost together."""
 
 
-class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of private classifiers.
+class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
+    """What private classifiers and regressors share.
 
     `schema`: a Schema, a rule (Columns), or the path or bytes of a schema file; (epsilon, delta) and `relation` as
     declared, for each fit; `account`: what to charge each fit to (None: one fit, on its own budget).
 
     Attributes after `fit`: `ensemble_` (the released numbers), `recipe_` (plan, unit, claim), `spent_` (the claim),
-    `schema_`, `classes_` (the declared ones), `n_features_in_`, `feature_names_in_` where X named its columns.
+    `schema_`, `n_features_in_`, `feature_names_in_` where X named its columns.
     """
 
     name: ClassVar[str]
@@ -73,6 +73,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """The learner: release, go on with what came back, return what was released."""
 
     @abstractmethod
+    def _answers(self, y: Any, schema: Schema) -> pa.Array:
+        """What is to be learnt, as a column; InputError where the schema's target is of another kind."""
+
+    @abstractmethod
     def rounds_for(self, public: Public) -> int:
         """Rounds of the plan, by the parameters or the public rule."""
 
@@ -86,9 +90,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         check_exportable(self, public, recipe)
         return recipe
 
-    def fit(self, X: Any, y: Any) -> PrivateClassifier:
+    def fit(self, X: Any, y: Any) -> PrivateLearner:
         """Spend the declared budget on (X, y). X: a frame with the schema's columns, or an array with as many, in their
-        order; y: class labels (n,).
+        order; y: class labels, or numbers (n,).
 
         BudgetRefused where there is no budget left. Nothing is spent by a fit that is refused.
         """
@@ -102,7 +106,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             schema = self._schema(table)
             public = self._public(schema)
             self.check(public)
-            rows = rows_of(schema, table, label_column(y, schema, who), public.relation)
+            rows = rows_of(schema, table, self._answers(y, schema), public.relation)
         recipe = self.recipe(public)
         for text in warnings_of(self, public, recipe):
             warnings.warn(text, PublicWarning, stacklevel=2)
@@ -111,21 +115,11 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self._begin(schema, recipe, named=is_frame(X))
         self.ensemble_ = self._fit(session)
         session.close()
-        self.classes_ = np.asarray(self.ensemble_.classes)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels (n,)."""
+        """Labels (n,), or numbers (n,) float64 within the public range."""
         return self._released().predict(self._columns(X))
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Chances (n, classes); every row sums to 1."""
-        return self._released().probabilities(self._columns(X))
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores to rank by: (n,) for two classes, above 0 for the last one; else (n, classes)."""
-        scores = np.asarray(self._released().scores(self._columns(X)), np.float64)
-        return scores.reshape(len(scores)) if scores.size == len(scores) else scores
 
     @property
     def spent_(self) -> Claim:
@@ -167,9 +161,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             raise Unfitted(f"predict: this {type(self).__name__} is not fitted yet")
         return self.ensemble_
 
-    def __sklearn_clone__(self) -> PrivateClassifier:
+    def __sklearn_clone__(self) -> PrivateLearner:
         """A clone is a new release. It knows its kin, so that what they cost together does not go unsaid."""
-        twin: PrivateClassifier = super().__sklearn_clone__()
+        twin: PrivateLearner = super().__sklearn_clone__()
         self._kin = twin._kin = [] if self._kin is None else self._kin
         return twin
 
@@ -177,10 +171,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return hasattr(self, "ensemble_")
 
     def __sklearn_tags__(self) -> Any:
-        """Two declared classes make a binary classifier; noise makes any one not deterministic; missing is a value."""
+        """Noise makes any one not deterministic; missing is a value."""
         tags = super().__sklearn_tags__()
-        classes = self.schema.classes if isinstance(self.schema, Schema | Columns) else None
-        tags.classifier_tags.multi_class = classes is None or len(classes) > 2
         tags.input_tags.allow_nan = tags.non_deterministic = True
         return tags
 
@@ -218,5 +210,63 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         budget.check_delta(schema.records)
         relation = parse_relation(self.relation)
         return Public(
-            schema.features, schema.target, schema.classes, schema.records, relation, budget, budget.delta == 0
+            schema.features,
+            schema.target,
+            schema.classes,
+            schema.records,
+            relation,
+            budget,
+            budget.delta == 0,
+            target_range=schema.target_range,
         )
+
+
+class PrivateClassifier(ClassifierMixin, PrivateLearner):  # type: ignore[misc]
+    """Base of private classifiers. After `fit` they also have `classes_`, the declared ones.
+
+    On the platform, where a job fits whatever its schema declares, one that can may fit a number as well: `_fit` and
+    `check` read `public.classes`, and only `fit` here is for labels alone.
+    """
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The declared classes (k,), in their order."""
+        return np.asarray(self._released().classes)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Chances (n, classes); every row sums to 1."""
+        return self._released().probabilities(self._columns(X))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores to rank by: (n,) for two classes, above 0 for the last one; else (n, classes)."""
+        scores = np.asarray(self._released().scores(self._columns(X)), np.float64)
+        return scores.reshape(len(scores)) if scores.size == len(scores) else scores
+
+    def _answers(self, y: Any, schema: Schema) -> pa.Array:
+        if schema.classes is None:
+            raise InputError(f"classes: the target {schema.target!r} is a number; {type(self).__name__} learns classes")
+        return label_column(y, schema, type(self).__name__)
+
+    def __sklearn_tags__(self) -> Any:
+        """Two declared classes make a binary classifier."""
+        tags = super().__sklearn_tags__()
+        classes = self.schema.classes if isinstance(self.schema, Schema | Columns) else None
+        tags.classifier_tags.multi_class = classes is None or len(classes) > 2
+        return tags
+
+
+class PrivateRegressor(RegressorMixin, PrivateLearner):  # type: ignore[misc]
+    """Base of private regressors: the schema's target has a public `range`, to which targets are clipped. `predict`
+    answers within it, and `score` is R^2.
+    """
+
+    def _answers(self, y: Any, schema: Schema) -> pa.Array:
+        if schema.target_range is None:
+            raise InputError(f"range: the target {schema.target!r} has classes; {type(self).__name__} learns a number")
+        return target_column(y, type(self).__name__)
+
+    def __sklearn_tags__(self) -> Any:
+        """Few rows and much noise make a poor score, as they should."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags

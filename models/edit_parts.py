@@ -1,0 +1,110 @@
+"""Which bins an edit is about, as people write it.
+
+`all`                          every bin
+`bin 3`, `bin 3-7`             bins by number
+`30..40`, `..18`, `65..`       numbers: every bin with values above the first, up to the second
+`Bachelors, Masters`, `true`   values by name; `other` and `missing` are names too
+`["a, b", "c"]`                the same as JSON, for names with commas in them
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from math import inf, isnan
+
+import numpy as np
+
+from accountant import canonical
+from accountant.errors import InputError
+from models.features import CategoricalFeature, Feature, NumericFeature, number_text
+
+ALL = "all"
+_BINS = re.compile(r"bin (\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+_NAMED = 10  # names that an error message lists
+
+
+def part_of(feature: Feature, part: str) -> list[int]:
+    """Codes of the bins, ascending, each once. InputError where there is no such bin."""
+    text = part.strip()
+    names = {feature.label(code): code for code in reversed(range(feature.bins))}  # a value called "other" comes first
+    if isinstance(feature, NumericFeature):
+        names = {"missing": feature.missing}
+    if text in names and isinstance(feature, CategoricalFeature):
+        return [names[text]]
+    if text == ALL:
+        return list(range(feature.bins))
+    numbered = _BINS.fullmatch(text)
+    if numbered:
+        return _numbered(feature, int(numbered[1]), int(numbered[2] or numbered[1]))
+    if isinstance(feature, NumericFeature) and text != "missing":
+        return _interval(feature, text)
+    return sorted({_named(feature, name, names) for name in _listed(text)})
+
+
+def bin_text(feature: Feature, code: int) -> str:
+    """A bin as `part_of` reads it, its cut points to six digits."""
+    if not isinstance(feature, NumericFeature) or code == feature.missing:
+        return feature.label(code)
+    ends = ["", *map(number_text, feature.edges), ""]
+    return f"{ends[code]}..{ends[code + 1]}" if feature.edges else ALL
+
+
+def ordered(feature: Feature) -> range:
+    """Codes that stand in an order: the bins of numbers, but for missing. InputError for other features."""
+    if not isinstance(feature, NumericFeature):
+        raise InputError(f"feature={feature.name}: is {feature.kind}, its values have no order")
+    return range(feature.missing)
+
+
+def ranges(codes: Sequence[int]) -> list[canonical.Encodable]:
+    """Ascending codes as [first, last] of each run."""
+    starts = [code for before, code in zip((None, *codes), codes, strict=False) if before is None or code > before + 1]
+    ends = [code for code, after in zip(codes, (*codes[1:], None), strict=False) if after is None or after > code + 1]
+    return [[start, end] for start, end in zip(starts, ends, strict=True)]
+
+
+def _numbered(feature: Feature, first: int, last: int) -> list[int]:
+    if not first <= last < feature.bins:
+        raise InputError(f"bins={first}-{last}: {feature.name} has bins 0 to {feature.bins - 1}")
+    return list(range(first, last + 1))
+
+
+def _interval(feature: NumericFeature, text: str) -> list[int]:
+    before, dots, after = text.partition("..")
+    low, high = _number(feature, before, -inf), _number(feature, after, inf)
+    if not dots or not low < high:
+        raise InputError(f"bins={text:.80}: {feature.name} is numeric: say 30..40, ..18, 65.., bin 3, missing or all")
+    edges = np.asarray(feature.edges)
+    return list(range(int(np.searchsorted(edges, low, "right")), int(np.searchsorted(edges, high, "left")) + 1))
+
+
+def _number(feature: Feature, text: str, otherwise: float) -> float:
+    try:
+        found = float(text) if text.strip() else otherwise
+    except ValueError:
+        raise InputError(f"bins={text:.80}: {feature.name} is numeric, this is no number") from None
+    if isnan(found):
+        raise InputError(f"bins={text:.80}: must be numbers")
+    return found
+
+
+def _listed(text: str) -> list[str]:
+    if not text.startswith("["):
+        return [name.strip() for name in text.split(",")]
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+        raise InputError(f"bins={text:.80}: must be a JSON list of texts")
+    return found
+
+
+def _named(feature: Feature, name: str, names: dict[str, int]) -> int:
+    if name not in names:
+        more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
+        known = ", ".join(sorted(names, key=names.__getitem__)[:_NAMED])
+        raise InputError(f"bins={name!r:.80}: {feature.name} has {known}{more}")
+    return names[name]

@@ -1,0 +1,36 @@
+"""Where pictures go: .png, .svg or .html."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import vl_convert
+
+from accountant.errors import InputError
+
+ENDINGS = (".png", ".svg", ".html")
+SHARP = 1.5  # pixels of a PNG for one of the drawing
+
+
+def check_ending(path: Path) -> None:
+    if path.suffix not in ENDINGS:
+        raise InputError(f"out={path.name}: must end in .png, .svg or .html")
+
+
+def write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
+
+
+def write_drawing(path: Path, svg: Callable[[], str], page: Callable[[], str]) -> None:
+    """The drawing as it is, as pixels, or the page, by the ending; InputError for another."""
+    check_ending(path)
+    if path.suffix == ".html":
+        write(path, page().encode())
+    elif path.suffix == ".svg":
+        write(path, svg().encode())
+    else:
+        write(path, vl_convert.svg_to_png(svg(), scale=SHARP))

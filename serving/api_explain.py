@@ -1,0 +1,55 @@
+"""The door to explanations: of each record, what each feature adds to what a model answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import InputError
+from models.explain import additive, logits, unit
+from models.runtime import columns_from_records
+from serving.api_models import PREDICT_BYTES, RECORDS, answer_records, parse
+from serving.bodies import read_body
+from serving.doors import in_thread, state
+from serving.errors import NotAdditive
+from serving.registry import Registry
+
+
+async def explain(request: Request) -> Response:
+    """As `predict`, with what each feature adds; off the loop, because it takes longer."""
+    raw = await read_body(request, PREDICT_BYTES)
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    content = await in_thread(_answer, serving.registry, parse(raw))
+    return Response(content, media_type="application/json")
+
+
+def _answer(registry: Registry, body: dict[str, Any]) -> bytes:
+    return orjson.dumps(explain_records(registry, body), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def explain_records(registry: Registry, body: dict[str, Any]) -> dict[str, Any]:
+    """`base` and `contributions` in `unit`: of two classes log odds, of K one logit per class, of a number its own.
+
+    One score: base a number, contributions (n, features). K: base (K,), contributions (n, features, K).
+    NotAdditive for trees; else raises as `answer_records`.
+    """
+    found = registry.get(body["model"]).verified.ensemble
+    try:
+        additive(found)
+    except InputError as error:
+        raise NotAdditive(f"model={body['model']}: {error.message}", model=body["model"]) from None
+    served, answer = answer_records(registry, body)
+    ensemble = served.verified.ensemble
+    account = logits(ensemble, columns_from_records(ensemble.features, body["records"], RECORDS))
+    alone = ensemble.outputs == 1
+    return {
+        **{name: value for name, value in answer.items() if name != "probabilities"},
+        "unit": unit(ensemble),
+        "base": account.base[0] if alone else account.base,
+        "features": account.features,
+        "contributions": account.votes[:, :, 0].tolist() if alone else account.votes.tolist(),
+    }

@@ -1,0 +1,75 @@
+"""Numba kernels for additive models over packed bins. All sums are integers: the same bits whatever the order or the
+threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+LANES = 4  # neighbouring rows add to different places: an addition waits for the one before it to the same place
+FRACTION = 20  # binary digits behind the point of what a number's residual is multiplied by
+Integers = NDArray[np.int64]
+
+
+@numba.njit(nogil=True, cache=True)
+def count_codes(codes: NDArray[Any], width: int) -> Integers:
+    """Rows per code: (width,)."""
+    counts = np.zeros((LANES, width), dtype=np.int64)
+    for i in range(codes.size):
+        counts[i & (LANES - 1), codes[i]] += 1
+    return np.asarray(counts.sum(axis=0))
+
+
+@numba.njit(nogil=True, cache=True)
+def add_change(codes: NDArray[Any], change: NDArray[np.int32], scores: NDArray[np.int32]) -> None:
+    """scores[i] += change[codes[i]]: what was released of one feature's term, applied to every row."""
+    for i in range(codes.size):
+        scores[i] += change[codes[i]]
+
+
+@numba.njit(nogil=True, cache=True)
+def sum_classes(
+    codes: NDArray[Any],
+    leaves: Integers,
+    labels: NDArray[np.uint8],
+    scores: NDArray[np.int32],
+    table: NDArray[np.int32],
+    low: int,
+    size: int,
+) -> Integers:
+    """Sum per leaf of table[label, score - low], the score being clipped into the table: (size,).
+
+    `leaves`: the leaf of each code; `table`: (2, scores).
+    """
+    sums = np.zeros((LANES, size), dtype=np.int64)
+    last = table.shape[1] - 1
+    for i in range(codes.size):
+        place = min(max(scores[i] - low, 0), last)
+        sums[i & (LANES - 1), leaves[codes[i]]] += table[labels[i], place]
+    return np.asarray(sums.sum(axis=0))
+
+
+@numba.njit(nogil=True, cache=True)
+def sum_numbers(
+    codes: NDArray[Any],
+    leaves: Integers,
+    targets: NDArray[np.int32],
+    scores: NDArray[np.int32],
+    constant: int,
+    clip: int,
+    factor: int,
+    size: int,
+) -> Integers:
+    """Sum per leaf of the residual target - score - constant, clipped to -clip..clip, times factor / 2^FRACTION, each
+    rounded toward zero: (size,).
+    """
+    sums = np.zeros((LANES, size), dtype=np.int64)
+    for i in range(codes.size):
+        residual = targets[i] - scores[i] - constant
+        part = (min(abs(residual), clip) * factor) >> FRACTION
+        sums[i & (LANES - 1), leaves[codes[i]]] += part if residual > 0 else -part
+    return np.asarray(sums.sum(axis=0))

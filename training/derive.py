@@ -1,0 +1,111 @@
+"""From an edited model to a certified bundle: export, sign, enter, store. No row is read and nothing is spent.
+
+`jobs/edit-<digest>/` holds what is not yet in the store; its name is made from the base and the edits, whenever they
+were made. A try that was cut is taken up where it stood when the same edits are asked for again: with the same bytes,
+and with the entry that it may have made. A cut that nobody takes up leaves at most an entry that binds a model nobody
+has.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from accountant import certificate, dsse, keyring
+from accountant.derived import statement_of
+from accountant.errors import InputError, ModelInvalid
+from accountant.home import Home
+from accountant.keyring import Why
+from models.additive import AdditiveEnsemble
+from models.bundle import ModelStore, ensemble_bytes, ensemble_from_bytes
+from models.derivation import ancestors, edits_of
+from models.onnx_export import to_onnx
+from models.verified import VerifiedModel
+from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, sign, store, write
+
+SINCE = "since"  # the file that holds the ledger's size before the entry was made
+
+
+def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: bool = True) -> Path:
+    """Certify and store an edited model as the next version of its base's name. Returns its folder.
+
+    `base`: as it was verified against this home. InputError where the edits do not go on from its own."""
+    _check_follows(base, edited)
+    folder = home.jobs / f"edit-{_key(base, edited)}"
+    with alone(home, f"edit-{base.certificate.reservation}"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        model = _kept(folder, edited)
+        onnx = to_onnx(model, _named(base))
+        envelope, index = _entered(home, folder, base, model, onnx)
+        name = base.certificate.model
+        place = store(home, name, bundle_of(home, model, onnx, envelope, index), promote=False)
+        if promote:  # also where a cut try has stored it already
+            ModelStore(home.models).promote(name, int(place.name))
+        discard(folder)
+        return place
+
+
+def _check_follows(base: VerifiedModel, edited: AdditiveEnsemble) -> None:
+    """The edits are those of the base and more, and nothing but numbers has changed."""
+    before, after = edits_of(base.ensemble), edited.edits
+    head = (base.ensemble.features, base.ensemble.target, base.ensemble.classes)
+    if len(after) <= len(before) or after[: len(before)] != before:
+        raise InputError("edits: must be those of the model that is edited, and one more at least")
+    if (edited.features, edited.target, edited.classes) != head:
+        raise InputError("model: an edit changes no feature, target or class")
+
+
+def _key(base: VerifiedModel, edited: AdditiveEnsemble) -> str:
+    """The same for the same edits of the same model, whenever they are made."""
+    timeless = replace(edited, edits=tuple(replace(edit, at="1970-01-01T00:00:00Z") for edit in edited.edits))
+    asked = json.dumps([base.certificate.issued, certificate.digest(ensemble_bytes(timeless))])
+    return certificate.digest(asked.encode())[:32]
+
+
+def _kept(folder: Path, edited: AdditiveEnsemble) -> AdditiveEnsemble:
+    """The edited numbers as an earlier try wrote them, or as they are now."""
+    path = folder / ENSEMBLE
+    if not path.exists():
+        write(path, ensemble_bytes(edited))
+    found = ensemble_from_bytes(path.read_bytes())
+    if not isinstance(found, AdditiveEnsemble) or replace(found, edits=edited.edits) != edited:
+        raise ModelInvalid(f"{path}: is not what was edited; remove that folder")
+    return found
+
+
+def _named(base: VerifiedModel) -> dict[str, str]:
+    found = base.certificate
+    dataset = found.form.dataset.name
+    return {"dataset": dataset, "model": found.model, "reservation": str(found.reservation)}
+
+
+def _entered(home: Home, folder: Path, base: VerifiedModel, model: AdditiveEnsemble, onnx: bytes) -> tuple[bytes, int]:
+    """The signed certificate and the index of its entry, made once: a try that was cut is gone on with. Where its key
+    may sign no more and it was not entered yet, the same statement is signed anew."""
+    path, since = folder / ENVELOPE, folder / SINCE
+    if not path.exists():
+        write(since, str(home.ledger.log.size()).encode())
+        sign(home, path, _payload(base, model, onnx))
+    envelope = path.read_bytes()
+    payload = dsse.parse(envelope).payload
+    statement = certificate.digest(payload)
+    known = home.ledger.find_derived(statement, int(since.read_text()))
+    if known is not None:
+        return envelope, known
+    if not keyring.may_issue(home.ledger, keyring.signed_by(envelope)):
+        envelope = sign(home, path, payload)
+    digest, signed_by = certificate.digest(onnx), keyring.signed_by(envelope)
+    return envelope, home.ledger.derive(base.certificate.issued, statement, digest, _why(model), signed_by)
+
+
+def _why(model: AdditiveEnsemble) -> Why:
+    return Why(model.edits[-1].by, model.edits[-1].why)
+
+
+def _payload(base: VerifiedModel, model: AdditiveEnsemble, onnx: bytes) -> bytes:
+    payload = dsse.parse(base.bundle.envelope).payload
+    chain = ancestors(base.certificate, certificate.digest(payload))
+    edits = [edit.to_json() for edit in model.edits]
+    digests = certificate.digest(onnx), certificate.digest(ensemble_bytes(model))
+    return statement_of(payload, chain, edits, *digests)

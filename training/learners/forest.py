@@ -1,0 +1,124 @@
+"""Random forests whose splits are public: the baselines RF-L and RF-E of Nock and Henecka, after Fletcher and Islam,
+"Differentially private random decision forests using smooth sensitivity" (with global sensitivity, as the former).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from accountant.budget import Relation
+from models.trees import TreeEnsemble
+from training.account import Account
+from training.learners.base import PrivateClassifier
+from training.learners.checks import check_whole, check_word
+from training.learners.defaults import strength
+from training.learners.forest_rows import (
+    ClassWeights,
+    LeafLabels,
+    check_two_classes,
+    leaf_noise,
+    norm_of,
+    per_row,
+    price,
+    shares,
+    spread_of,
+)
+from training.learners.topdown import Cuts, public_cuts, split_tests
+from training.session import Public, Releaser
+from training.tree_rows import Grown
+
+MAX_TREES = 1000
+MAX_DEPTH = 8
+LEAF_ONE = 256  # a log-odds of 1 in a leaf
+GATHER = 6.0  # random trees are weak: chances are further from the base rate than the mean of their log-odds says
+VOTES = 4.0  # log-odds of all trees' votes together, where they agree
+ONES = (1,)  # every row weighs 1: margins after no tree are 0
+
+
+class DPRandomForestClassifier(PrivateClassifier):
+    """Trees whose splits are drawn from a fixed public table; the whole budget goes to their leaves. Two classes.
+
+    Parameters, all public; None stands for a public rule: `trees`, each with `depth` tests on every path. `leaf`:
+    "counts" (RF-L: noisy class counts in every leaf, Laplace where delta is 0 and else Gaussian; the leaf says the
+    log-odds of the smoothed counts) or "label" (RF-E: private selection of the class of every leaf, which is its vote).
+
+    The leaves of a tree are disjoint, so a tree costs one release. Under add/remove counts move by 1 in L1 and L2, and
+    selection has range 1; under replace-one by 2 and sqrt(2), and range 2. (The paper splits the budget evenly "among
+    the leaves": it needs to be split among trees alone.) What a forest
+    adds to the base rate, which the released counts tell, is a multiple of its leaves' mean distance from it in log-odds.
+    """
+
+    name: ClassVar[str] = "forest"
+
+    def __init__(
+        self,
+        trees: int | None = None,
+        depth: int | None = None,
+        leaf: Literal["counts", "label"] = "counts",
+        schema: object = None,
+        epsilon: object = 1,
+        delta: object = "0.000001",
+        relation: str = "add-remove",
+        account: Account | None = None,
+    ) -> None:
+        super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
+        self.trees, self.depth, self.leaf = trees, depth, leaf
+
+    def check(self, public: Public) -> None:
+        check_two_classes(self.name, public)
+        check_word("leaf", self.leaf, ("counts", "label"))
+        if self.trees is not None:
+            check_whole("trees", self.trees, 1, MAX_TREES)
+        if self.depth is not None:
+            check_whole("depth", self.depth, 1, MAX_DEPTH)
+
+    def rounds_for(self, public: Public) -> int:
+        return self.trees if self.trees is not None else trees_of(public)
+
+    def _fit(self, session: Releaser) -> TreeEnsemble:
+        public, tests = session.public, split_tests(session.public.features)
+        depth, number = self.depth or depth_of(public), self.rounds_for(public)
+        forest = [public_cuts(tests, tree, depth) for tree in range(number)]
+        grown, constant, link = self._labelled(session, forest) if self.leaf == "label" else self._counted(session, forest)
+        assert public.classes is not None
+        trees = tuple(tree.tree() for tree in grown)
+        return TreeEnsemble(public.features, public.target, public.classes, trees, constant, link)
+
+    def _counted(self, session: Releaser, forest: Sequence[Cuts]) -> tuple[list[Grown], int, float]:
+        """What a leaf says is how far its log-odds are from those of all rows, by the sum of what was released."""
+        public, noise = session.public, leaf_noise(session.public, float(session.unit))
+        noisy: list[Any] = [session.release(ClassWeights(cuts, (), ONES, 1, norm_of(public)), noise) for cuts in forest]
+        twice = public.relation is Relation.REPLACE_ONE
+        smoothing = max(1.0, spread_of(noise) * public.contributions * (1 + twice))
+        base = _logit(shares(np.sum([each.reshape(-1, 2).sum(axis=0) for each in noisy], axis=0), 1, smoothing)[0])
+        grown = [
+            Grown(cuts, tuple(round(LEAF_ONE * (_logit(q) - base)) for q in shares(each, 1, smoothing)))
+            for cuts, each in zip(forest, noisy, strict=True)
+        ]
+        return grown, round(LEAF_ONE * base * len(forest) / GATHER), GATHER / (LEAF_ONE * len(forest))
+
+    def _labelled(self, session: Releaser, forest: Sequence[Cuts]) -> tuple[list[Grown], int, float]:
+        grown = []
+        for cuts in forest:
+            picks = session.release(LeafLabels(cuts), per_row(session.public, price(session.unit)))
+            grown.append(Grown(cuts, tuple(2 * int(pick) - 1 for pick in np.broadcast_to(picks, len(cuts) + 1))))
+        return grown, 0, VOTES / len(forest)
+
+
+def _logit(share: float) -> float:
+    return log(share / (1 - share))
+
+
+
+def trees_of(public: Public) -> int:
+    """The public rule: every tree takes its share of the budget."""
+    return int(min(100, max(7, round(strength(public) ** 0.4))))
+
+
+def depth_of(public: Public) -> int:
+    """The public rule: more rows or more epsilon bear more regions."""
+    return int(min(MAX_DEPTH, max(3, round(0.5 * log(1 + strength(public))))))

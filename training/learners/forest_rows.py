@@ -1,0 +1,113 @@
+"""What learners with noisy leaves ask of rows, and what they make of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import isqrt, sqrt
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import NANO, Relation, from_nano
+from accountant.errors import InputError
+from accountant.events import MAX_NOISE
+from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelections, PermuteAndFlips
+from training.engine import Rows
+from training.learners.topdown import Cuts
+from training.session import Public
+from training.tree_rows import Grown, TreeRows
+
+Integers = NDArray[np.int64]
+LeafNoise = DiscreteLaplace | DiscreteGaussian
+
+
+@dataclass(frozen=True)
+class ClassWeights:
+    """Weight of each class in each leaf of a tree, in units of `one`: (2 leaves,), class 0 and class 1 of leaf after
+    leaf. `table`: weight of a row by its margin under `trees`, none above `one`; the row count where it is all ones.
+
+    A row has its weight in one place. Add/remove: `one` in L1 and L2. Replace-one: a row goes from one place to another,
+    2 `one` in L1 and sqrt(2) `one`, rounded up, in L2.
+    """
+
+    cuts: Cuts
+    trees: tuple[Grown, ...]
+    table: tuple[int, ...] | Integers
+    one: int
+    norm: Literal["l1", "l2"]
+    purpose: str = "weigh the classes in every leaf"
+
+    @property
+    def size(self) -> int:
+        return 2 * (len(self.cuts) + 1)
+
+    def sensitivity(self, relation: Relation) -> int:
+        if relation is Relation.ADD_REMOVE:
+            return self.one
+        return 2 * self.one if self.norm == "l1" else isqrt(2 * self.one**2 - 1) + 1
+
+    def __call__(self, rows: Rows) -> Integers:
+        return TreeRows(rows).leaf_sums(self.trees, self.cuts, np.asarray(self.table, np.int64)).ravel()
+
+
+@dataclass(frozen=True)
+class LeafLabels:
+    """For every leaf, how many rows have class 0 and class 1: (leaves, 2). One more row raises one number by at most 1:
+    range 1 under add/remove, 2 under replace-one, for all leaves together.
+    """
+
+    cuts: Cuts
+    norm: Literal["range"] = "range"
+    purpose: str = "select the class of every leaf by its rows"
+
+    @property
+    def size(self) -> int:
+        return 2 * (len(self.cuts) + 1)
+
+    def sensitivity(self, relation: Relation) -> int:
+        return 1 if relation is Relation.ADD_REMOVE else 2
+
+    def __call__(self, rows: Rows) -> Integers:
+        return TreeRows(rows).leaf_sums((), self.cuts, np.ones(1, np.int64))
+
+
+def check_two_classes(name: str, public: Public) -> None:
+    if public.classes is None or len(public.classes) != 2:
+        raise InputError(f"learner {name}: {public.target!r} needs exactly two classes")
+
+
+def norm_of(public: Public) -> Literal["l1", "l2"]:
+    return "l1" if public.pure else "l2"
+
+
+def leaf_noise(public: Public, epsilon: float) -> LeafNoise:
+    """Noise for class weights. Where delta is 0, Laplace at `epsilon`; else Gaussian of the same Renyi curve as a
+    selection of bounded range `epsilon` at most has: epsilon^2 / 8 = 1 / (2 sigma^2).
+    """
+    if public.pure:
+        return DiscreteLaplace(price(epsilon))
+    return DiscreteGaussian(min(from_nano(-int(-2 / epsilon * NANO // 1)), MAX_NOISE))
+
+
+def spread_of(noise: LeafNoise) -> float:
+    """Standard deviation of the noise per unit of sensitivity."""
+    return sqrt(2) / float(noise.epsilon) if isinstance(noise, DiscreteLaplace) else float(noise.noise_multiplier)
+
+
+def price(epsilon: float | Decimal) -> Decimal:
+    """As an event may state it: whole nano-units, rounded down, at least one."""
+    return from_nano(max(1, int(Decimal(epsilon) * NANO)))
+
+
+def per_row(public: Public, epsilon: Decimal) -> ExponentialSelections | PermuteAndFlips:
+    """Private selection in every row of scores at once, at `epsilon` for all of them."""
+    return PermuteAndFlips(epsilon) if public.pure else ExponentialSelections(epsilon)
+
+
+def shares(noisy: Sequence[int] | Integers, one: int, smoothing: float) -> list[float]:
+    """Class 1's share in every leaf, from noisy class weights: (b + s) / (a + b + 2 s), negative weights counting 0."""
+    sums = np.maximum(np.asarray(noisy, np.float64).reshape(-1, 2) / one, 0.0)
+    return [float((b + smoothing) / (a + b + 2 * smoothing)) for a, b in sums]
