@@ -9,7 +9,7 @@ other rooms.
     log           merkle, notes, proofs, log, highwater, growth, export, tiles
     witnesses     quorum, cosign, witness, witnessed
     keys          trust, keys, keyfiles, keyswap, keyindex, keyring, signers
-    certificates  predicate, statement, dsse, certificate, policy, plain, deployments
+    certificates  predicate, statement, derived, dsse, certificate, policy, plain, deployments
     audit         audit, rebuild, replay, replay_budget, replay_keys, judge, judge_models, definitions, index, shapes,
                   signed, signatures, checker, tile_audit: every price once more, by formulas of its own
     home          home: where all of it lies

@@ -193,6 +193,13 @@ class BooleanDomain(Form):
 Domain = Annotated[NumericDomain | CategoricalDomain | BooleanDomain, Field(discriminator="type")]
 
 
+class RangeForm(Form):
+    """The public range of a number that is answered."""
+
+    low: Text = Field(description="targets below counted as it in training, and no answer is below")
+    high: Text = Field(description="the same of those above")
+
+
 class AncestorForm(Form):
     """A certified model that a derived one came from."""
 
@@ -219,7 +226,8 @@ class PublicForm(Form):
     hyperparameters: dict[str, Text | int | bool | None]
     inputs: list[Text] | None = Field(description="names of the features; null where they are too many to list")
     domains: list[Domain] | None = Field(None, description="what the schema says of each feature, as above")
-    classes: list[Text] | None
+    classes: list[Text] | None = Field(description="null where a number is answered")
+    range: RangeForm | None = Field(None, description="only of a model that answers a number")
     unprotected: list[Text] = Field(description="what is published without noise")
     supersedes: list[AncestorForm] | None = Field(
         None,

@@ -54,7 +54,8 @@ NOT_COVERED = (
 @dataclass(frozen=True)
 class Subject:
     """What a certificate speaks of: a model file's name and digest, the digest of the released numbers it was exported
-    from, and what was public about its making. `domains`: what the schema says of each input, in its order."""
+    from, and what was public about its making. `domains`: what the schema says of each input, in its order;
+    `range`: of a number, in place of classes, its public ends as texts."""
 
     model: str
     sha256: str
@@ -63,6 +64,7 @@ class Subject:
     inputs: tuple[str, ...]
     classes: tuple[str | int, ...] | None
     domains: Sequence[Mapping[str, Any]] = ()
+    range: tuple[str, str] | None = None
 
 
 def statement(
@@ -172,7 +174,9 @@ def _account(family: Family) -> dict[str, Any]:
 
 
 def _public(subject: Subject, request: Request) -> dict[str, Any]:
+    ends = {} if subject.range is None else {"range": dict(zip(("low", "high"), subject.range, strict=True))}
     return {
+        **ends,
         "learner": subject.learner,
         "ensemble": subject.ensemble,
         "hyperparameters": dict(request.parameters),

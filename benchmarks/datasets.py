@@ -44,7 +44,7 @@ class Dataset:
 
 
 def names() -> tuple[str, ...]:
-    """Datasets with classes, the four of the bound first. `adult_test` is Adult's own test file, for whoever asks for it."""
+    """Datasets with classes, the four of the bound first. `adult_test`, Adult's own test file, is for whoever asks."""
     return (*BOUND, *sorted(file.stem for file in SCHEMAS.glob("*.yaml") if file.stem not in BOUND))
 
 

@@ -1,7 +1,7 @@
 """DP-EBM against its paper (Nori, Caruana, Bu, Shen and Kulkarni, 2021) and against the paper's own software: the
 learner `ebm` by its default rule alone, on random 80/20 splits, delta 1e-6, add/remove.
 
-    python -m benchmarks.ebm_paper --data DIR            # all of it: an hour or so
+    python -m benchmarks.ebm_paper --data DIR            # all of it: minutes
     python -m benchmarks.ebm_paper --data DIR --quick    # one split, three epsilons
 
 Every fit is a line of `dpebm.jsonl` of the folder `--out`; what stands there is not run again. dpebm.md is written from
@@ -22,7 +22,8 @@ import numpy as np
 
 from benchmarks import datasets
 from benchmarks.ebm_published import INTERPRET, MEAN, PAPER
-from benchmarks.utility import DELTA, EPSILONS, OUT, Run, Task, task_of
+from benchmarks.peers import Task
+from benchmarks.utility import DELTA, EPSILONS, OUT, Run, task_of
 from training.learners.ebm import DPEBMClassifier, DPEBMRegressor
 
 SETS = ("adult", "telco", "california", "wine_quality", "elevators", "pol")
@@ -100,8 +101,15 @@ def found(lines: Sequence[Line], name: str) -> dict[str, tuple[float, float, int
 def table(name: str, ours: dict[str, tuple[float, float, int]]) -> list[str]:
     """One dataset's table: ours, the paper's software, the paper, and the mean."""
     shown = list(ours)
-    out = ["", f"## {name}: {rule_of(name)}", "", f"| | {' | '.join(shown)} |", "|---|" + "---|" * len(shown)]
-    cells = [f"**{number(ours[e][0], name)}**<br>±{number(ours[e][1], name)}" for e in shown]
+    splits = min(many for _, _, many in ours.values())
+    out = [
+        "",
+        f"## {name}: {rule_of(name)} ({splits} splits)",
+        "",
+        f"| | {' | '.join(shown)} |",
+        "|---|" + "---|" * len(shown),
+    ]
+    cells = [f"**{number(ours[e][0], name)}**{_error(ours[e][1], name)}" for e in shown]
     out.append(f"| ebm, default rule | {' | '.join(cells)} |")
     for title, figures in (("interpret 0.7.8", INTERPRET[name]), ("the paper, DPEBM-GDP", PAPER.get(name, {}))):
         if figures:
@@ -109,6 +117,10 @@ def table(name: str, ours: dict[str, tuple[float, float, int]]) -> list[str]:
     if name in MEAN:
         out.append(f"| the mean of the targets, not private | {' | '.join([number(MEAN[name], name)] * len(shown))} |")
     return out
+
+
+def _error(error: float, name: str) -> str:
+    return "" if math.isnan(error) else f"<br>±{number(error, name)}"
 
 
 def missed(name: str, ours: dict[str, tuple[float, float, int]]) -> list[str]:
@@ -123,8 +135,12 @@ def missed(name: str, ours: dict[str, tuple[float, float, int]]) -> list[str]:
             theirs = figures.get(epsilon)
             if theirs is not None and not better(name, mean, theirs):
                 gap = number(abs(mean - theirs), name)
-                out.append(f"- {name}, epsilon {epsilon}: {title} by {gap} (our standard error {number(error, name)})")
+                out.append(f"- {name}, epsilon {epsilon}: {title} by {gap}{_within(error, name)}")
     return out
+
+
+def _within(error: float, name: str) -> str:
+    return "" if math.isnan(error) else f" (our standard error is {number(error, name)})"
 
 
 def page(lines: Sequence[Line]) -> str:

@@ -77,9 +77,10 @@ class Comparison:
         if not known:
             return "No standard errors were released for both, so differences are in their own unit alone."
         beyond = sum(each > 2 for each in known)
+        share = f"{beyond / len(known):.1%}"
         return (
-            f"{beyond} of {len(known)} values differ by more than two joint standard errors, {beyond / len(known):.1%}; "
-            f"noise alone would make {OUTSIDE:.1%} do so, if both had learnt the same and shared no noise."
+            f"{beyond} of {len(known)} values differ by more than two joint standard errors, {share}; "
+            f"noise alone would make {OUTSIDE:.1%} do so, had both been shrunk alike."
         )
 
 

@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import groupby
 from math import ceil, isfinite, log2
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from accountant import canonical
@@ -30,6 +31,7 @@ from models.ensemble import Ensemble, VotingEnsemble
 from models.features import Feature
 
 FINEST = 1 / 65536  # a converted vote's unit is at most this: so closely can a value be set
+WIDEST = 999  # bins that a mean is over
 Floats: TypeAlias = NDArray[np.float64]
 Weights: TypeAlias = Literal["equal", "counts"]
 Direction: TypeAlias = Literal["increasing", "decreasing"]
@@ -118,15 +120,13 @@ def smooth(
 ) -> AdditiveEnsemble:
     """Every bin of `part` adds the mean of the `window` bins around it, as far as they are in the part; with weights
     "counts", each weighs as many records as were released for it (at least 1). For ordered bins; missing stays."""
-    if type(window) is not int or window < 3 or window % 2 == 0:
-        raise InputError(f"window={window}: must be an odd whole number from 3")
+    if type(window) is not int or not 3 <= window <= WIDEST or window % 2 == 0:
+        raise InputError(f"window={window!r:.40}: must be an odd whole number from 3 to {WIDEST}")
     place, codes = _ordered_codes(model, feature, part)
     weight = _weights(model, place, weights)[codes]
     terms, errors = _copies(model, place)
-    for target, start in zip(codes, range(-(window // 2), len(codes)), strict=False):
-        near = slice(max(0, start), start + window)
-        terms[target] = round(float(np.average(_term(model, place)[codes[near]], weights=weight[near])))
-        errors[target] = np.average(_error(model, place)[codes[near]], weights=weight[near])
+    terms[codes] = np.rint(_moving(terms[codes], weight, window))
+    errors[codes] = _moving(errors[codes], weight, window)
     what: canonical.Encodable = {"do": "smooth", "bins": ranges(codes), "window": window, "weights": weights}
     return _edited(model, place, terms, errors, note, what)
 
@@ -146,11 +146,21 @@ def monotone(
     return _edited(model, place, terms, errors, note, what)
 
 
+def _moving(values: NDArray[Any], weight: Floats, window: int) -> Floats:
+    """The weighted mean of the `window` values around each, as far as there are any."""
+
+    def around(what: Floats) -> Floats:
+        found: Floats = sliding_window_view(np.pad(what, window // 2), window).sum(axis=-1)
+        return found
+
+    return around(values * weight) / around(weight)
+
+
 def _isotonic(terms: NDArray[np.int64], errors: Floats, weight: Floats, rising: bool) -> tuple[Floats, Floats]:
     """Fitted terms, and of each pooled block the mean error. Rounding keeps what is monotone monotone."""
-    from sklearn.isotonic import isotonic_regression  # loads slowly, and no other edit needs it
+    from scipy.optimize import isotonic_regression  # loads slowly, and no other edit needs it
 
-    fitted = isotonic_regression(terms.astype(np.float64), sample_weight=weight, increasing=rising)
+    fitted = isotonic_regression(terms.astype(np.float64), weights=weight, increasing=rising).x
     means, at = errors.copy(), 0
     for _, block in groupby(fitted):
         end = at + len(list(block))
@@ -193,16 +203,10 @@ def _weights(model: AdditiveEnsemble, place: int, weights: Weights) -> Floats:
     return np.maximum(1, np.array(model.counts[place], np.float64))
 
 
-def _term(model: AdditiveEnsemble, place: int) -> NDArray[np.int64]:
-    return np.array(model.terms[place], np.int64)
-
-
-def _error(model: AdditiveEnsemble, place: int) -> Floats:
-    return np.array(model.errors[place] if model.errors else np.zeros(len(model.terms[place])), np.float64)
-
-
 def _copies(model: AdditiveEnsemble, place: int) -> tuple[NDArray[np.int64], Floats]:
-    return _term(model, place), _error(model, place)
+    """Terms and errors of a feature, to be changed."""
+    errors = model.errors[place] if model.errors else np.zeros(len(model.terms[place]))
+    return np.array(model.terms[place], np.int64), np.array(errors, np.float64)
 
 
 def _unit(model: AdditiveEnsemble, name: str, value: float) -> int:

@@ -234,9 +234,13 @@ def _centred(ensemble: VotingEnsemble | AdditiveEnsemble) -> tuple[list[NDArray[
 
 
 def _middle(ensemble: Ensemble, feature: int, table: NDArray[np.int64]) -> NDArray[np.float64]:
-    shares = weights(ensemble, feature)
-    found: NDArray[np.float64] = (table.max(axis=0) + table.min(axis=0)) / 2 if shares is None else shares @ table
-    return found
+    """(outputs,), in integers up to one division: the exported file holds it, the same on every machine."""
+    counts = ensemble.counts[feature] if isinstance(ensemble, AdditiveEnsemble) and ensemble.counts else ()
+    held = [max(count, 0) for count in counts]
+    if not any(held):
+        return np.asarray((table.max(axis=0) + table.min(axis=0)) / 2, np.float64)
+    sums = [sum(n * term for n, term in zip(held, column, strict=True)) for column in table.T.tolist()]
+    return np.array([each / sum(held) for each in sums])
 
 
 def _shape(

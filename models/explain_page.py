@@ -17,8 +17,8 @@ MEANING = (
     "Each curve or bar is what a value adds, on average 0 over the released counts. The shaded band is what the "
     "privacy noise alone does to it: one and two standard errors, worked out from public numbers. Where the band "
     "covers zero or spans a step, the step may be noise. The band says nothing else: not how well the data told it, "
-    "nor how it would turn out on other people. Neighbouring values share noise, so a hill or a valley of several "
-    "steps may be one draw of it; and no curve is a cause."
+    "how far it was shrunk towards zero, or how it would turn out on other people. Neighbouring values share noise, so "
+    "a hill or a valley of several steps may be one draw of it; and no curve is a cause."
 )
 WITHOUT_ERRORS = "This model was released without the standard errors of its noise, so no bands are drawn. "
 EDITED = "Edited after its release, which costs no privacy; the band of an edited value says nothing of the edit."

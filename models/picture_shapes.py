@@ -29,13 +29,14 @@ def shape_panels(ensemble: AdditiveEnsemble) -> list[Panel]:
 
 
 def reach(curves: Sequence[Sequence[Bin]]) -> tuple[float, float]:
-    """One scale for all: the values that stand above their noise, with some room for it. What is beyond ends there."""
+    """One scale for all, 0 on it: the values that stand above their noise, with some room for it. What is beyond ends
+    at the edge."""
     bins = [each for curve in curves for each in curve]
     clear = [each for each in bins if abs(each.votes) > 2 * (each.error or 0)] or bins
-    most = max((abs(each.votes) for each in clear), default=0.0) or 1.0
-    noisy = max((abs(each.votes) + 2 * (each.error or 0) for each in clear), default=most)
-    end = 1.06 * min(noisy, 1.5 * most)
-    return -end, end
+    room = 0.3 * max((abs(each.votes) for each in clear), default=1.0) or 1.0
+    low = min((each.votes - min(2 * (each.error or 0), room) for each in clear), default=0.0)
+    high = max((each.votes + min(2 * (each.error or 0), room) for each in clear), default=0.0)
+    return min(low, 0.0) - room / 5, max(high, 0.0) + room / 5
 
 
 def panel(feature: Feature, shape: Shape, scale: tuple[float, float], of: str) -> Panel:
@@ -56,12 +57,12 @@ def compared_panel(
         return curve_panel(feature, curves, scale, of, f"({of})", names)
     pairs = sorted(zip(*curves, strict=True), key=lambda pair: -abs(pair[0].votes - pair[1].votes))[:SHOWN]
     hidden = len(curves[0]) - len(pairs)
-    note = f"({of})" + (f"; {hidden} that differ less not shown" if hidden else "")
+    note = f"({of})" + (f"; {hidden} not shown" if hidden else "")
     x, foot = Scale(*scale, NAMES + 6, WIDTH), TOP + ROW * len(pairs)
     parts = [text(0, 14, shortened(feature.name, 40), "name"), text(0, 30, note), *_columns(x, foot)]
     for at, pair in enumerate(sorted(pairs, key=lambda pair: -pair[0].votes)):
         top = TOP + ROW * at
-        parts.append(text(NAMES, top + ROW * 0.7, shortened(pair[0].label, int(NAMES / 6)), "right ink"))
+        parts.append(text(NAMES, top + ROW * 0.7, shortened(pair[0].label, int(NAMES / 6.6)), "right ink"))
         parts += [_point(each, x, top + 7 + 6 * k, "ab"[k]) for k, each in enumerate(pair)]
         parts.append(rect(0, top, WIDTH, ROW, "hit", _told(pair, of, names)))
     return Panel(feature.name, foot + FOOT, "".join(parts))
@@ -101,11 +102,10 @@ def _frame(x: Scale, y: Scale) -> list[str]:
             text(LEFT - 6, y(tick) + 4, plain_amount(tick), "right"),
         ]
     for tick in x.ticks():
-        at = x(tick)
-        parts += [
-            segment(at, foot, at, foot + STRIP, "faint"),
-            text(at, foot + STRIP + 14, number_text(tick), "middle"),
-        ]
+        at, words = x(tick), number_text(tick)
+        parts.append(segment(at, foot, at, foot + STRIP, "faint"))
+        if at + 3 * len(words) < SLOT - 26:  # else it would stand on the word for missing values
+            parts.append(text(at, foot + STRIP + 14, words, "middle"))
     parts.append(text(SLOT, foot + STRIP + 14, "missing", "middle"))
     return [*parts, segment(LEFT, y(0), WIDTH, y(0), "zero")]
 
@@ -168,7 +168,7 @@ def _bars(shape: Shape, scale: tuple[float, float], of: str) -> Panel:
     """The values that add most either way, in order of what they add."""
     kept = sorted(sorted(shape.bins, key=lambda each: -abs(each.votes))[:SHOWN], key=lambda each: -each.votes)
     hidden = len(shape.bins) - len(kept)
-    note = sized(shape, of) + (f"; {hidden} smaller ones not shown" if hidden else "")
+    note = sized(shape, of) + (f"; {hidden} not shown" if hidden else "")
     return bar_panel(shape.feature, note, kept, scale, of)
 
 
@@ -182,7 +182,7 @@ def bar_panel(
     parts += _columns(x, foot)
     most = max((each.count or 0 for each in bars), default=0) or 1
     for at, each in enumerate(bars):
-        parts.append(text(names, TOP + ROW * (at + 0.7), shortened(each.label, int(names / 6)), "right ink"))
+        parts.append(text(names, TOP + ROW * (at + 0.7), shortened(each.label, int(names / 6.6)), "right ink"))
         parts += _bar(each, x, TOP + ROW * at, most)
         parts.append(rect(0, TOP + ROW * at, WIDTH, ROW, "hit", said(each, of)))
     return Panel(name, foot + FOOT, "".join([*parts, segment(x(0), TOP, x(0), foot, "zero")]))

@@ -20,7 +20,7 @@ from accountant.keys import PublicKeys
 from models.bundle import Bundle, ensemble_from_bytes, read_bundle
 from models.card import model_card
 from models.derivation import check_edits, check_released
-from models.ensemble import Ensemble
+from models.ensemble import Ensemble, target_range
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.runtime import OnnxModel
 
@@ -92,6 +92,12 @@ def card_of(ensemble: Ensemble, certificate: Certificate) -> str:
 def domains(features: Sequence[Feature]) -> list[dict[str, Any]]:
     """What the public schema says of each feature, as a certificate states it."""
     return [_domain(feature) for feature in features]
+
+
+def stated_range(ensemble: Ensemble) -> tuple[str, str] | None:
+    """The public range of a number, as a certificate states it; None of classes."""
+    found = target_range(ensemble)
+    return None if found is None else (_number(found[0]), _number(found[1]))
 
 
 def _domain(feature: Feature) -> dict[str, Any]:

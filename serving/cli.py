@@ -21,7 +21,7 @@ from serving.terminal import note
 
 app = typer.Typer(
     name="dpserve",
-    help="Train classifiers under differential privacy, account for every release, and serve them with certificates.",
+    help="Train models under differential privacy, account for every release, and serve them with certificates.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

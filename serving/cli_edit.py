@@ -20,30 +20,38 @@ FREE = "costs no privacy: the numbers were released already"
 ROWS = 40  # changed bins that are printed; --json has all
 
 
+Feature = Annotated[str | None, typer.Option(help="The feature to edit.")]
+Show = Annotated[bool, typer.Option("--show", help="Only print the feature's bins and what each adds.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="BINS=VALUE: what these bins add. Repeatable.")]
+Smooth = Annotated[str | None, typer.Option(help="BINS: means over neighbouring bins.")]
+Window = Annotated[int, typer.Option(help="Bins in a mean of --smooth, odd.")]
+Weights = Annotated[str, typer.Option(help="In a mean of --smooth: equal, or counts (as released).")]
+Clip = Annotated[tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="No bin adds less or more.")]
+Zero = Annotated[str | None, typer.Option(help="BINS that add nothing; all: the whole feature.")]
+Monotone = Annotated[str | None, typer.Option(help="increasing or decreasing: the nearest such shape.")]
+File = Annotated[Path | None, typer.Option(help="Several edits, YAML or JSON, in place of the options above.")]
+Why = Annotated[str | None, typer.Option(help="Why: it stands in the model and its certificate for ever.")]
+By = Annotated[str | None, typer.Option(help="Who edits; your user name when left out.")]
+Promote = Annotated[bool, typer.Option("--promote/--no-promote", help="Make the new version champion.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
+
+
 def edit(
     name: Model,
-    feature: Annotated[str | None, typer.Option(help="The feature to edit.")] = None,
-    show_bins: Annotated[
-        bool, typer.Option("--show", help="Only print the feature's bins and what each adds.")
-    ] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="BINS=VALUE: what these bins add. Repeatable.")
-    ] = None,
-    smooth: Annotated[str | None, typer.Option(help="BINS: means over neighbouring bins.")] = None,
-    window: Annotated[int, typer.Option(help="Bins in a mean of --smooth, odd.")] = 3,
-    weights: Annotated[str, typer.Option(help="In a mean of --smooth: equal, or counts (as released).")] = "equal",
-    clip: Annotated[
-        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="No bin adds less or more.")
-    ] = None,
-    zero: Annotated[str | None, typer.Option(help="BINS that add nothing; all: the whole feature.")] = None,
-    monotone: Annotated[str | None, typer.Option(help="increasing or decreasing: the nearest such shape.")] = None,
-    file: Annotated[
-        Path | None, typer.Option(help="Several edits, YAML or JSON, in place of the options above.")
-    ] = None,
-    why: Annotated[str | None, typer.Option(help="Why: it stands in the model and its certificate for ever.")] = None,
-    by: Annotated[str | None, typer.Option(help="Who edits; your user name when left out.")] = None,
-    promote: Annotated[bool, typer.Option("--promote/--no-promote", help="Make the new version champion.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    feature: Feature = None,
+    show_bins: Show = False,
+    set_: Set = None,
+    smooth: Smooth = None,
+    window: Window = 3,
+    weights: Weights = "equal",
+    clip: Clip = None,
+    zero: Zero = None,
+    monotone: Monotone = None,
+    file: File = None,
+    why: Why = None,
+    by: By = None,
+    promote: Promote = True,
+    dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Edit a released model: a new version, certified as derived from the old one, for no privacy at all.
@@ -78,10 +86,9 @@ def edit(
     body |= {"changed": list(_changes(before, after)), "epsilon_spent": "0"}
     if dry_run:
         return show(json, {**body, "model": None}, "\n".join((*_text(body), FREE, "dry run: nothing was written")))
-    from training.derive import derive
+    from training import job
 
-    home = Home.open()
-    place = derive(home, found, after, promote)
+    place = job.derive(Home.open(), found, after, promote)
     body["model"] = f"{place.parent.name}@{place.name}"
     body["champion"] = promote
     state = "champion now" if promote else "not promoted"

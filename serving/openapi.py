@@ -24,7 +24,7 @@ ERROR = {
         }
     },
 }
-ABOUT = "Train classifiers under differential privacy, account for every release, and serve them with certificates."
+ABOUT = "Train models under differential privacy, account for every release, and serve them with certificates."
 MEANINGS = {
     400: "malformed",
     401: "no token that is good",

@@ -19,7 +19,7 @@ import pytest
 from exact_laws import exponential_law, permute_and_flip_law, public_of, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
-from test_privacy_blackbox import RUNS, refuted
+from test_privacy_blackbox import refuted
 from test_topdown import FEATURES, leaf_of, scores_of, some_rows, some_tree, some_trees
 
 from accountant.budget import NANO, Relation
@@ -42,7 +42,7 @@ from training.tree_rows import Cut
 DATA = Path(__file__).resolve().parents[1] / "examples" / "data"
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 UNIT, SLACK, TIGHT = Decimal(1), 1e-9, 0.6
-MANY = 400
+MANY, RUNS = 400, 4000
 ALPHAS = pytest.mark.parametrize("alpha", [0.1, 0.5, 1.0])
 RELATIONS = pytest.mark.parametrize("relation", [ADD, REPLACE])
 
@@ -200,7 +200,7 @@ def test_a_level_loses_no_more_than_a_split(relation, alpha):
 
 def test_the_known_figures_of_the_worst_pair():
     assert loss_of_split(REPLACE, 1.0, exponential_law) == pytest.approx(0.975, abs=2e-3)
-    assert loss_of_split(ADD, 1.0, exponential_law) == pytest.approx(0.976, abs=2e-3)
+    assert loss_of_split(ADD, 1.0, exponential_law) == pytest.approx(0.984, abs=2e-3)
 
 
 @RELATIONS
@@ -220,7 +220,8 @@ def test_leaf_weights_lose_what_they_claim(relation):
     the distance in L1 over the scale; Gaussian: the distance in L2 is at most sigma / noise multiplier.
     """
     cuts = (Cut(0, "is", 1, 1),)
-    pairs = [(ZEROS, (*ZEROS, S))] if relation is ADD else [((*ZEROS, S), (*ZEROS, D)), (ZEROS, (*ZEROS[1:], (0, 0, 1)))]
+    moves, flips = ((*ZEROS, S), (*ZEROS, D)), (ZEROS, (*ZEROS[1:], (0, 0, 1)))
+    pairs = [PAIR[ADD]] if relation is ADD else [moves, flips]
     for one, other in pairs:
         for norm, order in (("l1", 1), ("l2", 2)):
             query = ClassWeights(cuts, (), bdpe_loss.weights(0, 1.0), WEIGHT_ONE, norm)
@@ -266,7 +267,7 @@ def test_whole_runs_lose_no_more_than_they_claim(relation, monkeypatch):
     claimed = compose_pure(plan.events) / NANO
     assert claimed == pytest.approx(3, abs=1e-6)
     losses = []
-    for turn in range(40):
+    for turn in range(20):
         session = Noted(public, UNIT, plan, rows_of(PAIR[relation][turn % 2], FLAGS))
         learner._fit(session)
         sides = [Weighed(public, rows_of(data, FLAGS), session.transcript) for data in PAIR[relation]]
@@ -281,7 +282,7 @@ def test_whole_runs_lose_no_more_than_they_claim(relation, monkeypatch):
 
 def count_event(relation, data, records, sensitivity, runs, mechanism) -> int:
     """Runs in which the level's answer is h1, by the real mechanism."""
-    values = SplitRisks(candidates(6), (), 0, (), 1.0, 1.0, records)(rows_of(data, FLAGS))
+    values = SplitRisks(candidates(4), (), 0, (), 1.0, 1.0, records)(rows_of(data, FLAGS))
     return sum(int(mechanism.draw(values, sensitivity)[0]) == 0 for _ in range(runs))
 
 
@@ -289,11 +290,11 @@ def count_event(relation, data, records, sensitivity, runs, mechanism) -> int:
 @RELATIONS
 @pytest.mark.parametrize("kind", [ExponentialSelections, PermuteAndFlips])
 def test_the_claim_stands_and_a_factor_of_two_is_seen(relation, kind):
-    """False alarm: 1e-4."""
+    """False alarm: 1e-4 per test. With half of the noise the chances are 1/5 and 1/31 or further apart (add/remove)."""
     records = MANY + (relation is REPLACE)
-    query = SplitRisks(candidates(6), (), 0, (), 1.0, 1.0, records)
+    query = SplitRisks(candidates(4), (), 0, (), 1.0, 1.0, records)
     limit = sensitivity_of(query, public_of(relation, records, features=FLAGS))
-    for sensitivity, runs, wrong in ((limit, RUNS, False), (limit // 2, RUNS // 2, True)):
+    for sensitivity, runs, wrong in ((limit, RUNS, False), (limit // 2, RUNS, True)):
         sides = [count_event(relation, data, records, sensitivity, runs, kind(UNIT)) for data in PAIR[relation]]
         assert refuted(*sides, 1.0, runs) is wrong, f"{sides} of {runs}: a false alarm has probability 1e-4"
 
@@ -424,4 +425,3 @@ def test_the_exported_model_says_the_same():
     assert labels.tolist() == learner.predict(some).tolist()
     assert chances == pytest.approx(learner.predict_proba(some), abs=1e-6)
     assert learner.ensemble_.coded_scores(encode_columns(schema.features, columns)).any()
-

@@ -41,7 +41,18 @@ def public_of(kind: str, relation: Relation, pure: bool, records: int = 3, contr
 
 def learner_of(kind: str, **parameters) -> DPEBM:
     made = DPEBMClassifier if kind == "class" else DPEBMRegressor
-    return made(**{"epochs": EPOCHS, "leaves": 0, "rate": 0.9, "ridge": 0.1, "share": 0.2, "clip": 0.5, **parameters})
+    return made(
+        **{
+            "epochs": EPOCHS,
+            "leaves": 0,
+            "rate": 0.9,
+            "ridge": 0.1,
+            "share": 0.2,
+            "clip": 0.5,
+            "spread": 0.9,
+            **parameters,
+        }
+    )
 
 
 def rows_of(kind: str, data) -> Rows:
@@ -85,7 +96,7 @@ def losses(kind: str, relation: Relation, pure: bool) -> list[tuple[float, float
     """(worst exact loss, claim) of every transcript. Of Gaussians the loss is mu^2, else the pure epsilon."""
     public, learner = public_of(kind, relation, pure), learner_of(kind)
     found = []
-    for answers in transcripts(2 + EPOCHS):
+    for answers in transcripts(3 + EPOCHS):
         session = Scripted(public, answers)
         learner._fit(session)
         values = cache(lambda data, asked=session.asked: [query(rows_of(kind, data)) for query, _ in asked])
@@ -143,7 +154,7 @@ def test_residuals_twice_too_large_are_refused_before_they_are_summed(kind, rela
     if kind is ClassResiduals:
         worth = ClassResiduals.worth
         monkeypatch.setattr(ClassResiduals, "worth", property(lambda self: worth.fget(self) / 2))
-        residuals = ClassResiduals(0, -500, 900, relation, "l2")
+        residuals = ClassResiduals(0, -500, 900, 1.0, relation, "l2")
     else:
         monkeypatch.setattr(NumberResiduals, "most", 2 * GRID)
         residuals = NumberResiduals(0, TARGET_GRID, relation)
@@ -180,7 +191,7 @@ def crowd(kind: str) -> list[tuple[int, int]]:
 
 def long_learner(kind: str) -> DPEBM:
     """Steps so small that the record's residual stays what it is."""
-    return learner_of(kind, epochs=LONG, rate=0.0001, ridge=1.0, share=0.05, clip=1.0)
+    return learner_of(kind, epochs=LONG, rate=0.0001, ridge=1.0, share=0.05, clip=1.0, spread=0.0)
 
 
 def count_event(kind: str, extra, fault: bool) -> int:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import ledgers
+import numpy as np
 import pytest
+import small_home
 from ledgers import bodies, bundles, changed, copy, hexes, place, raw, rewrite
 
 from accountant import canonical, certificate, dsse, keyring
@@ -440,6 +442,20 @@ def test_an_export_is_audited_with_its_edited_models(twice, tmp_path):
     assert audit_export(tmp_path / "ledger", home.trust, bundles=bundles(twice)).ok
     export_tiles(home, tmp_path / "tiles")
     assert audit_tiles(tmp_path / "tiles", home.trust, bundles=bundles(twice)).ok
+
+
+def test_the_graph_answers_as_the_edited_numbers_do(twice):
+    home = opened(twice)
+    found = load(home, 4)
+    names = [feature.name for feature in found.ensemble.features]
+    rows = small_home.records(100)
+    columns = {name: np.array([row[name] for row in rows]) for name in names}
+    labels, probabilities = found.runtime.predict(columns)
+    assert (labels == found.ensemble.predict(columns)).all()
+    assert np.allclose(probabilities, found.ensemble.probabilities(columns), atol=1e-6)
+    moved = np.isin(columns["education"], ["Bachelors", "Masters"])
+    changed = (load(home, 1).ensemble.probabilities(columns) != found.ensemble.probabilities(columns)).any(axis=1)
+    assert (changed == moved).all()
 
 
 def test_the_page_in_plain_words_says_what_was_edited(twice):

@@ -166,6 +166,11 @@ def test_smooth_within_a_part_by_counts_of_at_least_one():
     assert found.errors[0][1] == pytest.approx((2 * 1 + 3 * 3 + 4 * 1) / 5)
 
 
+def test_a_window_wider_than_the_part_is_its_mean():
+    found = only(smooth(MODEL, "age", NOTE, "..", 99))
+    assert found.terms[0] == (18, 18, 18, 18, 18, 5)
+
+
 def test_monotone_pools_by_counts():
     found = only(monotone(MODEL, "age", "increasing", NOTE))
     pooled = round((30 * 1 + 10 * 3) / 4)
@@ -228,6 +233,7 @@ def test_a_number_is_edited_in_its_own_units():
         (lambda: clip(MODEL, "age", -5, 5, NOTE), "nothing would change"),
         (lambda: smooth(MODEL, "age", NOTE, window=4), "window"),
         (lambda: smooth(MODEL, "age", NOTE, window=1), "window"),
+        (lambda: smooth(MODEL, "age", NOTE, window=10**9 + 1), "window"),
         (lambda: smooth(MODEL, "age", NOTE, weights="rows"), "weights"),
         (lambda: smooth(MODEL, "job", NOTE), "no order"),
         (lambda: smooth(MODEL, "age", NOTE, "missing"), "fewer than two"),

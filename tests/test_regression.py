@@ -237,7 +237,8 @@ def test_replace_one_needs_the_public_count(tmp_path):
 def test_learners_of_classes_refuse_a_number_and_are_not_counted_among_the_jobs_left(tmp_path, name):
     home = registered(tmp_path)
     lines = home.ledger.log.size()
-    for asked in (Asked("d", name, "1"), Asked("d", name, "1", tuning=Tuning({"rounds": [5, 10]}))):
+    most = next(key for key in ("rounds", "trees") if key in LEARNERS[name]().get_params())
+    for asked in (Asked("d", name, "1"), Asked("d", name, "1", tuning=Tuning({most: [5, 10]}))):
         with pytest.raises(InputError, match="classes"):
             job.train(home, asked, by="test")
     assert home.ledger.log.size() == lines
@@ -283,6 +284,10 @@ def test_a_number_from_rows_to_a_verified_model_that_answers(tmp_path, monkeypat
     assert (home.ledger.dataset("d").used,) == planned.costs
     found = load_verified(home.models / "d" / "1", home.trust)
     assert found.certificate.epsilon <= 2
+    stated = found.certificate.form.public
+    assert stated.classes is None
+    assert stated.range is not None
+    assert (stated.range.low, stated.range.high) == ("0", "40")
     ensemble, unseen = found.ensemble, made(500, seed=1)
     assert ensemble.classes == ()
     values = ensemble.predict(columns_of(schema(0, 40), unseen))

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from accountant.errors import BudgetRefused, DataError, InputError, SchemaError
 from training.learners import LEARNERS, LazyBB
-from training.notebook import CHECKS_OF_NUMBERS, Account, Columns, uniform_schema
+from training.notebook import CHECKS_OF_NUMBERS, Account, Columns, PublicWarning, uniform_schema
 
 REGRESSORS = [MeanByBin]
 if find_spec("training.learners.ebm"):
@@ -163,6 +163,17 @@ def test_replace_one_takes_the_public_count(kind):
     assert "600" not in str(caught.value)
     rule = Columns(0, 1, target_range=(5, 25))
     assert make(kind, schema=rule, relation="replace-one").fit(X, y)._public(rule.schema(["a"], 600)).records == 600
+
+
+@EVERY
+@pytest.mark.parametrize("delta", ["0", "0.000001"])
+def test_a_plan_of_sums_that_noise_drowns_is_warned_of_by_public_numbers(kind, delta):
+    few = uniform_schema(1, 0, 1, None, 2, target_range=(5, 25))
+    with pytest.warns(PublicWarning, match="noise drowns the signal. With records=2 and epsilon=0.5"):
+        make(kind, schema=few, epsilon="0.5", delta=delta).fit([[0.0], [1.0]], [5, 25])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PublicWarning)
+        make(kind, delta=delta).fit(*data())
 
 
 @EVERY

@@ -73,3 +73,13 @@ def sum_numbers(
         part = (min(abs(residual), clip) * factor) >> FRACTION
         sums[i & (LANES - 1), leaves[codes[i]]] += part if residual > 0 else -part
     return np.asarray(sums.sum(axis=0))
+
+
+@numba.njit(nogil=True, cache=True)
+def sum_squares(targets: NDArray[np.int32], constant: int, most: int) -> int:
+    """Sum of min(|target - constant|, most)^2 / most, each rounded down; `most` is a power of two."""
+    total = 0
+    for i in range(targets.size):
+        residual = min(abs(targets[i] - constant), most)
+        total += residual * residual // most
+    return total

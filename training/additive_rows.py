@@ -78,3 +78,9 @@ def bin_counts(rows: Rows, feature: int) -> Integers:
     """Rows per code of a feature: (bins,)."""
     bins, width = rows.bins[feature], rows.widths[feature]
     return sum(rows.map(lambda part: kernels.count_codes(bins[part], width)), np.zeros(width, np.int64))
+
+
+def square_sum(rows: Rows, constant: int, most: int) -> int:
+    """Sum of min(|target - constant|, most)^2 / most, each rounded down."""
+    targets = rows.targets
+    return sum(rows.map(lambda part: kernels.sum_squares(targets[part], constant, most)))

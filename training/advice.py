@@ -9,6 +9,10 @@ together are then as likely as the perfect rule, or more, where
     e * records / 2  <=  log(m - 1)
 
 and every real rule fares worse. Such a round is drowned in noise: what it adds is close to a draw by lot.
+
+Of a learner that releases noisy sums: if each record moved a sum by its sensitivity, and all in one direction, they
+would move it by the sensitivity times the records. Where that, over all releases (in squares), is within one standard
+deviation of their noise, the sums tell next to nothing but noise.
 """
 
 from __future__ import annotations
@@ -16,14 +20,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from math import ceil, exp, log
+from math import ceil, exp, log, sqrt
 from typing import Any, Protocol
 
 from sklearn.base import clone
 
 from accountant.budget import Budget, from_nano, nano
 from accountant.errors import InputError, ModelInvalid
-from accountant.events import BoundedRange, Plan, PureDp
+from accountant.events import BoundedRange, Gaussian, Plan, PureDp, Release
 from accountant.mechanisms import Mechanism
 from accountant.prices import claim
 from models.onnx_export import to_onnx
@@ -73,7 +77,7 @@ def _drowned(learner: Learner, public: Public, recipe: Recipe) -> str | None:
     watched = _Watched(public, recipe.unit)
     learner._fit(watched)
     if watched.first is None:
-        return None
+        return _drowned_sums(learner, public, recipe.plan)
     price, others = watched.first[0], watched.first[1] - 1
     advantage = price * public.records / (2 * public.contributions)
     if others < 2 or advantage > log(others):
@@ -87,6 +91,30 @@ def _drowned(learner: Learner, public: Public, recipe: Recipe) -> str | None:
         f"epsilon={public.budget.epsilon}, even a rule that is right on every record would be picked out of "
         f"{others + 1} with probability at most {chance:.2g}; {instead}"
     )
+
+
+def _drowned_sums(learner: Learner, public: Public, plan: Plan) -> str | None:
+    signal = public.records / public.contributions
+    told = signal * sqrt(sum(count * _per_deviation(release) ** 2 for release, count in plan.runs))
+    if told == 0 or told > 1:
+        return None
+    return (
+        f"rounds={learner.rounds_for(public)}: the noise drowns the signal. With records={public.records} and "
+        f"epsilon={public.budget.epsilon}, even if every record moved every sum as far as one can, they would all stay "
+        f"within {max(told, 0.01):.2g} standard deviations of the noise"
+    )
+
+
+def _per_deviation(release: Release) -> float:
+    """How many standard deviations of its noise the sensitivity of a release of sums is; 0 of any other."""
+    if release.norm not in ("l1", "l2"):
+        return 0.0
+    match release.event:
+        case Gaussian(noise_multiplier=noise):
+            return 1 / float(noise)
+        case PureDp(epsilon=epsilon):
+            return float(epsilon) / sqrt(2)
+    return 0.0
 
 
 def check_exportable(learner: Learner, public: Public, recipe: Recipe) -> None:

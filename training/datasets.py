@@ -1,8 +1,8 @@
 """Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
 
-Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,), which are int32
-targets where a number is to be predicted, and `schema.yaml`. The commitment is an HMAC over all of it, its key held by
-the accountant: it names the rows in the ledger and says nothing about them.
+Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,), int32 targets
+where a number is to be predicted, and `schema.yaml`. The commitment is an HMAC over all of it, its key held by the
+accountant: it names the rows in the ledger and says nothing about them.
 """
 
 from __future__ import annotations

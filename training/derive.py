@@ -20,6 +20,7 @@ from accountant.keyring import Why
 from models.additive import AdditiveEnsemble
 from models.bundle import ModelStore, ensemble_bytes, ensemble_from_bytes
 from models.derivation import ancestors, edits_of
+from models.editing import to_additive
 from models.onnx_export import to_onnx
 from models.verified import VerifiedModel
 from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, sign, store, write
@@ -47,13 +48,13 @@ def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: b
 
 
 def _check_follows(base: VerifiedModel, edited: AdditiveEnsemble) -> None:
-    """The edits are those of the base and more, and nothing but numbers has changed."""
+    """The edits are those of the base and more, and nothing but what bins add has changed."""
     before, after = edits_of(base.ensemble), edited.edits
-    head = (base.ensemble.features, base.ensemble.target, base.ensemble.classes)
     if len(after) <= len(before) or after[: len(before)] != before:
         raise InputError("edits: must be those of the model that is edited, and one more at least")
-    if (edited.features, edited.target, edited.classes) != head:
-        raise InputError("model: an edit changes no feature, target or class")
+    start = to_additive(base.ensemble)
+    if replace(edited, terms=start.terms, errors=start.errors, edits=start.edits) != start:
+        raise InputError("model: an edit changes what bins add, and no feature, target, class, unit or count")
 
 
 def _key(base: VerifiedModel, edited: AdditiveEnsemble) -> str:

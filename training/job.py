@@ -21,6 +21,7 @@ from accountant.records import Holding, Job, State
 from models.ensemble import Ensemble
 from training.datasets import open_rows, schema_of
 from training.datasets import register as register  # the doors know this module, and no other of this room
+from training.derive import derive as derive
 from training.lease import Lease, dead, this_process
 from training.plans import Asked as Asked
 from training.plans import jobs_left as jobs_left

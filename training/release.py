@@ -23,7 +23,7 @@ from accountant.records import Job, request_from_entry
 from models.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
 from models.ensemble import Ensemble
 from models.onnx_export import to_onnx
-from models.verified import card_of, domains
+from models.verified import card_of, domains, stated_range
 
 ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"
 
@@ -97,6 +97,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
         tuple(feature.name for feature in ensemble.features),
         ensemble.classes or None,  # none: a number
         domains(ensemble.features),
+        stated_range(ensemble),
     )
     payload = certificate.statement(
         subject,

@@ -88,7 +88,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
     """Private boosting of decision trees by the M-alpha loss, with objective calibration. Two classes.
 
     Parameters, all public; None stands for a public rule: `rounds` trees of `depth` tests on every path, grown level by
-    level. `alpha` in (0, 1]: of the loss, of its weights and its link; 1 boosts fastest, and a split then costs the most
+    level. `alpha` in (0, 1]: of the loss, its weights and its link; 1 boosts fastest, and a split then needs the most
     noise. `calibration` in (0, 1]: a split at depth k is chosen by alpha * calibration^k; 1 is a fixed alpha. THAT is
     objective calibration here. The paper's alpha, the error of the tree so far over that of the root, is computed from
     the rows, and its proof of privacy does not cover that: every leaf's score then depends on all rows. `split_share`:
@@ -110,7 +110,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
         rounds: int | None = None,
         depth: int | None = None,
         alpha: float = 1.0,
-        calibration: float = 0.5,
+        calibration: float = 0.1,
         split_share: float = 0.5,
         rate: float = 0.5,
         clamp: float = 10.0,
@@ -207,9 +207,9 @@ def thinned(features: Sequence[Feature], values: int | None) -> SplitTests:
 
 def rounds_of(public: Public) -> int:
     """The public rule: every tree takes its share of the budget."""
-    return int(min(50, max(2, round(0.5 * strength(public) ** 0.4))))
+    return int(min(100, max(3, round(0.8 * strength(public) ** 0.4))))
 
 
 def depth_of(public: Public) -> int:
     """The public rule: more rows or more epsilon bear more regions."""
-    return 2 if strength(public) < 3000 else 3
+    return 2 if strength(public) < 300 else 3 if strength(public) < 3000 else 4

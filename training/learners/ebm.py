@@ -8,9 +8,9 @@ numbers, whose residuals are clipped here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from math import log
+from math import log, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from training.engine import TARGET_GRID
 from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.checks import check_real, check_whole
 from training.learners.ebm_defaults import EbmDefaults, ebm_defaults
-from training.learners.ebm_noise import Noise, noise_of, unit_near
+from training.learners.ebm_noise import Mechanism, Noise, deviation, noise_of, unit_near
 from training.learners.ebm_queries import (
     CLIP,
     GRID,
@@ -37,11 +37,13 @@ from training.learners.ebm_queries import (
     LeafSums,
     NumberResiduals,
     Residuals,
+    SquareSum,
 )
 from training.learners.ebm_splits import partition
 from training.session import Public, Releaser
 
 MAX_EPOCHS = 5000
+LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
 RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -51,9 +53,10 @@ class DPEBM(PrivateLearner):
     """What `DPEBMClassifier` and `DPEBMRegressor` share.
 
     Parameters, all public; None stands for the default rule (training/learners/ebm_defaults.py): `epochs` over all
-    features; `leaves` of a partition of a feature's bins, 0 for every bin its own; `rate` of a step; `ridge`, how many
-    standard deviations of the noise a leaf's curvature has to match before half of a step is taken; `share` of the
-    budget for the histograms; `clip` of a number's residuals, in half ranges.
+    features; `leaves` of a partition of a number's bins, 0 for every bin its own; `mass`, how far its cuts follow the
+    released histogram; `rate` of a step; `ridge`, in standard deviations of the noise, added to what a step is divided
+    by; `share` of the budget for the histograms; `clip` of residuals, in chances or half ranges; `spread`: a number's
+    are clipped to that many of their released root mean squares as well, 0 for not.
     """
 
     name: ClassVar[str] = "ebm"
@@ -66,6 +69,8 @@ class DPEBM(PrivateLearner):
         ridge: float | None = None,
         share: float | None = None,
         clip: float | None = None,
+        mass: float | None = None,
+        spread: float | None = None,
         schema: object = None,
         epsilon: object = 1,
         delta: object = "0.000001",
@@ -74,7 +79,7 @@ class DPEBM(PrivateLearner):
     ) -> None:
         super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
         self.epochs, self.leaves, self.rate = epochs, leaves, rate
-        self.ridge, self.share, self.clip = ridge, share, clip
+        self.ridge, self.share, self.clip, self.mass, self.spread = ridge, share, clip, mass, spread
 
     def check(self, public: Public) -> None:
         if public.classes is not None and len(public.classes) != 2:
@@ -102,7 +107,7 @@ class DPEBM(PrivateLearner):
 
     def settings(self, public: Public) -> EbmDefaults:
         """The parameters, and the default rule for those that are not given."""
-        given = {name: getattr(self, name) for name in ("epochs", "leaves", "rate", "ridge", "share", "clip")}
+        given = {field.name: getattr(self, field.name) for field in fields(EbmDefaults)}
         return replace(_rule(public), **{name: value for name, value in given.items() if value is not None})
 
     def _fit(self, session: Releaser) -> AdditiveEnsemble:
@@ -112,10 +117,12 @@ class DPEBM(PrivateLearner):
         counts = [session.release(BinCounts(f, feature.bins, noise.norm), noise.counting) for f, feature in features]
         model = _Model(public, settings, noise, [count / GRID for count in counts])
         whole = np.zeros(public.features[0].bins, np.int64)
-        model.start(session.release(model.query(0, whole), noise.summing))
+        model.start(session.release(model.query(0, whole), noise.starting))
+        if public.classes is None and settings.spread:
+            model.narrow(session.release(model.squares(), noise.starting))
         for epoch in range(settings.epochs):
             for f, feature in features:
-                leaves = partition(feature, settings.leaves, f, epoch)
+                leaves = partition(feature, settings.leaves, settings.mass, model.counts[f], (f, epoch))
                 model.step(f, leaves, session.release(model.query(f, leaves), noise.summing))
         return model.ensemble()
 
@@ -132,7 +139,9 @@ _REALS: tuple[tuple[str, str, Any], ...] = (
     ("rate", "above 0 and at most 1", lambda x: 0 < x <= 1),
     ("ridge", "between 0 and 1000", lambda x: 0 <= x <= 1000),
     ("share", "from 0.001 to 0.5", lambda x: 0.001 <= x <= 0.5),
-    ("clip", "from 0.001 to 2", lambda x: 0.001 <= x <= 2),
+    ("clip", "from 0.001 to 1", lambda x: 0.001 <= x <= 1),
+    ("mass", "between 0 and 1", lambda x: 0 <= x <= 1),
+    ("spread", "between 0 and 100", lambda x: 0 <= x <= 100),
 )
 
 
@@ -161,32 +170,41 @@ class _Model:
         self._spread = [np.zeros(count.size) for count in self.counts]  # variance of each term by noise alone
         self._lows, self._highs = [0] * len(self.counts), [0] * len(self.counts)
         self._constant, self._curvature = 0, 1.0
-        self._clip = TARGET_GRID  # the first sum is of whole targets
+        self._clip = 1.0  # the first sum is of all that there is
 
     def query(self, feature: int, leaves: Integers) -> LeafSums:
         relation, norm = self.public.relation, self.noise.norm
         return LeafSums(self._residuals(), tuple(self._terms), feature, leaves, norm, relation)
 
     def start(self, total: Integers) -> None:
-        """From the sum of all residuals at score 0: the constant, and the curvature of the loss there."""
-        mean = float(total[0]) * self._residuals().worth / self._rows()
+        """From the sum of all residuals at score 0: the constant, and the curvature of the loss there.
+
+        The noise counts as so many rows: where it drowns their number, the constant stays near 0.
+        """
+        worth = self._residuals().worth
+        mean = float(total[0]) * worth / (self._rows() + self._noise(self.noise.starting, worth))
         if self._number:
             self._constant = round(min(max(mean, -1.0), 1.0) * TARGET_GRID)
-            self._clip = round(self.settings.clip * TARGET_GRID)
         else:
             rate = min(max(0.5 + mean, RARE), 1 - RARE)
             self._constant, self._curvature = round(log(rate / (1 - rate)) * SCORES), rate * (1 - rate)
+        self._clip = self.settings.clip
+
+    def squares(self) -> SquareSum:
+        return SquareSum(self._constant, self.noise.norm)
+
+    def narrow(self, squares: Integers) -> None:
+        """From the sum of squared residuals: clip to so many of their root mean squares."""
+        mean = max(float(squares[0]) / TARGET_GRID / self._rows(), LEAST**2)
+        self._clip = max(LEAST, min(self._clip, self.settings.spread * sqrt(mean)))
 
     def step(self, feature: int, leaves: Integers, sums: Integers) -> None:
-        """rate * sum / (h + (ridge * noise)^2 / h) on every bin of a leaf, h being its noisy rows times curvature.
-
-        The quotient shrinks what is mostly noise (Wiener); an empty leaf hardly moves.
-        """
+        """rate * sum / (h + ridge * noise) on every bin of a leaf, h being its noisy rows times curvature."""
         worth, rows = self._residuals().worth, np.maximum(self.counts[feature], 0)
         inside = np.bincount(leaves, rows)
         h = self._curvature * np.maximum(inside, 1)
-        noise = self.noise.spread * self.public.contributions * GRID * worth
-        gain = self.settings.rate / (h + (self.settings.ridge * noise) ** 2 / h)
+        noise = self._noise(self.noise.summing, worth)
+        gain = self.settings.rate / (h + self.settings.ridge * noise)
         moved = np.round(gain * worth * sums * self._grid)[leaves]
         term = np.clip(self._terms[feature] + moved, -self._limit, self._limit).astype(np.int64)
         self._terms[feature] = term  # a new array each time: rows know a term by its object
@@ -220,9 +238,13 @@ class _Model:
     def _residuals(self) -> Residuals:
         relation, norm = self.public.relation, self.noise.norm
         if self._number:
-            return NumberResiduals(self._constant, self._clip, relation)
+            return NumberResiduals(self._constant, round(self._clip * TARGET_GRID), relation)
         low, high = self._constant + sum(self._lows), self._constant + sum(self._highs)
-        return ClassResiduals(self._constant, low, high, relation, norm)
+        return ClassResiduals(self._constant, low, high, self._clip, relation, norm)
+
+    def _noise(self, mechanism: Mechanism, worth: float) -> float:
+        """The standard deviation of its noise on a sum, in logits or half ranges."""
+        return deviation(mechanism) * self.public.contributions * GRID * worth
 
     def _rows(self) -> float:
         """How many rows there are: public under replace-one, else by the histograms, the shorter the surer."""

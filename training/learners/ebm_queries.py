@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accountant.budget import Relation
 from accountant.errors import PlanMismatch
 from training.additive_kernels import FRACTION
-from training.additive_rows import AdditiveRows, bin_counts
+from training.additive_rows import AdditiveRows, bin_counts, square_sum
 from training.engine import TARGET_GRID, Rows
 
 Integers = NDArray[np.int64]
@@ -55,15 +55,16 @@ class Residuals(Protocol):
 @dataclass(frozen=True)
 class ClassResiduals:
     """Two classes: y - p, p = 1 / (1 + exp(-score)), for scores that are known to lie in low..high (`constant`
-    included).
+    included). Clipped to -clip..clip, at most 1.
 
-    Where they do, y - p is at most A = 1 - p(low) and at least -B, B = p(high): the further the released terms are from
-    saying anything, the less one row counts.
+    y - p is at most A = 1 - p(low) and at least -B, B = p(high): the further the released terms are from saying
+    anything, the less one row counts.
     """
 
     constant: int
     low: int
     high: int
+    clip: float
     relation: Relation
     norm: Norm
 
@@ -75,15 +76,16 @@ class ClassResiduals:
     @property
     def worth(self) -> float:
         low, high = self.span
+        up, down = (min(self.clip, 1 / (1 + exp(end / SCORES))) for end in (low, -high))
         fine = 1 << 40
-        up, down = int(fine / (1 + exp(low / SCORES))) + 1, int(fine / (1 + exp(-high / SCORES))) + 1
-        return reach(up, down, self.relation, self.norm) / fine / (GRID - 2)
+        return reach(int(fine * up) + 1, int(fine * down) + 1, self.relation, self.norm) / fine / (GRID - 2)
 
     @cached_property
     def table(self) -> NDArray[np.int32]:
         """By class and score - low: (2, scores), rounded toward zero."""
         low, high = self.span
-        return (_residuals()[:, low + CLIP : high + CLIP + 1] / self.worth).astype(np.int32)
+        exact = _residuals()[:, low + CLIP : high + CLIP + 1]
+        return (np.clip(exact, -self.clip, self.clip) / self.worth).astype(np.int32)
 
     def extremes(self) -> tuple[int, int]:
         return int(self.table[1].max()), -int(self.table[0].min())
@@ -144,6 +146,24 @@ class BinCounts:
 
     def __call__(self, rows: Rows) -> Integers:
         return bin_counts(rows, self.feature) * GRID
+
+
+@dataclass(frozen=True)
+class SquareSum:
+    """A number: the sum of min(|target - constant|, 1)^2, in half ranges, times TARGET_GRID. One sum of parts from 0 to
+    TARGET_GRID: a row moves it by no more than that under either relation.
+    """
+
+    constant: int
+    norm: Norm
+    purpose: ClassVar[str] = "sum squared residuals"
+    size: ClassVar[int] = 1
+
+    def sensitivity(self, relation: Relation) -> int:
+        return TARGET_GRID
+
+    def __call__(self, rows: Rows) -> Integers:
+        return np.array([square_sum(rows, self.constant, TARGET_GRID)], np.int64)
 
 
 @dataclass(frozen=True)

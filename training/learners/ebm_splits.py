@@ -1,4 +1,4 @@
-"""The public random partitions of a feature's bins: drawn from a fixed hash of public numbers, the same for everybody.
+"""The public random partitions of a feature's bins: from a fixed hash of public numbers and the released histogram.
 
 Privacy needs no secret here (docs/privacy/ebm.md): what is released is protected whatever the partition.
 """
@@ -14,30 +14,27 @@ from numpy.typing import NDArray
 from models.features import Feature, NumericFeature
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
-def partition(feature: Feature, leaves: int, place: int, epoch: int) -> Integers:
-    """The leaf of each bin, (bins,): at most `leaves` of them, or (0) every bin its own. `place`: of the feature.
+def partition(feature: Feature, leaves: int, mass: float, rows: Floats, at: tuple[int, int]) -> Integers:
+    """The leaf of each bin, (bins,), leaves counted from 0 without gaps. `at`: place of the feature, and epoch.
 
-    Of a number: random cuts between bins; missing is a leaf of its own. Else: bins dealt out in a random order.
+    Of a number: at most `leaves` by random cuts, and the missing value's, which is its own. A cut falls on a share
+    `mass` of the noisy `rows` per bin, else on the bins evenly. Else, or with `leaves` 0: every bin is its own leaf.
     """
-    return _partition(isinstance(feature, NumericFeature), feature.bins, leaves, place, epoch)
+    ordered = feature.bins - 1
+    if leaves == 0 or ordered <= leaves or not isinstance(feature, NumericFeature):
+        return np.arange(feature.bins, dtype=np.int64)
+    even, seen = np.full(ordered, 1 / ordered), np.maximum(rows[:-1], 0)
+    share = mass * seen / seen.sum() + (1 - mass) * even if seen.sum() else even
+    found = np.searchsorted(_cuts(leaves - 1, at), np.cumsum(share) - share / 2)
+    gaps = np.diff(found, prepend=found[0], append=found[-1] + 1) > 0
+    return np.cumsum(gaps, dtype=np.int64)
 
 
-@lru_cache(maxsize=4096)
-def _partition(ordered: bool, bins: int, leaves: int, place: int, epoch: int) -> Integers:
-    if leaves == 0 or bins <= leaves:
-        return np.arange(bins, dtype=np.int64)
-    if not ordered:
-        found = np.empty(bins, dtype=np.int64)
-        found[_shuffled(bins, place, epoch)] = np.arange(bins) * leaves // bins
-        return found
-    last = bins - 1  # the missing value's
-    cuts = np.zeros(bins, dtype=np.int64)
-    cuts[1 + _shuffled(last - 1, place, epoch)[: max(0, leaves - 2)]] = cuts[last] = 1
-    return np.cumsum(cuts)
-
-
-def _shuffled(size: int, place: int, epoch: int) -> Integers:
-    raw = shake_256(f"partition of feature {place} in epoch {epoch}".encode()).digest(8 * size)
-    return np.argsort(np.frombuffer(raw, dtype="<u8"), kind="stable")
+@lru_cache(maxsize=8192)
+def _cuts(count: int, at: tuple[int, int]) -> Floats:
+    """Places in [0, 1), ascending: (count,)."""
+    raw = shake_256(f"partition of feature {at[0]} in epoch {at[1]}".encode()).digest(8 * count)
+    return np.sort(np.frombuffer(raw, dtype="<u8") / 2.0**64)

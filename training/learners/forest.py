@@ -48,8 +48,8 @@ class DPRandomForestClassifier(PrivateClassifier):
 
     The leaves of a tree are disjoint, so a tree costs one release. Under add/remove counts move by 1 in L1 and L2, and
     selection has range 1; under replace-one by 2 and sqrt(2), and range 2. (The paper splits the budget evenly "among
-    the leaves": it needs to be split among trees alone.) What a forest
-    adds to the base rate, which the released counts tell, is a multiple of its leaves' mean distance from it in log-odds.
+    the leaves": it needs to be split among trees alone.) What a forest of counts adds to the base rate, which they tell
+    as well, is a multiple of its leaves' mean distance from it in log-odds.
     """
 
     name: ClassVar[str] = "forest"
@@ -83,7 +83,8 @@ class DPRandomForestClassifier(PrivateClassifier):
         public, tests = session.public, split_tests(session.public.features)
         depth, number = self.depth or depth_of(public), self.rounds_for(public)
         forest = [public_cuts(tests, tree, depth) for tree in range(number)]
-        grown, constant, link = self._labelled(session, forest) if self.leaf == "label" else self._counted(session, forest)
+        answered = self._labelled if self.leaf == "label" else self._counted
+        grown, constant, link = answered(session, forest)
         assert public.classes is not None
         trees = tuple(tree.tree() for tree in grown)
         return TreeEnsemble(public.features, public.target, public.classes, trees, constant, link)
@@ -93,10 +94,12 @@ class DPRandomForestClassifier(PrivateClassifier):
         public, noise = session.public, leaf_noise(session.public, float(session.unit))
         noisy: list[Any] = [session.release(ClassWeights(cuts, (), ONES, 1, norm_of(public)), noise) for cuts in forest]
         twice = public.relation is Relation.REPLACE_ONE
-        smoothing = max(1.0, spread_of(noise) * public.contributions * (1 + twice))
-        base = _logit(shares(np.sum([each.reshape(-1, 2).sum(axis=0) for each in noisy], axis=0), 1, smoothing)[0])
+        smoothing = max(1.0, 3 * spread_of(noise) * public.contributions * (1 + twice))
+        total = np.sum([each.reshape(-1, 2).sum(axis=0) for each in noisy], axis=0)
+        share = shares(total, 1, smoothing)[0]
+        base = _logit(share)
         grown = [
-            Grown(cuts, tuple(round(LEAF_ONE * (_logit(q) - base)) for q in shares(each, 1, smoothing)))
+            Grown(cuts, tuple(round(LEAF_ONE * (_logit(q) - base)) for q in shares(each, 1, smoothing, share)))
             for cuts, each in zip(forest, noisy, strict=True)
         ]
         return grown, round(LEAF_ONE * base * len(forest) / GATHER), GATHER / (LEAF_ONE * len(forest))
@@ -111,7 +114,6 @@ class DPRandomForestClassifier(PrivateClassifier):
 
 def _logit(share: float) -> float:
     return log(share / (1 - share))
-
 
 
 def trees_of(public: Public) -> int:

@@ -29,7 +29,7 @@ class ClassWeights:
     """Weight of each class in each leaf of a tree, in units of `one`: (2 leaves,), class 0 and class 1 of leaf after
     leaf. `table`: weight of a row by its margin under `trees`, none above `one`; the row count where it is all ones.
 
-    A row has its weight in one place. Add/remove: `one` in L1 and L2. Replace-one: a row goes from one place to another,
+    A row has its weight in one place. Add/remove: `one` in L1 and L2. Replace-one: a row goes from one to another,
     2 `one` in L1 and sqrt(2) `one`, rounded up, in L2.
     """
 
@@ -107,7 +107,8 @@ def per_row(public: Public, epsilon: Decimal) -> ExponentialSelections | Permute
     return PermuteAndFlips(epsilon) if public.pure else ExponentialSelections(epsilon)
 
 
-def shares(noisy: Sequence[int] | Integers, one: int, smoothing: float) -> list[float]:
-    """Class 1's share in every leaf, from noisy class weights: (b + s) / (a + b + 2 s), negative weights counting 0."""
+def shares(noisy: Integers | Sequence[int], one: int, smoothing: float, towards: float = 0.5) -> list[float]:
+    """Class 1's share in every leaf, from noisy class weights: (b + 2 s p) / (a + b + 2 s), p what it is smoothed
+    `towards`; negative weights count 0."""
     sums = np.maximum(np.asarray(noisy, np.float64).reshape(-1, 2) / one, 0.0)
-    return [float((b + smoothing) / (a + b + 2 * smoothing)) for a, b in sums]
+    return [float((b + 2 * smoothing * towards) / (a + b + 2 * smoothing)) for a, b in sums]
