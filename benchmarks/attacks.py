@@ -73,9 +73,8 @@ def attacked(who: str, attack: str, statistic: Statistic, fits: int) -> Found:
     tried = [np.sort([statistic(with_it) for _ in range(fits // 2)]) for with_it in (True, False)]
     cuts = np.unique(np.concatenate(tried))
     above = [np.array([(each > cut).sum() for cut in cuts]) for each in tried]
-    best = max(
-        range(len(cuts)), key=lambda k: Found(who, attack, fits // 2, int(above[0][k]), int(above[1][k])).epsilon
-    )
+    counts = [Found(who, attack, fits // 2, int(true), int(false)) for true, false in zip(*above, strict=True)]
+    best = max(range(len(cuts)), key=lambda k: (counts[k].epsilon, abs(counts[k].true - counts[k].false)))
     true, false = (sum(statistic(with_it) > cuts[best] for _ in range(fits)) for with_it in (True, False))
     return Found(who, attack, fits, true, false)
 

@@ -34,7 +34,7 @@ from training.tree_rows import Grown
 MAX_TREES = 1000
 MAX_DEPTH = 8
 LEAF_ONE = 256  # a log-odds of 1 in a leaf
-GATHER = 6.0  # random trees are weak: chances are further from the base rate than the mean of their log-odds says
+GATHER = 4.0  # random trees are weak: chances are further from the base rate than the mean of their log-odds says
 VOTES = 4.0  # log-odds of all trees' votes together, where they agree
 ONES = (1,)  # every row weighs 1: margins after no tree are 0
 
@@ -94,7 +94,7 @@ class DPRandomForestClassifier(PrivateClassifier):
         public, noise = session.public, leaf_noise(session.public, float(session.unit))
         noisy: list[Any] = [session.release(ClassWeights(cuts, (), ONES, 1, norm_of(public)), noise) for cuts in forest]
         twice = public.relation is Relation.REPLACE_ONE
-        smoothing = max(1.0, 3 * spread_of(noise) * public.contributions * (1 + twice))
+        smoothing = max(1.0, spread_of(noise) * public.contributions * (1 + twice))
         total = np.sum([each.reshape(-1, 2).sum(axis=0) for each in noisy], axis=0)
         share = shares(total, 1, smoothing)[0]
         base = _logit(share)
