@@ -136,7 +136,7 @@ def test_scores_against_their_definition(alpha):
 
 def test_values_thin_the_cut_points_of_numbers_alone():
     every, few = split_tests(FEATURES), thinned(FEATURES, 2)
-    assert thinned(FEATURES, None) is every
+    assert thinned(FEATURES, 0) is every
     assert thinned(FEATURES, 3).tests == every.tests
     assert [test for test in few.tests if test[0] == "is"] == [test for test in every.tests if test[0] == "is"]
     assert sum(test[:2] == ("above", 0) for test in few.tests) == 2

@@ -95,7 +95,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
     the budget of a tree for its splits (of epsilon where delta is 0, else of the squares that compose); the rest is for
     its leaves. `rate`: of learning; public, as the paper's leveraging coefficients are computed from the rows and have
     no privacy at all. `clamp`: largest size of a leaf's value before `rate`. `values`: candidate cut points per feature
-    at most, evenly among the public ones (the paper's v_q).
+    at most, evenly among the public ones (the paper's v_q); 0 for all of them.
 
     A level costs one selection, `split_share` / depth of a tree's budget, as its leaves are disjoint (paper: divided by
     2^level once more). Weights are w = psi^-1(-y F(x)), F the released score: the mirror update, which is free. (Done
@@ -114,7 +114,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
         split_share: float = 0.5,
         rate: float = 0.5,
         clamp: float = 10.0,
-        values: int | None = 10,
+        values: int = 10,
         schema: object = None,
         epsilon: object = 1,
         delta: object = "0.000001",
@@ -130,10 +130,10 @@ class CalibratedBoostingClassifier(PrivateClassifier):
         for name, value, low, high in (
             ("rounds", self.rounds, 1, MAX_ROUNDS),
             ("depth", self.depth, 1, MAX_DEPTH),
-            ("values", self.values, 1, 1 << 16),
         ):
             if value is not None:
                 check_whole(name, value, low, high)
+        check_whole("values", self.values, 0, 1 << 16)
         check_real("alpha", self.alpha, "at least 0.01 and at most 1", lambda x: 0.01 <= x <= 1)
         check_real("calibration", self.calibration, "above 0 and at most 1", lambda x: 0 < x <= 1)
         check_real("split_share", self.split_share, "between 0.05 and 0.95", lambda x: 0.05 <= x <= 0.95)
@@ -189,10 +189,10 @@ class CalibratedBoostingClassifier(PrivateClassifier):
         return max(1, round(self.rate * self.clamp * SCORE_ONE))
 
 
-def thinned(features: Sequence[Feature], values: int | None) -> SplitTests:
-    """The public candidates with at most `values` cut points of a feature, evenly among its own."""
+def thinned(features: Sequence[Feature], values: int) -> SplitTests:
+    """The public candidates with at most `values` cut points of a feature, evenly among its own; 0: all of them."""
     every = split_tests(tuple(features))
-    if values is None:
+    if not values:
         return every
     kept: list[int] = []
     first = [0]
