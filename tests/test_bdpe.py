@@ -327,7 +327,7 @@ SHAPES = [
     {"depth": 6, "rounds": 2},
     {"alpha": 0.1, "calibration": 1},
     {"split_share": 0.9, "values": 3},
-    {"clamp": 0.5, "rate": 1, "values": None},
+    {"clamp": 0.5, "rate": 1, "values": 0},
 ]
 
 
@@ -378,7 +378,8 @@ BAD = [
     *({"rate": bad} for bad in (0, 1.5)),
     *({"clamp": bad} for bad in (0, 101)),
     {"clamp": 100, "rate": 1, "rounds": 2000},
-    {"values": 0},
+    {"values": -1},
+    {"values": None},
 ]
 
 
