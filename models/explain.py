@@ -165,7 +165,7 @@ def tree_text(tree: Tree, features: Sequence[Feature], indent: str = "", lead: s
 def shapes(ensemble: Ensemble) -> list[Shape]:
     """The features that move a score, the most important first; of each, one shape per class that it moves."""
     found = additive(ensemble)
-    tables, _ = _centred(found)
+    tables, _ = centred(found)
     labels = spoken_for(found)
     groups = [
         [_shape(found, at, label, votes) for label, votes in zip(labels, table.T, strict=True) if votes.any()]
@@ -178,7 +178,7 @@ def shapes(ensemble: Ensemble) -> list[Shape]:
 
 def contributions(ensemble: Ensemble, columns: Columns) -> Contributions:
     """What each feature adds to the scores of each record."""
-    tables, base = _centred(additive(ensemble))
+    tables, base = centred(additive(ensemble))
     codes = encode_columns(ensemble.features, columns)
     votes = [table[code] for table, code in zip(tables, codes, strict=True)]
     return Contributions(base, tuple(feature.name for feature in ensemble.features), np.stack(votes, axis=1))
@@ -217,7 +217,7 @@ def _weights(counts: Sequence[int]) -> NDArray[np.float64] | None:
     return held / held.sum() if held.sum() > 0 else None
 
 
-def _centred(ensemble: VotingEnsemble | AdditiveEnsemble) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+def centred(ensemble: VotingEnsemble | AdditiveEnsemble) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
     """Tables with their middles moved into the constant; votes as they are, in halves: exact; terms in their unit.
 
     The middle is the mean over the released counts, or the midpoint: the mean over the rows would be a statistic of
@@ -225,12 +225,12 @@ def _centred(ensemble: VotingEnsemble | AdditiveEnsemble) -> tuple[list[NDArray[
     """
     tables, constant = ensemble.tables()
     middles = [_middle(ensemble, at, table) for at, table in enumerate(tables)]
-    centred = [table - middle for table, middle in zip(tables, middles, strict=True)]
+    moved = [table - middle for table, middle in zip(tables, middles, strict=True)]
     base = constant + np.sum(middles, axis=0)
     if isinstance(ensemble, VotingEnsemble):
-        return centred, base
+        return moved, base
     offset = middle(ensemble.target_range) if ensemble.target_range else 0.0
-    return [table * ensemble.link for table in centred], base * ensemble.link + offset
+    return [table * ensemble.link for table in moved], base * ensemble.link + offset
 
 
 def _middle(ensemble: Ensemble, feature: int, table: NDArray[np.int64]) -> NDArray[np.float64]:

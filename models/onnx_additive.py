@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from models.additive import AdditiveEnsemble
-from models.explain import _centred
+from models.explain import centred
 from models.features import CategoricalFeature
 from models.onnx_nodes import EXACT, Graph, Inputs, Namer, Walk, coded, regressor
 from models.onnx_votes import balanced, halves, steps, text_codes, used_by_votes, vote_scores
@@ -36,7 +36,7 @@ def additive_scores(ensemble: AdditiveEnsemble, inputs: Inputs, name: Namer, tar
 def contributions_of(ensemble: AdditiveEnsemble, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float]:
     """Raw values -> `target` (N, features), centred as `models.explain.contributions` does, in logits or in units of
     the target; and the base: with it, the row adds up to the logit, or to the value before it is clipped."""
-    tables, base = _centred(ensemble)
+    tables, base = centred(ensemble)
     encoding, found, walks = _walks(ensemble, tables, inputs, lambda part: name(f"contributions_{part}"))
     node = regressor(list(walks.values()), found.numbers, target, list(walks), len(tables))
     return encoding + Graph((node,)), float(base[0])

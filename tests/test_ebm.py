@@ -31,9 +31,9 @@ from training.learners.ebm_queries import (
     LeafSums,
     NumberResiduals,
     SquareSum,
-    reach,
 )
 from training.learners.ebm_splits import partition
+from training.learners.reach import reach
 from training.schema import parse_schema
 from training.session import Public, Session, sensitivity_of
 

@@ -9,6 +9,7 @@ numbers, whose residuals are clipped here.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from functools import lru_cache
 from math import log, sqrt
 from typing import Any, ClassVar
@@ -21,8 +22,6 @@ from accountant.errors import InputError
 from models.additive import AdditiveEnsemble
 from training.account import Account
 from training.additive_rows import WIDEST
-from training.advice import check_exportable
-from training.calibrate import Recipe, calibrate
 from training.engine import TARGET_GRID
 from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.checks import check_real, check_whole
@@ -95,12 +94,9 @@ class DPEBM(PrivateLearner):
             if getattr(self, name) is not None:
                 check_real(name, getattr(self, name), words, fits)
 
-    def recipe(self, public: Public) -> Recipe:
-        """As every learner's, from a close guess: many epochs make a rehearsal dear."""
-        self.check(public)
-        recipe = calibrate(self, public, public.budget, unit_near(public, self.settings(public)))
-        check_exportable(self, public, recipe)
-        return recipe
+    def guess(self, public: Public) -> Decimal:
+        """Many epochs make a rehearsal dear."""
+        return unit_near(public, self.settings(public))
 
     def rounds_for(self, public: Public) -> int:
         return self.settings(public).epochs

@@ -11,7 +11,7 @@ from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.events import MAX_NOISE
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
 from training.learners.ebm_defaults import EbmDefaults, mu_of
-from training.learners.ebm_queries import Norm
+from training.learners.reach import Norm
 from training.session import Public
 
 Mechanism = DiscreteGaussian | DiscreteLaplace

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import exp, isqrt
-from typing import ClassVar, Literal, Protocol
+from math import exp
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,24 +19,12 @@ from accountant.errors import PlanMismatch
 from training.additive_kernels import FRACTION
 from training.additive_rows import AdditiveRows, bin_counts, square_sum
 from training.engine import TARGET_GRID, Rows
+from training.learners.reach import Norm, reach
 
 Integers = NDArray[np.int64]
-Norm = Literal["l1", "l2"]
 GRID = 1 << 20
 SCORES = 1 << 12  # scores per logit
 CLIP = 8 * SCORES  # beyond, the chances of the last table entry stand
-
-
-def reach(up: int, down: int, relation: Relation, norm: Norm) -> int:
-    """How far sums over disjoint leaves move, rounded up, where a row adds something in -down..up to one of them.
-
-    A row more or less: the larger of both. A row replaced: up + down within one leaf; between two leaves each moves by
-    its own, which is twice the larger in L1 and sqrt 2 times it in L2.
-    """
-    most = max(up, down)
-    if relation is Relation.ADD_REMOVE:
-        return most
-    return 2 * most if norm == "l1" else max(up + down, isqrt(2 * most * most - 1) + 1 if most else 0)
 
 
 class Residuals(Protocol):

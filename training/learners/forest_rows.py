@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import isqrt, sqrt
+from math import sqrt
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from accountant.errors import InputError
 from accountant.events import MAX_NOISE
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelections, PermuteAndFlips
 from training.engine import Rows
+from training.learners.reach import Norm, reach
 from training.learners.topdown import Cuts
 from training.session import Public
 from training.tree_rows import Grown, TreeRows
@@ -37,7 +38,7 @@ class ClassWeights:
     trees: tuple[Grown, ...]
     table: tuple[int, ...] | Integers
     one: int
-    norm: Literal["l1", "l2"]
+    norm: Norm
     purpose: str = "weigh the classes in every leaf"
 
     @property
@@ -45,9 +46,7 @@ class ClassWeights:
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
-        if relation is Relation.ADD_REMOVE:
-            return self.one
-        return 2 * self.one if self.norm == "l1" else isqrt(2 * self.one**2 - 1) + 1
+        return reach(self.one, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
         return TreeRows(rows).leaf_sums(self.trees, self.cuts, np.asarray(self.table, np.int64)).ravel()
@@ -79,7 +78,7 @@ def check_two_classes(name: str, public: Public) -> None:
         raise InputError(f"learner {name}: {public.target!r} needs exactly two classes")
 
 
-def norm_of(public: Public) -> Literal["l1", "l2"]:
+def norm_of(public: Public) -> Norm:
     return "l1" if public.pure else "l2"
 
 
