@@ -51,9 +51,9 @@ docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
 
 lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrade: newest versions)
-	$(LOCK) requirements/build.in --extra train --extra serve --extra postgres --extra hsm --extra dev $(ARGS) -o requirements/dev.txt
-	$(LOCK) requirements/build.in --extra train --extra serve --extra postgres -c requirements/dev.txt $(ARGS) -o requirements/run.txt
-	$(LOCK) --extra train --extra serve --extra postgres -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
+	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres --extra hsm --extra dev $(ARGS) -o requirements/dev.txt
+	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres -c requirements/dev.txt $(ARGS) -o requirements/run.txt
+	$(LOCK) --extra train --extra serve --extra client --extra postgres -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
 	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-diffprivlib.in $(ARGS) -o benchmarks/requirements-diffprivlib.txt
 

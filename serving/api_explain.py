@@ -11,9 +11,9 @@ from starlette.responses import Response
 from accountant.errors import InputError
 from models.explain import additive, logits, unit
 from models.runtime import columns_from_records
-from serving.api_models import PREDICT_BYTES, RECORDS, answer_records, parse
+from serving.api_models import PREDICT, PREDICT_BYTES, RECORDS, answer_records, parse
 from serving.bodies import read_body
-from serving.doors import in_thread, state
+from serving.doors import TEXT, Door, in_thread, state
 from serving.errors import NotAdditive
 from serving.registry import Registry
 
@@ -53,3 +53,26 @@ def explain_records(registry: Registry, body: dict[str, Any]) -> dict[str, Any]:
         "features": account.features,
         "contributions": account.votes[:, :, 0].tolist() if alone else account.votes.tolist(),
     }
+
+
+EXPLAINED = {
+    "type": "object",
+    "description": "prediction i comes of base + the sum of contributions[i], in `unit`. K classes: K numbers in place "
+    "of each. A model of trees is answered with 422, not_additive.",
+    "required": ["model", "certificate", "unit", "base", "features", "contributions", "predictions"],
+    "properties": {
+        "model": TEXT,
+        "certificate": {"type": "object"},
+        "classes": {"type": "array"},
+        "unit": {"type": "string", "description": "log odds of the second class, logits (K classes), or the target"},
+        "base": {"oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]},
+        "features": {"type": "array", "items": TEXT},
+        "contributions": {"type": "array", "items": {"type": "array"}},
+        "predictions": {"type": "array"},
+    },
+}
+DOORS = (
+    Door(
+        "POST", "/explain", ("predict",), explain, "What each feature adds, of records", takes=PREDICT, gives=EXPLAINED
+    ),
+)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from accountant.errors import BudgetRefused, InputError, UnknownName
 from accountant.home import Home
 from serving.bodies import Fields, check_fields, json_fields, known_query
-from serving.doors import caller, in_thread, state
+from serving.doors import TEXT, Door, caller, in_thread, state
 from serving.errors import json_response
 from serving.metrics import REFUSALS
 
@@ -163,3 +163,37 @@ async def show_dataset(request: Request) -> Response:
 def _dataset(home: Home, name: str) -> dict[str, Any]:
     found: dict[str, Any] = training_job().dataset_to_json(home, home.ledger.dataset(name))
     return found
+
+
+DECIMAL = {"oneOf": [{"type": "number"}, {"type": "string"}], "description": "a decimal; a text keeps every digit"}
+TUNING = {
+    "type": "object",
+    "description": "private tuning: values to try for each parameter, and how many runs on average",
+    "additionalProperties": False,
+    "required": ["grid"],
+    "properties": {"grid": {"type": "object", "additionalProperties": {"type": "array"}}, "runs": DECIMAL},
+}
+ASKED = {
+    "dataset": TEXT,
+    "learner": TEXT,
+    "epsilon": DECIMAL,
+    "delta": DECIMAL,
+    "parameters": {"type": "object"},
+    "tuning": TUNING,
+    "model": TEXT,
+    "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
+}
+JOB = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["dataset", "learner", "epsilon"],
+    "properties": ASKED,
+}
+DOORS = (
+    Door("POST", "/v1/jobs", ("train",), submit_job, "Submit a job; it is charged now", 202, JOB),
+    Door("GET", "/v1/jobs/{job}", ("train", "audit"), show_job, "A job's state, progress and result"),
+    Door("DELETE", "/v1/jobs/{job}", ("train",), cancel_job, "Cancel a job before it started"),
+    Door("POST", "/v1/plans", ("train",), plan_job, "Price a job; spends nothing", takes=JOB),
+    Door("GET", "/v1/datasets", ("train", "audit"), list_datasets, "Datasets and their budgets"),
+    Door("GET", "/v1/datasets/{name}", ("train", "audit"), show_dataset, "A dataset and its budget"),
+)

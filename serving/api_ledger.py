@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from accountant.growth import consistency, path_to
 from accountant.home import Home
+from accountant.tokens import SCOPES
 from serving.bodies import known_query, query_int
-from serving.doors import in_thread, state
+from serving.doors import Door, in_thread, state
 from serving.errors import NotReady, json_response
 from serving.metrics import render
 
@@ -81,3 +82,19 @@ async def ready(request: Request) -> Response:
     if state(request).problem:
         raise NotReady("not ready; the server's log says why")
     return json_response({"ready": True})
+
+
+AFTER = {"after": "index of the first entry wanted"}
+GROWTH = {"from": "size of the earlier tree", "to": "size of the later one; the newest when left out"}
+LEAF = {"leaf": "index of the entry", "size": "size of the tree; the newest when left out"}
+
+DOORS = (
+    Door("GET", "/v1/ledger", ("audit",), entries, "Entries, as the exact text hashed", query=AFTER),
+    Door("GET", "/v1/ledger/checkpoint", ("audit",), checkpoint, "The newest signed tree head", media="text/plain"),
+    Door("GET", "/v1/ledger/proof", ("audit",), proof, "An inclusion proof", query=LEAF),
+    Door("GET", "/v1/ledger/consistency", ("audit",), growth, "A consistency proof", query=GROWTH),
+    Door("GET", "/metrics", ("audit",), metrics, "Metrics for Prometheus", media="text/plain"),
+    Door("GET", "/", SCOPES, about, "What this is"),
+    Door("GET", "/livez", (), alive, "Whether the server is alive"),
+    Door("GET", "/readyz", (), ready, "Whether it can be relied upon"),
+)

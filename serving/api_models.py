@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.errors import InputError
+from accountant.tokens import SCOPES
 from models.ensemble import target_range
 from models.runtime import columns_from_records
 from serving.bodies import check_fields, known_query, read_body
-from serving.doors import state
+from serving.doors import TEXT, Door, state
 from serving.errors import TooLarge, json_response
 from serving.registry import Registry, Served
 
@@ -105,3 +106,36 @@ def _description(served: Served) -> dict[str, Any]:
         "features": [feature.to_json() for feature in ensemble.features],
         "certificate": served.certificate,
     }
+
+
+RECORD = {
+    "type": "object",
+    "description": "every feature of the model: a number, a text, true or false, or null where it is not known",
+}
+PREDICT = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["model", "records"],
+    "properties": {
+        "model": {"type": "string", "description": "adult, adult@champion or adult@2"},
+        "records": {"type": "array", "items": RECORD, "maxItems": RECORDS},
+    },
+}
+PREDICTED = {
+    "type": "object",
+    "description": "of a model that answers a number, predictions are numbers, without classes and probabilities",
+    "required": ["model", "certificate", "predictions"],
+    "properties": {
+        "model": TEXT,
+        "certificate": {"type": "object"},
+        "classes": {"type": "array"},
+        "predictions": {"type": "array"},
+        "probabilities": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+    },
+}
+DOORS = (
+    Door("POST", "/predict", ("predict",), predict, "Predict records", takes=PREDICT, gives=PREDICTED),
+    Door("GET", "/v1/models", SCOPES, list_models, "Models, served or not"),
+    Door("GET", "/v1/models/{name}", SCOPES, show_model, "A model: features, classes or range, certificate"),
+    Door("GET", "/v1/models/{name}/certificate", SCOPES, show_certificate, "A certificate and its proof"),
+)

@@ -25,6 +25,7 @@ from serving.tokens import bearer, digest
 Answer = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
+TEXT = {"type": "string"}
 OPEN = frozenset({"/livez", "/readyz"})
 BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses outside and is not among the doors
 WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another shape
