@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any, Protocol
 
@@ -47,8 +47,12 @@ def calibrate(learner: Fits, public: Public, target: Budget, guess: Decimal | No
     there: for plans whose cheap bounds are dear.
     """
 
+    @lru_cache(maxsize=2)  # the last cheap trial is the first of the others
+    def plan_at(unit: int) -> Plan:
+        return rehearse(learner, public, from_nano(unit))
+
     def trial(unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
-        plan = rehearse(learner, public, from_nano(unit))
+        plan = plan_at(unit)
         return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds))
 
     cheap = partial(trial, bounds=CHEAP_BOUNDS)

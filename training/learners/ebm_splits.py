@@ -26,8 +26,21 @@ def partition(feature: Feature, leaves: int, mass: float, rows: Floats, at: tupl
     ordered = feature.bins - 1
     if leaves == 0 or ordered <= leaves or not isinstance(feature, NumericFeature):
         return np.arange(feature.bins, dtype=np.int64)
-    even, seen = np.full(ordered, 1 / ordered), np.maximum(rows[:-1], 0)
-    share = mass * seen / seen.sum() + (1 - mass) * even if seen.sum() else even
+    seen = np.maximum(rows[:-1], 0)
+    if not seen.any():
+        return _evenly(ordered, leaves, at)
+    return _cut(mass * seen / seen.sum() + (1 - mass) / ordered, leaves, at)
+
+
+@lru_cache(maxsize=8192)
+def _evenly(ordered: int, leaves: int, at: tuple[int, int]) -> Integers:
+    """Before a histogram is there, as in every rehearsal; for all of them at once."""
+    found = _cut(np.full(ordered, 1 / ordered), leaves, at)
+    found.setflags(write=False)
+    return found
+
+
+def _cut(share: Floats, leaves: int, at: tuple[int, int]) -> Integers:
     found = np.searchsorted(_cuts(leaves - 1, at), np.cumsum(share) - share / 2)
     gaps = np.diff(found, prepend=found[0], append=found[-1] + 1) > 0
     return np.cumsum(gaps, dtype=np.int64)
