@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from math import inf, nan, nextafter
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import onnx
 import onnxruntime
 import pyarrow.parquet as pq
 import pytest
+from border_columns import borders
 from onnx import ModelProto
 from skl2onnx import to_onnx as skl_to_onnx
 from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
@@ -49,21 +49,6 @@ def made(features, rng, size=3000, **kind):
 
 def number(features, rng, size=3000, **more):
     return made(features, rng, size, classes=(), target_range=(-2.0, 1.5), **more)
-
-
-def borders(features, count, rng):
-    columns = {}
-    for feature in features:
-        match feature:
-            case NumericFeature():
-                near = [x for e in feature.edges for x in (e, nextafter(e, -inf), nextafter(e, inf))]
-                values = [*near, 0.0, 1e300, -1e300, inf, -inf, nan]
-            case BooleanFeature():
-                values = [0.0, 1.0, nan]
-            case _:
-                values = [*feature.values, "", None, "elsewhere", "other", "missing", "日本"]
-        columns[feature.name] = [values[i] for i in rng.integers(0, len(values), count)]
-    return columns
 
 
 def assert_same(ensemble, columns):

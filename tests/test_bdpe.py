@@ -19,6 +19,7 @@ import pytest
 from exact_laws import exponential_law, permute_and_flip_law, public_of, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
+from slanted_rows import SCHEMA, slanted
 from test_privacy_blackbox import refuted
 from test_topdown import FEATURES, leaf_of, scores_of, some_rows, some_tree, some_trees
 
@@ -301,24 +302,9 @@ def test_the_claim_stands_and_a_factor_of_two_is_seen(relation, kind):
 
 # ---- the learner -----------------------------------------------------------------------------------------------------
 
-SCHEMA = b"""
-target: {name: y, classes: ["no", "yes"]}
-records: 400
-features:
-  a: {type: numeric, range: [0, 1], bins: 8}
-  b: {type: numeric, range: [0, 1], bins: 8}
-  c: {type: boolean}
-"""
-
 
 def make(**parameters) -> CalibratedBoostingClassifier:
     return CalibratedBoostingClassifier(**{"schema": SCHEMA, "epsilon": "2", **parameters})
-
-
-def slanted(rows: int = 400):
-    random = np.random.default_rng(0)
-    a, b = random.random(rows), random.random(rows)
-    return {"a": a, "b": b, "c": random.random(rows) < 0.5}, np.where(a + b > 1, "yes", "no")
 
 
 SHAPES = [

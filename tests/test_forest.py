@@ -12,6 +12,7 @@ import pytest
 from exact_laws import exponential_law, permute_and_flip_law, public_of, rows_of
 from selection_laws import noise_law
 from sklearn.metrics import roc_auc_score
+from slanted_rows import SCHEMA, slanted
 from test_privacy_blackbox import refuted
 from test_topdown import FEATURES, leaf_of, some_rows
 
@@ -151,24 +152,8 @@ def test_noise_of_leaves_costs_at_most_what_a_selection_of_its_epsilon_may():
     assert Decimal("0.299999998") <= pure.epsilon <= Decimal("0.3")
 
 
-SCHEMA = b"""
-target: {name: y, classes: ["no", "yes"]}
-records: 400
-features:
-  a: {type: numeric, range: [0, 1], bins: 8}
-  b: {type: numeric, range: [0, 1], bins: 8}
-  c: {type: boolean}
-"""
-
-
 def make(**parameters) -> DPRandomForestClassifier:
     return DPRandomForestClassifier(**{"schema": SCHEMA, "epsilon": "2", **parameters})
-
-
-def slanted(rows: int = 400):
-    random = np.random.default_rng(0)
-    a, b = random.random(rows), random.random(rows)
-    return {"a": a, "b": b, "c": random.random(rows) < 0.5}, np.where(a + b > 1, "yes", "no")
 
 
 @RELATIONS

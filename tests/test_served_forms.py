@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from given_models import Given
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
@@ -24,7 +23,7 @@ from serving.cli import run
 from serving.registry import Registry
 from training import job
 from training.job import Asked
-from training.learners import LEARNERS, PrivateClassifier
+from training.learners import LEARNERS
 
 SCHEMA = """
 target: {{name: sort, classes: {classes}}}
@@ -45,33 +44,8 @@ RECORDS = [
 ]
 
 
-@dataclass(frozen=True)
-class Nothing:
-    """Two candidates that look at no row."""
-
-    purpose: ClassVar[str] = "select one of two"
-    norm: ClassVar[str] = "range"
-    size: ClassVar[int] = 2
-
-    def sensitivity(self, relation):
-        return 1
-
-    def __call__(self, rows):
-        return np.zeros(2, np.int64)
-
-
-class Given(PrivateClassifier):
-    name: ClassVar[str] = "given"
-
-    def check(self, public):
-        return
-
-    def rounds_for(self, public):
-        return 1
-
-    def _fit(self, session):
-        public = session.public
-        session.release(Nothing(), public.selection(session.unit))
+class Released(Given):
+    def ensemble(self, public):
         if len(public.classes) > 2:
             return VotingEnsemble(public.features, public.target, public.classes, VOTES, 0.5)
         return TreeEnsemble(public.features, public.target, public.classes, (TREE,), -1, 0.5)
@@ -85,7 +59,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("forms")
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LEARNERS, Given.name, Given)
+        patch.setitem(LEARNERS, Released.name, Released)
         for name, classes in FORMS.items():
             (folder / "schema.yaml").write_text(SCHEMA.format(classes=json.dumps(classes)))
             rows = pa.table(
@@ -100,7 +74,7 @@ def made(tmp_path_factory):
             budget = Budget.of(1, "1e-3")
             data, schema = folder / f"{name}.parquet", folder / "schema.yaml"
             job.register(home, name, data, schema, budget, Relation.ADD_REMOVE, None)
-            job.train(home, Asked(name, Given.name, "0.5", "0.001"), by="test")
+            job.train(home, Asked(name, Released.name, "0.5", "0.001"), by="test")
     return home
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from slanted_rows import SCHEMA
 
 from accountant.budget import Relation
 from accountant.errors import InputError
@@ -192,15 +193,6 @@ def test_public_splits_are_a_fixed_table_that_reaches_every_feature():
 
 
 # ---- the learner -----------------------------------------------------------------------------------------------------
-
-SCHEMA = b"""
-target: {name: y, classes: ["no", "yes"]}
-records: 400
-features:
-  a: {type: numeric, range: [0, 1], bins: 8}
-  b: {type: numeric, range: [0, 1], bins: 8}
-  c: {type: boolean}
-"""
 
 
 def make(**parameters) -> LazyBBTree:

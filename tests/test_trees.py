@@ -13,6 +13,7 @@ import onnx
 import onnxruntime
 import pyarrow.parquet as pq
 import pytest
+from border_columns import borders
 from onnx import TensorProto, helper
 
 from accountant.errors import InputError, ModelInvalid
@@ -225,21 +226,6 @@ def assert_same(ensemble, columns):
     labels, probabilities = OnnxModel(raw).predict(columns)
     assert labels.tolist() == ensemble.predict(columns).tolist()
     np.testing.assert_allclose(probabilities, ensemble.probabilities(columns), rtol=0, atol=1e-6)
-
-
-def borders(features, count, rng):
-    columns = {}
-    for feature in features:
-        match feature:
-            case NumericFeature():
-                near = [x for e in feature.edges for x in (e, nextafter(e, -inf), nextafter(e, inf))]
-                values = [*near, 0.0, 1e300, -1e300, inf, -inf, nan]
-            case BooleanFeature():
-                values = [0.0, 1.0, nan]
-            case _:
-                values = [*feature.values, "", None, "elsewhere", "other", "missing", "日本"]
-        columns[feature.name] = [values[i] for i in rng.integers(0, len(values), count)]
-    return columns
 
 
 @pytest.mark.parametrize("classes", [("no", "yes"), (0, 1), (3, -5), ("é", "<b>")])
