@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: help install demo test lint format serve bench bench-utility docs lock clean
+.PHONY: help install demo test lint format serve bench bench-utility bench-serving docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -47,8 +47,12 @@ bench: $(VENV)/dev.stamp ## Measure speed and accuracy
 bench-utility: $(BENCH)/made.stamp ## Compare accuracy with every private learner there is (DATA=folder: more than Adult)
 	@$(BENCH)/bin/python -m benchmarks.utility $(if $(DATA),--data $(DATA)) $(ARGS)
 
+bench-serving: $(VENV)/dev.stamp $(BENCH)-serving/made.stamp ## Load the server, beside bare Starlette, BentoML and MLServer (needs wrk)
+	@$(BIN)/python -m benchmarks.serving --mlserver $(BENCH)-serving/bin/python $(ARGS)
+
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrade: newest versions)
 	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres --extra hsm --extra dev $(ARGS) -o requirements/dev.txt
@@ -56,9 +60,10 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(LOCK) --extra train --extra serve --extra client --extra postgres -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
 	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-diffprivlib.in $(ARGS) -o benchmarks/requirements-diffprivlib.txt
+	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-serving.in $(ARGS) -o benchmarks/requirements-serving.txt
 
 clean: ## Remove .venv and everything that was built
-	rm -rf $(VENV) $(BENCH) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(BENCH)-serving build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment of its own: the peers bring pandas and more. Its own .gitignore keeps it out of commits.
@@ -67,6 +72,13 @@ $(BENCH)/made.stamp: benchmarks/requirements.txt benchmarks/requirements-diffpri
 	@echo '*' > $(BENCH)/.gitignore
 	@echo 'Installing benchmarks/requirements.txt into $(BENCH) (some minutes)'
 	@$(BENCH)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r benchmarks/requirements.txt
+	@touch $@
+
+$(BENCH)-serving/made.stamp: benchmarks/requirements-serving.txt
+	@$(PYTHON) -m venv --clear $(BENCH)-serving
+	@echo '*' > $(BENCH)-serving/.gitignore
+	@echo 'Installing benchmarks/requirements-serving.txt into $(BENCH)-serving (some minutes)'
+	@$(BENCH)-serving/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r benchmarks/requirements-serving.txt
 	@touch $@
 
 $(BIN)/python:

@@ -4,8 +4,8 @@ other rooms.
     words         budget, events, names, records, errors, canonical
     prices        prices, adaptive, gdp, selection
     draws         mechanisms: the only noise there is
-    admission     filter, families, steward, ledger, forecast, tokens
-    store         tables, store, engines, migrations
+    admission     filter, families, steward, ledger, charges, forecast, figures, placement, tokens
+    store         tables, store, engines, migrations, entry_index, search
     log           merkle, notes, proofs, log, highwater, growth, export, tiles
     witnesses     quorum, cosign, witness, witnessed
     keys          trust, keys, keyfiles, keyswap, keyindex, keyring, signers

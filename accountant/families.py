@@ -79,6 +79,12 @@ class Family:
     def admits(self, cost: Price) -> bool:
         return self.filter.admits(self.used, cost) and not self.over_quota(cost)
 
+    def fullness(self, cost: Price) -> float:
+        """How full it would be with a job of this price, the analyst's quota too: above 1 where it does not fit. A
+        gauge, for a search; `admits` decides."""
+        total = self.filter.fullness(self.used + cost)
+        return total if self.quota is None else max(total, self.quota.filter.fullness(self.quota.used + cost))
+
     def over_quota(self, cost: Price) -> bool:
         return self.quota is not None and not self.quota.filter.admits(self.quota.used, cost)
 
@@ -163,6 +169,10 @@ class Dataset:
         """The first family that does not admit a job of these prices."""
         pairs = zip(self.families, costs, strict=True)
         return next((family for family, cost in pairs if not family.admits(cost)), None)
+
+    def fullness(self, costs: Sequence[Price]) -> float:
+        """Of the fullest family, with a job of these prices."""
+        return max(family.fullness(cost) for family, cost in zip(self.families, costs, strict=True))
 
     def jobs_left(self, costs: Sequence[Price]) -> int:
         """How many such jobs would still be admitted, one after the other."""

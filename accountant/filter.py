@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from math import floor
+from math import floor, inf
 from typing import Any
 
 from accountant.budget import NANO, Budget, from_nano, nano
@@ -86,10 +86,14 @@ class Filter:
 
     def share(self, used: Price) -> float:
         """How much of the criterion that lasts longest is used up, in 0..1. A gauge, not a guarantee."""
+        return min(1.0, self.fullness(used))
+
+    def fullness(self, used: Price) -> float:
+        """As `share`, and above 1 for more than is admitted."""
         shares = [each / line.cap for each, line in zip(used.rdp, self.criteria, strict=True) if line.cap]
         if not used.unbounded:
             shares.append(used.pure / nano(self.budget.epsilon))
-        return min([1.0, *shares])
+        return min(shares, default=inf)
 
     def epsilon_of(self, used: Price) -> Decimal:
         """`used` converted at the filter's own delta, rounded up to 6 digits: what was spent so far, at most the total.
@@ -133,8 +137,9 @@ class Filter:
 def _criteria(budget: Budget) -> tuple[Criterion, ...]:
     if budget.delta == 0:
         return ()
-    grid = [Decimal(tenths) / 10 for tenths in range(11, 20001)]
-    best = max(grid, key=lambda order: _cap(float(order), budget, Decimal(1)) / float(order))
+    epsilon, delta = float(budget.epsilon), float(budget.delta * Decimal(1))
+    grid = (tenths / 10 for tenths in range(11, 20001))
+    best = Decimal(str(max(grid, key=lambda order: (epsilon - epsilon_at(order, 0.0, delta)) / order)))
     found = [
         Criterion(best * factor, weight, floor(_cap(float(best * factor), budget, weight) * NANO) - 1)
         for factor, weight in zip(FACTORS, WEIGHTS, strict=True)

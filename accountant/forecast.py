@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
-from sqlalchemy import select
-
+from accountant.charges import charges
 from accountant.families import Dataset, Family
-from accountant.filter import price_from_json
 from accountant.ledger import Ledger
 from accountant.log import read_entry
-from accountant.records import State
 from accountant.store import body_at
-from accountant.tables import dataset_table, job_table
 
 WINDOW_DAYS = 30
 MOST_JOBS = 2_000  # the rate of more is known well enough
@@ -26,7 +23,7 @@ def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> d
     now = now or datetime.now(UTC)
     family = dataset.tightest
     with ledger.log.database.reading() as connection:
-        founded = _time(read_entry(family.seq, body_at(connection, family.seq)).value)
+        founded = _time(read_entry(family.seq, body_at(connection, family.seq)).value["time"])
     since = max(founded, now - timedelta(days=WINDOW_DAYS))
     days = max(1.0, (now - since) / timedelta(days=1))
     rate = max(0.0, family.share - _share_before(ledger, family, since)) / days
@@ -37,18 +34,14 @@ def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> d
 
 def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:
     """The share that was used before `since`: without the jobs reserved from then on."""
-    names = select(dataset_table.c.name).where(dataset_table.c.families.contains(family.identity, autoescape=True))
-    where = job_table.c.dataset.in_(names) & (job_table.c.state != State.RELEASED)
-    query = select(job_table.c.seq).where(where).order_by(job_table.c.seq.desc()).limit(MOST_JOBS)
     used = family.used
     with ledger.log.database.reading() as connection:
-        for seq in connection.execute(query).scalars().all():
-            entry = read_entry(seq, body_at(connection, seq)).value
-            if _time(entry) < since:
+        for charge in islice(charges(connection, family, newest_first=True), MOST_JOBS):
+            if _time(charge.time) < since:
                 break
-            used -= price_from_json(entry["price"], family.filter.orders)
+            used -= charge.price
     return family.filter.share(used)
 
 
-def _time(entry: dict[str, Any]) -> datetime:
-    return datetime.strptime(entry["time"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+def _time(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

@@ -248,6 +248,21 @@ class Ledger:
                 _job_of(row) for row in connection.execute(query.where(job_table.c.state == state) if state else query)
             ]
 
+    def page_of_jobs(
+        self, dataset: str | None, state: State | None, issued: bool | None, before: int, limit: int
+    ) -> list[Job]:
+        """At most `limit` jobs numbered below `before`, the newest first; of one dataset, in one state, with a
+        certificate or without, where that is said.
+        """
+        column = job_table.c
+        where = [column.seq < before]
+        where += [] if dataset is None else [column.dataset == dataset]
+        where += [] if state is None else [column.state == state]
+        where += [] if issued is None else [column.issued.is_not(None) if issued else column.issued.is_(None)]
+        query = select(job_table).where(*where).order_by(column.seq.desc()).limit(limit)
+        with self.log.database.reading() as connection:
+            return [_job_of(row) for row in connection.execute(query)]
+
     def reservation(self, seq: int) -> Entry:
         """The job's `reserved` entry, with the plan as it was reserved."""
         entry = self.log.entry(seq)

@@ -13,7 +13,7 @@ from sys import intern
 from typing import ClassVar
 
 from accountant import canonical
-from accountant.canonical import parse_decimal
+from accountant.canonical import JSON, parse_decimal
 from accountant.errors import DpserveError, LedgerInvalid
 from accountant.judge import Figures, Value, judge_job, require, require_hex
 from accountant.keys import PublicKeys
@@ -23,6 +23,7 @@ from accountant.replay_keys import KeyRing, require_reasons
 from accountant.shapes import decode_entry
 
 FORMAT = "dpserve-ledger/v1"
+MOST_REQUESTS = 10**9
 SCOPES = ["predict", "train", "audit", "admin"]
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _NAMES = {
@@ -38,6 +39,9 @@ _NAMES = {
     "released": "reservation",
     "issued": "reservation statement model name",
     "derived": "base reservation statement model name reason by",
+    "model-promoted": "name version issued reason by",
+    "model-retired": "name version issued reason by",
+    "model-restored": "name version issued reason by",
     "token-created": "name scopes hash",
     "token-revoked": "name hash",
     "key-added": "role keyid pem reason by",
@@ -46,6 +50,7 @@ _NAMES = {
     "revoked": "issued reason by",
 }
 _FIELDS = {kind: frozenset(("type", "time", *names.split())) for kind, names in _NAMES.items()}
+_OPTIONAL = {"token-created": frozenset({"limits"})}
 
 
 @dataclass(slots=True)
@@ -72,6 +77,13 @@ class TokenState:
     name: str
     scopes: str
     revoked: int | None = None
+
+
+def _require_limits(limits: JSON) -> None:
+    if not (isinstance(limits, dict) and limits and limits.keys() <= {"per_second", "per_day"}):
+        raise LedgerInvalid("limits: must be per_second, per_day or both")
+    for name, value in limits.items():
+        require(type(value) is int and 1 <= value <= MOST_REQUESTS, f"limits: {name} must be in 1..{MOST_REQUESTS}")
 
 
 @dataclass
@@ -111,7 +123,7 @@ class Replay:
     @staticmethod
     def _form(seq: int, kind: str, value: Value) -> None:
         require(kind in _FIELDS, f"type={kind!r:.60}: not a type of entry that this reader knows")
-        if value.keys() != _FIELDS[kind]:
+        if value.keys() != _FIELDS[kind] and value.keys() - _OPTIONAL.get(kind, set()) != _FIELDS[kind]:
             raise LedgerInvalid(f"{kind}: must have exactly the fields {sorted(_FIELDS[kind])}")
         require(_TIME.fullmatch(value["time"]) is not None, "time: must be like 2026-01-31T23:59:59Z")
         require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
@@ -194,12 +206,24 @@ class Replay:
             found.insert(0, self.derived[found[0]])
         return found
 
+    def _placed(self, seq: int, value: Value) -> None:
+        """Which certified model answers to its name, or is kept from serving. It changes nothing that was promised."""
+        check_name("name", value["name"])
+        require_reasons(value)
+        issued, version = value["issued"], value["version"]
+        require(
+            type(issued) is int and issued in self.issued, f"issued={issued!r:.40}: must be a certified model before"
+        )
+        require(type(version) is int and version > 0, f"version={version!r:.40}: must be a whole number from 1")
+
     def _token_created(self, seq: int, value: Value) -> None:
         name = check_name("name", value["name"])
         require_hex(value, "hash")
         require(value["hash"] not in self.tokens, f"token={value['hash']}: came before")
         scopes = [scope for scope in SCOPES if scope in value["scopes"]]
         require(bool(scopes) and value["scopes"] == scopes, f"scopes: must be some of {SCOPES}, in this order")
+        if "limits" in value:
+            _require_limits(value["limits"])
         require(name not in self._named, f"name={name}: is in use, see entry {self._named.get(name)}")
         self._named[name] = seq
         self.tokens[value["hash"]] = TokenState(seq, name, ",".join(scopes))
@@ -244,6 +268,9 @@ class Replay:
         "released": _released,
         "issued": _issued,
         "derived": _derived,
+        "model-promoted": _placed,
+        "model-retired": _placed,
+        "model-restored": _placed,
         "token-created": _token_created,
         "token-revoked": _token_revoked,
         "key-added": lambda self, seq, value: self.keys.added(seq, value),

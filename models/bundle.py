@@ -17,6 +17,7 @@ from accountant.errors import InputError, ModelInvalid, NameTaken, UnknownName
 from models.ensemble import Ensemble, ensemble_from_json
 
 CHAMPION = "champion"
+RETIRED = ".retired"  # an empty file beside the version's folder
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 VERSION = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -82,7 +83,8 @@ def read_bundle(directory: Path) -> Bundle:
 
 
 class ModelStore:
-    """root/<name>/<version>/ holds a bundle; versions count 1, 2, ...; root/<name>/champion holds a version's number.
+    """root/<name>/<version>/ holds a bundle; versions count 1, 2, ...; root/<name>/champion holds a version's number;
+    root/<name>/<version>.retired says that this one is not served.
 
     Any number of processes may add and read. A folder named by a version is whole; all else is passed over.
     """
@@ -112,11 +114,33 @@ class ModelStore:
         os.replace(temporary, home / CHAMPION)
         _sync(home)
 
-    def names(self) -> list[str]:
-        """Names that have a version, sorted."""
+    def retire(self, name: str, version: int) -> None:
+        """Keep a version that exists, and serve it no more."""
+        home = self._version(name, str(version)).parent
+        (home / f"{version}{RETIRED}").touch()
+        _sync(home)
+
+    def restore(self, name: str, version: int) -> None:
+        """Undo `retire`."""
+        home = self._version(name, str(version)).parent
+        (home / f"{version}{RETIRED}").unlink(missing_ok=True)
+        _sync(home)
+
+    def retired(self, name: str) -> list[int]:
+        """Versions that are kept and not served, ascending."""
+        home = self._home(name)
+        return [version for version in _versions(home) if (home / f"{version}{RETIRED}").exists()]
+
+    def candidates(self) -> list[str]:
+        """Folders that may hold versions, sorted: cheaper than `names`, which looks into each."""
         if not self.root.is_dir():
             return []
-        return sorted(each.name for each in self.root.iterdir() if NAME.fullmatch(each.name) and _versions(each))
+        with os.scandir(self.root) as found:
+            return sorted(each.name for each in found if NAME.fullmatch(each.name))
+
+    def names(self) -> list[str]:
+        """Names that have a version, sorted."""
+        return [name for name in self.candidates() if _versions(self.root / name)]
 
     def versions(self, name: str) -> list[int]:
         """Versions of a model, ascending; UnknownName when it has none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import isfinite
 from reprlib import repr as short
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 from numpy.typing import ArrayLike, NDArray
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from accountant.errors import InputError, ModelInvalid, RecordError
 from models.ensemble import ClassLabel
@@ -22,22 +22,30 @@ from models.onnx_export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER
 
 Record = Mapping[str, Any]
 Feed = Mapping[str, NDArray[Any]]
+TYPES = {  # of inputs, as ONNX Runtime spells them
+    getattr(TensorProto, name.upper()): f"tensor({name})" for name in ("double", "float", "string", "int64", "bool")
+}
 FATAL = 4  # ONNX Runtime's own log stays silent: what goes wrong is raised
 
 
 class OnnxModel:
     """A checked model, ready to answer from any thread. Bytes that fail a check raise ModelInvalid.
 
-    ONNX Runtime computes every output of a graph, asked for or not. So what predicts is a session of the same bytes
-    without the nodes that lead to `contributions` alone, and the whole graph is opened when these are first asked for.
+    ONNX Runtime computes every output of a graph, asked for or not, and copies every input, read or not. So what
+    predicts is a session of the same bytes without the nodes that lead to `contributions` alone and without inputs that
+    no other node reads; the whole graph is opened when contributions are first asked for.
     """
 
     def __init__(self, model_bytes: bytes) -> None:
         check_graph(model_bytes)
         self._bytes = model_bytes
-        self._session = _session(_without(model_bytes, CONTRIBUTIONS))
+        model = ModelProto.FromString(model_bytes)
+        self._session = _session(_without(model, CONTRIBUTIONS))
         try:
-            self.inputs: dict[str, str] = {each.name: each.type for each in self._session.get_inputs()}
+            self.inputs: dict[str, str] = {
+                each.name: TYPES[each.type.tensor_type.elem_type] for each in model.graph.input
+            }
+            self.reads = [each.name for each in self._session.get_inputs()]
             self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
             outputs = [each.name for each in self._session.get_outputs()]
         except UnicodeDecodeError as error:
@@ -56,17 +64,18 @@ class OnnxModel:
         return self.infer(self._feed(columns))
 
     def infer(self, columns: Feed) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """As `predict`, without looking at the values: float64 columns, and object columns that hold str alone.
+        """As `predict`, without looking at the values: of the inputs that it `reads`, columns of any numbers, and of
+        text, either objects that are all str or of fixed width.
 
         That is what `columns_from_records` makes.
         """
-        label, *probabilities = self._session.run(self._outputs, self._shaped(columns))
+        label, *probabilities = self._session.run(self._outputs, _shaped(columns, self.reads))
         return (label, probabilities[0]) if self.classes else (label[:, 0], np.empty((len(label), 0), np.float32))
 
     def contributions(self, columns: Columns) -> NDArray[np.float32]:
         """What each feature adds: (n, features), in logits, or in units of the target. With `base` a row adds up to the
         logit, or to the value before it is clipped. InputError where the model does not tell."""
-        [found] = self._accounts.run([CONTRIBUTIONS], self._shaped(self._feed(columns)))
+        [found] = self._accounts.run([CONTRIBUTIONS], _shaped(self._feed(columns), self.inputs))
         return np.asarray(found, np.float32)
 
     @property
@@ -90,16 +99,17 @@ class OnnxModel:
             raise InputError(f"columns: missing {sorted(absent)}")
         return {name: _ready(columns[name], kind) for name, kind in self.inputs.items()}
 
-    def _shaped(self, columns: Feed) -> Feed:
-        return {name: columns[name].reshape(-1, 1) for name in self.inputs}
+
+def _shaped(columns: Feed, names: Iterable[str]) -> Feed:
+    return {name: columns[name].reshape(-1, 1) for name in names}
 
 
-def _without(model_bytes: bytes, output: str) -> bytes:
-    """The same model without one of its outputs, and without the nodes and constants that lead to it alone."""
-    model = ModelProto.FromString(model_bytes)
+def _without(whole: ModelProto, output: str) -> bytes:
+    """The same model without one of its outputs, and without the nodes and constants that lead to it alone, and the
+    inputs that nothing reads then; the first input stays: it tells how many records there are."""
+    model = ModelProto()
+    model.CopyFrom(whole)
     graph = model.graph
-    if output not in [each.name for each in graph.output]:
-        return model_bytes
     needed = {each.name for each in graph.output} - {output}
     kept = []
     for node in reversed(graph.node):  # in order: what a node reads stands before it
@@ -108,8 +118,10 @@ def _without(model_bytes: bytes, output: str) -> bytes:
             kept.append(node)
     outputs = [each for each in graph.output if each.name != output]
     constants = [each for each in graph.initializer if each.name in needed]
-    for name in ("node", "output", "initializer"):
+    read = [each for each in graph.input if each.name in needed] or list(graph.input)[:1]
+    for name in ("node", "output", "initializer", "input"):
         graph.ClearField(name)
+    graph.input.extend(read)
     graph.node.extend(kept[::-1])
     graph.output.extend(outputs)
     graph.initializer.extend(constants)

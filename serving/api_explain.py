@@ -11,9 +11,10 @@ from starlette.responses import Response
 from accountant.errors import InputError
 from models.explain import additive, logits, unit
 from models.runtime import columns_from_records
+from serving import shapes
 from serving.api_models import PREDICT, PREDICT_BYTES, RECORDS, answer_records, parse
 from serving.bodies import read_body
-from serving.doors import TEXT, Door, in_thread, state
+from serving.doors import Door, in_thread, state
 from serving.errors import NotAdditive
 from serving.registry import Registry
 
@@ -23,12 +24,11 @@ async def explain(request: Request) -> Response:
     raw = await read_body(request, PREDICT_BYTES)
     serving = state(request)
     serving.home  # noqa: B018 - NotReady
-    content = await in_thread(_answer, serving.registry, parse(raw))
-    return Response(content, media_type="application/json")
+    return Response(await in_thread(_answer, serving.registry, raw), media_type="application/json")
 
 
-def _answer(registry: Registry, body: dict[str, Any]) -> bytes:
-    return orjson.dumps(explain_records(registry, body), option=orjson.OPT_SERIALIZE_NUMPY)
+def _answer(registry: Registry, raw: bytes) -> bytes:
+    return orjson.dumps(explain_records(registry, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def explain_records(registry: Registry, body: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def explain_records(registry: Registry, body: dict[str, Any]) -> dict[str, Any]:
         additive(found)
     except InputError as error:
         raise NotAdditive(f"model={body['model']}: {error.message}", model=body["model"]) from None
-    served, answer = answer_records(registry, body)
+    served, answer = answer_records(registry.get, body)
     ensemble = served.verified.ensemble
     account = logits(ensemble, columns_from_records(ensemble.features, body["records"], RECORDS))
     alone = ensemble.outputs == 1
@@ -55,24 +55,14 @@ def explain_records(registry: Registry, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-EXPLAINED = {
-    "type": "object",
-    "description": "prediction i comes of base + the sum of contributions[i], in `unit`. K classes: K numbers in place "
-    "of each. A model of trees is answered with 422, not_additive.",
-    "required": ["model", "certificate", "unit", "base", "features", "contributions", "predictions"],
-    "properties": {
-        "model": TEXT,
-        "certificate": {"type": "object"},
-        "classes": {"type": "array"},
-        "unit": {"type": "string", "description": "log odds of the second class, logits (K classes), or the target"},
-        "base": {"oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]},
-        "features": {"type": "array", "items": TEXT},
-        "contributions": {"type": "array", "items": {"type": "array"}},
-        "predictions": {"type": "array"},
-    },
-}
 DOORS = (
     Door(
-        "POST", "/explain", ("predict",), explain, "What each feature adds, of records", takes=PREDICT, gives=EXPLAINED
+        "POST",
+        "/explain",
+        ("predict",),
+        explain,
+        "What each feature adds, of records",
+        takes=PREDICT,
+        gives=shapes.EXPLAINED,
     ),
 )

@@ -15,10 +15,13 @@ from starlette.responses import Response
 
 from accountant.errors import BudgetRefused, InputError, UnknownName
 from accountant.home import Home
-from serving.bodies import Fields, check_fields, json_fields, known_query
-from serving.doors import TEXT, Door, caller, in_thread, state
+from serving import shapes
+from serving.bodies import Fields, check_fields, json_fields, known_query, query_int, query_text
+from serving.doors import TEXT, Door, Query, caller, in_thread, state
 from serving.errors import json_response
+from serving.events import Event, events
 from serving.metrics import REFUSALS
+from serving.trail import about
 
 if TYPE_CHECKING:
     from training.job import Asked, Tuning
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 NUMBER = (str, int, Decimal)
 MOST_DIGITS = 40
 MOST_VALUES = 64
+MOST_LISTED = 200
 REQUIRED: Fields = {"dataset": (str,), "learner": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,), "tuning": (dict,)}
 KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
@@ -87,11 +91,11 @@ def _tuning(body: dict[str, Any]) -> Tuning:
 async def submit_job(request: Request) -> Response:
     """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
     body = await json_fields(request, REQUIRED, KEYED)
-    found = await in_thread(_submit, state(request).home, body, f"token:{caller(request).name}")
+    found = await in_thread(submitted, state(request).home, body, f"token:{caller(request).name}")
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
 
-def _submit(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     with _refusals(body["dataset"]):
         job = training_job().submit(home, asked(body), by=by, key=body.get("idempotency_key"))
         return _job(home, job.seq)
@@ -100,10 +104,10 @@ def _submit(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
 async def plan_job(request: Request) -> Response:
     """As a job, spending nothing."""
     body = await json_fields(request, REQUIRED, KEYED)
-    return json_response(await in_thread(_plan, state(request).home, body, f"token:{caller(request).name}"))
+    return json_response(await in_thread(planned, state(request).home, body, f"token:{caller(request).name}"))
 
 
-def _plan(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     with _refusals(body["dataset"]):
         found: dict[str, Any] = training_job().plan(home, asked(body), by).to_json()
         return found
@@ -113,14 +117,16 @@ def _plan(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
 def _refusals(dataset: str) -> Iterator[None]:
     try:
         yield
+        about(dataset)
     except BudgetRefused as refused:
+        about(dataset)
         REFUSALS.labels(dataset, refused.details["reason"]).inc()
         raise
 
 
 async def show_job(request: Request) -> Response:
     known_query(request)
-    return json_response(await in_thread(_job, state(request).home, _number(request)))
+    return json_response(await in_thread(_job, state(request).home, job_number(request)))
 
 
 def _job(home: Home, seq: int) -> dict[str, Any]:
@@ -128,18 +134,48 @@ def _job(home: Home, seq: int) -> dict[str, Any]:
     return found
 
 
+async def job_events(request: Request) -> Response:
+    """Server-sent events: the job at each change, until it is over."""
+    known_query(request)
+    seq, token = job_number(request), caller(request)
+
+    async def look(seen: str | None) -> Event | None:
+        return await in_thread(_event, state(request).home, seq, seen)
+
+    return await events(request, token.name, look, lambda: state(request).knows(token))
+
+
+def _event(home: Home, seq: int, seen: str | None) -> Event | None:
+    job, training = home.ledger.job(seq), training_job()
+    name = f"{training.state_of(job)}:{job.done}"
+    return None if name == seen else Event(name, training.job_to_json(home, job))
+
+
+async def list_jobs(request: Request) -> Response:
+    """The newest first, a page at a time."""
+    known_query(request, *LIST)
+    chosen = query_text(request, "dataset"), query_text(request, "state")
+    after, limit = query_int(request, "after", -1), query_int(request, "limit", 50, 1, MOST_LISTED)
+    return json_response(await in_thread(_jobs, state(request).home, *chosen, None if after < 0 else after, limit))
+
+
+def _jobs(home: Home, *chosen: Any) -> dict[str, Any]:
+    found: dict[str, Any] = training_job().jobs_to_json(home, *chosen)
+    return found
+
+
 async def cancel_job(request: Request) -> Response:
     """Give a reservation back; 409 once the job has started, for then its budget is spent."""
     known_query(request)
-    return json_response(await in_thread(_cancel, state(request).home, _number(request)))
+    return json_response(await in_thread(cancelled, state(request).home, job_number(request)))
 
 
-def _cancel(home: Home, seq: int) -> dict[str, Any]:
+def cancelled(home: Home, seq: int) -> dict[str, Any]:
     home.ledger.release(seq)
     return _job(home, seq)
 
 
-def _number(request: Request) -> int:
+def job_number(request: Request) -> int:
     text = request.path_params["job"]
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise UnknownName(f"job={text[:40]!r}: no such job", job=text[:40])
@@ -165,6 +201,8 @@ def _dataset(home: Home, name: str) -> dict[str, Any]:
     return found
 
 
+STATES = ["reserved", "started", "committed", "issued", "burned", "released"]
+STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"
 DECIMAL = {"oneOf": [{"type": "number"}, {"type": "string"}], "description": "a decimal; a text keeps every digit"}
 TUNING = {
     "type": "object",
@@ -189,11 +227,30 @@ JOB = {
     "required": ["dataset", "learner", "epsilon"],
     "properties": ASKED,
 }
+LIST: Query = {
+    "dataset": {**TEXT, "description": "only of this dataset"},
+    "state": {**TEXT, "enum": STATES, "description": "only in this state"},
+    "after": "the `next` of the page before",
+    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "description": "jobs on a page; 50 if left out"},
+}
 DOORS = (
-    Door("POST", "/v1/jobs", ("train",), submit_job, "Submit a job; it is charged now", 202, JOB),
-    Door("GET", "/v1/jobs/{job}", ("train", "audit"), show_job, "A job's state, progress and result"),
-    Door("DELETE", "/v1/jobs/{job}", ("train",), cancel_job, "Cancel a job before it started"),
-    Door("POST", "/v1/plans", ("train",), plan_job, "Price a job; spends nothing", takes=JOB),
-    Door("GET", "/v1/datasets", ("train", "audit"), list_datasets, "Datasets and their budgets"),
-    Door("GET", "/v1/datasets/{name}", ("train", "audit"), show_dataset, "A dataset and its budget"),
+    Door("POST", "/v1/jobs", ("train",), submit_job, "Submit a job; it is charged now", 202, JOB, shapes.JOB),
+    Door(
+        "GET",
+        "/v1/jobs",
+        ("train", "audit"),
+        list_jobs,
+        "Jobs, the newest first",
+        gives=shapes.JOBS,
+        query=LIST,
+        errors=(404,),
+    ),
+    Door("GET", "/v1/jobs/{job}/events", ("train", "audit"), job_events, STREAM, gives=TEXT, media="text/event-stream"),
+    Door("GET", "/v1/jobs/{job}", ("train", "audit"), show_job, "A job's state, progress and result", gives=shapes.JOB),
+    Door("DELETE", "/v1/jobs/{job}", ("train",), cancel_job, "Cancel a job before it started", gives=shapes.JOB),
+    Door("POST", "/v1/plans", ("train",), plan_job, "Price a job; spends nothing", takes=JOB, gives=shapes.PLAN),
+    Door("GET", "/v1/datasets", ("train", "audit"), list_datasets, "Datasets and their budgets", gives=shapes.DATASETS),
+    Door(
+        "GET", "/v1/datasets/{name}", ("train", "audit"), show_dataset, "A dataset and its budget", gives=shapes.DATASET
+    ),
 )

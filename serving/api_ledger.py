@@ -1,20 +1,18 @@
-"""The doors to the ledger, to metrics, and to the two questions that a supervisor asks: alive, and ready?"""
+"""The doors to the ledger: entries, checkpoints and proofs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.growth import consistency, path_to
 from accountant.home import Home
-from accountant.tokens import SCOPES
+from serving import shapes
 from serving.bodies import known_query, query_int
-from serving.doors import Door, in_thread, state
-from serving.errors import NotReady, json_response
-from serving.metrics import render
+from serving.doors import TEXT, Door, Query, in_thread, state
+from serving.errors import json_response
 
 PAGE = 500
 
@@ -63,38 +61,29 @@ def _growth(home: Home, earlier: int, later: int | None) -> dict[str, Any]:
     return consistency(home.ledger.log.database, earlier, later).to_json()
 
 
-async def metrics(request: Request) -> Response:
-    serving = state(request)
-    text = await in_thread(render, serving.home, serving.learners, serving.registry.loaded)
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
-
-
-async def about(request: Request) -> Response:
-    return json_response({"service": "dpserve", "documentation": "/docs.json"})
-
-
-async def alive(request: Request) -> Response:
-    return json_response({"alive": True})
-
-
-async def ready(request: Request) -> Response:
-    """The home opens, its ledger continues what its keys signed, tokens are known, the models were looked at."""
-    if state(request).problem:
-        raise NotReady("not ready; the server's log says why")
-    return json_response({"ready": True})
-
-
 AFTER = {"after": "index of the first entry wanted"}
-GROWTH = {"from": "size of the earlier tree", "to": "size of the later one; the newest when left out"}
-LEAF = {"leaf": "index of the entry", "size": "size of the tree; the newest when left out"}
+GROWTH: Query = {
+    "from": {**shapes.COUNT, "description": "size of the earlier tree", "required": True},
+    "to": "size of the later one; the newest when left out",
+}
+LEAF: Query = {
+    "leaf": {**shapes.COUNT, "description": "index of the entry", "required": True},
+    "size": "size of the tree; the newest when left out",
+}
 
 DOORS = (
-    Door("GET", "/v1/ledger", ("audit",), entries, "Entries, as the exact text hashed", query=AFTER),
-    Door("GET", "/v1/ledger/checkpoint", ("audit",), checkpoint, "The newest signed tree head", media="text/plain"),
-    Door("GET", "/v1/ledger/proof", ("audit",), proof, "An inclusion proof", query=LEAF),
-    Door("GET", "/v1/ledger/consistency", ("audit",), growth, "A consistency proof", query=GROWTH),
-    Door("GET", "/metrics", ("audit",), metrics, "Metrics for Prometheus", media="text/plain"),
-    Door("GET", "/", SCOPES, about, "What this is"),
-    Door("GET", "/livez", (), alive, "Whether the server is alive"),
-    Door("GET", "/readyz", (), ready, "Whether it can be relied upon"),
+    Door(
+        "GET", "/v1/ledger", ("audit",), entries, "Entries, as the exact text hashed", gives=shapes.ENTRIES, query=AFTER
+    ),
+    Door(
+        "GET",
+        "/v1/ledger/checkpoint",
+        ("audit",),
+        checkpoint,
+        "The newest signed tree head",
+        gives=TEXT,
+        media="text/plain",
+    ),
+    Door("GET", "/v1/ledger/proof", ("audit",), proof, "An inclusion proof", gives=shapes.PROOF, query=LEAF),
+    Door("GET", "/v1/ledger/consistency", ("audit",), growth, "A consistency proof", gives=shapes.GROWTH, query=GROWTH),
 )

@@ -16,17 +16,28 @@ from serving.errors import ClientGone, SlowBody, TooLarge, WrongMediaType
 
 CONTROL_BYTES = 1 << 20
 BODY_SECONDS = 4.0
+TEXT_LENGTH = 1000
+JSON = b"application/json"
 
 Fields = Mapping[str, tuple[type, ...]]
-WORDS = {str: "a text", int: "a number", Decimal: "a number", dict: "an object", list: "a list"}
+WORDS = {
+    str: "a text",
+    int: "a number",
+    Decimal: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """At most `limit` bytes, within BODY_SECONDS. Raises TooLarge, SlowBody, ClientGone, WrongMediaType."""
+async def read_body(request: Request, limit: int, *kinds: bytes) -> bytes:
+    """At most `limit` bytes, within BODY_SECONDS, of one of these media types (none named: JSON). Raises TooLarge,
+    SlowBody, ClientGone, WrongMediaType.
+    """
     headers = dict(request.scope["headers"])
-    kind = headers.get(b"content-type", b"application/json").partition(b";")[0].strip().lower()
-    if kind != b"application/json":
-        raise WrongMediaType("Content-Type: must be application/json")
+    kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
+    if kind not in (kinds or (JSON,)):
+        raise WrongMediaType(f"Content-Type: must be {' or '.join(each.decode() for each in kinds or (JSON,))}")
     declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > limit:
         raise TooLarge(f"body: {int(declared)} bytes; at most {limit}", limit=limit)
@@ -98,11 +109,13 @@ def check_fields(body: Any, required: Fields, optional: Fields) -> dict[str, Any
     for name, value in body.items():
         if not _is(value, known[name]) and not (value is None and name in optional):
             raise InputError(f"{name}: must be {_words(known[name])}")
+        if isinstance(value, str) and len(value) > TEXT_LENGTH:  # or an error would send it back
+            raise InputError(f"{name}: must have at most {TEXT_LENGTH} characters")
     return body
 
 
 def _is(value: Any, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
 def _words(kinds: tuple[type, ...]) -> str:
@@ -118,6 +131,14 @@ def query_int(request: Request, name: str, default: int | None, low: int = 0, hi
     if not (text.isascii() and text.isdigit() and len(text) < 17 and low <= int(text) <= high):
         raise InputError(f"{name}={text[:40]!r}: must be one whole number from {low} to {high}")
     return int(text)
+
+
+def query_text(request: Request, name: str) -> str | None:
+    """A text of the query, once at most; InputError else."""
+    found = request.query_params.getlist(name)
+    if len(found) > 1:
+        raise InputError(f"{name}: must stand in the query once")
+    return found[0] if found else None
 
 
 def known_query(request: Request, *names: str) -> None:

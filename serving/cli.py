@@ -15,17 +15,26 @@ from typing import Any
 import typer
 from typer.exceptions import Abort, TyperException
 
-from accountant.errors import BudgetRefused, DpserveError
-from serving import cli_data, cli_edit, cli_explain, cli_keys, cli_ledger, cli_models, cli_server, cli_tune
-from serving.terminal import note
-
-app = typer.Typer(
-    name="dpserve",
-    help="Train models under differential privacy, account for every release, and serve them with certificates.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+from accountant.errors import DpserveError
+from serving import (
+    cli_data,
+    cli_edit,
+    cli_explain,
+    cli_jobs,
+    cli_keys,
+    cli_learners,
+    cli_ledger,
+    cli_models,
+    cli_next,
+    cli_placing,
+    cli_server,
+    cli_tokens,
+    cli_tune,
 )
+from serving.terminal import note, paint
+
+app = typer.Typer(name="dpserve", pretty_exceptions_enable=False, rich_markup_mode=None)
+app.callback(invoke_without_command=True)(cli_next.start)
 COMMANDS: tuple[Callable[..., None], ...] = (
     cli_server.init,
     cli_data.plan,
@@ -35,6 +44,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     cli_models.verify,
     cli_server.serve,
     cli_server.worker,
+    cli_server.auditor,
     cli_server.config,
 )
 for function in COMMANDS:
@@ -42,13 +52,17 @@ for function in COMMANDS:
 GROUPS = {
     "dataset": cli_data.dataset,
     "schema": cli_data.schema,
+    "learner": cli_learners.learner,
+    "job": cli_jobs.job,
     "model": cli_models.model,
     "ledger": cli_ledger.ledger,
     "key": cli_keys.key,
-    "token": cli_keys.token,
+    "token": cli_tokens.token,
 }
 cli_models.model.command("explain")(cli_explain.explain)
 cli_models.model.command("edit")(cli_edit.edit)
+for function in (cli_placing.promote, cli_placing.retire, cli_placing.restore):
+    cli_models.model.command()(function)
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 
@@ -60,7 +74,8 @@ def run(arguments: Sequence[str]) -> int:
         result = typer.main.get_command(app)(list(arguments), prog_name="dpserve", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except DpserveError as error:
-        return _failed(as_json, error.to_json(), f"{error.message}{_next_step(error)}", error.exit_code)
+        step = cli_next.after(error)
+        return _failed(as_json, error.to_json(), error.message + (f" ({step})" if step else ""), error.exit_code)
     except TyperException as error:
         said = error.format_message()
         if said.startswith("Usage:"):  # a command without anything: its help is the answer
@@ -82,12 +97,6 @@ def _what(error: Exception) -> str:
     return f"{error.filename}: {error.strerror}" if named else f"unexpected {type(error).__name__}"  # type: ignore[attr-defined]
 
 
-def _next_step(error: DpserveError) -> str:
-    if isinstance(error, BudgetRefused) and error.details.get("would_fit"):
-        return f" (try --epsilon {error.details['would_fit']['epsilon']})"
-    return ""
-
-
 def _shape(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, "details": {}}}
 
@@ -95,7 +104,7 @@ def _shape(code: str, message: str) -> dict[str, Any]:
 def _failed(as_json: bool, body: dict[str, Any], line: str, code: int) -> int:
     if as_json:
         print(json.dumps(body, indent=2, default=str))
-    note(f"dpserve: {line}")
+    note(f"{paint('dpserve:', 'bad', sys.stderr)} {line}")
     return code
 
 

@@ -10,13 +10,14 @@ import typer
 from accountant.budget import Budget, exact_decimal, parse_relation
 from accountant.errors import InputError
 from accountant.home import Home
-from serving.terminal import Json, aligned, note, rounds, show, this_user
+from serving.cli_complete import DATASETS, LEARNERS
+from serving.terminal import Json, aligned, busy, note, rounds, show, this_user
 
 dataset = typer.Typer(help="Register datasets, and see what is left of their budgets.", no_args_is_help=True)
 schema = typer.Typer(help="Schemas: what everybody may know before any row is read.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The dataset's name.")]
-Learner = Annotated[str, typer.Option(help="The learner, for instance lazybb.")]
+Name = Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=DATASETS)]
+Learner = Annotated[str, typer.Option(help="The learner, for instance lazybb.", autocompletion=LEARNERS)]
 Epsilon = Annotated[str, typer.Option(help="Epsilon of this job, a decimal.")]
 Delta = Annotated[str | None, typer.Option(help="Delta of this job; the dataset's when left out.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="A parameter of the learner, key=value. Repeatable.")]
@@ -50,7 +51,9 @@ def register(
 
     home = Home.open()
     budget = _total(epsilon, delta, family or [])
-    found = job.register(home, name, data, schema, budget, parse_relation(relation), unit, contributions, family or [])
+    promised, shared = parse_relation(relation), family or []
+    with busy(f"packing the rows of {name}"):
+        found = job.register(home, name, data, schema, budget, promised, unit, contributions, shared)
     body = job.dataset_to_json(home, found)
     show(json, body, _dataset_text(body))
 

@@ -1,4 +1,4 @@
-"""Commands of the operator: keys and tokens."""
+"""Commands of the operator: keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from serving.terminal import Json, aligned, note, show, this_user
 NEW_PASSPHRASE = "DPSERVE_NEW_KEY_PASSPHRASE"
 
 key = typer.Typer(help="The keys that sign.", no_args_is_help=True)
-token = typer.Typer(help="Tokens for the service.", no_args_is_help=True)
 
 
 Reason = Annotated[str, typer.Option(help="Why. It stands in the ledger for ever.")]
@@ -196,51 +195,3 @@ def _after(home: Home, issuer_key: str | None) -> None:
     if issuer_key is not None:
         kept = issuer_key if not in_keys(issuer_key) else "unset"
         note(f"From now on DPSERVE_ISSUER_KEY must be {kept}.")
-
-
-@token.command("create")
-def create_token(
-    name: Annotated[str, typer.Option(help="Who gets it.")],
-    scope: Annotated[list[str], typer.Option(help="predict, train, audit or admin. Repeatable.")],
-    json: Json = False,
-) -> None:
-    """Make a token. It is printed once; the ledger keeps its hash.
-
-    \b
-    dpserve token create --scope predict --name shop
-    """
-    from serving.tokens import new_token
-
-    secret, found = new_token(Home.open(), name, scope)
-    show(json, {"token": secret, **found.to_json()}, secret)
-    note(f"Token of {name} for {', '.join(found.scopes)}: printed once, not kept.")
-
-
-@token.command("revoke")
-def revoke_token(name: Annotated[str, typer.Option(help="Whose.")], json: Json = False) -> None:
-    """End a token. Running servers refuse it within a second.
-
-    \b
-    dpserve token revoke --name shop
-    """
-    from accountant.tokens import revoke
-
-    found = revoke(Home.open().ledger, name)
-    show(json, found.to_json(), f"token of {name} revoked, entry {found.revoked}")
-
-
-@token.command("list")
-def list_tokens(json: Json = False) -> None:
-    """List the tokens there ever were.
-
-    \b
-    dpserve token list
-    """
-    from accountant.tokens import tokens
-
-    found = tokens(Home.open().ledger)
-    rows = [
-        ("NAME", "SCOPES", "STATE"),
-        *((t.name, ",".join(t.scopes), "good" if t.revoked is None else "revoked") for t in found),
-    ]
-    show(json, {"tokens": [each.to_json() for each in found]}, aligned(rows))

@@ -12,17 +12,16 @@ import typer
 from sqlalchemy import Connection
 
 from accountant.canonical import encode_base64
-from accountant.errors import InputError, ModelInvalid, VerificationError
+from accountant.errors import InputError, VerificationError
 from accountant.home import TRUST, Home, place, settings
 from accountant.keys import PublicKeys
 from accountant.log import Entry
 from accountant.notes import parse_checkpoint
 from accountant.rebuild import Report
-from serving.terminal import Json, aligned, rounds, show
+from serving.terminal import Json, aligned, busy, paint, rounds, show
 
 if TYPE_CHECKING:
     from accountant.quorum import WitnessPolicy
-    from models.bundle import ModelStore
 
 ledger = typer.Typer(help="The ledger: every release that was ever paid for.", no_args_is_help=True)
 
@@ -164,7 +163,8 @@ def export_ledger(out: Annotated[Path, typer.Option(help="A new folder.")], json
     """
     from accountant.export import export
 
-    count = export(Home.open(), out)
+    with busy("writing the ledger"):
+        count = export(Home.open(), out)
     show(json, {"entries": count, "out": str(out)}, f"{count} entries written to {out}")
 
 
@@ -179,7 +179,8 @@ def tiles(
     """
     from accountant.tiles import export_tiles
 
-    count = export_tiles(Home.open(), out)
+    with busy("writing tiles"):
+        count = export_tiles(Home.open(), out)
     show(json, {"entries": count, "out": str(out)}, f"{count} entries in {out}")
 
 
@@ -195,7 +196,8 @@ def witness(policy: Policy = None, json: Json = False) -> None:
     home, asked = Home.open(), _policy(policy)
     if asked is None:
         raise InputError("--policy: a file in the form of C2SP tlog-policy, or set DPSERVE_WITNESS_POLICY")
-    found = cosign(home.ledger.log.database, home.trust, asked, kept(home.path))
+    with busy("asking the witnesses"):
+        found = cosign(home.ledger.log.database, home.trust, asked, kept(home.path))
     keep(home.path, found.note)
     said = [answer.said for answer in found.answers]
     body = {"size": found.size, "checkpoint": found.note, "answers": said}
@@ -230,7 +232,7 @@ def audit_ledger(
         found = Report(0, "", (error.message,))
     lines: list[tuple[str, Any]] = [("entries", found.entries), ("root", found.root)]
     lines += [] if asked is None else [("witnessed", size or 0)]
-    lines += [("result", "sound" if found.ok else "NOT SOUND")]
+    lines += [("result", paint("sound", "good") if found.ok else paint("NOT SOUND", "bad"))]
     body = found.to_json() | ({} if asked is None else {"witnessed": size or 0})
     show(json, body, "\n".join([aligned(lines), *(f"  {problem}" for problem in found.problems)]))
     if not found.ok:
@@ -262,10 +264,10 @@ def _audit(
 
 def _audit_home(home: Path, seen: list[str]) -> tuple[Report, PublicKeys]:
     from accountant.audit import audit_place
-    from models.bundle import ModelStore
+    from serving.auditing import bundles_of
 
     with rounds("audit") as progress:
-        found = audit_place(bundles=_bundles(ModelStore(home / "models")), seen=seen, progress=progress)
+        found = audit_place(bundles=bundles_of(home / "models"), seen=seen, progress=progress)
     return found, PublicKeys.from_json((home / TRUST).read_bytes())
 
 
@@ -282,16 +284,3 @@ def _audit_folder(folder: Path, trust: PublicKeys, seen: list[str]) -> tuple[Rep
         raise InputError(f"{folder}: holds neither an export ({ENTRIES}) nor tiles (tile/)")
     with rounds("audit") as progress:
         return read(folder, trust, seen=seen, progress=progress), [*vouching(folder), *seen]
-
-
-def _bundles(store: ModelStore) -> Iterator[tuple[str, bytes, bytes, bytes]]:
-    """Every model of the home; one whose files cannot be read has an envelope that does not verify."""
-    from models.bundle import read_bundle
-
-    for name in store.names():
-        for version in store.versions(name):
-            try:
-                found = read_bundle(store.root / name / str(version))
-                yield f"{name}@{version}", found.envelope, found.proof, found.onnx
-            except ModelInvalid:
-                yield f"{name}@{version}", b"", b"", b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,19 +13,24 @@ from accountant.canonical import decimal_string
 from accountant.errors import InputError, ModelInvalid, VerificationError
 from accountant.home import Home, settings
 from accountant.keys import PublicKeys
-from serving.terminal import Json, aligned, show
+from serving.cli_complete import MODELS
+from serving.terminal import Json, aligned, busy, paint, rounds, show
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from accountant.certificate import Certificate, Policy
     from accountant.plain import Page
     from models.bundle import Bundle
     from models.ensemble import Ensemble
     from models.verified import VerifiedModel
 
+Answer = tuple["NDArray[Any]", "NDArray[Any]"]  # labels (n,) and probabilities (n, classes)
+
 model = typer.Typer(help="Released models and their certificates.", no_args_is_help=True)
 
 BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
-Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.")]
+Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.", autocompletion=MODELS)]
 
 
 def open_model(reference: str) -> tuple[Path, VerifiedModel]:
@@ -47,7 +53,8 @@ def list_models(json: Json = False) -> None:
     from serving.registry import Registry
 
     registry = Registry()
-    registry.refresh(Home.open())
+    with busy("verifying the models"):
+        registry.refresh(Home.open())
     found = registry.to_json()
     rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION"), *map(_row, found)]
     show(json, {"models": found}, aligned(rows))
@@ -57,7 +64,7 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
     name = f"{line['model']}{' (champion)' if line['champion'] else ''}"
     certificate = line["certificate"]
     if certificate is None:
-        return (name, str(line["problem"]), "", "", "")
+        return (name, line["problem"] or line["state"], "", "", "")
     return (name, line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"])
 
 
@@ -218,10 +225,19 @@ def predict(
 
     folder, found = open_model(name)
     features, classes = found.ensemble.features, found.ensemble.classes
-    answers = (found.runtime.predict(columns) for columns in job.read_columns(data, features))
-    count = job.write_predictions(out, classes, answers)
+    with rounds(f"predicting with {reference(folder)}") as progress:
+        answers = (found.runtime.predict(columns) for columns in job.read_columns(data, features))
+        count = job.write_predictions(out, classes, _counted(answers, progress))
     body = {"model": reference(folder), "records": count, "out": str(out)}
     show(json, body, f"{count} records predicted with {body['model']}, written to {out}")
+
+
+def _counted(answers: Iterator[Answer], progress: Callable[[int, int | None], None]) -> Iterator[Answer]:
+    """The same answers; `progress` is told how many records went by."""
+    done = 0
+    for labels, probabilities in answers:
+        yield labels, probabilities
+        progress(done := done + len(labels), None)
 
 
 def verify(
@@ -248,12 +264,16 @@ def verify(
         found = _verify(path, _trusted(trust), local)
     except VerificationError as error:
         blank = {"model": None, "epsilon": None, "delta": None, "relation": None}
-        show(json, {"ok": False, **blank, "problems": [error.message]}, f"NOT VERIFIED: {error.message}")
+        show(
+            json,
+            {"ok": False, **blank, "problems": [error.message]},
+            f"{paint('NOT VERIFIED', 'bad')}: {error.message}",
+        )
         raise typer.Exit(error.exit_code) from None
     if certificate:
         return _show_page(found, None, json, ok=True, problems=[])
     body = {"ok": True, **certificate_json(found), "problems": []}
-    show(json, body, f"verified: {found.model}: {certificate_line(found)}")
+    show(json, body, f"{paint('verified', 'good')}: {found.model}: {certificate_line(found)}")
 
 
 def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:

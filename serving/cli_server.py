@@ -7,16 +7,25 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from accountant.home import Home, settings
-from serving.launch import WORKER_PARENT
-from serving.settings import HOST, PORT, all_settings
+from accountant.errors import DpserveError, InputError, VerificationError
+from accountant.home import Home, place
+from serving import auditing, logs, static_files
+from serving.launch import WORKER_PARENT, launch
+from serving.settings import HOST, PORT, all_settings, check_trail
+from serving.startup import Listening, check_home, check_listening, check_place, tls_of
 from serving.terminal import Json, aligned, note, show
+
+LOG = logging.getLogger("dpserve.auditor")
+AuditSeconds = Annotated[
+    str, typer.Option(help="Seconds between audits of the ledger; 0: only when asked.", envvar="DPSERVE_AUDIT_SECONDS")
+]
 
 
 def init(
@@ -68,45 +77,118 @@ def serve(
         int | None,
         typer.Option(help="Serving processes; one for each core by default.", envvar="DPSERVE_WORKERS", min=1),
     ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate chain, PEM: serve HTTPS.", envvar="DPSERVE_TLS_CERT")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.", envvar="DPSERVE_TLS_KEY")] = None,
+    audit_seconds: AuditSeconds = str(auditing.AUDIT_SECONDS),
+    drain_seconds: Annotated[
+        float,
+        typer.Option(help="When told to stop, say not ready for so long first.", envvar="DPSERVE_DRAIN_SECONDS", min=0),
+    ] = 0,
 ) -> None:
-    """Serve the models, and run queued jobs in a process beside the server. Makes a home where there is none.
+    """Serve the models, run queued jobs and audit the ledger in processes beside the server. Makes a home where there
+    is none.
 
     \b
     dpserve serve --port 3000
+    dpserve serve --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
     """
-    from serving.launch import launch
-
-    if not (Path(settings()["DPSERVE_HOME"].value) / "keys").exists():
+    logs.set_up()
+    seconds = auditing.audit_seconds(audit_seconds)
+    asked = Listening(host, port, workers, tls_of(tls_cert, tls_key))
+    check_listening(asked)
+    static_files.files()  # of the pages: those of others must be the pinned ones
+    check_trail()
+    path, _ = place(os.environ)
+    check_place(path)
+    if not (path / "keys").exists():
         new_home()
-    home = Home.open()  # start-up checks: keys, ledger, high-water mark
-    raise typer.Exit(launch(home.path, host, port, workers))
+    home = Home.open()  # keys, ledger, high-water mark
+    check_home(home)
+    home.ledger.log.database.close()
+    raise typer.Exit(launch(home.path, asked, seconds, drain_seconds))
 
 
 def worker(
     once: Annotated[
         bool, typer.Option("--once", help="Settle what a crash left, run one job if there is one, stop.")
     ] = False,
+    json: Json = False,
 ) -> None:
-    """Run queued jobs until told to stop; a job that runs is finished first.
+    """Run queued jobs until told to stop; a job that runs is finished first. --json goes with --once.
 
     \b
     dpserve worker
     """
+    _require_end(once, json)
     os.nice(5)  # whoever waits for a prediction goes before
     from training import job, queue
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.set_up()
     home = Home.open()
     if once:
         job.recover(home)
         seq = queue.work_once(home)
-        note("no job was queued" if seq is None else f"job {seq}: {home.ledger.job(seq).state.value}")
-        return
+        state = None if seq is None else home.ledger.job(seq).state.value
+        note("no job was queued" if seq is None else f"job {seq}: {state}")
+        return show(True, {"job": seq, "state": state}, "") if json else None
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
     queue.work(home, stop)
+
+
+def auditor(
+    once: Annotated[bool, typer.Option("--once", help="Make one audit and stop; exit code 4 where it failed.")] = False,
+    seconds: AuditSeconds = str(auditing.AUDIT_SECONDS),
+    json: Json = False,
+) -> None:
+    """Audit the ledger now, every so often, and when it was asked for at the server. The dashboard and the metrics
+    tell the last result. `dpserve serve` does so by itself. --json goes with --once.
+
+    \b
+    dpserve auditor
+    """
+    _require_end(once, json)
+    os.nice(10)
+    logs.set_up()
+    period = auditing.audit_seconds(seconds)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
+    path, url = place(os.environ)
+    if once:
+        sound = _audit(path, url)
+        if json:
+            show(True, auditing.read_last(path), "")
+        raise typer.Exit(0 if sound else VerificationError.exit_code)
+    due = 0.0
+    while True:
+        if (period and time.monotonic() >= due) or auditing.is_asked(path):
+            due = time.monotonic() + period
+            _audit(path, url)
+        time.sleep(1)
+
+
+def _require_end(once: bool, json: bool) -> None:
+    if json and not once:
+        raise InputError(
+            "--json: goes with --once; what runs until it is told to stop writes a log (DPSERVE_LOG_FORMAT)"
+        )
+
+
+def _audit(path: Path, url: str) -> bool:
+    """Whether all is well. One that could not be made is said, and makes the last one old."""
+    try:
+        found = auditing.audit_at(path, url)
+    except (DpserveError, OSError) as error:
+        LOG.error("no audit could be made: %s", getattr(error, "message", type(error).__name__))
+        return False
+    if found["ok"]:
+        LOG.info("audit: %d entries, sound", found["entries"])
+    else:
+        LOG.error("audit: %d entries, NOT SOUND: %s", found["entries"], found["problems"][0])
+    return bool(found["ok"])
 
 
 def _stop_with_parent(stop: threading.Event) -> None:

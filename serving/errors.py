@@ -26,6 +26,16 @@ class Forbidden(DpserveError):
     code = "forbidden"
 
 
+class CrossSite(DpserveError):
+    code = "cross_site"
+
+
+class TooManyRequests(DpserveError):
+    """`details["retry_after"]`: whole seconds until it is worth asking again."""
+
+    code = "too_many_requests"
+
+
 class TooLarge(DpserveError):
     code = "too_large"
 
@@ -67,6 +77,8 @@ STATUS: dict[type[DpserveError], int] = {
     errors.LedgerUnavailable: 503,
     Unauthorized: 401,
     Forbidden: 403,
+    CrossSite: 403,
+    TooManyRequests: 429,
     TooLarge: 413,
     WrongMediaType: 415,
     NotAdditive: 422,
@@ -90,8 +102,7 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
 def error_response(error: Exception) -> Response:
     """Any exception as an answer. What is not ours says nothing of itself to the client, and all of it to the log."""
     if isinstance(error, DpserveError):
-        challenge = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
-        return json_response(error.to_json(), status_of(error), challenge)
+        return json_response(error.to_json(), status_of(error), _headers(error))
     if isinstance(error, HTTPException):
         code = HTTP_CODES.get(error.status_code, "http_error")
         headers = dict(error.headers or {})
@@ -100,5 +111,19 @@ def error_response(error: Exception) -> Response:
     return json_response(shape("internal", "an unexpected error; the server's log has it"), 500)
 
 
+def _headers(error: DpserveError) -> dict[str, str] | None:
+    if isinstance(error, Unauthorized):
+        return {"WWW-Authenticate": "Bearer"}
+    return {"Retry-After": str(error.details["retry_after"])} if isinstance(error, TooManyRequests) else None
+
+
 def shape(code: str, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, "details": {}}}
+
+
+def in_protocol(response: Response) -> Response:
+    """The same error as the open inference protocol has it: `error` is the message, code and details stand beside."""
+    found = orjson.loads(response.body)["error"]
+    kept = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
+    body = {"error": found["message"], "code": found["code"], "details": found["details"]}
+    return json_response(body, response.status_code, kept)

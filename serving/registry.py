@@ -1,17 +1,21 @@
 """The models that are served: what lies in the home's store, each verified before it answers, and again when it
 changes.
 
-A look costs a `stat` of every file. A bundle whose files changed is read and verified anew; one that does not verify is
-not served, and the others go on.
+A bundle is read and verified when it is first asked for, or in the background before that; what was verified is kept in
+memory up to a bound, the rest is verified anew when it is asked for again. A bundle whose files change leaves memory at
+the next look; one that does not verify is not served, and the others go on.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,16 +23,21 @@ import orjson
 from accountant.canonical import decimal_string
 from accountant.certificate import digest
 from accountant.dsse import parse
-from accountant.errors import DpserveError, ModelInvalid, UnknownName, VerificationError
+from accountant.errors import InputError, ModelInvalid, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.keys import PublicKeys
 from models.bundle import CHAMPION, FILES, ModelStore
+from models.shelves import Shelf, Stamp, look, stamp_of
 from models.verified import VerifiedModel, load_of_home
 from serving.metrics import FAILURES, PREDICTIONS, SECONDS
+from serving.trail import about
 
 LOG = logging.getLogger("dpserve.registry")
+IN_MEMORY = 100
+AT_A_LOOK = 200  # versions outside memory whose files are looked at each time, in turn
 
-Stamp = tuple[tuple[int, int, int, int], ...]
+Key = tuple[str, int]
+Stamps = tuple[Stamp, ...]
 
 
 @dataclass(frozen=True)
@@ -68,126 +77,214 @@ class Served:
         return SECONDS.labels(self.reference)
 
 
+def most_in_memory(environment: Mapping[str, str] = os.environ) -> int:
+    """DPSERVE_MODELS_IN_MEMORY, or IN_MEMORY. InputError where it is not a whole number above 0."""
+    text = environment.get("DPSERVE_MODELS_IN_MEMORY") or str(IN_MEMORY)
+    if not _is_whole(text):
+        raise InputError(f"DPSERVE_MODELS_IN_MEMORY={text[:40]!r}: must be a whole number above 0")
+    return int(text)
+
+
+class NotHeld(Exception):
+    """The model is not in memory: ask again where waiting is no harm."""
+
+
 @dataclass(frozen=True)
 class Slot:
-    """What was found in a version's folder: a model, or why it is not served."""
+    """What was found in a version's folder: the certificate of a model that verified, or why it is not served."""
 
-    stamp: Stamp
-    served: Served | None = None
+    stamps: Stamps
+    certificate: dict[str, Any] | None = None
     error: VerificationError | None = None
 
 
 class Registry:
-    """Looked at by `refresh` alone, in one thread at a time; read from any."""
+    """Looked at by `refresh` alone, in one thread at a time; read from any. `most`: models kept in memory."""
 
-    def __init__(self) -> None:
-        self._slots: dict[tuple[str, int], Slot] = {}
-        self._champions: dict[str, int | VerificationError] = {}
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most_in_memory() if most is None else most
+        self._shelves: dict[str, Shelf] = {}
+        self._slots: dict[Key, Slot] = {}
+        self._held: dict[Key, Served] = {}
+        self._used: dict[Key, int] = {}
+        self._clock = itertools.count()
+        self._turn = 0
+        self._home: Home | None = None
+        self._root = ""
         self._trust: PublicKeys | None = None
+        self._lock = threading.RLock()  # whoever changes what is held; readers need none
 
-    def refresh(self, home: Home) -> None:
-        """Load what is new, drop what is gone, verify what changed; and everything, where a key was added or ended or a
-        certificate revoked. New tables replace the old ones in one step."""
-        store, trust = ModelStore(home.models), home.trust
-        known = self._slots if trust == self._trust else {}
-        slots: dict[tuple[str, int], Slot] = {}
-        champions: dict[str, int | VerificationError] = {}
-        for name in store.names():
+    # Looking
+
+    def refresh(self, home: Home, seconds: float = float("inf")) -> None:
+        """Drop what is gone or changed, and everything where a key was added or ended or a certificate revoked; then
+        verify what was not yet, for about so many seconds: the rest waits for the next look, or until it is asked for.
+        """
+        end = time.monotonic() + seconds
+        shelves, trust = look(ModelStore(home.models), self._shelves), home.trust
+        with self._lock:
+            if trust != self._trust:
+                self._slots, self._held = {}, {}
+            self._home, self._root, self._shelves, self._trust = home, str(home.models), shelves, trust
+            self._drop(self._slots.keys() - set(self._served()))
+        for key in self._in_turn():
+            slot = self._slots.get(key)
+            if slot is not None and slot.stamps != self._stamps(key):
+                self._drop([key])
+        for key in [key for key in self._served() if key not in self._slots]:
+            if time.monotonic() > end:
+                return
+            self._verify(key, keep=len(self._held) < self._most)
+
+    def _served(self) -> Iterator[Key]:
+        """Every version that is not retired."""
+        return ((name, v) for name, shelf in self._shelves.items() for v in shelf.versions if v not in shelf.retired)
+
+    def _in_turn(self) -> list[Key]:
+        """All that is in memory, and of the others as many as a look may cost."""
+        with self._lock:
+            others = [key for key in self._slots if key not in self._held]
+            start = self._turn if self._turn < len(others) else 0
+            self._turn = start + AT_A_LOOK
+            return [*self._held, *others[start : self._turn]]
+
+    def _drop(self, keys: Iterable[Key]) -> None:
+        with self._lock:
+            for key in keys:
+                self._slots.pop(key, None)
+                self._held.pop(key, None)
+
+    # Loading
+
+    def _verify(self, key: Key, keep: bool) -> Served | None:
+        """Read and verify a version, and note what was found."""
+        name, version = key
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None or self._home is None:  # another thread was faster
+                return held
+            stamps, known = self._stamps(key), self._slots.get(key)
+            if known is not None and known.error is not None and known.stamps == stamps:
+                return None
             try:
-                versions = store.versions(name)
-            except UnknownName:  # gone since
-                continue
-            for version in versions:
-                slots[name, version] = self._slot(home, trust, store, name, version, known.get((name, version)))
-            champions[name] = _champion(store, name)
-        self._slots, self._champions, self._trust = slots, champions, trust
+                folder = self._home.models / name / str(version)
+                found = Served(name, version, load_of_home(self._home, folder, name, self._trust))
+            except VerificationError as error:
+                self._failed(key, stamps, error)
+                return None
+            except Exception as error:  # fail closed: one bundle that cannot be opened must not stop the others
+                self._failed(key, stamps, ModelInvalid(f"model: cannot be opened ({type(error).__name__})"))
+                return None
+            if known is None:
+                LOG.info("model %s verified", found.reference)
+            self._slots[key] = Slot(stamps, found.certificate)
+            if keep:
+                self._hold(key, found)
+            return found
 
-    def _slot(
-        self, home: Home, trust: PublicKeys, store: ModelStore, name: str, version: int, known: Slot | None
-    ) -> Slot:
-        folder = store.root / name / str(version)
-        stamp = _stamp(folder)
-        if known is not None and known.stamp == stamp:
-            return known
-        try:
-            served = Served(name, version, load_of_home(home, folder, name, trust))
-        except VerificationError as error:
-            return self._failed(name, version, stamp, error)
-        except Exception as error:  # fail closed: one bundle that cannot be opened must not stop the others
-            return self._failed(name, version, stamp, ModelInvalid(f"model: cannot be opened ({type(error).__name__})"))
-        LOG.info("model %s verified and loaded", served.reference)
-        return Slot(stamp, served)
-
-    @staticmethod
-    def _failed(name: str, version: int, stamp: Stamp, error: VerificationError) -> Slot:
+    def _failed(self, key: Key, stamps: Stamps, error: VerificationError) -> None:
         FAILURES.labels(error.code).inc()
-        LOG.error("model %s@%d is not served: %s", name, version, error.message)
-        return Slot(stamp, error=error)
+        LOG.error("model %s@%d is not served: %s", *key, error.message)
+        self._slots[key] = Slot(stamps, error=error)
+
+    def _hold(self, key: Key, found: Served) -> None:
+        """Keep it in memory; what was not asked for the longest makes room."""
+        while len(self._held) >= self._most:
+            del self._held[min(self._held, key=lambda each: self._used.get(each, -1))]
+        self._held[key] = found
+
+    def _stamps(self, key: Key) -> Stamps:
+        folder = f"{self._root}/{key[0]}/{key[1]}"
+        return tuple(stamp_of(f"{folder}/{name}") for name in FILES)
+
+    # Answering
+
+    def held(self, reference: str) -> Served:
+        """As `get`, at once: NotHeld where it would have to read files, or to say why it will not."""
+        key = self._key(reference)
+        self._used[key] = next(self._clock)
+        found = self._held.get(key)
+        if found is None:
+            raise NotHeld
+        return found
 
     def get(self, reference: str) -> Served:
-        """`adult`, `adult@champion` or `adult@2`. UnknownName, or the error for which it is not served."""
-        name, at, version = reference.partition("@")
-        if name not in self._champions:
-            raise UnknownName(f"model={reference[:80]!r}: there is no such model", model=reference[:80])
-        if not at or version == CHAMPION:
-            slot = self._slots.get((name, self._champion_of(name)))
-        else:
-            slot = self._slots.get((name, int(version))) if _is_version(version) else None
-        if slot is None:
-            raise UnknownName(f"model={reference[:80]!r}: there is no such version", model=reference[:80])
-        if slot.served is None:
-            raise ModelInvalid(f"model={reference[:80]}: does not verify, so it is not served", reason=_reason(slot))
-        return slot.served
-
-    def _champion_of(self, name: str) -> int:
-        found = self._champions[name]
-        if isinstance(found, VerificationError):
-            raise ModelInvalid(f"model={name}: its champion cannot be told", reason=found.message)
+        """`adult`, `adult@champion` or `adult@2`. UnknownName, or the error for which it is not served. Reads and
+        verifies what is not in memory: some milliseconds."""
+        key = self._key(reference)
+        self._used[key] = next(self._clock)
+        found = self._held.get(key) or self._verify(key, keep=True)
+        if found is None:
+            raise ModelInvalid(f"model={reference[:80]}: does not verify, so it is not served", reason=self._why(key))
         return found
+
+    def _key(self, reference: str) -> Key:
+        name, at, text = reference.partition("@")
+        shelf = self._shelves.get(name)
+        if shelf is None:
+            raise UnknownName(f"model={reference[:80]!r}: there is no such model", model=reference[:80])
+        version = _champion(name, shelf) if not at or text == CHAMPION else int(text) if _is_whole(text) else 0
+        if version not in shelf.versions:
+            raise UnknownName(f"model={reference[:80]!r}: there is no such version", model=reference[:80])
+        if version in shelf.retired:
+            raise UnknownName(f"model={name}@{version}: was retired, so it is not served", model=reference[:80])
+        about(f"{name}@{version}")
+        return name, version
+
+    def _why(self, key: Key) -> str:
+        slot = self._slots.get(key)
+        return "" if slot is None or slot.error is None else _reason(slot.error)
+
+    # Telling
 
     @property
     def loaded(self) -> int:
-        return sum(slot.served is not None for slot in self._slots.values())
+        """Versions that verified since they last changed, in memory or not."""
+        return sum(slot.certificate is not None for slot in list(self._slots.values()))
+
+    @property
+    def refused(self) -> int:
+        """Versions that do not verify."""
+        return sum(slot.error is not None for slot in list(self._slots.values()))
+
+    def versions(self, name: str) -> list[int]:
+        """Versions that are not retired, ascending. UnknownName."""
+        shelf = self._shelves.get(name)
+        if shelf is None:
+            raise UnknownName(f"model={name[:80]!r}: there is no such model", model=name[:80])
+        return [version for version in shelf.versions if version not in shelf.retired]
 
     def to_json(self) -> list[dict[str, Any]]:
         """Every version, served or not."""
-        return [self._line(name, version, slot) for (name, version), slot in sorted(self._slots.items())]
+        return [self._line(name, version, shelf) for name, shelf in self._shelves.items() for version in shelf.versions]
 
-    def _line(self, name: str, version: int, slot: Slot) -> dict[str, Any]:
+    def _line(self, name: str, version: int, shelf: Shelf) -> dict[str, Any]:
+        slot = self._slots.get((name, version))
         return {
             "model": f"{name}@{version}",
             "name": name,
             "version": version,
-            CHAMPION: self._champions.get(name) == version,
-            "state": "served" if slot.served else "invalid",
-            "certificate": slot.served.certificate if slot.served else None,
-            "problem": None if slot.error is None else _reason(slot),
+            CHAMPION: shelf.champion == version,
+            "state": "retired" if version in shelf.retired else _state(slot),
+            "certificate": slot.certificate if slot else None,
+            "problem": _reason(slot.error) if slot and slot.error else None,
         }
 
 
-def _is_version(text: str) -> bool:
+def _state(slot: Slot | None) -> str:
+    """`unverified`: nobody asked for it yet, and the background has not come to it."""
+    return "unverified" if slot is None else "invalid" if slot.error else "served"
+
+
+def _champion(name: str, shelf: Shelf) -> int:
+    if isinstance(shelf.champion, ModelInvalid):
+        raise ModelInvalid(f"model={name}: its champion cannot be told", reason=shelf.champion.message)
+    return shelf.champion
+
+
+def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10 and text[0] != "0"
 
 
-def _reason(slot: Slot) -> str:
-    return "" if slot.error is None else f"{slot.error.code}: {slot.error.message}"
-
-
-def _champion(store: ModelStore, name: str) -> int | VerificationError:
-    try:
-        return store.champion(name)
-    except (DpserveError, OSError) as error:
-        return error if isinstance(error, VerificationError) else ModelInvalid(f"champion: {error}")
-
-
-def _stamp(folder: Path) -> Stamp:
-    """Changes when a file of the bundle does: the time of change cannot be set back."""
-    return tuple(_file_stamp(folder / name) for name in FILES)
-
-
-def _file_stamp(path: Path) -> tuple[int, int, int, int]:
-    try:
-        found = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return (0, 0, 0, 0)
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+def _reason(error: VerificationError) -> str:
+    return f"{error.code}: {error.message}"

@@ -10,9 +10,11 @@ from typing import Any
 
 import bentoml
 
+from serving import patience
 from serving.api_models import answer_records
 from serving.app import make_app
 from serving.doors import Doors
+from serving.logs import set_up
 
 
 def _workers() -> int | str:
@@ -26,6 +28,8 @@ def _described() -> Mapping[str, Any]:
     return found
 
 
+set_up()
+patience.install()
 APP = make_app(_described)
 
 
@@ -44,7 +48,7 @@ class DpserveService:
     @bentoml.api  # type: ignore[untyped-decorator]
     async def predict(self, model: str, records: list[dict[str, Any]]) -> dict[str, Any]:
         """Predict records with a verified model: `adult`, `adult@champion` or `adult@2`."""
-        served, answer = answer_records(APP.state.serving.registry, {"model": model, "records": records})
+        served, answer = answer_records(APP.state.serving.registry.get, {"model": model, "records": records})
         plain = {name: answer[name].tolist() for name in ("probabilities",) if name in answer}
         return {**answer, "certificate": served.certificate, **plain}
 

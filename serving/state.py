@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -13,14 +14,17 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from accountant.errors import DpserveError
+from accountant.figures import JobFigures
 from accountant.home import Home
 from accountant.tokens import Token
 from serving.errors import NotReady
+from serving.orphans import is_orphan, stop_server
 from serving.registry import Registry
 from serving.tokens import good_tokens
 
 LOG = logging.getLogger("dpserve.serving")
 LOOK_SECONDS = 0.4
+VERIFY_SECONDS = 0.2  # at a look: a model that was not verified by then is when it is asked for
 STALE_SECONDS = 10.0  # without a look for so long, a token may have been revoked: nothing is answered
 
 
@@ -29,7 +33,9 @@ class ServingState:
 
     def __init__(self) -> None:
         self.registry = Registry()
-        self.learners: dict[int, str] = {}
+        self.figures = JobFigures()
+        self.stopping = False
+        self._stopping = os.environ.get("DPSERVE_STOPPING", "")
         self._home: Home | None = None
         self._tokens: Mapping[str, Token] = {}
         self._problem = "has not looked yet"
@@ -37,13 +43,14 @@ class ServingState:
 
     def refresh(self) -> None:
         """Look at the home; what is wrong with it is remembered as the reason why nothing is answered."""
+        self.stopping = bool(self._stopping) and os.path.exists(self._stopping)
         try:
             if self._home is None:
                 self._home = Home.open()
             else:
                 self._home.ledger.log.check_mark()
             self._tokens = good_tokens(self._home)
-            self.registry.refresh(self._home)
+            self.registry.refresh(self._home, VERIFY_SECONDS)
             self._note("")
             self._seen = time.monotonic()
         except DpserveError as error:
@@ -64,6 +71,11 @@ class ServingState:
         return "the home was not looked at for too long" if time.monotonic() - self._seen > STALE_SECONDS else ""
 
     @property
+    def unready(self) -> str:
+        """Why no more should be sent here; empty where it may. A server that was asked to stop answers to the end."""
+        return self.problem or ("the server was asked to stop" if self.stopping else "")
+
+    @property
     def home(self) -> Home:
         """Raises NotReady while the home, its ledger or its tokens cannot be relied upon."""
         if self.problem or self._home is None:
@@ -73,10 +85,16 @@ class ServingState:
     def token(self, digest: str) -> Token | None:
         return self._tokens.get(digest)
 
+    def knows(self, token: Token) -> bool:
+        """Whether a token that was good is good still."""
+        return token in self._tokens.values()
+
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await anyio.to_thread.run_sync(self.refresh)
+            if is_orphan():
+                return stop_server()
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:

@@ -1,4 +1,8 @@
-"""What the command line says, and where: one JSON document or a text on stdout; progress and all else on stderr."""
+"""What the command line says, and where: one JSON document or a text on stdout; progress and all else on stderr.
+
+Colours stand only on a terminal, and not with NO_COLOR (no-color.org); FORCE_COLOR puts them anywhere. They repeat what
+the words say, and never say more.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Style = Literal["bold", "good", "bad", "dim"]
+CODES: Mapping[Style, str] = {"bold": "1", "good": "32", "bad": "1;31", "dim": "2"}
 
 
 def show(as_json: bool, body: Any, text: str) -> None:
@@ -25,12 +31,27 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def coloured(stream: TextIO | None = None) -> bool:
+    """Whether colours belong there; stdout when left out."""
+    stream = stream or sys.stdout
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def paint(text: str, style: Style, stream: TextIO | None = None) -> str:
+    return f"\x1b[{CODES[style]}m{text}\x1b[0m" if text and coloured(stream) else text
+
+
 def aligned(rows: list[tuple[Any, ...]]) -> str:
-    """Rows of cells as columns."""
+    """Rows of cells as columns; a first row in capitals is their heading."""
     texts = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in texts)
-    return "\n".join(line.rstrip() for line in lines)
+    joined = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in texts)
+    lines = [line.rstrip() for line in joined]
+    if len(lines) > 1 and lines[0].isupper():
+        lines[0] = paint(lines[0], "bold")
+    return "\n".join(lines)
 
 
 def fields(body: Mapping[str, Any]) -> str:
@@ -38,14 +59,27 @@ def fields(body: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def rounds(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr; gives the function to call with (done, total)."""
+def rounds(label: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar on stderr; gives the function to call with (done, total), None where the total is not known."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def busy(label: str) -> Iterator[None]:
+    """A sign of life on stderr, for work whose steps cannot be counted."""
+    from rich.console import Console
+
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(label):
+        yield
 
 
 def this_user() -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 from accountant import tokens
 from accountant.home import Home
-from accountant.tokens import Token
+from accountant.tokens import Limits, Token
 
 PREFIX = "dps_"
 
@@ -18,15 +18,15 @@ def digest(secret: str | bytes) -> str:
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).hexdigest()
 
 
-def new_token(home: Home, name: str, scopes: Collection[str]) -> tuple[str, Token]:
+def new_token(home: Home, name: str, scopes: Collection[str], limits: Limits = tokens.NO_LIMITS) -> tuple[str, Token]:
     """Make a token of 256 random bits and enter its hash in the ledger -> (the token itself, what the ledger knows)."""
     secret = PREFIX + secrets.token_urlsafe(32)
-    return secret, tokens.create(home.ledger, name, scopes, digest(secret))
+    return secret, tokens.create(home.ledger, name, scopes, digest(secret), limits)
 
 
 def good_tokens(home: Home) -> dict[str, Token]:
     """Tokens that were not revoked, by their hash."""
-    return {token.digest: token for token in tokens.tokens(home.ledger) if token.revoked is None}
+    return {token.digest: token for token in tokens.tokens(home.ledger, good=True)}
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:

@@ -51,7 +51,8 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if name not in ("BENTOML_HOME", "PROMETHEUS_MULTIPROC_DIR")
     }
-    return {**kept, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **more}
+    own = {"DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    return {**kept, **own, "DPSERVE_AUDIT_SECONDS": "0", **more}  # no audit but where one is asked for
 
 
 def dpserve(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -130,7 +131,7 @@ def running(home: Path, command: list[str], port: int, cwd: Path, **more: str) -
             process.kill()
 
 
-def serving(home: Path, workers: int = 2) -> contextlib.AbstractContextManager[Server]:
+def serving(home: Path, workers: int = 2, **more: str) -> contextlib.AbstractContextManager[Server]:
     port = free_port()
     command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", str(workers)]
-    return running(home, command, port, home.parent)
+    return running(home, command, port, home.parent, **more)

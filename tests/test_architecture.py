@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("accountant", "models", "training", "serving")
+ROOMS = ("accountant", "models", "training", "serving", "dpserve")
 SOURCES = sorted(path.relative_to(ROOT).as_posix() for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 # A room may import itself and these. A dotted name allows that module alone.
@@ -22,6 +22,7 @@ ARROWS = {
     "models": {"accountant"},
     "training": {"accountant", "models"},
     "serving": {"accountant", "models", "training.job", "training.queue"},
+    "dpserve": set(),  # the client: it is installed where nothing else of ours is
 }
 OUTSIDE = {"tests", "benchmarks", "examples", "docs"}
 
@@ -118,6 +119,8 @@ BAD = [
     (arrows, "serving/app.py", "import training"),
     (arrows, "serving/app.py", "import importlib\nimportlib.import_module('training.session')"),
     (arrows, "training/job.py", "from tests.helpers import rows"),
+    (arrows, "dpserve/client.py", "from accountant.errors import DpserveError"),
+    (arrows, "serving/cli.py", "from dpserve import Client"),
     (randomness, "training/session.py", "import random"),
     (randomness, "training/session.py", "from numpy.random import default_rng"),
     (randomness, "training/session.py", "from numpy import random"),

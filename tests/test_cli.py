@@ -273,7 +273,9 @@ def test_worker_runs_what_is_queued(home, capsys):
     done = dpserve(home, "worker", "--once")
     assert done.returncode == 0, done.stderr
     assert opened.ledger.job(seq).issued is not None
-    assert "no job was queued" in dpserve(home, "worker", "--once").stderr
+    nothing = dpserve(home, "worker", "--once", "--json")
+    assert "no job was queued" in nothing.stderr
+    assert json.loads(nothing.stdout) == {"job": None, "state": None}
 
 
 # Models
@@ -495,7 +497,7 @@ def test_in_a_process_of_its_own(home):
     assert (refused.returncode, refused.stdout) == (3, "")
     assert refused.stderr.count("\n") == 1
     assert "\x1b" not in refused.stderr
-    nothing = dpserve(home)
+    nothing = dpserve(home, "ledger")
     assert (nothing.returncode, nothing.stdout) == (2, "")
     assert "Commands:" in nothing.stderr
 

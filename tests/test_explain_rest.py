@@ -48,6 +48,8 @@ class Known:
         metrics = {"predictions": SimpleNamespace(inc=abs), "seconds": SimpleNamespace(observe=abs)}
         return SimpleNamespace(reference=f"{name}@1", verified=verified, fragment={"entry": 7}, **metrics)
 
+    held = get
+
 
 class Serving:
     home = None
@@ -65,9 +67,10 @@ def ask(monkeypatch):
 
     def known(scope):
         scopes = dict(scope["headers"]).get(b"authorization", b"").decode()
-        return SimpleNamespace(name="t", scopes=[scopes], may=lambda needed: scopes in needed)
+        may = {"may": lambda needed: scopes in needed}
+        scope["dpserve.token"] = SimpleNamespace(name="t", scopes=[scopes], limits=None, **may)
 
-    monkeypatch.setattr(doors, "_known", known)
+    monkeypatch.setattr(doors, "_know", known)
 
     def post(body, scope="predict", path="/explain"):
         async def send():

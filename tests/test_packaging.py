@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("accountant", "models", "training", "serving")
+ROOMS = ("accountant", "models", "training", "serving", "dpserve")  # the four rooms, and the client
 LOCKS = ("requirements/run.txt", "requirements/dev.txt", "serving/requirements.txt")
 PYTHONS = ("3.11", "3.12", "3.13")
 
@@ -186,12 +186,13 @@ def test_lock_satisfies_the_project(lock, extras, python):
 def test_no_accelerator_packages_are_locked():
     locked = {canonicalize_name(pin.name) for pin in pins((ROOT / LOCKS[1]).read_text("utf-8"))}
     # a reader of temperatures, and a client over HTTP: neither holds code for an accelerator
-    assert {name for name in locked if name.startswith(("nvidia-", "torch", "triton"))} <= {"nvidia-ml-py", "tritonclient"}
+    found = {name for name in locked if name.startswith(("nvidia-", "torch", "triton"))}
+    assert found <= {"nvidia-ml-py", "tritonclient"}
 
 
 def test_bento_takes_the_rooms_and_the_lock():
     bento = yaml.safe_load((ROOT / "bentofile.yaml").read_text("utf-8"))
-    assert {f"{room}/" for room in ROOMS} <= set(bento["include"])
+    assert {f"{room}/" for room in ROOMS if room != "dpserve"} <= set(bento["include"])  # a server needs no client
     assert bento["python"] == {"requirements_txt": LOCKS[2], "lock_packages": False}
     module, name = bento["service"].split(":")
     assert re.search(rf"^(class )?{name}\b", (ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"), re.M)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from small_home import records, write_files
 
 from accountant.budget import Budget, Relation
-from accountant.errors import ModelInvalid, RecordError, UnknownName
+from accountant.errors import InputError, ModelInvalid, RecordError, UnknownName
 from accountant.home import Home
 from accountant.keyring import mark_compromised as compromise
 from accountant.keyring import revoke, rotate
+from models import shelves
 from models.bundle import FILES, ModelStore, ensemble_bytes, ensemble_from_bytes
+from serving import registry as registry_of_models
 from serving.api_models import answer_records
 from serving.metrics import FAILURES
-from serving.registry import Registry
+from serving.registry import NotHeld, Registry, most_in_memory
 from training import job
 from training.job import Asked
 
@@ -186,7 +189,7 @@ def test_another_homes_model_is_refused(home, registry, trained, tmp_path):
 
 def test_answer_is_the_ensembles_own(registry):
     rows = records(50)
-    served, answer = answer_records(registry, {"model": "adult", "records": rows})
+    served, answer = answer_records(registry.get, {"model": "adult", "records": rows})
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     ensemble = served.verified.ensemble
     assert answer["predictions"] == ensemble.predict(columns).tolist()
@@ -195,7 +198,7 @@ def test_answer_is_the_ensembles_own(registry):
 
 
 def test_no_records_no_answers(registry):
-    _, answer = answer_records(registry, {"model": "adult", "records": []})
+    _, answer = answer_records(registry.get, {"model": "adult", "records": []})
     assert answer["predictions"] == []
     assert answer["probabilities"].shape == (0, 2)
 
@@ -204,5 +207,137 @@ def test_record_that_does_not_fit_names_record_and_field(registry):
     rows = records(3)
     rows[1]["age"] = "old"
     with pytest.raises(RecordError) as caught:
-        answer_records(registry, {"model": "adult", "records": rows})
+        answer_records(registry.get, {"model": "adult", "records": rows})
     assert caught.value.details == {"record": 1, "field": "age"}
+
+
+# Many models
+
+
+def shelve(home, count):
+    """Versions 1..count of `adult`, all of them good: copies of the second."""
+    first = home.models / "adult" / "2"
+    for version in range(3, count + 1):
+        shutil.copytree(first, home.models / "adult" / str(version))
+
+
+def opened(registry):
+    """How often a bundle is read from now on: a list that grows."""
+    seen, verify = [], registry._verify
+
+    def counted(key, keep):
+        seen.append(key)
+        return verify(key, keep)
+
+    registry._verify = counted
+    return seen
+
+
+def test_what_is_not_in_memory_is_verified_when_it_is_asked_for(home):
+    registry = Registry()
+    registry.refresh(home, seconds=-1)
+    assert {line["state"] for line in registry.to_json()} == {"unverified"}
+    assert registry.loaded == 0
+    with pytest.raises(NotHeld):
+        registry.held("adult")
+    assert registry.get("adult").reference == "adult@2"
+    assert registry.held("adult") is registry.get("adult")
+    assert [line["state"] for line in registry.to_json()] == ["unverified", "served", "unverified"]
+    registry.refresh(home)
+    assert {line["state"] for line in registry.to_json()} == {"served"}
+
+
+def test_memory_holds_no_more_than_it_may(home):
+    shelve(home, 6)
+    registry = Registry(most=3)
+    registry.refresh(home)
+    assert registry.loaded == 7
+    assert len(registry._held) == 3
+    seen = opened(registry)
+    for version in (4, 5, 6, 5, 4, 6, 4):
+        assert registry.get(f"adult@{version}").version == version
+    assert len(registry._held) == 3
+    assert sorted(seen) in ([("adult", 4), ("adult", 5), ("adult", 6)], [("adult", v) for v in (5, 6)])
+    registry.get("adult@1")  # makes room: the version that was asked for the longest ago goes
+    assert ("adult", 5) not in registry._held
+    assert {("adult", 4), ("adult", 6)} < registry._held.keys()
+
+
+def test_what_does_not_verify_is_not_read_again_until_it_changes(home):
+    path = home.models / "adult" / "2" / "model.onnx"
+    good, before = path.read_bytes(), failures("certificate_invalid")
+    path.write_bytes(good + b" ")
+    registry = Registry()
+    registry.refresh(home, seconds=-1)
+    for _ in range(3):
+        with pytest.raises(ModelInvalid):
+            registry.get("adult")
+    assert (registry.refused, failures("certificate_invalid")) == (1, before + 1)
+    path.write_bytes(good)
+    assert registry.get("adult").reference == "adult@2"  # at once: it is read when it is asked for
+    assert registry.refused == 0
+
+
+def test_a_change_is_seen_in_memory_and_in_turn_outside(home, monkeypatch):
+    monkeypatch.setattr(registry_of_models, "AT_A_LOOK", 2)
+    shelve(home, 8)
+    registry = Registry(most=1)
+    registry.refresh(home)
+    spoilt = home.models / "adult" / "7" / "model.onnx"
+    spoilt.write_bytes(spoilt.read_bytes() + b" ")
+    for _ in range(5):  # nine versions, one in memory, two at a look
+        registry.refresh(home)
+    assert [line["version"] for line in registry.to_json() if line["state"] == "invalid"] == [7]
+
+
+def test_a_folder_that_does_not_change_is_not_read(home, monkeypatch):
+    monkeypatch.setattr(shelves, "SETTLED", 0)
+    store, read = ModelStore(home.models), []
+    plain = ModelStore.versions
+    monkeypatch.setattr(ModelStore, "versions", lambda self, name: read.append(name) or plain(self, name))
+    first = shelves.look(store, {})
+    read.clear()
+    assert shelves.look(store, first) == first
+    assert read == []
+    store.promote("adult", 1)
+    store.retire("other", 1)
+    found = shelves.look(store, first)
+    assert set(read) == {"adult", "other"}
+    assert (found["adult"].champion, found["other"].retired) == (1, {1})
+    monkeypatch.setattr(shelves, "SETTLED", 10**18)  # what changed this century may change again within its tick
+    again = shelves.look(store, {})
+    read.clear()
+    shelves.look(store, again)
+    assert {"adult", "other"} <= set(read)
+
+
+def test_retired_versions_are_not_served_and_not_verified(home, registry):
+    store = ModelStore(home.models)
+    store.retire("adult", 2)
+    registry.refresh(home)
+    with pytest.raises(UnknownName, match="was retired"):
+        registry.get("adult")
+    assert registry.get("adult@1")
+    assert registry.versions("adult") == [1]
+    assert [line["state"] for line in registry.to_json()] == ["served", "retired", "served"]
+    store.restore("adult", 2)
+    registry.refresh(home)
+    assert registry.get("adult").reference == "adult@2"
+    with pytest.raises(UnknownName):
+        store.retire("adult", 3)
+
+
+def test_threads_that_ask_at_once_share_one_reading(home):
+    registry = Registry()
+    registry.refresh(home, seconds=-1)
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(registry.get, ["adult"] * 8))
+    assert all(each is found[0] for each in found)
+
+
+def test_the_bound_of_memory_is_a_setting():
+    assert most_in_memory({}) == 100
+    assert most_in_memory({"DPSERVE_MODELS_IN_MEMORY": "7"}) == 7
+    for text in ("0", "-1", "many", "1e3"):
+        with pytest.raises(InputError, match="above 0"):
+            most_in_memory({"DPSERVE_MODELS_IN_MEMORY": text})

@@ -97,7 +97,7 @@ def test_certified_and_verified(home, name):
 def test_served(home, name):
     registry = Registry()
     registry.refresh(home)
-    served, answer = answer_records(registry, {"model": name, "records": RECORDS})
+    served, answer = answer_records(registry.get, {"model": name, "records": RECORDS})
     ensemble = served.verified.ensemble
     columns = {key: [record[key] for record in RECORDS] for key in RECORDS[0]}
     columns = {key: [np.nan if v is None and key != "colour" else v for v in values] for key, values in columns.items()}

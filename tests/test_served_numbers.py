@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import orjson
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from given_models import Given
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
@@ -21,12 +20,12 @@ from models.additive import AdditiveEnsemble
 from models.runtime import columns_from_records
 from models.verified import load_verified
 from serving.api_models import _description, answer_records
-from serving.app import PREDICTED
 from serving.cli import run
 from serving.registry import Registry
+from serving.shapes import PREDICTED
 from training import job
 from training.job import Asked
-from training.learners import LEARNERS, PrivateClassifier
+from training.learners import LEARNERS
 
 SCHEMAS = {
     "rent": "target: {name: rent, range: [0, 2000]}",
@@ -50,33 +49,8 @@ RECORDS = [
 VALUES = [1000 + 10 * s for s in (1 + 0 + 10, 1 + 40 + 3 + 25, 1 + 7 + 5 - 1)] + [0, 2000]
 
 
-@dataclass(frozen=True)
-class Nothing:
-    """Two candidates that look at no row."""
-
-    purpose: ClassVar[str] = "select one of two"
-    norm: ClassVar[str] = "range"
-    size: ClassVar[int] = 2
-
-    def sensitivity(self, relation):
-        return 1
-
-    def __call__(self, rows):
-        return np.zeros(2, np.int64)
-
-
-class Given(PrivateClassifier):
-    name: ClassVar[str] = "given"
-
-    def check(self, public):
-        return
-
-    def rounds_for(self, public):
-        return 1
-
-    def _fit(self, session):
-        public = session.public
-        session.release(Nothing(), public.selection(session.unit))
+class Released(Given):
+    def ensemble(self, public):
         link = 10.0 if public.classes is None else 0.01
         return AdditiveEnsemble(
             public.features, public.target, public.classes or (), public.target_range, link, 1, TERMS
@@ -88,7 +62,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("numbers")
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LEARNERS, Given.name, Given)
+        patch.setitem(LEARNERS, Released.name, Released)
         for name, target in SCHEMAS.items():
             data, schema = folder / f"{name}.parquet", folder / f"{name}.yaml"
             schema.write_text(target + FEATURES)
@@ -96,7 +70,7 @@ def made(tmp_path_factory):
             columns = {"age": np.arange(60.0), "colour": ["red", "green", "blue"] * 20, "member": [True, False] * 30}
             pq.write_table(pa.table({**columns, "rent": rent}), data)
             job.register(home, name, data, schema, Budget.of(1, "1e-3"), Relation.ADD_REMOVE, None)
-            job.train(home, Asked(name, Given.name, "0.5", "0.001"), by="test")
+            job.train(home, Asked(name, Released.name, "0.5", "0.001"), by="test")
     return home
 
 
@@ -110,7 +84,7 @@ def home(made, tmp_path, monkeypatch):
 def served(home, name):
     registry = Registry()
     registry.refresh(home)
-    return answer_records(registry, {"model": name, "records": RECORDS})
+    return answer_records(registry.get, {"model": name, "records": RECORDS})
 
 
 def test_certified_and_verified(home):
@@ -147,7 +121,7 @@ def test_classes_are_served_as_ever(home):
 def test_no_records_no_answers(home):
     registry = Registry()
     registry.refresh(home)
-    assert answer_records(registry, {"model": "rent", "records": []})[1]["predictions"] == []
+    assert answer_records(registry.get, {"model": "rent", "records": []})[1]["predictions"] == []
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

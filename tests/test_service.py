@@ -34,6 +34,7 @@ from serving.app import DOORS
 from serving.doors import Doors
 from serving.errors import error_response
 from serving.tokens import new_token
+from serving.trail import lines
 from training import job
 from training.job import Asked
 
@@ -60,6 +61,9 @@ def server(tmp_path_factory):
 def code(response):
     """The code, once the answer is seen to have the one shape."""
     body = response.json()
+    if response.request.url.path.startswith("/v2"):  # the open inference protocol's: the message is the error
+        assert set(body) == {"error", "code", "details"}
+        body = {"error": {"code": body["code"], "message": body["error"], "details": body["details"]}}
     assert set(body) == {"error"}
     assert set(body["error"]) == {"code", "message", "details"}
     assert isinstance(body["error"]["message"], str)
@@ -307,6 +311,25 @@ def test_number_and_text_are_the_same_epsilon(server):
     one, two = (server.post("/v1/plans", {**JOB, "epsilon": epsilon}).json() for epsilon in (0.1, "0.1"))
     assert one == two
     assert Decimal(one["epsilon"]) <= Decimal("0.1")
+
+
+def test_trail_names_what_was_asked_for_where_there_is_such_a_thing(server):
+    rows = records(1)
+    asks = [
+        ("/predict", {"model": "adult", "records": rows}, "adult@1"),
+        ("/predict", {"model": "adult@champion", "records": [{**rows[0], "age": "old"}]}, "adult@1"),
+        ("/explain", {"model": "adult", "records": rows}, "adult@1"),
+        ("/predict", {"model": "nope", "records": rows}, None),
+        ("/v1/plans", JOB, "adult"),
+        ("/v1/plans", {**JOB, "epsilon": 50}, "adult"),
+        ("/v1/plans", {**JOB, "dataset": "nope"}, None),
+    ]
+    server.tokens["asker"], _ = new_token(server.home, "asker", ["predict", "train"])
+    until(lambda: all(server.get("/nope", scope="asker").status_code == 404 for _ in range(8)), "the token is known")
+    for path, body, _ in asks:
+        server.post(path, body, scope="asker")
+    found = [line for line in lines(server.path) if line["token"] == "asker"][: len(asks)][::-1]
+    assert [(line["route"], line["about"]) for line in found] == [(path, about) for path, _, about in asks], found
 
 
 def test_plan_spends_nothing(server):

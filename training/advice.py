@@ -17,15 +17,13 @@ deviation of their noise, the sums tell next to nothing but noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from math import ceil, exp, log, sqrt
 from typing import Any, Protocol
 
 from sklearn.base import clone
 
-from accountant.budget import Budget, from_nano, nano
+from accountant.budget import from_nano, nano
 from accountant.errors import InputError, ModelInvalid
 from accountant.events import BoundedRange, Gaussian, Plan, PureDp, Release
 from accountant.mechanisms import Mechanism
@@ -150,19 +148,3 @@ def too_many_rounds(learner: Learner, public: Public) -> InputError | None:
         rounds=rounds,
         largest=most,
     )
-
-
-def would_fit(learner: Learner, public: Public, admits: Callable[[Plan], bool]) -> Decimal | None:
-    """Largest epsilon below the asked one, in steps of 1e-3, whose plan is admitted; None if none is."""
-    low, high = 0, nano(public.budget.epsilon) // 10**6
-    while high > low:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _fits(learner, public, from_nano(middle * 10**6), admits) else (low, middle - 1)
-    return from_nano(low * 10**6) if low else None
-
-
-def _fits(learner: Learner, public: Public, epsilon: Decimal, admits: Callable[[Plan], bool]) -> bool:
-    try:
-        return admits(learner.recipe(replace(public, budget=Budget(epsilon, public.budget.delta))).plan)
-    except InputError:
-        return False

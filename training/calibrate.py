@@ -56,7 +56,7 @@ def calibrate(learner: Fits, public: Public, target: Budget, guess: Decimal | No
         return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds))
 
     cheap = partial(trial, bounds=CHEAP_BOUNDS)
-    start = _largest(cheap, target.epsilon) if guess is None else _down(cheap, nano(guess), target.epsilon)
+    start = _near(cheap, target.epsilon) if guess is None else _down(cheap, nano(guess), target.epsilon)
     if start is None:
         raise InputError(
             f"epsilon={target.epsilon}: too small for this plan of releases; ask for more, or for fewer rounds"
@@ -64,8 +64,16 @@ def calibrate(learner: Fits, public: Public, target: Budget, guess: Decimal | No
     return _larger(trial, trial(nano(start.unit)), target.epsilon)
 
 
+def _near(trial: Trial, epsilon: Decimal) -> Recipe | None:
+    """Within a ten-thousandth of the largest unit, from where `_larger` goes on; of pure claims the largest."""
+    found = _down(trial, nano(epsilon), epsilon)
+    if found is None or found.claim.bound == PURE:
+        return _largest(trial, epsilon)
+    return _larger(trial, found, epsilon, 10**4)
+
+
 def _largest(trial: Trial, epsilon: Decimal) -> Recipe | None:
-    """By bisection from nothing: pure claims to the last digit, others to a ten-thousandth; `_larger` goes on."""
+    """By bisection from nothing: pure claims to the last digit, others to a ten-thousandth."""
     low, high = 0, nano(epsilon)
     best: Recipe | None = None
     while high - low > (0 if best is None or best.claim.bound == PURE else low // 10**4):
@@ -90,14 +98,14 @@ def _down(trial: Trial, unit: int, epsilon: Decimal) -> Recipe | None:
     return None
 
 
-def _larger(trial: Trial, best: Recipe, epsilon: Decimal) -> Recipe:
+def _larger(trial: Trial, best: Recipe, epsilon: Decimal, share: int = 10**6) -> Recipe:
     """Upwards from a recipe that fits, by chords, since epsilon is nearly linear in the unit; by halves every third
-    time, since it may jump where the bound changes its grid. Done within a millionth of the unit, or where the claim is
+    time, since it may jump where the bound changes its grid. Done within 1 / `share` of the unit, or where the claim is
     the target to its last digit, within a ten-thousandth."""
     low, high = nano(best.unit), nano(epsilon) + 1
     below, above = float(best.claim.epsilon - epsilon), 0.0  # above = 0: nothing that does not fit was tried yet
     for turn in count():
-        fine = max(1, low // 10**6)
+        fine = max(1, low // share)
         if high - low <= (fine if below else max(1, low // 10**4)) or not (above or below):
             break
         if not above:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation
-from accountant.errors import DataError, JobFailed, NameTaken, SchemaError
+from accountant.errors import DataError, JobFailed, LedgerUnavailable, NameTaken, SchemaError
 from accountant.families import Dataset, Started
 from accountant.home import Home
 from accountant.names import check_name
@@ -134,9 +134,12 @@ class _FirstOfEach:
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
-    """The public schema as registered. Reads no rows."""
-    raw = (home.datasets / dataset.registration.commitment / "schema.yaml").read_bytes()
-    schema = parse_schema(raw)
+    """The public schema as registered. Reads no rows. LedgerUnavailable where the home has lost the file."""
+    path = home.datasets / dataset.registration.commitment / "schema.yaml"
+    if not path.exists():
+        name = dataset.registration.name
+        raise LedgerUnavailable(f"dataset={name}: its files are not in the home; restore datasets/ from a backup")
+    schema = parse_schema(path.read_bytes())
     if schema.digest != dataset.registration.schema:
         raise SchemaError(f"dataset={dataset.registration.name}: its schema file is not the registered one")
     return schema

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import BudgetRefused, DpserveError, JobFailed, PlanMismatch, WrongState
+from accountant.errors import BudgetRefused, DpserveError, InputError, JobFailed, PlanMismatch, WrongState
 from accountant.events import Plan
 from accountant.families import Dataset, Started
 from accountant.forecast import forecast
 from accountant.home import Home
 from accountant.records import Holding, Job, State
 from models.ensemble import Ensemble
+from training.about import learners_to_json as learners_to_json
 from training.datasets import open_rows, schema_of
 from training.datasets import register as register  # the doors know this module, and no other of this room
 from training.derive import derive as derive
@@ -33,10 +34,13 @@ from training.session import Session
 from training.tables import draft_schema as draft_schema
 from training.tables import read_columns as read_columns
 from training.tables import write_predictions as write_predictions
-from training.tune import TUNING, choice_of, fits_of, forget_choice, keep_choice
+from training.tune import TUNING, choice_of, fits_of, forget_choice, keep_choice, runs_of
 from training.tune import Tuning as Tuning
 
 LOG = logging.getLogger("dpserve.jobs")
+ISSUED = "issued"
+STATES = (*(state.value for state in State), ISSUED)
+LAST = 2**53  # above every job's number
 Progress = Callable[[int, int], None]
 
 
@@ -92,7 +96,7 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     with Lease(home.ledger, seq) as lease:
 
         def tell(done: int, total: int) -> None:
-            lease.progress(done * len(started.plan) // total)
+            lease.progress(done)
             progress(done, total)
 
         released = _play(home, started, tell)
@@ -147,26 +151,56 @@ def train(
     return job_to_json(home, home.ledger.job(job.seq))
 
 
-def job_to_json(home: Home, job: Job) -> dict[str, Any]:
-    """A job as `dpserve train` prints it and GET /v1/jobs/{id} answers it."""
+def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A job as `dpserve train` prints it and GET /v1/jobs/{id} answers it. `left`: of its dataset, where it is known.
+
+    Progress is counted in releases of the plan, or in the public number of runs where a job is tuned.
+    """
     entry = home.ledger.reservation(job.seq).value
-    summary = home.ledger.dataset(job.dataset).summary()
-    state = "issued" if job.issued is not None else job.state.value
+    total = runs_of(entry["parameters"]) or job.total
+    over = job.issued is not None or job.state is State.COMMITTED
     return {
         "job": job.seq,
-        "state": state,
-        "progress": {"done": job.total if job.issued is not None else job.done, "total": job.total},
+        "state": state_of(job),
+        "progress": {"done": total if over else min(job.done, total), "total": total},
         "dataset": job.dataset,
         "learner": entry["learner"],
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],
         "rounds": job.total,
-        "left": summary["left"],
+        "left": home.ledger.dataset(job.dataset).summary()["left"] if left is None else left,
         "model": job.model,
+        "by": entry["by"],
+        "time": entry["time"],
         **_tuning(home, job, entry["parameters"]),
         "certificate": None if job.issued is None else {"entry": job.issued, "statement": _statement(home, job.issued)},
         "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,
     }
+
+
+def state_of(job: Job) -> str:
+    """What the world calls it: a committed job whose certificate stands in the ledger is `issued`."""
+    return ISSUED if job.issued is not None else job.state.value
+
+
+def jobs_to_json(
+    home: Home, dataset: str | None = None, state: str | None = None, after: int | None = None, limit: int = 50
+) -> dict[str, Any]:
+    """GET /v1/jobs: the newest first, a page at a time. `after`: the `next` of the page before; None on the last one.
+
+    UnknownName where there is no such dataset; InputError where there is no such state.
+    """
+    if state is not None and state not in STATES:
+        raise InputError(f"state={state[:40]!r}: must be one of {', '.join(STATES)}")
+    if dataset is not None:
+        home.ledger.dataset(dataset)
+    kind = None if state is None else State.COMMITTED if state == ISSUED else State(state)
+    issued = state == ISSUED if kind is State.COMMITTED else None
+    found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1)
+    page, more = found[:limit], len(found) > limit
+    left = {name: home.ledger.dataset(name).summary()["left"] for name in {job.dataset for job in page}}
+    listed = [job_to_json(home, job, left[job.dataset]) for job in page]
+    return {"jobs": listed, "next": page[-1].seq if more else None}
 
 
 def _tuning(home: Home, job: Job, parameters: Mapping[str, Any]) -> dict[str, Any]:

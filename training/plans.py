@@ -11,11 +11,13 @@ from typing import Any
 from accountant.budget import Budget, from_nano, nano
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
+from accountant.events import Plan
 from accountant.families import Dataset, refusal
 from accountant.home import Home
 from accountant.names import check_name
 from accountant.prices import Price, claim
 from accountant.records import Request
+from training import fitting
 from training.advice import warnings_of
 from training.calibrate import Recipe, rehearse
 from training.datasets import schema_of
@@ -84,7 +86,7 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     recipe = learner.recipe(public)
     costs = dataset.costs(recipe.plan)
     if dataset.refusing(costs):
-        raise refusal(dataset, request, recipe.plan, would_fit(dataset, learner, public))
+        raise refusal(dataset, request, recipe.plan, would_fit(dataset, learner, public, recipe.plan))
     tuning = learner.to_json(public, recipe.unit) if isinstance(learner, Tuned) else None
     warned = () if isinstance(learner, Tuned) else warnings_of(learner, public, recipe)
     return Planned(request, recipe, costs, dataset, tuning, tuple(warned))
@@ -118,19 +120,20 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     )
 
 
-def would_fit(dataset: Dataset, learner: Fits, public: Public) -> dict[str, str] | None:
+def would_fit(dataset: Dataset, learner: Fits, public: Public, refused: Plan) -> dict[str, str] | None:
     """Largest epsilon below the asked one, in steps of 1e-3, that this learner could still get at this delta; None if
     none.
     """
     if isinstance(learner, Tuned):
         return _tuned_would_fit(dataset, learner, public)
-    low, high = 0, nano(public.budget.epsilon) // 10**6
-    while high > low:
-        middle = (low + high + 1) // 2
-        recipe = _recipe_at(learner, public, from_nano(middle * 10**6))
-        fits = recipe is not None and dataset.refusing(dataset.costs(recipe.plan)) is None
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return Budget(from_nano(low * 10**6), public.budget.delta).to_json() if low else None
+    found = fitting.would_fit(
+        learner,
+        public,
+        refused,
+        lambda plan: dataset.refusing(dataset.costs(plan)) is None,
+        lambda plan: dataset.fullness(dataset.costs(plan)),
+    )
+    return None if found is None else Budget(found, public.budget.delta).to_json()
 
 
 def _tuned_would_fit(dataset: Dataset, tuned: Tuned, public: Public) -> dict[str, str] | None:

@@ -28,6 +28,7 @@ from accountant.errors import ModelInvalid, SchemaError
 from models.ensemble import ClassLabel
 from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
 
+FILL_IN = "FILL-IN"  # in a draft: what only a person can say
 MAX_BYTES = 1 << 20
 MAX_BINS = 60_000
 MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known before any budget is spent
@@ -178,6 +179,8 @@ def parse_schema(raw: bytes) -> Schema:
 
 def _checked(body: Any, raw: bytes) -> Schema:
     """What was read from `raw`, checked."""
+    if blank := _blanks(body):
+        raise SchemaError(f"schema: still {FILL_IN}, for you to fill in from public knowledge: {', '.join(blank)}")
     try:
         file = _File.model_validate(body)
     except ValidationError as error:
@@ -196,6 +199,22 @@ def _checked(body: Any, raw: bytes) -> Schema:
         file.ignore,
         hashlib.sha256(raw).hexdigest(),
     )
+
+
+def _blanks(body: Any) -> list[str]:
+    """Where a draft was not filled in. Each part is looked at once, for YAML lets a part stand in itself."""
+    found: dict[str, None] = {}
+    parts, seen = [("", body)], set[int]()
+    while parts:
+        place, part = parts.pop()
+        if part == FILL_IN:
+            found[place] = None
+        if id(part) in seen or not isinstance(part, dict | list):
+            continue
+        seen.add(id(part))
+        named = part.items() if isinstance(part, dict) else ((None, value) for value in part)
+        parts += [(place if name is None else f"{place}.{name}".lstrip("."), value) for name, value in named]
+    return sorted(found)
 
 
 def _check_names(file: _File) -> None:

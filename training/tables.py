@@ -22,7 +22,6 @@ from models.ensemble import ClassLabel
 from models.features import Columns, Feature, NumericFeature
 from training.data import BATCH_ROWS, NULLS, _public_part, _raw
 
-FILL_IN = "FILL-IN"
 NUMERIC = "{type: numeric, range: [FILL-IN, FILL-IN], bins: 32}"
 CATEGORICAL = "{type: categorical, values: FILL-IN}"
 HEAD = """\

@@ -27,7 +27,7 @@ from training.calibrate import Recipe, calibrate, rehearse
 from training.ceilings import Shape, shape_of
 from training.learners import PrivateClassifier
 from training.parameters import OWN, Stored, defaults_of, learner_of, stored
-from training.selecting import BestOf, Outcome
+from training.selecting import BestOf, Outcome, most_runs
 from training.session import Public, Selector
 
 TUNING = "private-tuning"  # no parameter of a learner can be called so
@@ -138,6 +138,11 @@ def fits_of(name: str, parameters: Mapping[str, Any]) -> PrivateClassifier | Tun
     body = _read(parameters)
     fixed = {key: value for key, value in parameters.items() if key != TUNING}
     return Tuned(name, fixed, body["grid"], distribution_from_json(body["runs"]), Decimal(body["share"]))
+
+
+def runs_of(parameters: Mapping[str, Any]) -> int | None:
+    """How many runs a tuned job makes (`training.selecting`), a public number; None where it is not tuned."""
+    return most_runs(distribution_from_json(_read(parameters)["runs"])) if TUNING in parameters else None
 
 
 def _read(parameters: Mapping[str, Any]) -> dict[str, Any]:

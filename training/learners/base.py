@@ -23,9 +23,10 @@ from accountant.prices import Claim
 from models.ensemble import Ensemble
 from models.features import Columns as ByName
 from training.account import Account
-from training.advice import PublicWarning, check_exportable, too_many_rounds, warnings_of, would_fit
+from training.advice import PublicWarning, check_exportable, too_many_rounds, warnings_of
 from training.calibrate import Recipe, calibrate
 from training.data import columns_of, rows_of
+from training.fitting import would_fit
 from training.frames import Unfitted, is_frame, label_column, table_from, target_column, value_errors
 from training.schema import Columns, Schema, parse_schema
 from training.session import Public, Releaser, Session
@@ -142,7 +143,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
             return
         self.account.check(public.budget, public.relation)
         if not self.account.admits(recipe.plan):
-            fits = would_fit(self, public, self.account.admits)
+            fits = would_fit(self, public, recipe.plan, self.account.admits, self.account.fullness)
             said = "nothing more fits" if fits is None else f"epsilon {fits} would fit"
             raise BudgetRefused(
                 f"account: asked epsilon {public.budget.epsilon} at delta {public.budget.delta}; "

@@ -178,11 +178,16 @@ class LeafRules:
 
     def grown(self, picks: Sequence[int], weight: int) -> Grown:
         """A constant rule splits by the first test, to the same vote on both sides."""
-        signs = [weight if pick <= self.tests.size else -weight for pick in picks]
-        tests = [int(pick) % (self.tests.size + 1) for pick in picks]
-        cuts = level_of(self.cuts, self.tests, [test % self.tests.size for test in tests])
-        fails = [sign if test == self.tests.size else -sign for sign, test in zip(signs, tests, strict=True)]
-        return Grown(cuts, (*fails, *signs))
+        return _ruled(self.cuts, self.tests, tuple(int(pick) for pick in picks), weight)
+
+
+@lru_cache(maxsize=4096)  # every rehearsal grows the same trees
+def _ruled(cuts: Cuts, tests: SplitTests, picks: tuple[int, ...], weight: int) -> Grown:
+    signs = [weight if pick <= tests.size else -weight for pick in picks]
+    picked = [pick % (tests.size + 1) for pick in picks]
+    whole = level_of(cuts, tests, [test % tests.size for test in picked])
+    fails = [sign if test == tests.size else -sign for sign, test in zip(signs, picked, strict=True)]
+    return Grown(whole, (*fails, *signs))
 
 
 @dataclass(frozen=True)

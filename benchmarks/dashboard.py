@@ -1,0 +1,249 @@
+"""How long every page of the dashboard takes over a large home: by default 1e5 entries, 200 datasets, 1,000 models.
+
+    python -m benchmarks.dashboard                                     # some minutes, most of them to make the home
+    python -m benchmarks.dashboard --home folder                       # made there once, and taken from there again
+    python -m benchmarks.dashboard --report docs/results/dashboard.md
+
+The home is made as `benchmarks.ledger` makes its own, with models trained on real rows of Adult on top. One worker
+serves it as `dpserve serve` does. Figures are milliseconds by the clock over the loopback interface, from the request
+to the answer's last byte: the first time that a page is asked for, and the median and the worst of the times after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from accountant.records import State
+from benchmarks import made_ledger
+from models.bundle import ModelStore
+from serving.tokens import new_token
+from training import job
+from training.datasets import register
+
+ROOT = Path(__file__).parent.parent
+ADULT = ROOT / "examples" / "data"
+ROWS, ENTRIES_OF_A_MODEL = 400, 4
+BOUND = 300.0  # milliseconds
+REPEATS = 9
+READY_SECONDS = 300.0
+
+# Every page: what it is called, and where it is. {job}: the newest that was issued; {entry}: one in the middle; {turn}:
+# another one each time. PART: what a page asks for once it is shown, so nobody waits for the page meanwhile.
+PART = "part: "
+PAGES = (
+    ("Home", "/ui"),
+    ("Datasets", "/ui/datasets"),
+    ("Dataset", "/ui/datasets/rows-0"),
+    (PART + "what still fits in a dataset", "/ui/datasets/adult/fits"),
+    ("Dataset of 1,000 jobs", "/ui/datasets/adult"),
+    ("Jobs", "/ui/jobs"),
+    ("Jobs of a dataset", "/ui/jobs?dataset=rows-0"),
+    ("Job", "/ui/jobs/{job}"),
+    ("New job", "/ui/jobs/new?dataset=adult&learner=lazybb"),
+    (PART + "a new job's price", "/ui/jobs/price?dataset=adult&learner=lazybb&epsilon=0.1"),
+    (PART + "a learner's parameters", "/ui/jobs/parameters?dataset=adult&learner=ebm"),
+    ("Models", "/ui/models"),
+    ("Models, the last page", "/ui/models?after=950"),
+    ("Models, search", "/ui/models?q=77"),
+    ("Model", "/ui/models/model-0"),
+    ("Model not in memory", "/ui/models/model-{turn}"),
+    ("Verify files", "/ui/verify"),
+    ("Ledger", "/ui/ledger"),
+    ("Ledger, the oldest page", "/ui/ledger?before=50"),
+    ("Ledger, a dataset", "/ui/ledger?dataset=rows-0"),
+    ("Ledger, a kind", "/ui/ledger?kind=dataset-registered"),
+    ("Ledger, a job", "/ui/ledger?job={job}"),
+    ("Ledger, an analyst", "/ui/ledger?name=ana"),
+    ("Ledger, a text that is there", "/ui/ledger?text=model-77"),
+    ("Ledger, a text that is not", "/ui/ledger?text=there+is+no+such+text"),
+    ("Ledger, all of it at once", "/ui/ledger?dataset=rows-0&kind=burned&name=ana&text=failed"),
+    ("Entry", "/ui/ledger/{entry}"),
+    ("Entry's proof", "/ui/ledger/{entry}/proof"),
+    ("Audit", "/ui/audit"),
+    ("Checkpoint", "/ui/audit/checkpoint"),
+    ("Tokens", "/ui/tokens"),
+    ("Sign in", "/ui/login"),
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    entries: int
+    datasets: int
+    models: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """Times in milliseconds; `size`: bytes of the answer."""
+
+    name: str
+    path: str
+    first: float
+    least: float
+    median: float
+    worst: float
+    size: int
+
+    @property
+    def slow(self) -> bool:
+        """By the first time and the median; the worst of a few tells more of what else the machine did."""
+        return max(0.0 if self.name.startswith(PART) else self.first, self.median) > BOUND
+
+
+def make(folder: Path, size: Size) -> Home:
+    """A home of that size, but for a few entries."""
+    own = size.models * ENTRIES_OF_A_MODEL
+    made_ledger.JOBS_PER_DATASET = (size.entries - own) // (4 * (size.datasets - 1)) + 1
+    made_ledger.make(folder, size.entries - own)
+    home = Home.open({"DPSERVE_HOME": str(folder)})
+    for each in home.ledger.jobs(State.RESERVED):
+        home.ledger.release(each.seq)  # a worker would find no rows for them
+    with tempfile.TemporaryDirectory() as files:
+        data, schema = Path(files) / "rows.parquet", Path(files) / "schema.yaml"
+        pq.write_table(pq.read_table(ADULT / "adult_train.parquet").slice(0, ROWS), data)
+        schema.write_text((ADULT / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {ROWS}"))
+        register(home, "adult", data, schema, Budget.of("100", "0.00001"), Relation.ADD_REMOVE, None)
+    for number in range(size.models):
+        asked = job.Asked("adult", "lazybb", "0.01", parameters={"rounds": 2}, model=f"model-{number}")
+        job.train(home, asked, by=f"analyst-{number % 7}")
+    return home
+
+
+def size_of(home: Home) -> Size:
+    return Size(home.ledger.log.size(), len(home.ledger.datasets()), len(ModelStore(home.models).names()))
+
+
+@contextmanager
+def served(home: Home, port: int) -> Iterator[httpx.Client]:
+    """A client with a session on a server that is ready: every model verified, the ledger audited once."""
+    secret, _ = new_token(home, f"benchmark-{time.time_ns()}", ["admin"])
+    own = {"DPSERVE_HOME": str(home.path), "DPSERVE_AUDIT_SECONDS": "0", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", "1"]
+    with (home.path / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, env={**os.environ, **own}, stdout=log, stderr=log)
+    headers = {"Cookie": f"dpserve={secret}", "Accept": "text/html", "Origin": f"http://127.0.0.1:{port}"}
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as client:
+            _until(lambda: client.get("/readyz").status_code == 200, process)
+            _until(lambda: "unverified" not in client.get("/v1/models").text, process)
+            if client.get("/v1/audits/last").status_code == 404:
+                client.post("/v1/audits", json={})
+            _until(lambda: client.get("/v1/audits/last").status_code == 200, process)
+            yield client
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def _until(holds: Any, process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + READY_SECONDS
+    while True:
+        if process.poll() is not None or time.monotonic() > end:
+            raise SystemExit("the server did not come up; its log is in the home, server.log")
+        try:
+            if holds():
+                return
+        except httpx.TransportError:
+            pass  # it does not listen yet
+        time.sleep(0.2)
+
+
+def measure(client: httpx.Client, home: Home, models: int, repeats: int = REPEATS) -> list[Line]:
+    issued = next(each for each in reversed(home.ledger.jobs()) if each.issued is not None)
+    known = {"job": str(issued.seq), "entry": str(home.ledger.log.size() // 2)}
+    turns = iter(range(models))
+    return [_line(client, name, path, known, turns, repeats) for name, path in PAGES]
+
+
+def _line(
+    client: httpx.Client, name: str, path: str, known: dict[str, str], turns: Iterator[int], repeats: int
+) -> Line:
+    times, size = [], 0
+    for _ in range(1 + repeats):
+        address = path.format(**known, turn=next(turns)) if "{turn}" in path else path.format(**known)
+        start = time.perf_counter()
+        answer = client.get(address)
+        times.append(1000 * (time.perf_counter() - start))
+        if answer.status_code != 200:
+            raise SystemExit(f"{address}: answered {answer.status_code}")
+        size = len(answer.content)
+    return Line(name, path, times[0], min(times[1:]), statistics.median(times[1:]), max(times[1:]), size)
+
+
+def table(lines: Sequence[Line]) -> str:
+    rows = [_row(line) for line in lines]
+    head = ["| page | address | first | least | median | worst | kB |", "|---|---|--:|--:|--:|--:|--:|"]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _row(line: Line) -> str:
+    times = f"{line.first:.0f} | {line.least:.1f} | {line.median:.1f} | {line.worst:.0f}"
+    return f"| {line.name} | `{line.path}` | {times} | {line.size / 1000:.0f} |"
+
+
+def report(lines: Sequence[Line], size: Size) -> str:
+    slow = [line.name for line in lines if line.slow]
+    none = f"No page took more than {BOUND:g} ms, by the first time and by the median."
+    said = f"Over {BOUND:g} ms, by the first time or by the median: {', '.join(slow)}." if slow else none
+    return f"""# The dashboard over a large home
+
+{size.entries:,} entries in the ledger, {size.datasets:,} datasets, {size.models:,} models, one worker. Milliseconds by
+the clock, from the request to the answer's last byte. `first`: the first time that the page is asked for after the
+server came up; the others are of the {REPEATS} times after it. A part is what a page asks for once it is shown: the
+first answer of one may take longer, since a price is found by rehearsing the learner, and is remembered.
+
+{said}
+
+{table(lines)}
+Python {platform.python_version()}, {os.cpu_count()} cores ({platform.machine()}); `python -m benchmarks.dashboard`.
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--datasets", type=int, default=200)
+    parser.add_argument("--models", type=int, default=1_000)
+    parser.add_argument("--home", type=Path, help="a folder to make the home in, or one made before")
+    parser.add_argument("--report", type=Path, help="a Markdown file to write")
+    given = parser.parse_args(arguments)
+    size = Size(given.entries, given.datasets, given.models)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = given.home or Path(scratch) / "home"
+        home = Home.open({"DPSERVE_HOME": str(folder)}) if (folder / "keys").exists() else make(folder, size)
+        with served(home, free_port()) as client:
+            lines = measure(client, home, size.models)
+        text = report(lines, size_of(home))
+    print(text)
+    if given.report:
+        given.report.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""A hook of MkDocs: the pages under reference/ are made from the code when the site is built, and cannot go stale."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from html import escape
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import typer.main
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from accountant.errors import DpserveError
+from accountant.figures import JobFigures
+from accountant.home import Home
+from serving import errors as doors
+from serving import metrics, settings
+from serving.app import DOORS
+from serving.cli import app
+from serving.gauges import AuditGauges, LedgerGauges, ServingGauges
+from serving.openapi import MEANINGS, openapi
+from training.learners import LEARNERS
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds every page of PAGES."""
+    for name, page in PAGES.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=page()))
+    return files
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(_cell(value) for value in line)} |" for line in lines) + "\n\n"
+
+
+def _cell(value: Any) -> str:
+    return re.sub(r"\s+", " ", str(value)).replace("|", "\\|").strip()
+
+
+def prose(text: str | None) -> str:
+    """A docstring as Markdown; lines of commands become a block."""
+    parts = inspect.cleandoc(text or "").replace("\b", "").split("\n\n")
+    return "\n\n".join(_block(part) for part in parts if part.strip()) + "\n\n"
+
+
+def _block(part: str) -> str:
+    command = part.lstrip("\n").startswith("dpserve ")
+    return f"```\n{part.strip()}\n```" if command else part.strip()
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
+
+
+def commands() -> str:
+    found = _commands(typer.main.get_command(app), "dpserve")
+    intro = "Every command. `--json` prints one JSON document on stdout; progress and notes go to stderr.\n\n"
+    return f"# Commands\n\n{intro}" + "".join(found)
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield f"## {name}\n\n{prose(command.help)}{_parameters(command.params)}"
+        return
+    for key, below in inner.items():
+        yield from _commands(below, f"{name} {key}")
+
+
+def _parameters(found: list[Any]) -> str:
+    rows = [(_names(each), _default(each), escape(getattr(each, "help", "") or "")) for each in found]
+    return table(("option", "default", "meaning"), rows) if rows else ""
+
+
+def _names(parameter: Any) -> str:
+    option = parameter.param_type_name == "option"
+    shown = [*parameter.opts, *parameter.secondary_opts] if option else [parameter.name.upper()]
+    variable = f" (`{parameter.envvar}`)" if getattr(parameter, "envvar", None) else ""
+    return ", ".join(f"`{name}`" for name in shown) + variable
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    plain = isinstance(parameter.default, str | int | float) and not isinstance(parameter.default, bool)
+    return f"`{parameter.default}`" if plain and parameter.default != "" else ""
+
+
+# ---- REST ------------------------------------------------------------------------------------------------------------
+
+
+def rest() -> str:
+    spec = openapi({}, DOORS)
+    parts = [
+        _route(path, method, found, spec) for path, item in spec["paths"].items() for method, found in item.items()
+    ]
+    intro = (
+        "Every door, from the description that the server gives at `/docs.json`. Every error has one shape: "
+        '`{"error": {"code", "message", "details"}}`.\n\n'
+    )
+    meanings = table(("status", "meaning"), MEANINGS.items())
+    return f"# REST\n\n{intro}{meanings}" + "".join(parts)
+
+
+def _route(path: str, method: str, found: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    text = f"## {method.upper()} {path}\n\n{found['summary']}. {found['description']}\n\n"
+    queries = [each for each in found["parameters"] if each["in"] == "query"]
+    if queries:
+        text += table(("query", "meaning"), [(f"`{each['name']}`", each.get("description", "")) for each in queries])
+    for media, body in found.get("requestBody", {}).get("content", {}).items():
+        text += f"Takes `{media}`:\n\n{_fields(body.get('schema', {}), spec)}"
+    for status, answer in found["responses"].items():
+        for media, body in answer.get("content", {}).items():
+            if status.startswith("2"):
+                text += f"Answers {status}, `{media}`:\n\n{_fields(body.get('schema', {}), spec)}"
+    return text
+
+
+def _fields(schema: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    schema = _resolved(schema, spec)
+    required = schema.get("required", ())
+    rows = [
+        (
+            f"`{name}`" + ("" if name in required else " (optional)"),
+            _kind(_resolved(each, spec)),
+            each.get("description", ""),
+        )
+        for name, each in schema.get("properties", {}).items()
+    ]
+    return table(("field", "kind", "meaning"), rows) if rows else f"{schema.get('description') or _kind(schema)}\n\n"
+
+
+def _resolved(schema: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    name = schema.get("$ref", "")
+    return spec["components"]["schemas"][name.rpartition("/")[2]] if name else schema
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    kinds = schema.get("type") or [each.get("type", "any") for each in schema.get("oneOf", schema.get("anyOf", []))]
+    return " or ".join(map(str, kinds)) if isinstance(kinds, list) else str(kinds)
+
+
+# ---- learners, errors, settings, metrics -----------------------------------------------------------------------------
+
+
+def learners() -> str:
+    parts = [_learner(name, kind) for name, kind in LEARNERS.items()]
+    intro = (
+        "What each learner takes, from the code. On the platform: `--set name=value`, and `parameters` of a job. "
+        "Every parameter is public. [How each learner works](../learners.md).\n\n"
+    )
+    return f"# Learners\n\n{intro}" + "".join(parts)
+
+
+def _learner(name: str, kind: type[Any]) -> str:
+    says = max((each.__doc__ or "" for each in kind.__mro__ if each.__module__ == kind.__module__), key=len)
+    shared = ("schema", "epsilon", "delta", "relation", "account")
+    given = inspect.signature(kind.__init__).parameters.values()
+    rows = [
+        (f"`{each.name}`", f"`{each.default!r}`", f"`{each.annotation}`")
+        for each in given
+        if each.name not in ("self", *shared)
+    ]
+    parameters = table(("parameter", "default", "kind"), rows)
+    return f"## {name}\n\n`{kind.__module__}.{kind.__name__}`\n\n{prose(says)}{parameters}"
+
+
+def errors() -> str:
+    rows = sorted(
+        {(each.code, each.exit_code, doors.status_of(each("")), _first(each)) for each in _tree(DpserveError)}
+    )
+    shown = [(f"`{code}`", leaves, status, says) for code, leaves, status, says in rows]
+    intro = "Every code that `error.code` can hold, the command line's exit code, and the status over REST.\n\n"
+    return f"# Errors\n\n{intro}{table(('code', 'exit', 'status', 'meaning'), shown)}"
+
+
+def _tree(kind: type[DpserveError]) -> Iterator[type[DpserveError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _tree(below)
+
+
+def _first(kind: type) -> str:
+    own = kind.__dict__.get("__doc__") or ""
+    return inspect.cleandoc(own).split("\n\n")[0]
+
+
+def configuration() -> str:
+    rows = [(f"`{each.name}`", f"`{each.value}`" if each.value else "") for each in settings.all_settings({})]
+    intro = (
+        "Each is a variable of the environment; `dpserve config` prints what is in force, and where it came from.\n\n"
+    )
+    return f"# Settings\n\n{intro}{table(('variable', 'default'), rows)}"
+
+
+def figures() -> str:
+    rows = sorted((f"`{name}`", kind, ", ".join(labels), says) for name, kind, labels, says in _figures())
+    intro = "Every metric at `/metrics`. None depends on the rows, and every label comes from a bounded set.\n\n"
+    return f"# Metrics\n\n{intro}{table(('metric', 'kind', 'labels', 'meaning'), rows)}"
+
+
+def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    """Those counted, and those that are read from a home: an empty one has all of them."""
+    for metric in metrics.COUNTED:
+        end = "_total" if metric._type == "counter" else ""
+        yield f"{metric._name}{end}", metric._type, metric._labelnames, metric._documentation
+    with TemporaryDirectory() as folder:
+        home = Home.init({"DPSERVE_HOME": f"{folder}/home"})
+        for collector in (LedgerGauges(home, JobFigures()), AuditGauges(home), ServingGauges(0, 0)):
+            for family in collector.collect():
+                end = "_total" if family.type == "counter" else ""
+                yield f"{family.name}{end}", family.type, getattr(family, "_labelnames", ()), family.documentation
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "rest": rest,
+    "learners": learners,
+    "errors": errors,
+    "settings": configuration,
+    "metrics": figures,
+}

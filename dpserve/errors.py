@@ -1,0 +1,75 @@
+"""What a service refuses, as exceptions.
+
+ServiceError                 any answer that is not a success: status, code, message, details
+├── BadInput                 400, 409, 413, 415, 422: what was asked is wrong
+│   └── UnknownName          404
+├── NotAllowed               401, 403: no token that is good, or not of this scope
+├── BudgetRefused            403 budget_refused: asked, spent, left, would_fit
+├── TooManyRequests          429
+├── Unavailable              502, 503, 504, or no answer at all
+└── JobFailed                a job that was waited for came to nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+
+class ServiceError(Exception):
+    """`code` is stable and for programs; the message is for people. `status` 0: there was no answer."""
+
+    def __init__(self, status: int, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(f"{message} ({code})")
+        self.status, self.code, self.message, self.details = status, code, message, dict(details or {})
+
+
+class BadInput(ServiceError):
+    pass
+
+
+class UnknownName(BadInput):
+    pass
+
+
+class NotAllowed(ServiceError):
+    pass
+
+
+class BudgetRefused(ServiceError):
+    """Nothing was spent."""
+
+    @property
+    def would_fit(self) -> Decimal | None:
+        """The largest epsilon that this learner could still get at this delta; None where there is none."""
+        found = self.details.get("would_fit")
+        return None if found is None else Decimal(found["epsilon"])
+
+
+class TooManyRequests(ServiceError):
+    pass
+
+
+class Unavailable(ServiceError):
+    pass
+
+
+class JobFailed(ServiceError):
+    """`details["job"]`: its number. A job that had started keeps its budget."""
+
+
+_BY_CODE = {"budget_refused": BudgetRefused}
+_BY_STATUS = {401: NotAllowed, 403: NotAllowed, 404: UnknownName, 429: TooManyRequests}
+
+
+def error_of(status: int, body: Any) -> ServiceError:
+    """The exception for an answer; `body` may be what some proxy said."""
+    found = body.get("error") if isinstance(body, Mapping) else None
+    if not isinstance(found, Mapping):
+        found = {"code": "http_error", "message": f"the answer was {status}, and not of dpserve"}
+    code, message = str(found.get("code", "http_error")), str(found.get("message", ""))
+    usual = BadInput if status < 500 else Unavailable if status in (502, 503, 504) else ServiceError
+    kind = _BY_CODE.get(code) or _BY_STATUS.get(status, usual)
+    details = found.get("details")
+    return kind(status, code, message, details if isinstance(details, Mapping) else None)

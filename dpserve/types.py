@@ -1,0 +1,205 @@
+"""What a service answers, as values. Every figure of privacy is an exact Decimal. `raw` is the answer as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+Json = Mapping[str, Any]
+Record = Mapping[str, float | int | str | bool | None]
+
+FINAL = frozenset({"issued", "burned", "released"})
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Epsilon and delta in all; what is reserved for jobs that have not started, what is spent, what is left."""
+
+    epsilon: Decimal
+    delta: Decimal
+    reserved: Decimal
+    spent: Decimal
+    left: Decimal
+    share_left: Decimal
+    jobs_left: Mapping[str, int]
+
+    @classmethod
+    def of(cls, body: Json) -> Budget:
+        return cls(
+            epsilon=Decimal(body["total"]["epsilon"]),
+            delta=Decimal(body["total"]["delta"]),
+            reserved=Decimal(body["reserved"]["epsilon"]),
+            spent=Decimal(body["spent"]["epsilon"]),
+            left=Decimal(body["left"]["epsilon"]),
+            share_left=Decimal(body["left"]["share"]),
+            jobs_left=dict(body["jobs_left"]),
+        )
+
+
+@dataclass(frozen=True)
+class Dataset:
+    name: str
+    relation: str
+    unit: str
+    budget: Budget
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, body: Json) -> Dataset:
+        return cls(body["name"], body["relation"], body["unit"], Budget.of(body["budget"]), body)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job's price before it is asked for: `left` epsilon after it, and `more` jobs like it."""
+
+    dataset: str
+    learner: str
+    model: str
+    epsilon: Decimal
+    delta: Decimal
+    rounds: int
+    left: Decimal
+    more: int
+    warnings: Sequence[str]
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, body: Json) -> Plan:
+        return cls(
+            dataset=body["dataset"],
+            learner=body["learner"],
+            model=body["model"],
+            epsilon=Decimal(body["epsilon"]),
+            delta=Decimal(body["delta"]),
+            rounds=body["rounds"],
+            left=Decimal(body["left"]["epsilon"]),
+            more=body["left"]["jobs"],
+            warnings=body["warnings"],
+            raw=body,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as it stands. `state`: reserved, started, committed, issued, burned or released.
+
+    `done` of `total`: releases of the plan, or runs where the job is tuned; nothing of the data. `entry`: where its
+    certificate stands in the ledger. `error`: why it came to nothing.
+    """
+
+    number: int
+    state: str
+    done: int
+    total: int
+    dataset: str
+    learner: str
+    model: str
+    epsilon: Decimal
+    delta: Decimal
+    left: Decimal
+    entry: int | None
+    error: str | None
+    raw: Json = field(repr=False, compare=False)
+
+    @property
+    def over(self) -> bool:
+        return self.state in FINAL
+
+    @classmethod
+    def of(cls, body: Json) -> Job:
+        return cls(
+            number=body["job"],
+            state=body["state"],
+            done=body["progress"]["done"],
+            total=body["progress"]["total"],
+            dataset=body["dataset"],
+            learner=body["learner"],
+            model=body["model"],
+            epsilon=Decimal(body["epsilon"]),
+            delta=Decimal(body["delta"]),
+            left=Decimal(body["left"]["epsilon"]),
+            entry=None if body["certificate"] is None else body["certificate"]["entry"],
+            error=body["error"],
+            raw=body,
+        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """A line of the list of models. `epsilon` None: it does not verify, and `problem` says why."""
+
+    reference: str
+    name: str
+    version: int
+    champion: bool
+    state: str
+    epsilon: Decimal | None
+    delta: Decimal | None
+    problem: str | None
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, body: Json) -> Model:
+        claim = body["certificate"] or {}
+        return cls(
+            reference=body["model"],
+            name=body["name"],
+            version=body["version"],
+            champion=body["champion"],
+            state=body["state"],
+            epsilon=Decimal(claim["epsilon"]) if claim else None,
+            delta=Decimal(claim["delta"]) if claim else None,
+            problem=body["problem"],
+            raw=body,
+        )
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One label for each record, or one number; of classes also `probabilities[record][class]`."""
+
+    model: str
+    labels: Sequence[Any]
+    classes: Sequence[Any]
+    probabilities: Sequence[Sequence[float]]
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, body: Json) -> Predictions:
+        return cls(body["model"], body["predictions"], body.get("classes", []), body.get("probabilities", []), body)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Prediction i comes of `base` and the sum of `contributions[i]`, one for each feature, in `unit`."""
+
+    model: str
+    unit: str
+    features: Sequence[str]
+    base: Any
+    contributions: Sequence[Sequence[Any]]
+    labels: Sequence[Any]
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, body: Json) -> Explanation:
+        return cls(
+            model=body["model"],
+            unit=body["unit"],
+            features=body["features"],
+            base=body["base"],
+            contributions=body["contributions"],
+            labels=body["predictions"],
+            raw=body,
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of the ledger; `text` is exactly what was hashed."""
+
+    index: int
+    text: str

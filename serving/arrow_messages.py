@@ -1,0 +1,52 @@
+"""The messages of an Arrow IPC body, looked at before they are read: a compressed one may unpack to any size."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from accountant.errors import InputError
+
+FILE_MAGIC = b"ARROW1\0\0"
+# In Arrow's format/Message.fbs: the members of the union MessageHeader, and the places of fields in their tables.
+SCHEMA, DICTIONARIES, BATCH = 1, 2, 3
+HEADER_TYPE, HEADER, DICTIONARY_DATA, COMPRESSION = 1, 2, 1, 3
+
+
+def check_messages(raw: bytes) -> bytes:
+    """The stream in `raw`, which is one or the file that holds one. InputError where it is compressed, or holds what is
+    no part of a table; pa.ArrowException where it is not Arrow at all."""
+    stream = raw[len(FILE_MAGIC) :] if raw.startswith(FILE_MAGIC) else raw
+    for message in ipc.MessageReader.open_stream(pa.py_buffer(stream)):
+        _check(message.metadata.to_pybytes())
+    return stream
+
+
+def _check(metadata: bytes) -> None:
+    """Arrow has verified these bytes as a flatbuffer: every place that is followed here lies in them."""
+    message = _follow(metadata, 0)
+    kind = _field(metadata, message, HEADER_TYPE)
+    header = _field(metadata, message, HEADER)
+    of = None if kind is None else metadata[kind]
+    if header is None or of not in (SCHEMA, DICTIONARIES, BATCH):
+        raise InputError("body: holds Arrow messages that are no part of a table")
+    table: int | None = _follow(metadata, header)
+    if of == DICTIONARIES:
+        data = _field(metadata, _follow(metadata, header), DICTIONARY_DATA)
+        table = None if data is None else _follow(metadata, data)
+    if of != SCHEMA and (table is None or _field(metadata, table, COMPRESSION) is not None):
+        raise InputError("body: Arrow IPC must not be compressed")
+
+
+def _field(raw: bytes, table: int, number: int) -> int | None:
+    """Where a table's field stands; None where it has none."""
+    places = table - int.from_bytes(raw[table : table + 4], "little", signed=True)
+    at = 4 + 2 * number
+    if at >= int.from_bytes(raw[places : places + 2], "little"):
+        return None
+    offset = int.from_bytes(raw[places + at : places + at + 2], "little")
+    return table + offset if offset else None
+
+
+def _follow(raw: bytes, place: int) -> int:
+    return place + int.from_bytes(raw[place : place + 4], "little")

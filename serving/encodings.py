@@ -1,0 +1,40 @@
+"""Compressed bodies: gzip and deflate, unpacked no further than a body may be large."""
+
+from __future__ import annotations
+
+import zlib
+
+from accountant.errors import InputError
+from serving.errors import TooLarge, WrongMediaType
+
+WINDOWS = {"gzip": 31, "deflate": 15}  # zlib's word for the wrapping
+SMALL = 1024  # bytes: not worth packing
+LEVEL = 1
+
+
+def unpack(raw: bytes, encoding: str, limit: int) -> bytes:
+    """`encoding`: of Content-Encoding; "" and identity are none. TooLarge beyond `limit`."""
+    if encoding in ("", "identity"):
+        return raw
+    if encoding not in WINDOWS:
+        raise WrongMediaType(f"Content-Encoding: must be {' or '.join(WINDOWS)}")
+    unpacker = zlib.decompressobj(WINDOWS[encoding])
+    try:
+        found = unpacker.decompress(raw, limit + 1)
+    except zlib.error:
+        raise InputError(f"body: not {encoding}") from None
+    if len(found) > limit:
+        raise TooLarge(f"body: more than {limit} bytes, unpacked", limit=limit)
+    if not unpacker.eof or unpacker.unused_data:
+        raise InputError(f"body: not one whole {encoding} stream")
+    return found
+
+
+def pack(raw: bytes, accepted: str) -> tuple[bytes, dict[str, str]]:
+    """Packed as the client accepts it, and the header that says so; as it is where it takes neither or it is small."""
+    words = {part.partition(";")[0].strip().lower() for part in accepted.split(",") if "q=0" not in part}
+    encoding = next((name for name in WINDOWS if name in words), None)
+    if encoding is None or len(raw) < SMALL:
+        return raw, {}
+    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, WINDOWS[encoding])
+    return packer.compress(raw) + packer.flush(), {"Content-Encoding": encoding}

@@ -1,0 +1,124 @@
+"""A job's progress as server-sent events (WHATWG HTML, 9.2): the whole job at each change of state or progress.
+
+Streams end by themselves: at the job's end, when the server stops or is not ready, when the token is good no more, and
+after STREAM_SECONDS at the latest. A browser then comes back by itself, naming the event that it saw last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from accountant.errors import DpserveError
+from serving.errors import NotReady
+
+LOOK_SECONDS = 0.25
+QUIET_SECONDS = 10.0  # without an event for so long, a comment: whoever hung up is noticed, and no proxy gives up
+STREAM_SECONDS = 300.0
+RETRY_MILLISECONDS = 1000
+MOST_STREAMS = 64  # in one worker; each looks at the ledger's index four times a second
+MOST_OF_ONE = 16  # of one token, so that nobody keeps all others out
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would keep it back
+FINAL = frozenset({"issued", "burned", "released"})
+
+
+@dataclass(frozen=True)
+class Event:
+    """`name` says what is told, so that one who comes back is not told it again; `job`: as GET /v1/jobs/{job}."""
+
+    name: str
+    job: Mapping[str, Any]
+
+    @property
+    def last(self) -> bool:
+        return self.job["state"] in FINAL
+
+    def encode(self) -> bytes:
+        kind = b"end" if self.last else b"job"
+        return b"id: %b\nevent: %b\ndata: %b\n\n" % (self.name.encode(), kind, orjson.dumps(self.job))
+
+
+Look = Callable[[str | None], Awaitable[Event | None]]  # what is new to one who saw the event of that name
+
+
+class _Streams:
+    """How many there are in this worker, by token, and whether it was told to stop."""
+
+    def __init__(self) -> None:
+        self.of, self.stopping, self._listens = Counter[str](), False, False
+
+    def require_room(self, who: str) -> None:
+        if self.of[who] >= MOST_OF_ONE or self.of.total() >= MOST_STREAMS:
+            raise NotReady(
+                f"too many streams of events at a time ({MOST_OF_ONE} a token); ask for the job itself instead"
+            )
+
+    def listen(self) -> None:
+        """Hear the signal that stops the server: it waits for its connections, and would wait for streams until it is
+        killed. Whoever heard it before still does.
+        """
+        if self._listens or threading.current_thread() is not threading.main_thread():
+            return
+        self._listens = True
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
+            if callable(before):
+                signal.signal(number, self._also(before))
+
+    def _also(self, before: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], Any]:
+        def heard(number: int, frame: FrameType | None) -> Any:
+            self.stopping = True
+            return before(number, frame)
+
+        return heard
+
+
+STREAMS = _Streams()
+
+
+async def events(request: Request, who: str, look: Look, good: Callable[[], bool]) -> Response:
+    """Answer `who` with one event after another, as long as `good`. 204, which tells a browser to stay away, where the
+    last one was seen. NotReady where there are too many.
+    """
+    first, seen = await look(None), request.headers.get("last-event-id")
+    if first is not None and first.last and first.name == seen:
+        return Response(status_code=204)
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream", headers=HEADERS)
+    STREAMS.require_room(who)
+    STREAMS.listen()
+    return StreamingResponse(_stream(seen, who, look, good), media_type="text/event-stream", headers=HEADERS)
+
+
+async def _stream(seen: str | None, who: str, look: Look, good: Callable[[], bool]) -> AsyncIterator[bytes]:
+    STREAMS.of[who] += 1
+    try:
+        yield b"retry: %d\n\n" % RETRY_MILLISECONDS
+        end = told = time.monotonic()
+        end += STREAM_SECONDS
+        while not STREAMS.stopping and good() and time.monotonic() < end:
+            event = await look(seen)
+            if event is not None:
+                yield event.encode()
+                seen, told = event.name, time.monotonic()
+                if event.last:
+                    return
+            elif time.monotonic() - told > QUIET_SECONDS:
+                yield b": still here\n\n"
+                told = time.monotonic()
+            await asyncio.sleep(LOOK_SECONDS)
+    except DpserveError:
+        return  # what is wrong is said to whoever comes back
+    finally:
+        STREAMS.of[who] -= 1

@@ -1,0 +1,68 @@
+"""How long, and for how much, a connection is waited for before there is a request. Uvicorn waits for ever and for any
+amount: a thousand connections that send a header each minute, or one that sends headers without end, would stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.config import HTTP_PROTOCOLS
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_SECONDS = 5.0
+HEAD_BYTES = 64 << 10
+HEAD_FIELDS = 200
+
+
+def install() -> None:
+    """Have every server of this process use it; uvicorn looks the name up when it starts."""
+    HTTP_PROTOCOLS["auto"] = HTTP_PROTOCOLS["httptools"] = f"{__name__}:Patient"
+
+
+class Patient(HttpToolsProtocol):
+    """One connection. It ends when no new request has begun within HEAD_SECONDS to twice as long, or when a request's
+    head is longer than HEAD_BYTES or has more fields than HEAD_FIELDS (400). Bodies are timed by who reads them.
+    """
+
+    _timer: asyncio.TimerHandle
+    _before: Any = None  # the request that had been answered when it was last looked at
+    _in_head = False
+    _bytes = _fields = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        waits = self.cycle is None or self.cycle.response_complete
+        if waits and self.cycle is self._before:
+            self.transport.abort()  # it may not be reading either
+            return
+        self._before = self.cycle if waits else self._before
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._bytes += len(data)
+        if self._in_head and self._bytes > HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._bytes, self._fields = True, 0, 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Of a head, or after a body in chunks."""
+        self._fields += 1
+        if self._fields > HEAD_FIELDS:
+            raise ValueError("too many header fields")  # the parser's caller answers 400 and hangs up
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()

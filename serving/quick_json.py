@@ -1,0 +1,38 @@
+"""JSON at the speed that many records need, and as strict about a key that stands twice as the slow parser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from accountant.errors import InputError
+from serving.bodies import strict_json
+
+
+def quick_json(raw: bytes) -> Any:
+    """As `strict_json`, but with floats.
+
+    A key ends in a quote and a colon, or has space between them. Where there is no such space, there are at most as
+    many keys as quotes before colons; if that many were read, none was lost. Else the strict parser tells.
+    """
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"body: not JSON: {error.msg} at character {error.pos}") from None
+    spaced = b'" ' in raw or b'"\n' in raw or b'"\t' in raw or b'"\r' in raw
+    if spaced or raw.count(b'":') != _keys(body):
+        strict_json(raw)
+    return body
+
+
+def _keys(body: Any) -> int:
+    """How many keys an object has, the objects in it, and those in its lists of objects."""
+    if isinstance(body, list):
+        return sum(map(_keys_of_one, body)) if body and isinstance(body[0], dict) else 0
+    return len(body) + sum(map(_keys, body.values())) if isinstance(body, dict) else 0
+
+
+def _keys_of_one(record: Any) -> int:
+    """A record holds values alone; one that holds more is left to the strict parser."""
+    return len(record) if isinstance(record, dict) else 0

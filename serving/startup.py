@@ -1,0 +1,112 @@
+"""What is checked before anything is served. Each check fails closed, with a message that says what to do."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import ssl
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from accountant.errors import InputError
+from accountant.home import Home
+
+FOLDERS = ("models", "datasets", "jobs", "logs", "run")
+
+
+@dataclass(frozen=True)
+class Tls:
+    """A certificate chain and its private key, both PEM."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where the server listens, with how many processes, under which certificate."""
+
+    host: str
+    port: int
+    workers: int | None = None
+    tls: Tls | None = None
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
+
+
+def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
+    """Both or none. InputError for one alone."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise InputError("--tls-cert, --tls-key: must be given both, or neither")
+    return Tls(certificate.absolute(), key.absolute())
+
+
+def check_place(path: Path) -> None:
+    """The home is nobody else's to enter. A folder that is not there yet will be made so."""
+    if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        raise InputError(f"home={path}: others may enter it (mode {mode:04o}); chmod 700, or name a folder inside it")
+
+
+def check_home(home: Home) -> None:
+    """The home's folders can be read and written, whatever the keys and the ledger say. Makes those that are absent."""
+    for name in FOLDERS:
+        folder = home.path / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise InputError(f"home={home.path}: {name}/ must be readable and writable for the user that serves")
+    if not os.statvfs(home.path).f_bavail:
+        raise InputError(f"home={home.path}: no space is left there; nothing could be recorded")
+
+
+def check_listening(asked: Listening) -> None:
+    """The address is one of this machine's, the port is free, certificate and key are a pair that is good today."""
+    if asked.tls is not None:
+        _check_tls(asked.tls)
+    try:
+        address = ipaddress.ip_address(asked.host)
+    except ValueError:
+        raise InputError(f"host={asked.host}: must be an IP address of this machine, as 127.0.0.1 or 0.0.0.0") from None
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: what is being closed is free
+        try:
+            probe.bind((asked.host, asked.port))
+        except PermissionError:
+            raise InputError(f"port={asked.port}: not allowed to this user; take one from 1024 on") from None
+        except OSError as error:
+            why = f"port={asked.port}: cannot be listened on at {asked.host} ({error.strerror}); take another --port"
+            raise InputError(why) from None
+
+
+def _check_tls(tls: Tls) -> None:
+    for flag, path in (("--tls-cert", tls.certificate), ("--tls-key", tls.key)):
+        if not path.is_file() or not os.access(path, os.R_OK):
+            raise InputError(f"{flag}={path}: must be a file that can be read")
+    if stat.S_IMODE(tls.key.stat().st_mode) & 0o007:
+        raise InputError(f"--tls-key={tls.key}: must not be readable by others; chmod 600")
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls.certificate, tls.key, password="")  # or it would ask on the terminal
+        found = x509.load_pem_x509_certificate(tls.certificate.read_bytes())
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or "not PEM"
+        raise InputError(
+            f"--tls-cert={tls.certificate}, --tls-key={tls.key}: must be a PEM certificate and its key without a "
+            f"passphrase ({reason})"
+        ) from None
+    if not found.not_valid_before_utc <= datetime.now(UTC) < found.not_valid_after_utc:
+        raise InputError(
+            f"--tls-cert={tls.certificate}: is good from {found.not_valid_before_utc:%Y-%m-%d} to "
+            f"{found.not_valid_after_utc:%Y-%m-%d}, not today; renew it"
+        )

@@ -1,0 +1,59 @@
+// What every page has: the theme's switch, the menu on narrow screens, copying, and words for who cannot see a change.
+"use strict";
+const dpserve = {
+  /** Say it to screen readers. */
+  say(words) { document.getElementById("said").textContent = words; },
+  /** A colour of the theme in force, as rgb(): `dpserve.colour("--accent")`. For what is drawn on a canvas. */
+  colour(name) {
+    const probe = document.body.appendChild(document.createElement("span"));
+    probe.style.color = `var(${name})`;
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  },
+  /** Call `draw` now, and again whenever light turns into dark or back. */
+  themed(draw) {
+    draw();
+    document.addEventListener("dpserve:theme", draw);
+  },
+};
+
+(() => {
+  const root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
+  const words = { "": "Theme: system", light: "Theme: light", dark: "Theme: dark" };
+  const next = { "": "light", light: "dark", dark: "" };
+  const changed = () => document.dispatchEvent(new Event("dpserve:theme"));
+  system.addEventListener("change", changed);
+  for (const button of document.querySelectorAll(".theme-button")) {
+    const word = button.querySelector(".theme-word");
+    const show = () => { word.textContent = words[root.dataset.theme || ""]; };
+    button.hidden = false;
+    show();
+    button.addEventListener("click", () => {
+      const chosen = next[root.dataset.theme || ""];
+      if (chosen) root.dataset.theme = chosen; else delete root.dataset.theme;
+      try { localStorage.setItem("dpserve-theme", chosen); } catch { /* it holds for this page alone, then */ }
+      show();
+      changed();
+    });
+  }
+  for (const button of document.querySelectorAll(".menu-button")) {
+    button.hidden = false;
+    root.classList.add("with-menu");
+    button.addEventListener("click", () => {
+      const open = button.getAttribute("aria-expanded") !== "true";
+      button.setAttribute("aria-expanded", String(open));
+    });
+  }
+  document.addEventListener("click", event => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    navigator.clipboard?.writeText(button.dataset.copy).then(() => dpserve.say("Copied"));
+  });
+  // A form is sent once, however often its button is pressed.
+  document.addEventListener("submit", event => {
+    if (event.defaultPrevented || event.target.dataset.sent) { if (event.target.dataset.sent) event.preventDefault(); return; }
+    if (event.target.method === "post") event.target.dataset.sent = "yes";
+  });
+  addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
+})();

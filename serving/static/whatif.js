@@ -1,0 +1,130 @@
+// The what-if form: whenever a value changes, ask the model again, and show what it answers and what each feature adds.
+
+const form = document.querySelector("form.whatif");
+const reference = document.getElementById("model").dataset.model;
+const asks = form ? [...form.querySelectorAll(".ask")] : [];
+const additive = form?.dataset.kind !== "trees";
+const classes = JSON.parse(form?.dataset.classes ?? "[]");
+const WAIT = 60; // milliseconds after the last change
+let latest = null;
+
+const number = (value, places) => value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places }).replace("-", "−");
+const signed = (value, places) => `${value < 0 ? "" : "+"}${number(value, places)}`;
+const placesFor = (most) => Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(most)))); // three digits of the largest
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+function valueOf(ask) {
+  const text = ask.querySelector("select, input[type=number]").value;
+  if (text === "") return null;
+  if (ask.dataset.kind === "numeric") return Number(text);
+  if (ask.dataset.kind === "boolean") return text === "true";
+  return text === "?" ? another(ask) : text.slice(1); // choices are written "=value"
+}
+
+// A text that the schema does not list.
+function another(ask) {
+  const listed = [...ask.querySelector("select").options].map((option) => option.value.slice(1));
+  let text = "another value";
+  while (listed.includes(text)) text += "_";
+  return text;
+}
+
+const recordOf = () => Object.fromEntries(asks.map((ask) => [ask.dataset.feature, valueOf(ask)]));
+
+async function post(path, record, signal) {
+  const answer = await fetch(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ model: reference, records: [record] }),
+    signal,
+  });
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.error?.message ?? `The server answered ${answer.status}.`);
+  return body;
+}
+
+async function ask() {
+  latest?.abort();
+  latest = new AbortController();
+  const record = recordOf();
+  try {
+    const paths = additive ? ["/predict", "/explain"] : ["/predict"];
+    const [predicted, explained] = await Promise.all(paths.map((path) => post(path, record, latest.signal)));
+    tell(predicted);
+    if (explained) explain(explained, predicted.predictions[0]);
+    document.dispatchEvent(new CustomEvent("dpserve:record", { detail: record }));
+  } catch (error) {
+    if (error.name !== "AbortError") form.querySelector(".said").textContent = error.message;
+  }
+}
+
+function tell({ predictions, probabilities }) {
+  const answer = predictions[0];
+  form.querySelector(".said").textContent = classes.length ? String(answer) : answer.toLocaleString("en", { maximumSignificantDigits: 6 });
+  const chances = (probabilities?.[0] ?? []).map((chance, at) => chanceRow(classes[at], chance, String(answer) === classes[at]));
+  form.querySelector(".chances").replaceChildren(...chances);
+}
+
+function chanceRow(label, chance, chosen) {
+  const row = document.createElement("li");
+  const bar = document.createElement("i");
+  row.className = chosen ? "chosen" : "";
+  bar.style.inlineSize = `${100 * chance}%`;
+  row.append(Object.assign(document.createElement("span"), { textContent: label }),
+    Object.assign(document.createElement("b"), { textContent: percent(chance) }), bar);
+  return row;
+}
+
+// Of several classes, what speaks for the one that is answered.
+function explain({ features, contributions, unit, base }, answer) {
+  const several = Array.isArray(base);
+  const at = several ? classes.indexOf(String(answer)) : 0;
+  const adds = new Map(features.map((name, place) => [name, several ? contributions[0][place][at] : contributions[0][place]]));
+  const most = Math.max(...[...adds.values()].map(Math.abs), 1e-12);
+  const places = placesFor(most);
+  for (const each of asks) push(each, adds.get(each.dataset.feature), most, places);
+  const start = several ? base[at] : base;
+  const what = several ? `logits of “${answer}”` : unit;
+  form.querySelector(".why").textContent = `Bars and figures: what each value adds to the ${what}, from a base of ${number(start, places)}. They add up to ${number([...adds.values()].reduce((a, b) => a + b, start), places)}.`;
+}
+
+function push(each, adds, most, places) {
+  const bar = each.querySelector(".push i");
+  bar.className = adds < 0 ? "less" : "more";
+  bar.style.inlineSize = `${(50 * Math.abs(adds)) / most}%`;
+  each.querySelector("output").textContent = signed(adds, places);
+}
+
+function follow(each) {
+  const [slider, field] = [each.querySelector("input[type=range]"), each.querySelector("input[type=number]")];
+  slider?.addEventListener("input", () => { field.value = slider.value; });
+  field?.addEventListener("input", () => {
+    if (slider && field.value !== "") slider.value = field.value;
+    slider?.classList.toggle("unknown", field.value === "");
+  });
+}
+
+// A click on a place of a picture puts the form there.
+function put({ detail: { feature, value } }) {
+  const each = asks.find((one) => one.dataset.feature === feature);
+  const control = each?.querySelector("select, input[type=number]");
+  if (!control) return;
+  control.value = each.dataset.kind === "categorical" && value !== "" && value !== "?" ? `=${value}` : value;
+  control.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+if (form) {
+  let timer = 0;
+  const soon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(ask, WAIT);
+  };
+  asks.forEach(follow);
+  form.addEventListener("input", soon);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", () => setTimeout(() => asks.forEach((each) => {
+    each.querySelector("input[type=number]")?.dispatchEvent(new Event("input", { bubbles: true }));
+  }) ?? ask()));
+  document.addEventListener("dpserve:put", put);
+  ask();
+}

@@ -1,0 +1,77 @@
+"""A real Chromium over a real server's pages: what the tests of pages have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+from small_home import Server
+
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+FLAGS = ["--no-sandbox", "--disable-background-networking"]
+SERIOUS = {"serious", "critical"}
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def new_page(browser: Browser, server: Server, dark: bool = False, phone: bool = False, **more: Any) -> Page:
+    """An empty page of a browser that nobody signed in with. Its `faults` are what went wrong in it since."""
+    context = browser.new_context(
+        base_url=f"http://127.0.0.1:{server.port}",
+        viewport=PHONE if phone else DESK,
+        color_scheme="dark" if dark else "light",
+        **more,
+    )
+    page = context.new_page()
+    page.faults = []
+    page.on("pageerror", lambda error: page.faults.append(str(error)))
+    page.on("console", lambda said: page.faults.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda asked: _note_foreign(page, server, asked.url))
+    return page
+
+
+def _note_foreign(page: Page, server: Server, url: str) -> None:
+    if not url.startswith((f"http://127.0.0.1:{server.port}/", "data:", "blob:")):
+        page.faults.append(f"asks {url}")
+
+
+def sign_in(page: Page, server: Server, scope: str = "admin", path: str = "/ui") -> Page:
+    """Through the form, as a person does."""
+    page.goto(path)
+    page.get_by_label("Token").fill(server.tokens[scope])
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"**{path}")
+    return page
+
+
+def signed_in(browser: Browser, server: Server, scope: str = "admin", path: str = "/ui", **more: Any) -> Page:
+    return sign_in(new_page(browser, server, **more), server, scope, path)
+
+
+def no_serious_findings(page: Page) -> None:
+    """axe-core finds nothing that keeps somebody out."""
+    found = [each for each in Axe().run(page).response["violations"] if each["impact"] in SERIOUS]
+    assert not found, [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found]
+
+
+def no_sideways_scroll(page: Page) -> None:
+    wide = "[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1)"
+    names = page.evaluate(f"{wide}.slice(0, 5).map(e => e.outerHTML.slice(0, 120))")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), names
+
+
+def no_faults(page: Page) -> None:
+    """Nothing was refused by the policy, failed in a script, or was asked of another address."""
+    assert not page.faults, page.faults

@@ -1,0 +1,341 @@
+"""`dpserve.client` against a real server, and against a transport that fails as networks and servers do."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from decimal import Decimal
+
+import httpx
+import numpy as np
+import pytest
+from small_home import ROOT, environment, records, serving, until, write_files
+
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from dpserve import Client, ServiceError
+from dpserve import errors as refused
+from training import job
+from training.job import Asked
+
+pytestmark = pytest.mark.server
+
+FEW = {"rounds": 5}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("client")
+    files = write_files(folder / "files")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    data, schema = files / "rows.parquet", files / "schema.yaml"
+    job.register(home, "adult", data, schema, Budget.of(4, "1e-5"), Relation.ADD_REMOVE, None)
+    job.train(home, Asked("adult", "lazybb", "0.5", parameters=FEW), by="test")
+    job.train(home, Asked("adult", "ebm", "0.5", parameters={"epochs": 2}, model="curves"), by="test")
+    with serving(home.path, workers=1) as found:
+        yield found
+
+
+@pytest.fixture
+def service(server):
+    with client(server, "admin") as found:
+        yield found
+
+
+def client(server, scope):
+    return Client(f"http://127.0.0.1:{server.port}", server.tokens[scope])
+
+
+def test_from_a_budget_to_predictions(server):
+    with client(server, "train") as analyst:
+        before = analyst.dataset("adult").budget
+        assert [each.name for each in analyst.datasets()] == ["adult"]
+        plan = analyst.plan("adult", "lazybb", "0.1", parameters=FEW)
+        seen = []
+        made = analyst.train("adult", "lazybb", 0.1, parameters=FEW, model="mine", progress=lambda *n: seen.append(n))
+        after = analyst.dataset("adult").budget
+    assert (made.state, made.done, made.model, made.dataset) == ("issued", made.total, "mine", "adult")
+    assert seen[-1] == (made.total, made.total)
+    assert made.epsilon == plan.epsilon <= Decimal("0.1")
+    assert after.left == plan.left == made.left
+    assert after.spent > before.spent
+    assert before.jobs_left["lazybb"] >= after.jobs_left["lazybb"]
+    with client(server, "predict") as shop:
+        until(lambda: "mine@1" in [model.reference for model in shop.models()], "it is served")
+        rows = records(5)
+        answer = shop.predict("mine", rows)
+        assert (answer.model, len(answer.labels), len(answer.probabilities)) == ("mine@1", 5, 5)
+        assert answer.raw == server.post("/predict", {"model": "mine", "records": rows}).json()
+        assert shop.model("mine@champion")["certificate"]["entry"] == made.entry
+        assert shop.certificate("mine")["statement"]["predicate"]
+
+
+def test_scalars_of_numpy_are_numbers(service):
+    (row,) = records(1)
+    same = {name: np.int64(value) if isinstance(value, int) else value for name, value in row.items()}
+    assert service.predict("adult", [same]).raw == service.predict("adult", [row]).raw
+
+
+def test_explanation_adds_up(service):
+    found = service.explain("curves", records(3))
+    assert len(found.contributions) == 3
+    assert len(found.features) == len(found.contributions[0])
+    odds = [found.base + sum(line) for line in found.contributions]
+    chances = [line[1] for line in service.predict("curves", records(3)).probabilities]
+    assert [1 / (1 + np.exp(-each)) for each in odds] == pytest.approx(chances, abs=1e-5)
+
+
+def test_jobs_and_ledger_over_several_pages(server, service):
+    numbers = [each.number for each in service.jobs()]
+    assert numbers == sorted(numbers, reverse=True)
+    assert service.job(numbers[-1]).over
+    assert list(service.jobs(dataset="adult", state="burned")) == []
+    entries = list(service.ledger())
+    assert [entry.index for entry in entries] == list(range(server.home.ledger.log.size()))
+    assert json.loads(entries[0].text)["type"] == "genesis"
+    assert service.checkpoint().splitlines()[1] == str(len(entries))
+    assert service.proof(1)["leaf"] == 1
+
+
+def test_a_model_is_kept_from_serving_and_served_again(service):
+    def state():
+        return {model.reference: model.state for model in service.models()}["curves@1"]
+
+    placed = service.retire("curves@1", "a test")
+    assert placed["retired"] == [1]
+    until(lambda: state() != "served", "it is served no more")
+    service.restore("curves@1", "a test")
+    until(lambda: state() == "served", "it is served again")
+    with pytest.raises(refused.BadInput):
+        service.promote("curves", 9, "there is none")
+
+
+def test_an_audit_is_asked_for_and_waited_for(service):
+    size = int(service.checkpoint().splitlines()[1])
+    found = service.audit(120)
+    assert (found["ok"], found["problems"]) == (True, [])
+    assert found["entries"] >= size
+    assert service.last_audit()["at"] >= found["at"]
+
+
+def test_submitting_twice_with_a_key_is_one_job(service):
+    one, two = (
+        service.submit("adult", "lazybb", "0.05", parameters=FEW, idempotency_key="mine").number for _ in range(2)
+    )
+    assert one == two
+    assert service.submit("adult", "lazybb", "0.05", parameters=FEW).number != one
+    assert service.wait(one).state == "issued"
+
+
+def test_cancel_and_wait_for_what_was_cancelled(server, service):
+    held = job.submit(server.home, Asked("adult", "lazybb", "0.1", parameters=FEW), by="test", queued=False).seq
+    assert service.cancel(held).state == "released"
+    with pytest.raises(refused.JobFailed, match="nothing was spent") as caught:
+        service.wait(held)
+    assert (caught.value.code, caught.value.details) == ("job_released", {"job": held})
+    with pytest.raises(refused.BadInput) as twice:
+        service.cancel(held)
+    assert (twice.value.status, twice.value.code) == (409, "wrong_state")
+
+
+def test_what_is_refused(server, service):
+    with pytest.raises(refused.BudgetRefused) as caught:
+        service.submit("adult", "lazybb", 50)
+    assert service.plan("adult", "lazybb", caught.value.would_fit).epsilon <= caught.value.would_fit
+    for call in (
+        lambda: service.job(999),
+        lambda: service.dataset("no/such name"),
+        lambda: service.model("../keys"),
+        lambda: service.plan("adult", "nope", 1),
+    ):
+        with pytest.raises(refused.UnknownName):
+            call()
+    with pytest.raises(ValueError, match="is no name"):
+        service.dataset("..")
+    with pytest.raises(refused.BadInput, match="age"):
+        service.predict("adult", [{**records(1)[0], "age": "old"}])
+    with pytest.raises(refused.BadInput) as trees:
+        service.explain("nope", records(1))
+    assert trees.value.status == 404
+    with client(server, "predict") as shop, pytest.raises(refused.NotAllowed) as scope:
+        shop.submit("adult", "lazybb", "0.1")
+    assert (scope.value.status, scope.value.code) == (403, "forbidden")
+    with Client(f"http://127.0.0.1:{server.port}", "dps_x") as stranger, pytest.raises(refused.NotAllowed):
+        stranger.models()
+
+
+def test_url_and_token_from_the_environment(server, monkeypatch):
+    monkeypatch.setenv("DPSERVE_URL", f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv("DPSERVE_TOKEN", server.tokens["audit"])
+    with Client() as found:
+        assert found.ready(5)
+        assert found.checkpoint()
+
+
+# What networks and servers do
+
+
+JOB = {
+    "job": 7, "state": "reserved", "progress": {"done": 0, "total": 5}, "dataset": "adult", "learner": "lazybb",
+    "model": "adult", "epsilon": "0.5", "delta": "0.00001", "left": {"epsilon": "1"}, "certificate": None,
+    "error": None,
+}  # fmt: skip
+
+
+class Failing:
+    """Answers one after another; an exception is raised, and what was asked is kept."""
+
+    def __init__(self, monkeypatch, *answers):
+        self.answers, self.asked, self.waits = list(answers), [], []
+        monkeypatch.setattr("time.sleep", self.waits.append)
+
+    def __call__(self, request):
+        self.asked.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, **more):
+        return Client("http://x", "dps_x", transport=httpx.MockTransport(self), **more)
+
+
+def error(status, code="not_ready", **headers):
+    return httpx.Response(status, json={"error": {"code": code, "message": "x", "details": {}}}, headers=headers)
+
+
+def event(state, done=0):
+    body = {**JOB, "state": state, "progress": {"done": done, "total": 5}}
+    kind = "end" if state in ("issued", "burned") else "job"
+    return f"id: {state}:{done}\nevent: {kind}\ndata: {json.dumps(body)}\n\n"
+
+
+def test_a_submission_is_tried_again_with_the_same_key(monkeypatch):
+    answers = (httpx.ConnectError("x"), error(503), httpx.ReadTimeout("x"), error(429), error(504, "timeout"))
+    failing = Failing(monkeypatch, *answers, httpx.Response(202, json=JOB))
+    assert failing.client().submit("adult", "lazybb", Decimal("0.5")).number == 7
+    keys = {json.loads(request.content)["idempotency_key"] for request in failing.asked}
+    assert (len(failing.asked), len(keys)) == (6, 1)
+    assert failing.waits == sorted(failing.waits)
+
+
+def test_retry_after_is_obeyed(monkeypatch):
+    failing = Failing(monkeypatch, error(429, **{"Retry-After": "7"}), httpx.Response(200, json={"models": []}))
+    assert failing.client().models() == []
+    assert failing.waits == [7.0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (error(503), refused.Unavailable),
+        (httpx.ConnectError("x"), refused.Unavailable),
+        (httpx.Response(502, text="<html>"), refused.Unavailable),
+        (error(429, "too_many_requests"), refused.TooManyRequests),
+    ],
+)
+def test_retries_end(monkeypatch, answer, kind):
+    failing = Failing(monkeypatch, *[answer] * 3)
+    with pytest.raises(kind) as caught:
+        failing.client(retries=2).datasets()
+    assert isinstance(caught.value, ServiceError)
+    assert (len(failing.asked), len(failing.waits)) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [error(400), error(401), error(403), error(404), error(409), error(422), error(500), error(503, "model_invalid")],
+)
+def test_what_no_asking_mends_is_asked_once(monkeypatch, answer):
+    failing = Failing(monkeypatch, answer)
+    with pytest.raises(ServiceError):
+        failing.client().predict("adult", [])
+    assert (len(failing.asked), failing.waits) == (1, [])
+
+
+def test_cancelling_is_not_tried_again(monkeypatch):
+    """A second one would be told that the first had been done."""
+    failing = Failing(monkeypatch, httpx.ReadTimeout("x"))
+    with pytest.raises(refused.Unavailable):
+        failing.client().cancel(7)
+    assert len(failing.asked) == 1
+
+
+def test_a_stream_that_is_cut_is_taken_up_where_it_was(monkeypatch):
+    cut = httpx.Response(200, text="retry: 1000\n\n" + event("reserved") + ": still here\n\n" + event("started", 2))
+    failing = Failing(monkeypatch, cut, httpx.ConnectError("x"), error(503), httpx.Response(200, text=event("issued")))
+    states = [(job.state, job.done) for job in failing.client().events(7)]
+    assert states == [("reserved", 0), ("started", 2), ("issued", 0)]
+    assert [request.headers.get("last-event-id") for request in failing.asked] == [None] + ["started:2"] * 3
+
+
+def test_an_audit_that_never_comes(monkeypatch):
+    asked = httpx.Response(202, json={"asked": "2026-01-01T00:00:00Z"})
+    before = httpx.Response(200, json={"at": "2025-01-01T00:00:00Z"})
+    failing = Failing(monkeypatch, asked, error(404, "unknown_name"), *[before] * 50)
+    clock = iter(range(1000))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    with pytest.raises(refused.Unavailable, match="no audit was made"):
+        failing.client().audit(5)
+    assert len(failing.asked) > 2
+
+
+def test_a_stream_of_nothing_is_given_up(monkeypatch):
+    failing = Failing(monkeypatch, error(503), error(503), error(503))
+    with pytest.raises(refused.Unavailable):
+        list(failing.client(retries=2).events(7))
+    assert len(failing.asked) == 3
+
+
+def test_numbers_that_are_none_are_not_sent(monkeypatch):
+    failing = Failing(monkeypatch)
+    with pytest.raises(ValueError, match="JSON"):
+        failing.client().predict("adult", [{"age": float("nan")}])
+    with pytest.raises(TypeError, match="object"):
+        failing.client().predict("adult", [{"age": object()}])
+    assert failing.asked == []
+
+
+def test_it_needs_none_of_the_rooms():
+    code = "import sys, dpserve.client; print([m for m in sys.modules if m.split('.')[0] in %r])"
+    rooms = ("accountant", "models", "training", "serving", "numpy", "bentoml", "starlette")
+    done = subprocess.run([sys.executable, "-c", code % (rooms,)], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+# The pages
+
+
+def snippets(page, language):
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+def test_every_snippet_of_the_clients_page_runs(server, tmp_path):
+    code = "\n".join(snippets("client.md", "python"))
+    assert code.count("service.") > 10
+    done = on_a_shell([sys.executable, "-c", code], server, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "is certified by entry" in done.stdout
+    assert "would fit: " in done.stdout
+    assert (tmp_path / "dpserve.checkpoint").read_text().startswith("dpserve/")
+
+
+@pytest.mark.system("curl", "jq")
+def test_every_command_of_the_curl_page_runs(server, tmp_path):
+    script = "set -eu\n" + "\n".join(snippets("curl.md", "sh"))
+    assert script.count("curl ") > 12
+    script = script.replace("http://127.0.0.1:3000", f"http://127.0.0.1:{server.port}")
+    done = on_a_shell(["bash", "-o", "pipefail", "-c", script], server, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "event: end" in done.stdout
+    assert "409" in done.stdout
+    assert "dps_" not in script
+
+
+def on_a_shell(command, server, folder):
+    own = {"DPSERVE_URL": f"http://127.0.0.1:{server.port}", "DPSERVE_TOKEN": server.tokens["admin"]}
+    variables = {**environment(server.path), **own}
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=120)

@@ -1,0 +1,165 @@
+"""Pages of datasets and jobs, in a real browser on a real server: the price before it is sent, then live progress."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from browser import chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in, signed_in
+from playwright.sync_api import expect
+from small_home import dpserve, serving, write_files
+
+pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
+FORM = "/ui/jobs/new?dataset=adult&learner=lazybb"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ui")
+    files = write_files(folder / "files")
+    home = folder / "home"
+    register = ("dataset", "register", "adult", "--epsilon", "1", "--delta", "1e-6")
+    for command in (
+        ("init",),
+        (*register, "--data", str(files / "rows.parquet"), "--schema", str(files / "schema.yaml")),
+    ):
+        done = dpserve(home, *command)
+        assert done.returncode == 0, done.stderr
+    with serving(home, workers=1) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser, server):
+    found = signed_in(browser, server, "train")
+    yield found
+    no_faults(found)
+    found.context.close()
+
+
+def jobs(server):
+    return server.get("/v1/jobs").json()["jobs"]
+
+
+def price(page):
+    return page.locator("#price")
+
+
+def test_a_job_is_priced_then_sent_then_followed_to_its_model(page, server):
+    page.goto("/ui")
+    page.get_by_role("link", name="New job").first.click()
+    page.get_by_label("ε, the price").fill("0.3")
+    expect(price(page)).to_contain_text("fits")
+    expect(price(page)).to_contain_text("left after it")
+    assert jobs(server) == []  # a price spends nothing
+    no_serious_findings(page)
+    page.get_by_role("button", name="Submit, for ε 0.3").click()
+    page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
+    expect(page.locator(".badge").first).to_have_text("done", timeout=60_000)  # nobody reloads the page
+    expect(page.locator("#done")).to_have_text(str(jobs(server)[0]["rounds"]))
+    expect(page.get_by_text("Certificate signed and entered")).to_be_visible()
+    expect(page.get_by_role("link", name="See the model")).to_be_visible()
+
+
+def test_a_price_that_does_not_fit_says_what_would(page, server):
+    page.goto("/ui/jobs/new?dataset=adult&learner=forest&epsilon=0.999")
+    before = len(jobs(server))
+    expect(price(page)).to_contain_text("does not fit")
+    assert page.get_by_role("button", name=re.compile("Submit")).count() == 0
+    page.get_by_role("button", name="Ask for").click()
+    expect(price(page).locator(".badge")).to_have_text("fits")
+    assert float(page.get_by_label("ε, the price").input_value()) < 0.999
+    assert len(jobs(server)) == before
+
+
+def test_what_was_typed_after_the_price_came_is_priced_before_it_can_be_sent(page):
+    page.goto(f"{FORM}&epsilon=0.05")
+    submit = page.get_by_role("button", name=re.compile("Submit"))
+    expect(submit).to_be_enabled()
+    page.get_by_label("ε, the price").press("End")
+    page.get_by_label("ε, the price").press("Backspace")
+    page.get_by_label("ε, the price").press("4")
+    assert submit.is_disabled()
+    expect(submit).to_have_text("Submit, for ε 0.04")
+    expect(submit).to_be_enabled()
+
+
+def test_the_parameters_follow_the_learner_and_several_values_are_private_tuning(page):
+    page.goto(f"{FORM}&epsilon=0.2")
+    page.get_by_label("Learner").select_option("forest")
+    expect(page.get_by_text("Parameters of forest")).to_be_visible()
+    page.get_by_text("Parameters of forest").click()
+    page.get_by_label("trees").fill("3, 5")
+    page.get_by_label("trees").press("Enter")
+    expect(price(page)).to_contain_text("tried privately")
+    page.get_by_label("trees").fill("none")
+    expect(price(page)).to_contain_text("cannot be priced")
+
+
+def test_without_scripts_the_form_still_shows_its_price_and_sends_it_once(browser, server):
+    page = new_page(browser, server, java_script_enabled=False)
+    sign_in(page, server, "train", FORM)
+    page.get_by_label("ε, the price").fill("0.02")
+    page.get_by_role("button", name="Show the price").click()
+    page.get_by_role("button", name="Submit, for ε 0.02").click()
+    page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
+    count = len(jobs(server))
+    page.go_back()
+    page.get_by_role("button", name="Submit, for ε 0.02").click()
+    assert len(jobs(server)) == count  # the same form, the same job
+    page.context.close()
+
+
+def test_a_dataset_tells_its_budget_its_history_and_what_would_fit(page):
+    page.goto("/ui/datasets")
+    page.get_by_role("link", name="adult").click()
+    expect(page.get_by_role("img", name=re.compile(r"\d+ % left"))).to_be_visible()
+    expect(page.get_by_text("more jobs").first).to_be_visible(timeout=15_000)
+    expect(page.locator(".chart .line")).to_be_visible()
+
+
+def test_on_a_phone_the_places_are_in_a_menu_and_nothing_is_wider_than_the_screen(browser, server):
+    page = signed_in(browser, server, "train", dark=True, phone=True)
+    for path in ("/ui", "/ui/datasets/adult", f"{FORM}&epsilon=0.1"):
+        page.goto(path)
+        no_sideways_scroll(page)
+    no_serious_findings(page)
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Jobs").click()
+    page.wait_for_url("**/ui/jobs")
+    no_sideways_scroll(page)
+    no_faults(page)
+    page.context.close()
+
+
+def test_the_theme_is_chosen_by_a_button_and_kept(page):
+    button = page.get_by_role("button", name="Theme")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    button.click()
+    button.click()
+    expect(button).to_have_text("Theme: dark")
+    page.goto("/ui/jobs")
+    assert page.evaluate(paper) != light
+
+
+def test_a_wrong_token_stays_outside_and_signing_out_ends_it(browser, server):
+    page = new_page(browser, server)
+    page.goto("/ui/jobs")
+    page.get_by_label("Token").fill("dps_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("not good")
+    page.get_by_label("Token").fill(server.tokens["audit"])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    page.goto("/ui/jobs")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    no_faults(page)
+    page.context.close()

@@ -1,0 +1,32 @@
+"""What every learner takes, for forms and documentation: from its own docstring and signature."""
+
+from __future__ import annotations
+
+import inspect
+from inspect import signature
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from training.learners import LEARNERS, PrivateClassifier
+from training.parameters import defaults_of
+
+
+def learners_to_json() -> list[dict[str, Any]]:
+    """Every learner by its name: `says` in a sentence, and `parameters` with `name`, `kind`, `default`, `choices`.
+
+    `kind`: "whole", "number", "boolean" or "choice". `default` None: a public rule, from the schema and the budget.
+    """
+    return [_learner(name, learner) for name, learner in LEARNERS.items()]
+
+
+def _learner(name: str, learner: type[PrivateClassifier]) -> dict[str, Any]:
+    hints, about = get_type_hints(learner.__init__), inspect.getdoc(learner) or ""
+    taken = [key for key in signature(learner).parameters if key in defaults_of(name)]
+    parameters = [_parameter(key, hints[key], defaults_of(name)[key]) for key in taken]
+    return {"name": name, "says": " ".join(about.partition("\n\n")[0].split()), "parameters": parameters}
+
+
+def _parameter(key: str, hint: Any, default: Any) -> dict[str, Any]:
+    kinds = get_args(hint) or (hint,)
+    choices = list(get_args(hint)) if get_origin(hint) is Literal else []
+    kind = "choice" if choices else "boolean" if bool in kinds else "number" if float in kinds else "whole"
+    return {"name": key, "kind": kind, "default": default, "choices": choices}
