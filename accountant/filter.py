@@ -137,9 +137,9 @@ class Filter:
 def _criteria(budget: Budget) -> tuple[Criterion, ...]:
     if budget.delta == 0:
         return ()
-    epsilon, delta = float(budget.epsilon), float(budget.delta * Decimal(1))
-    grid = (tenths / 10 for tenths in range(11, 20001))
-    best = Decimal(str(max(grid, key=lambda order: (epsilon - epsilon_at(order, 0.0, delta)) / order)))
+    epsilon, delta = float(budget.epsilon), float(budget.delta)
+    tenths = max(range(11, 20001), key=lambda each: (epsilon - epsilon_at(each / 10, 0.0, delta)) / (each / 10))
+    best = Decimal(tenths) / 10
     found = [
         Criterion(best * factor, weight, floor(_cap(float(best * factor), budget, weight) * NANO) - 1)
         for factor, weight in zip(FACTORS, WEIGHTS, strict=True)

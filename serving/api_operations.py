@@ -8,12 +8,12 @@ from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.tokens import SCOPES
-from serving import auditing, shapes
+from serving import auditing, origin, shapes
 from serving.bodies import known_query
 from serving.doors import TEXT, Door, in_thread, state
 from serving.errors import NotReady, json_response
@@ -53,6 +53,9 @@ def _last_audit(home: Home) -> dict[str, Any]:
 
 
 async def about(request: Request) -> Response:
+    """For programs; a browser is sent to the pages."""
+    if origin.is_page(request.scope):
+        return RedirectResponse(origin.HOME, 303)
     return json_response({"service": "dpserve", "documentation": "/docs.json"})
 
 

@@ -62,7 +62,7 @@ def _own_origin(scope: Scope) -> bool:
 def is_page(scope: Scope) -> bool:
     """Whether a browser asks for a page, so that it must be answered with one."""
     path = scope["path"]
-    return (path == HOME or path.startswith(HOME + "/")) and any(
+    return (path in ("/", HOME) or path.startswith(HOME + "/")) and any(
         b"text/html" in value for value in _values(scope["headers"], b"accept")
     )
 

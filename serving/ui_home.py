@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from accountant.home import Home
 from accountant.tokens import SCOPES, Token
-from serving import auditing, session, static_files
+from serving import auditing, origin, session, static_files
 from serving.api_jobs import training_job
 from serving.doors import Door, caller, in_thread, state
 from serving.origin import local
@@ -56,6 +56,11 @@ def _home(home: Home, token: Token) -> dict[str, Any]:
     }
 
 
+async def home_of_slash(request: Request) -> Response:
+    """`/ui/`, as people type it."""
+    return RedirectResponse(origin.HOME, 303)
+
+
 async def login(request: Request) -> Response:
     asked = request.query_params
     problem = REFUSED if "refused" in asked else ""
@@ -73,6 +78,7 @@ def error_page(request: Request, response: Response) -> Response:
 
 DOORS = (
     Door("GET", "/ui", SCOPES, home, "The first page", media=HTML, hidden=True),
+    Door("GET", "/ui/", SCOPES, home_of_slash, "The first page", 303, media=HTML, hidden=True),
     Door("GET", "/ui/login", (), login, "Sign in with a token", media=HTML, hidden=True),
     Door("POST", "/ui/login", (), session.login, "Sign in", 303, media=HTML, hidden=True),
     Door("POST", "/ui/logout", (), session.logout, "Sign out", 303, media=HTML, hidden=True),

@@ -90,6 +90,12 @@ def test_predicts_as_the_released_ensemble_does(server):
     assert Decimal(answer["certificate"]["epsilon"]) == found.certificate.epsilon
 
 
+def test_the_first_address_tells_a_program_and_leads_a_browser(server):
+    assert server.get("/").json() == {"service": "dpserve", "documentation": "/docs.json"}
+    answer = server.get("/", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui")
+
+
 def test_null_and_unknown_category_are_answered(server):
     (row,) = records(1)
     rows = [dict.fromkeys(row), {**row, "workclass": "Astronaut"}]

@@ -169,6 +169,12 @@ def test_a_page_for_another_scope_says_so_as_a_page(empty):
     assert empty.bear(empty.secrets["predict"], "GET", "/ui/jobs").json()["error"]["code"] == "forbidden"
 
 
+def test_what_people_type_leads_to_the_pages(empty):
+    assert empty.page("/ui/", "predict").headers["location"] == "/ui"
+    answer = empty.ask("GET", "/", PAGE)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/login?next=/ui")
+
+
 def test_what_is_nowhere_is_a_page_too(empty):
     for path in ("/ui/nothing", "/ui/jobs/999", "/ui/jobs/x", "/ui/datasets/nobody"):
         answer = empty.page(path, "train")
