@@ -25,7 +25,7 @@ demo: install ## From rows to a served, certified model, in one go
 	@$(BIN)/python examples/demo.py
 
 test: lint ## Lint, then run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and types
 	$(BIN)/ruff check .

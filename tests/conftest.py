@@ -39,6 +39,12 @@ hypothesis.settings.register_profile("dpserve", deadline=None)
 hypothesis.settings.load_profile("dpserve")
 
 
+def pytest_collection_modifyitems(items):
+    """Files with long tests go first, or one process would be left with them at the end."""
+    long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "server", "statistical")))}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def pytest_runtest_setup(item):
     """`system("jq", "openssl")`: skip, by name, where one of these programs is not installed."""
     for marker in item.iter_markers("system"):
