@@ -355,12 +355,19 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
         memory(bench, server, sent["one"], options.requests)
 
 
+def _python(path: str) -> str:
+    """Its whole path, since servers run elsewhere; the link itself, which is what makes it an environment."""
+    return os.path.abspath(path)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=8.0, help="of load for each figure")
     parser.add_argument("--requests", type=int, default=1_000_000, help="over which memory is watched")
-    parser.add_argument("--bentoml", default=sys.executable, help="Python that has BentoML as pip installs it")
-    parser.add_argument("--mlserver", help="Python that has MLServer; left out where not given")
+    parser.add_argument(
+        "--bentoml", type=_python, default=sys.executable, help="Python that has BentoML as pip installs it"
+    )
+    parser.add_argument("--mlserver", type=_python, help="Python that has MLServer; left out where not given")
     parser.add_argument("--out", type=Path, help="keep the figures, as lines of JSON")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "results" / "serving.md")
     options = parser.parse_args(arguments)

@@ -112,8 +112,12 @@ def _arrow_column(feature: Feature, column: pa.ChunkedArray) -> NDArray[Any]:
 def _arrow_texts(values: pa.Array) -> NDArray[Any]:
     if pa.types.is_null(values.type):
         return np.full(len(values), MISSING_TEXT, object)
-    texts = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-    filled = pc.fill_null(texts, MISSING_TEXT) if texts.null_count else texts
+    if pa.types.is_dictionary(values.type):  # one Python text for each that differs, not for each cell
+        known: NDArray[Any] = np.append(_arrow_texts(values.dictionary), MISSING_TEXT)
+        codes = pc.fill_null(pc.cast(values.indices, pa.int64()), len(known) - 1)
+        chosen: NDArray[Any] = known[codes.to_numpy(zero_copy_only=False)]
+        return chosen
+    filled = pc.fill_null(values, MISSING_TEXT) if values.null_count else values
     found: NDArray[Any] = filled.to_numpy(zero_copy_only=False)
     return found
 

@@ -92,6 +92,18 @@ def test_arrow_gives_what_json_gives(write, found):
     assert same(read(write(found)), columns_from_records(FEATURES, RECORDS, 10))
 
 
+@pytest.mark.parametrize(("kind", "size"), [(pa.int8(), 128), (pa.uint8(), 256), (pa.int64(), 300)])
+def test_dictionaries_of_every_width_and_nulls_in_both_of_their_parts(kind, size):
+    texts = [None, *(f"text {i}" for i in range(size - 1))]
+    codes = [None, *range(size)]
+    found = pa.DictionaryArray.from_arrays(pa.array(codes, kind), pa.array(texts))
+    count = len(codes)
+    whole = pa.table({"age": pa.nulls(count), "colour": found, "member": pa.nulls(count)})
+    read_back = read(stream(whole, chunk=count), limit=count)["colour"].tolist()
+    records = [{"age": None, "colour": None if code is None else texts[code], "member": None} for code in codes]
+    assert read_back == list(columns_from_records(FEATURES, records, count)["colour"])
+
+
 def test_columns_of_nulls_and_tables_of_nothing():
     nothing = {name: [None, None] for name in READS}
     wanted = columns_from_records(FEATURES, [dict.fromkeys(READS)] * 2, 10)
