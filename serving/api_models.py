@@ -28,7 +28,7 @@ from serving.tables_out import table_answer
 
 PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
-AT_ONCE = 256 << 10  # bytes: what is larger is answered off the loop
+AT_ONCE = 512 << 10  # bytes: what is larger is answered off the loop
 PREDICT_FIELDS = {"model": (str,), "records": (list,)}
 PREDICT_KINDS = (JSON, *tables_in.KINDS)
 

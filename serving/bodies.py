@@ -143,6 +143,8 @@ def query_text(request: Request, name: str) -> str | None:
 
 def known_query(request: Request, *names: str) -> None:
     """InputError where the query has a name that means nothing here."""
+    if not request.scope["query_string"]:
+        return
     unknown = sorted(set(request.query_params) - set(names))
     if unknown:
         raise InputError(f"query {unknown[0][:80]!r}: there are {sorted(names)}")
