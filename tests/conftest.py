@@ -30,6 +30,7 @@ def _fence_environment() -> None:
         folder.mkdir(mode=0o700)
         os.environ[name] = str(folder)
     os.environ["BENTOML_DO_NOT_TRACK"] = "true"
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of hundreds of processes would compile our rooms anew
 
 
 _fence_environment()

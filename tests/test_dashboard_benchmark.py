@@ -11,6 +11,7 @@ from models.bundle import ModelStore
 from serving.ui_pages import PAGES as DOORS
 
 UNTIMED = {
+    "/ui/",
     "/ui/static/{path:path}",
     "/ui/trust.json",
     "/ui/models/{name}/shapes",

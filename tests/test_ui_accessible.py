@@ -17,8 +17,8 @@ from serving.ui_pages import PAGES
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 
-# Parts of pages, which are asked for by a page that holds them.
-PARTS = {"/ui/datasets/{name}/fits", "/ui/jobs/price", "/ui/jobs/parameters"}
+# Parts of pages, which are asked for by a page that holds them, and an address that leads to another.
+PARTS = {"/ui/", "/ui/datasets/{name}/fits", "/ui/jobs/price", "/ui/jobs/parameters"}
 # Every other page, at an address where there is something on it.
 EXAMPLES = {
     "/ui": "/ui",
