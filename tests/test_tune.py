@@ -92,6 +92,16 @@ def test_what_is_said_of_the_number_of_runs_is_public(home, monkeypatch):
     assert seen[0][3] == {"done": most, "total": most}
 
 
+def test_when_a_run_ends_is_told_to_nobody_over_the_doors(home, monkeypatch):
+    """A run's time would name its setting; only the setting of the best is released."""
+    told, kept = [], job.Lease.progress
+    monkeypatch.setattr(job.Lease, "progress", lambda self, done: (told.append(done), kept(self, done)))
+    job.train(home, asked(model="quiet"), by="test")
+    assert told == []
+    job.train(home, Asked("adult", "lazybb", "0.05", parameters={"rounds": 3}), by="test")
+    assert told[-1] == len(told) >= 3
+
+
 def test_the_chosen_setting_is_told_with_the_model(home, monkeypatch):
     monkeypatch.setattr(selecting, "draw_runs", lambda law: 3)
     monkeypatch.setattr(selecting, "most_runs", lambda law: 3)

@@ -96,7 +96,8 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     with Lease(home.ledger, seq) as lease:
 
         def tell(done: int, total: int) -> None:
-            lease.progress(done)
+            if total == len(started.plan):  # a tuned job's runs are not told one by one: how long each took names its
+                lease.progress(done)  # setting, and only that of the best is released
             progress(done, total)
 
         released = _play(home, started, tell)
