@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from accountant import keyring, keyswap, signers
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
-from accountant.highwater import HighWater
-from accountant.keys import KeyStore, PublicKeys, sync_directory, write_new
-from accountant.ledger import Ledger
-from accountant.log import TransparencyLog
-from accountant.store import Store, size
+from accountant.keys import key_exchange, signers
+from accountant.keys.private_keys import KeyStore, PublicKeys, sync_directory, write_new
+from accountant.ledger import key_life
+from accountant.ledger.ledger import Ledger
+from accountant.log.entries import TransparencyLog
+from accountant.log.last_seen import HighWater
+from accountant.store.store import Store, size
 
 DEFAULT_HOME = "~/.local/share/dpserve"
 TRUST = "trust.json"
@@ -98,7 +99,7 @@ class Home:
     def write_trust(self) -> None:
         """Write what the ledger says of its keys to the file that auditors pin, in one step."""
         partial = self.path / f"{TRUST}.{uuid.uuid4()}.partial"
-        with keyswap.alone(self.keys.directory):  # what was read last is written last
+        with key_exchange.alone(self.keys.directory):  # what was read last is written last
             write_new(partial, self.trust.to_json(), 0o644)
             partial.replace(self.path / TRUST)
         sync_directory(self.path)
@@ -115,12 +116,12 @@ class Home:
             raise InputError(f"home={path}: there is no dpserve here; run `dpserve init` first")
         database = Store(url)
         database.create()
-        keys = keyring.open_keys(path / "keys", database, settings(environment)["DPSERVE_ISSUER_KEY"].value)
+        keys = key_life.open_keys(path / "keys", database, settings(environment)["DPSERVE_ISSUER_KEY"].value)
         with database.reading() as connection:
             empty = size(connection) == 0
         if not empty:
             ledger = Ledger(TransparencyLog.open(database, keys, HighWater(mark(path))))
-            keyring.check_issuer(ledger, keys)
+            key_life.check_issuer(ledger, keys)
             return cls(path, keys, ledger)._with_trust_file()
         database.close()
         if (HighWater(mark(path)).read() or (0, b""))[0]:
@@ -130,7 +131,7 @@ class Home:
     @property
     def trust(self) -> PublicKeys:
         """What an auditor pins: origin, public keys and what they speak for, certificates that were revoked."""
-        return keyring.trust_of(self)
+        return key_life.trust_of(self)
 
     @property
     def models(self) -> Path:

@@ -26,8 +26,8 @@ from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
 from accountant.errors import InputError
-from accountant.events import BoundedRange, Gaussian, PureDp
-from accountant.selection import Distribution, Poisson
+from accountant.privacy.events import BoundedRange, Gaussian, PureDp
+from accountant.privacy.selection import Distribution, Poisson
 
 enable_features("contrib")  # OpenDP's word for parts whose proof documents are public but not yet vetted
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.stats import beta
 
-from training.learners.ebm import DPEBMClassifier, DPEBMRegressor
+from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 
 EPSILON, DELTA, ALARM = 1.0, 1e-6, 1e-4
 ROWS = 50

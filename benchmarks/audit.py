@@ -28,14 +28,14 @@ POLL = 0.05  # seconds
 
 
 def audit_database(home: Path) -> int:
-    from accountant.audit import audit_place
+    from accountant.audit.audit import audit_place
 
     return _sound(audit_place(_place(home)))
 
 
 def audit_files(home: Path) -> int:
-    from accountant.export import audit_export
-    from accountant.keys import PublicKeys
+    from accountant.audit.export import audit_export
+    from accountant.keys.private_keys import PublicKeys
 
     trust = PublicKeys.from_json((home / "trust.json").read_bytes())
     return _sound(audit_export(home.with_name(home.name + ".export"), trust))
@@ -43,9 +43,9 @@ def audit_files(home: Path) -> int:
 
 def rebuild(home: Path) -> int:
     """The tree alone: every leaf hashed, every root."""
+    from accountant.audit.tree_of_entries import Tree
     from accountant.home import place
-    from accountant.rebuild import Tree
-    from accountant.store import Store, leaves
+    from accountant.store.store import Store, leaves
 
     tree = Tree()
     with Store(place(_place(home))[1]).reading() as connection:
@@ -69,7 +69,7 @@ def prove(home: Path) -> float:
 
 
 def export(home: Path) -> int:
-    from accountant.export import export as write
+    from accountant.audit.export import export as write
     from accountant.home import Home
 
     return write(Home.open(_place(home)), home.with_name(home.name + ".export"))

@@ -25,11 +25,11 @@ from sklearn.model_selection import StratifiedKFold
 from accountant.budget import Budget, Relation, from_nano, nano
 from benchmarks.datasets import load
 from training.calibrate import rehearse
-from training.data import rows_of
-from training.engine import Rows
 from training.learners import CalibratedBoostingClassifier, DPRandomForestClassifier
 from training.learners.base import PrivateClassifier
-from training.schema import Schema, parse_schema
+from training.rows.data import rows_of
+from training.rows.rows import Rows
+from training.rows.schema import Schema, parse_schema
 from training.session import Public, Session
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "bdpe.md"

@@ -32,12 +32,12 @@ import pyarrow.parquet as pq
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
-from accountant.records import State
+from accountant.ledger.records import State
 from benchmarks import made_ledger
-from models.bundle import ModelStore
+from models.store.bundle import ModelStore
 from serving.tokens import new_token
 from training import job
-from training.datasets import register
+from training.rows.datasets import register
 
 ROOT = Path(__file__).parent.parent
 ADULT = ROOT / "examples" / "data"

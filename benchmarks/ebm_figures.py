@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from models.additive import AdditiveEnsemble
-from models.editing import Note, monotone, to_additive
-from models.explain import Shape, errors, shapes, unit
+from models.edit.editing import Note, monotone, to_additive
+from models.explain.explain import Shape, errors, shapes, unit
+from models.explain.svg import Panel, document
+from models.explain.svg_shapes import curve_panel, reach, sized
+from models.explain.vega_files import write
 from models.features import NumericFeature
-from models.picture_files import write
-from models.picture_shapes import curve_panel, reach, sized
-from models.picture_svg import Panel, document
-from training.learners.ebm import DPEBMClassifier
+from training.learners.ebm.ebm import DPEBMClassifier
 
 ROOT = Path(__file__).parent.parent
 EPSILONS = ("1", "4", "100")

@@ -24,7 +24,7 @@ from benchmarks import datasets
 from benchmarks.ebm_published import INTERPRET, MEAN, PAPER
 from benchmarks.peers import Task
 from benchmarks.utility import DELTA, EPSILONS, OUT, Run, task_of
-from training.learners.ebm import DPEBMClassifier, DPEBMRegressor
+from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 
 SETS = ("adult", "telco", "california", "wine_quality", "elevators", "pol")
 LINES = "dpebm.jsonl"

@@ -90,7 +90,7 @@ def urls(folder: Path, names: list[str]) -> Iterator[tuple[str, str]]:
 def reserve(home: Any, number: int) -> None:
     import ledgers
 
-    from accountant.events import PureDp
+    from accountant.privacy.events import PureDp
 
     plan = ledgers.plan(PureDp(Decimal("0.0005")), 3)
     ledgers.reserve(home.ledger, ledgers.request(epsilon="0.01", number=number), plan, key=f"{os.getpid()} {number}")
@@ -100,7 +100,7 @@ def fill(path: Path, entries: int) -> None:
     """Bring a SQLite ledger to so many entries, with their subtrees and a job for every four: bytes that no admission
     reads, in a tree that is right.
     """
-    from accountant.merkle import leaf_hash, new_nodes
+    from accountant.log.merkle import leaf_hash, new_nodes
 
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")

@@ -1,4 +1,4 @@
-"""A long ledger, made fast: what `accountant.ledger` would have written, with one signed checkpoint per entry.
+"""A long ledger, made fast: what `accountant.ledger.ledger` would have written, with one signed checkpoint per entry.
 
 The first job of each plan goes through the ledger itself; all others are copies of it with names, keys, digests and
 reservations of their own, written into the tables in bulk. No admission was checked for them: the audit will.
@@ -21,14 +21,15 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from accountant import canonical, home, merkle, notes
+from accountant import canonical, home
 from accountant.budget import Budget, Relation
-from accountant.events import BoundedRange, Gaussian, Plan, PureDp, Release
-from accountant.families import load, price_text
-from accountant.highwater import HighWater
 from accountant.home import Home
-from accountant.prices import Price, price
-from accountant.records import Registration, Request, Unit
+from accountant.ledger.families import load, price_text
+from accountant.ledger.records import Registration, Request, Unit
+from accountant.log import merkle, notes
+from accountant.log.last_seen import HighWater
+from accountant.privacy.claims import Price, price
+from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
 
 TOTAL, ASKED = Budget.of("3", "0.000001"), Budget.of("0.5", "0.000001")
 JOBS_PER_DATASET, IN_FLIGHT, PLANS = 250, 7, 48

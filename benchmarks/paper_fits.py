@@ -33,15 +33,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation
-from accountant.events import Plan
-from accountant.prices import claim
+from accountant.privacy.claims import claim
+from accountant.privacy.events import Plan
 from benchmarks.paper_published import RECORDS, Setting
 from benchmarks.paper_sets import Coded, coded
 from models.trees import Leaf, Tree, TreeEnsemble, route
 from training.calibrate import calibrate, rehearse
-from training.engine import Rows
 from training.learners import LazyBB
 from training.learners.base import PrivateClassifier
+from training.rows.rows import Rows
 from training.session import Public, Session
 
 THEOREM, CORRECTED, CODED, OURS, PRINTED, CUTS, SCHEDULED, DEFAULTS, LIMIT = VARIANTS = (
@@ -117,7 +117,7 @@ def learner_of(cell: Cell) -> PrivateClassifier:
 
 
 def tree_learner(at: Setting, form: dict[str, Any]) -> PrivateClassifier:
-    from training.learners.lazybb_tree import LazyBBTree
+    from training.learners.boosting.lazybb_tree import LazyBBTree
 
     fixed: dict[str, Any] = {"reweighting": "projected", "density": at.density, "threshold": False}
     return LazyBBTree(rounds=at.rounds, rate=at.rate * HALF, depth=2, **fixed, **form)

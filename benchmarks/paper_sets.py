@@ -16,8 +16,8 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks.datasets import load
 from models.ensemble import ClassLabel
 from models.features import CategoricalFeature, Feature, NumericFeature, number_text
-from training.data import encode_column, encode_labels
-from training.schema import Schema, parse_schema
+from training.rows.data import encode_column, encode_labels
+from training.rows.schema import Schema, parse_schema
 
 BINS = 10  # equal intervals per number, as in the authors' public code
 FOLDS = 5

@@ -22,9 +22,9 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from accountant.budget import Budget, Relation
 from accountant.errors import InputError
 from models.features import CategoricalFeature, Feature, NumericFeature
-from training.data import columns_of, encode_labels
 from training.learners import LEARNERS
-from training.schema import Schema, parse_schema
+from training.rows.data import columns_of, encode_labels
+from training.rows.schema import Schema, parse_schema
 from training.session import Public
 
 Numbers = NDArray[np.float64]

@@ -313,8 +313,8 @@ def memory(bench: Bench, server: Server, body: Body, requests: int) -> None:
 def own_time(bench: Bench) -> None:
     """The model alone, its columns ready; and a bundle read, verified and opened."""
     from accountant.home import Home
-    from models.runtime import columns_from_records
-    from models.verified import load_of_home
+    from models.onnx.runtime import columns_from_records
+    from models.store.loading import load_of_home
 
     home = Home.open({"DPSERVE_HOME": str(bench.folder / "home")})
     folder, trust = bench.model.parent, home.trust

@@ -32,9 +32,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from models.features import NumericFeature
-from training.data import encode_column, encode_labels
 from training.learners import LazyBB
-from training.schema import Schema, parse_schema
+from training.rows.data import encode_column, encode_labels
+from training.rows.schema import Schema, parse_schema
 
 ROOT = Path(__file__).parent.parent
 ADULT = ROOT / "examples" / "data"
@@ -164,7 +164,7 @@ def one_file(_: str, name: str) -> Line:
     from accountant.budget import Budget, Relation
     from accountant.home import Home
     from training import job
-    from training.datasets import register
+    from training.rows.datasets import register
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -185,7 +185,7 @@ def one_file(_: str, name: str) -> Line:
 def one_round(_: str, name: str) -> Line:
     """A boosting round: apply the last vote, then the weighted sum of every feature's codes. Least of many, in ms."""
     from models.ensemble import Vote
-    from training import engine
+    from training.rows import rows as engine
 
     random, rows = np.random.default_rng(0), int(name)
     bins = random.integers(0, BINS, (FEATURES, rows), dtype=np.uint8)

@@ -1,4 +1,5 @@
-"""The study behind lazybb's default rule (training/learners/defaults.py): a few settings, many datasets, and for every
+"""The study behind lazybb's default rule (training/learners/boosting/defaults.py): a few settings, many datasets, and
+for every
 dataset the rule that the others alone would have chosen.
 
     python -m benchmarks.study --data DIR --out study.jsonl            # fits; goes on where a file ends
@@ -25,7 +26,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from benchmarks import datasets
 from training.learners import LazyBB
-from training.schema import parse_schema
+from training.rows.schema import parse_schema
 
 SETS = (
     *("adult", "bank", "telco", "mushroom", "codrna", "creditcardsmall", "page_blocks", "cardiotocography"),

@@ -27,14 +27,14 @@ from sklearn.metrics import roc_auc_score
 from accountant.budget import Budget, Relation
 from benchmarks import datasets
 from models.ensemble import Ensemble
-from training.data import columns_of, rows_of
-from training.engine import Rows
 from training.learners import PrivateClassifier
 from training.parameters import learner_of
-from training.schema import Schema, parse_schema
-from training.selecting import Outcome
+from training.rows.data import columns_of, rows_of
+from training.rows.rows import Rows
+from training.rows.schema import Schema, parse_schema
 from training.session import Public, Session
-from training.tune import Tuned, Tuning, tuned_of
+from training.tuning.selecting import Outcome
+from training.tuning.tune import Tuned, Tuning, tuned_of
 
 EPSILONS = ("0.1", "0.5", "1", "4")
 DELTA = "0.000001"

@@ -14,14 +14,14 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from accountant.errors import DpserveError
-from accountant.figures import JobFigures
 from accountant.home import Home
+from accountant.ledger.job_counts import JobFigures
 from serving import errors as doors
-from serving import metrics, settings
 from serving.app import DOORS
-from serving.cli import app
-from serving.gauges import AuditGauges, LedgerGauges, ServingGauges
-from serving.openapi import MEANINGS, openapi
+from serving.cli.app import app
+from serving.process import metrics, settings
+from serving.process.gauges import AuditGauges, LedgerGauges, ServingGauges
+from serving.rest.openapi import MEANINGS, openapi
 from training.learners import LEARNERS
 
 

@@ -13,25 +13,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from accountant.tokens import SCOPES
-from serving import api_explain, api_jobs, api_ledger, api_models, api_operations, api_placing, api_v2, static_files
-from serving.bodies import known_query
-from serving.doors import Door
+from accountant.ledger.tokens import SCOPES
 from serving.errors import json_response
-from serving.openapi import openapi
+from serving.http.routes import Door
+from serving.pages import static_files
+from serving.pages.all import PAGES
+from serving.pages.home import error_page
+from serving.pages.prefetch import warming
+from serving.rest import explain, jobs, ledger, models, operations, placing, v2
+from serving.rest.openapi import openapi
 from serving.state import ServingState
-from serving.ui_home import error_page
-from serving.ui_pages import PAGES
-from serving.warm import warming
+from serving.wire.request_bodies import known_query
 
 DOORS: tuple[Door, ...] = (
-    *api_models.DOORS,
-    *api_explain.DOORS,
-    *api_placing.DOORS,
-    *api_v2.DOORS,
-    *api_jobs.DOORS,
-    *api_ledger.DOORS,
-    *api_operations.DOORS,
+    *models.DOORS,
+    *explain.DOORS,
+    *placing.DOORS,
+    *v2.DOORS,
+    *jobs.DOORS,
+    *ledger.DOORS,
+    *operations.DOORS,
 )
 
 
@@ -46,7 +47,7 @@ def make_app(base: Callable[[], Mapping[str, Any]] = dict) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with serving.watching(), warming(serving):
-            await anyio.to_thread.run_sync(api_jobs.training_job)  # or the first request would wait for the import
+            await anyio.to_thread.run_sync(jobs.training_job)  # or the first request would wait for the import
             await anyio.to_thread.run_sync(static_files.files)  # fails where one is not the pinned one
             gc.collect()
             gc.freeze()  # what was made up to here stays for ever: the collector need not look at it again

@@ -10,9 +10,9 @@ from typing import Any
 
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.placement import PROMOTED, RESTORED, RETIRED, record
-from models.bundle import ModelStore
-from models.verified import load_of_home
+from accountant.ledger.placement import PROMOTED, RESTORED, RETIRED, record
+from models.store.bundle import ModelStore
+from models.store.loading import load_of_home
 
 
 @dataclass(frozen=True)

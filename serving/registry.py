@@ -21,16 +21,16 @@ from typing import Any
 import orjson
 
 from accountant.canonical import decimal_string
-from accountant.certificate import digest
-from accountant.dsse import parse
+from accountant.certificates.certificate import digest
 from accountant.errors import InputError, ModelInvalid, UnknownName, VerificationError
 from accountant.home import Home
-from accountant.keys import PublicKeys
-from models.bundle import CHAMPION, FILES, ModelStore
-from models.shelves import Shelf, Stamp, look, stamp_of
-from models.verified import VerifiedModel, load_of_home
-from serving.metrics import FAILURES, PREDICTIONS, SECONDS
-from serving.trail import about
+from accountant.keys.dsse import parse
+from accountant.keys.private_keys import PublicKeys
+from models.store.bundle import CHAMPION, FILES, ModelStore
+from models.store.index import Shelf, Stamp, look, stamp_of
+from models.store.loading import VerifiedModel, load_of_home
+from serving.process.access_log import about
+from serving.process.metrics import FAILURES, PREDICTIONS, SECONDS
 
 LOG = logging.getLogger("dpserve.registry")
 IN_MEMORY = 100

@@ -10,11 +10,11 @@ from typing import Any
 
 import bentoml
 
-from serving import patience
-from serving.api_models import answer_records
 from serving.app import make_app
-from serving.doors import Doors
-from serving.logs import set_up
+from serving.http.routes import Doors
+from serving.process import uvicorn_limits
+from serving.process.logs import set_up
+from serving.rest.models import answer_records
 
 
 def _workers() -> int | str:
@@ -29,7 +29,7 @@ def _described() -> Mapping[str, Any]:
 
 
 set_up()
-patience.install()
+uvicorn_limits.install()
 APP = make_app(_described)
 
 

@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from accountant.errors import DpserveError
-from accountant.figures import JobFigures
 from accountant.home import Home
-from accountant.tokens import Token
+from accountant.ledger.job_counts import JobFigures
+from accountant.ledger.tokens import Token
 from serving.errors import NotReady
-from serving.orphans import is_orphan, stop_server
+from serving.process.orphans import is_orphan, stop_server
 from serving.registry import Registry
 from serving.tokens import good_tokens
 

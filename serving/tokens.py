@@ -6,9 +6,9 @@ import hashlib
 import secrets
 from collections.abc import Collection, Iterable
 
-from accountant import tokens
 from accountant.home import Home
-from accountant.tokens import Limits, Token
+from accountant.ledger import tokens
+from accountant.ledger.tokens import Limits, Token
 
 PREFIX = "dps_"
 

@@ -109,7 +109,7 @@ def test_wheel_says_what_it_is(wheel):
     assert "Private :: Do Not Upload" in said.get_all("Classifier", [])
     assert said["Requires-Python"] == "<3.14,>=3.11"
     assert said["License-Expression"] == "Apache-2.0"
-    assert "dpserve = serving.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    assert "dpserve = serving.cli.app:main" in wheel.read(f"{info}/entry_points.txt").decode()
     assert f"{info}/licenses/LICENSE" in wheel.namelist()
 
 
@@ -213,7 +213,7 @@ def test_expected():
 @pytest.mark.parametrize(("no_skip", "code", "counts"), [("0", 0, "1 skipped"), ("1", 1, "1 failed")])
 def test_skip_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch, no_skip, code, counts):
     monkeypatch.setenv("DPSERVE_NO_SKIP", no_skip)
-    for name in ("conftest.py", "postgres.py"):
+    for name in ("conftest.py", "helpers/postgres.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path)
     (tmp_path / "test_one.py").write_text(SKIPPING)
     run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
@@ -226,7 +226,7 @@ def test_skip_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch, no_skip,
 
 def test_skipped_file_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch):
     monkeypatch.setenv("DPSERVE_NO_SKIP", "1")
-    for name in ("conftest.py", "postgres.py"):
+    for name in ("conftest.py", "helpers/postgres.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path)
     (tmp_path / "test_one.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
     run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]

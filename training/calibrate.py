@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from accountant.budget import Budget, from_nano, nano
 from accountant.errors import InputError
-from accountant.events import Plan
-from accountant.prices import BOUNDS, CHEAP_BOUNDS, PURE, Claim, claim
+from accountant.privacy.claims import BOUNDS, CHEAP_BOUNDS, PURE, Claim, claim
+from accountant.privacy.events import Plan
 from training.session import Public, Rehearsal
 
 

@@ -12,17 +12,19 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from accountant import certificate, dsse, keyring
-from accountant.derived import statement_of
+from accountant.certificates import certificate
+from accountant.certificates.edited_models import statement_of
 from accountant.errors import InputError, ModelInvalid
 from accountant.home import Home
-from accountant.keyring import Why
+from accountant.keys import dsse
+from accountant.ledger import key_life
+from accountant.ledger.key_life import Why
 from models.additive import AdditiveEnsemble
-from models.bundle import ModelStore, ensemble_bytes, ensemble_from_bytes
-from models.derivation import ancestors, edits_of
-from models.editing import to_additive
-from models.onnx_export import to_onnx
-from models.verified import VerifiedModel
+from models.edit.editing import to_additive
+from models.onnx.export import to_onnx
+from models.store.bundle import ModelStore, ensemble_bytes, ensemble_from_bytes
+from models.store.lineage import ancestors, edits_of
+from models.store.loading import VerifiedModel
 from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, sign, store, write
 
 SINCE = "since"  # the file that holds the ledger's size before the entry was made
@@ -94,9 +96,9 @@ def _entered(home: Home, folder: Path, base: VerifiedModel, model: AdditiveEnsem
     known = home.ledger.find_derived(statement, int(since.read_text()))
     if known is not None:
         return envelope, known
-    if not keyring.may_issue(home.ledger, keyring.signed_by(envelope)):
+    if not key_life.may_issue(home.ledger, key_life.signed_by(envelope)):
         envelope = sign(home, path, payload)
-    digest, signed_by = certificate.digest(onnx), keyring.signed_by(envelope)
+    digest, signed_by = certificate.digest(onnx), key_life.signed_by(envelope)
     return envelope, home.ledger.derive(base.certificate.issued, statement, digest, _why(model), signed_by)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from accountant.budget import Budget, from_nano, nano
 from accountant.errors import InputError
-from accountant.events import Plan
+from accountant.privacy.events import Plan
 from training.calibrate import Fits, Recipe, calibrate
 from training.session import Public
 

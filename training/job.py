@@ -13,29 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from accountant.errors import BudgetRefused, DpserveError, InputError, JobFailed, PlanMismatch, WrongState
-from accountant.events import Plan
-from accountant.families import Dataset, Started
-from accountant.forecast import forecast
 from accountant.home import Home
-from accountant.records import Holding, Job, State
+from accountant.ledger.families import Dataset, Started
+from accountant.ledger.forecast import forecast
+from accountant.ledger.records import Holding, Job, State
+from accountant.privacy.events import Plan
 from models.ensemble import Ensemble
-from training.about import learners_to_json as learners_to_json
-from training.datasets import open_rows, schema_of
-from training.datasets import register as register  # the doors know this module, and no other of this room
 from training.derive import derive as derive
+from training.learners.docs import learners_to_json as learners_to_json
 from training.lease import Lease, dead, this_process
 from training.plans import Asked as Asked
 from training.plans import jobs_left as jobs_left
 from training.plans import plan as plan
 from training.plans import public_of, request_of
 from training.release import finish, forget, keep
-from training.selecting import Outcome
+from training.rows.datasets import open_rows, schema_of
+from training.rows.datasets import register as register  # the doors know this module, and no other of this room
+from training.rows.row_files import draft_schema as draft_schema
+from training.rows.row_files import read_columns as read_columns
+from training.rows.row_files import write_predictions as write_predictions
 from training.session import Session
-from training.tables import draft_schema as draft_schema
-from training.tables import read_columns as read_columns
-from training.tables import write_predictions as write_predictions
-from training.tune import TUNING, choice_of, fits_of, forget_choice, keep_choice, runs_of
-from training.tune import Tuning as Tuning
+from training.tuning.selecting import Outcome
+from training.tuning.tune import TUNING, choice_of, fits_of, forget_choice, keep_choice, runs_of
+from training.tuning.tune import Tuning as Tuning
 
 LOG = logging.getLogger("dpserve.jobs")
 ISSUED = "issued"

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import psutil
 
-from accountant.ledger import Ledger
+from accountant.ledger.ledger import Ledger
 
 
 def this_process() -> str:

@@ -11,22 +11,22 @@ from typing import Any
 from accountant.budget import Budget, from_nano, nano
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
-from accountant.events import Plan
-from accountant.families import Dataset, refusal
 from accountant.home import Home
+from accountant.ledger.families import Dataset, refusal
+from accountant.ledger.records import Request
 from accountant.names import check_name
-from accountant.prices import Price, claim
-from accountant.records import Request
+from accountant.privacy.claims import Price, claim
+from accountant.privacy.events import Plan
 from training import fitting
-from training.advice import warnings_of
 from training.calibrate import Recipe, rehearse
-from training.datasets import schema_of
 from training.learners import LEARNERS, PrivateClassifier
 from training.parameters import learner_of as learner_of
 from training.parameters import stored
-from training.schema import Schema
+from training.plan_warnings import warnings_of
+from training.rows.datasets import schema_of
+from training.rows.schema import Schema
 from training.session import Public
-from training.tune import Tuned, Tuning, tuned_of
+from training.tuning.tune import Tuned, Tuning, tuned_of
 
 Fits = PrivateClassifier | Tuned
 

@@ -14,16 +14,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accountant import certificate, dsse, keyring
+from accountant.certificates import certificate
 from accountant.errors import JobFailed, ModelInvalid
-from accountant.events import plan_from_json
 from accountant.home import Home
-from accountant.ledger import Ledger
-from accountant.records import Job, request_from_entry
-from models.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
+from accountant.keys import dsse
+from accountant.ledger import key_life
+from accountant.ledger.ledger import Ledger
+from accountant.ledger.records import Job, request_from_entry
+from accountant.privacy.events import plan_from_json
 from models.ensemble import Ensemble
-from models.onnx_export import to_onnx
-from models.verified import card_of, domains, stated_range
+from models.onnx.export import to_onnx
+from models.store.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
+from models.store.loading import card_of, domains, stated_range
 
 ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"
 
@@ -84,7 +86,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
     path = folder / ENVELOPE
     if path.exists():
         envelope = path.read_bytes()
-        if job.issued is not None or keyring.may_issue(home.ledger, keyring.signed_by(envelope)):
+        if job.issued is not None or key_life.may_issue(home.ledger, key_life.signed_by(envelope)):
             return envelope
         return sign(home, path, dsse.parse(envelope).payload)
     entry = home.ledger.reservation(job.seq).value
@@ -113,7 +115,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
 
 def sign(home: Home, path: Path, payload: bytes) -> bytes:
     """The envelope over a statement by the key in force, on disk when it returns."""
-    keyring.keep_up(home)  # another process may have put a new key in force
+    key_life.keep_up(home)  # another process may have put a new key in force
     envelope = certificate.sign(payload, home.keys)
     write(path, envelope)
     return envelope
@@ -121,7 +123,7 @@ def sign(home: Home, path: Path, payload: bytes) -> bytes:
 
 def _issue(ledger: Ledger, seq: int, envelope: bytes, onnx: bytes) -> int:
     statement = certificate.digest(dsse.parse(envelope).payload)
-    return ledger.issue(seq, statement, certificate.digest(onnx), keyring.signed_by(envelope))
+    return ledger.issue(seq, statement, certificate.digest(onnx), key_life.signed_by(envelope))
 
 
 def bundle_of(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation
 from accountant.errors import PlanMismatch
-from accountant.events import Plan, Release
 from accountant.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
+from accountant.privacy.events import Plan, Release
 from models.ensemble import ClassLabel
 from models.features import Feature
-from training.engine import Rows
+from training.rows.rows import Rows
 
 Integers = NDArray[np.int64]
 
@@ -78,7 +78,7 @@ class Releaser(Protocol):
 
 
 class Selection(Protocol):
-    """Private selection among runs (`training.selecting`): `charge` is its one line of a plan."""
+    """Private selection among runs (`training.tuning.selecting`): `charge` is its one line of a plan."""
 
     @property
     def charge(self) -> Release: ...

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from training.learners.base import PrivateClassifier
-from training.learners.bdpe import CalibratedBoostingClassifier
-from training.learners.ebm import DPEBMClassifier, DPEBMRegressor
+from training.learners.boosting.bdpe import CalibratedBoostingClassifier
+from training.learners.boosting.lazybb import LazyBB
+from training.learners.boosting.lazybb_tree import LazyBBTree
+from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.forest import DPRandomForestClassifier
-from training.learners.lazybb import LazyBB
-from training.learners.lazybb_tree import LazyBBTree
 
 LEARNERS: dict[str, type[PrivateClassifier]] = {
     learner.name: learner

@@ -19,16 +19,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from accountant.budget import Budget, Relation, parse_relation
 from accountant.errors import BudgetRefused, InputError
-from accountant.prices import Claim
+from accountant.privacy.claims import Claim
 from models.ensemble import Ensemble
 from models.features import Columns as ByName
-from training.account import Account
-from training.advice import PublicWarning, check_exportable, too_many_rounds, warnings_of
 from training.calibrate import Recipe, calibrate
-from training.data import columns_of, rows_of
 from training.fitting import would_fit
-from training.frames import Unfitted, is_frame, label_column, table_from, target_column, value_errors
-from training.schema import Columns, Schema, parse_schema
+from training.notebook_budget import Account
+from training.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
+from training.rows.data import columns_of, rows_of
+from training.rows.frames import Unfitted, is_frame, label_column, table_from, target_column, value_errors
+from training.rows.schema import Columns, Schema, parse_schema
 from training.session import Public, Releaser, Session
 
 SPENDS = (

@@ -12,10 +12,10 @@ import numpy as np
 
 from accountant.budget import Relation
 from models.trees import TreeEnsemble
-from training.account import Account
 from training.learners.base import PrivateClassifier
+from training.learners.boosting.defaults import strength
+from training.learners.boosting.tree_queries import Cuts, public_cuts, split_tests
 from training.learners.checks import check_whole, check_word
-from training.learners.defaults import strength
 from training.learners.forest_rows import (
     ClassWeights,
     LeafLabels,
@@ -27,9 +27,9 @@ from training.learners.forest_rows import (
     shares,
     spread_of,
 )
-from training.learners.topdown import Cuts, public_cuts, split_tests
+from training.notebook_budget import Account
+from training.rows.tree_rows import Grown
 from training.session import Public, Releaser
-from training.tree_rows import Grown
 
 MAX_TREES = 1000
 MAX_DEPTH = 8

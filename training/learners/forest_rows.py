@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from accountant.budget import NANO, Relation, from_nano
 from accountant.errors import InputError
-from accountant.events import MAX_NOISE
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelections, PermuteAndFlips
-from training.engine import Rows
-from training.learners.reach import Norm, reach
-from training.learners.topdown import Cuts
+from accountant.privacy.events import MAX_NOISE
+from training.learners.boosting.tree_queries import Cuts
+from training.learners.leaf_sensitivity import Norm, reach
+from training.rows.rows import Rows
+from training.rows.tree_rows import Grown, TreeRows
 from training.session import Public
-from training.tree_rows import Grown, TreeRows
 
 Integers = NDArray[np.int64]
 LeafNoise = DiscreteLaplace | DiscreteGaussian

@@ -1,0 +1,112 @@
+"""The ledger as files that an auditor reads with any tool, and the audit of such files.
+
+`entries.jsonl`: one entry a line, exactly the bytes that were hashed, without the newline. `checkpoints.jsonl`: every
+signed checkpoint, `{"note", "size"}` a line. `checkpoint`: the newest note as it is. `witnessed`: the newest that
+witnesses cosigned, where there is one. `trust.json`: the keys; an auditor compares them with a copy that came by
+another way, for who forges a ledger can forge the file beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from accountant import canonical
+from accountant.audit.audit import Filed, Leaf, Progress, audit
+from accountant.audit.judge_models import Bundle
+from accountant.audit.tree_of_entries import Report
+from accountant.canonical import ENTRY_LIMIT, exact_integer, exact_object, exact_text
+from accountant.errors import InputError, LedgerInvalid
+from accountant.home import TRUST, Home
+from accountant.keys.private_keys import PublicKeys
+from accountant.log.collect import WITNESSED, kept, newest, read_note
+from accountant.log.entries import read_entry
+from accountant.log.notes import NOTE_LIMIT, parse_checkpoint
+from accountant.log.tiles import CHECKPOINT
+from accountant.store.store import checkpoints, leaves
+
+ENTRIES, CHECKPOINTS = "entries.jsonl", "checkpoints.jsonl"
+
+
+def export(home: Home, directory: Path) -> int:
+    """Write the ledger, as it stands at this moment, into a new `directory`; the number of entries."""
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"out={directory}: must be a new folder ({error.strerror})") from error
+    with home.ledger.log.database.reading() as connection:
+        # An entry that is canonical has no newline in it.
+        count = _write(directory / ENTRIES, (read_entry(seq, body).body for seq, body in leaves(connection)))
+        _write(directory / CHECKPOINTS, (_line(size, note) for size, note in checkpoints(connection)))
+        note, cosigned = newest(home.path, connection), kept(home.path)
+    (directory / TRUST).write_bytes(home.trust.to_json())
+    if cosigned is not None:
+        (directory / WITNESSED).write_bytes(cosigned.encode())
+    (directory / CHECKPOINT).write_bytes(note.encode())
+    return count
+
+
+def audit_export(
+    directory: Path,
+    trust: PublicKeys,
+    bundles: Iterable[Bundle] = (),
+    seen: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Report:
+    """Audit an export against `trust`, which must not come from the export itself. Reads it line by line."""
+    notes = vouching(directory)
+    try:
+        with (directory / ENTRIES).open("rb") as entries, (directory / CHECKPOINTS).open("rb") as signed:
+            filed = (_filed(number, line) for number, line in _lines(signed, NOTE_LIMIT))
+            return audit(
+                _lines(entries, ENTRY_LIMIT),
+                filed,
+                trust,
+                bundles=bundles,
+                seen=(*notes, *seen),
+                progress=progress,
+                total=parse_checkpoint(notes[0]).size,
+            )
+    except OSError as error:
+        raise InputError(f"{directory}: is not an export ({error})") from error
+
+
+def vouching(directory: Path) -> list[str]:
+    """The newest checkpoint of an export or of a folder of tiles, and the newest cosigned one where there is one."""
+    cosigned = kept(directory)
+    return [read_note(directory / CHECKPOINT), *([] if cosigned is None else [cosigned])]
+
+
+def _line(size: int, note: str) -> bytes:
+    return canonical.encode({"note": note, "size": size}, 2 * NOTE_LIMIT)
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> int:
+    count = 0
+    with path.open("xb") as file:
+        for line in lines:
+            file.write(line + b"\n")
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    return count
+
+
+def _lines(file: IO[bytes], limit: int) -> Iterator[Leaf]:
+    """Numbered lines without their newline; a line too long, or a last one cut short, is LedgerInvalid."""
+    number = 0
+    while line := file.readline(2 * limit + 2):
+        if not line.endswith(b"\n"):
+            raise LedgerInvalid(f"{Path(file.name).name}, line {number + 1}: is cut short or too long")
+        yield number, line[:-1]
+        number += 1
+
+
+def _filed(number: int, line: bytes) -> Filed:
+    try:
+        item = exact_object(canonical.decode(line, 2 * NOTE_LIMIT), ("note", "size"), "checkpoint")
+        return exact_integer(item["size"], "size"), exact_text(item["note"], "note")
+    except canonical.CanonicalError as error:
+        raise LedgerInvalid(f"{CHECKPOINTS}, line {number + 1}: {error.message}") from error

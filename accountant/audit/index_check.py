@@ -1,0 +1,107 @@
+"""The derived index against the entries: `dataset`, `job` and `token` rows must say what a replay gives, row by row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, Table, select
+
+from accountant.audit.judge import Figures
+from accountant.audit.replay import JobState, Replay
+from accountant.audit.replay_budget import Books, FamilyState
+from accountant.budget import from_nano
+from accountant.canonical import decimal_string
+from accountant.log.entries import dumps
+from accountant.store.store import stream
+from accountant.store.tables import (
+    analyst_table,
+    dataset_table,
+    family_table,
+    job_table,
+    key_table,
+    revoked_table,
+    token_table,
+)
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
+    """One line for every row that is wrong, missing or too many."""
+    books = replay.books
+    datasets = {name: (each.seq, dumps(list(each.families)), each.commitment) for name, each in books.datasets.items()}
+    yield from _compare("dataset", _rows(connection, dataset_table, "name"), datasets)
+    families = {
+        identity: (each.seq, each.changed, _stored(each.used, each), _stored(each.reserved, each))
+        for identity, each in books.families.items()
+    }
+    yield from _compare("family", _rows(connection, family_table, "id"), families)
+    yield from _compare("analyst", _rows(connection, analyst_table, "family", "name"), dict(_analysts(books)))
+    yield from _jobs(connection, replay)
+    tokens = {digest: (each.seq, each.name, each.scopes, each.revoked) for digest, each in replay.tokens.items()}
+    yield from _compare("token", _rows(connection, token_table, "hash"), tokens)
+    keys = {keyid: (key.role, key.pem, key.added, key.until, key.ended) for keyid, key in replay.keys.keys.items()}
+    yield from _compare("key", _rows(connection, key_table, "keyid"), keys)
+    revoked = {str(issued): (seq,) for issued, seq in replay.keys.revocations.items()}
+    rows = {str(issued): seq for issued, seq in _rows(connection, revoked_table, "issued").items()}
+    yield from _compare("revocation", rows, revoked)
+
+
+def _analysts(books: Books) -> Iterator[tuple[Any, Row]]:
+    for identity, family in books.families.items():
+        for name, used in family.analysts.items():
+            share = family.quotas.get(name)
+            yield (identity, name), (None if share is None else decimal_string(share), _stored(used, family))
+
+
+def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Row]:
+    """Rows by their key; columns of JSON as values, so that their spelling does not matter."""
+    found = {}
+    for row in connection.execute(select(table)).mappings():
+        rest = tuple(_loaded(name, value) for name, value in row.items() if name not in key)
+        found[row[key[0]] if len(key) == 1 else tuple(row[name] for name in key)] = rest
+    return found
+
+
+def _compare(what: str, rows: Mapping[Any, Row], expected: Mapping[Any, Row]) -> Iterator[str]:
+    for key in sorted(rows.keys() | expected.keys()):
+        if rows.get(key) != expected.get(key):
+            name = " ".join(key) if isinstance(key, tuple) else key
+            yield f"index: {what} {name:.80}: has {rows.get(key)}, the entries give {expected.get(key)}"
+
+
+def _loaded(name: str, value: Any) -> Any:
+    try:
+        return json.loads(value) if name in ("used", "reserved") else value
+    except ValueError:
+        return value
+
+
+def _stored(figures: Figures, family: FamilyState) -> dict[str, Any]:
+    orders = [order for order, _ in family.criteria]
+    rdp = {decimal_string(order): _text(figure) for order, figure in zip(orders, figures.rdp, strict=True)}
+    return {"pure": _text(figures.pure), "unbounded": figures.unbounded, "rdp": rdp}
+
+
+def _text(figure: int) -> str:
+    return decimal_string(from_nano(figure))
+
+
+def _jobs(connection: Connection, replay: Replay) -> Iterator[str]:
+    table = job_table.c
+    columns = (table.seq, table.dataset, table.state, table.model, table.idempotency_key, table.request, table.analyst)
+    query = select(*columns, table.total, table.committed, table.issued).order_by(table.seq)
+    rows = stream(connection, query)
+    expected = (_job(seq, job) for seq, job in replay.jobs.items())
+    for row, wanted in zip_longest(rows, expected):
+        if row is None or tuple(row) != wanted:
+            yield f"index: job {(wanted or row)[0]}: has {row and tuple(row)}, the entries give {wanted}"
+            return  # one row too many or too few shifts all that follow
+
+
+def _job(seq: int, job: JobState) -> Row:
+    asked = (job.dataset, job.state, job.model, job.key, job.request.hex(), job.by)
+    return seq, *asked, job.total, job.committed, job.issued

@@ -1,0 +1,99 @@
+"""Models beside the ledger, judged with it: each certificate verifies and speaks of the reservation that the ledger
+holds. One that was revoked is settled: nobody accepts it, and what is wrong with it is no fault of the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from accountant.audit.replay import Replay
+from accountant.audit.tree_of_entries import Findings, Head
+from accountant.certificates.certificate import Certificate, verify
+from accountant.certificates.edited_models import same_promise
+from accountant.errors import DpserveError
+from accountant.keys.private_keys import PublicKeys
+from accountant.log.proofs import parse_proof
+
+Bundle = tuple[str, bytes, bytes, bytes]
+"""A model's name, envelope, proof and ONNX bytes."""
+
+
+class Models:
+    """Certificates to be held against the entries as these go by."""
+
+    def __init__(self, trust: PublicKeys, findings: Findings) -> None:
+        self._trust, self._findings = trust, findings
+        self._waiting: dict[int, list[tuple[str, Certificate]]] = {}
+        self._ancestors: dict[int, list[tuple[str, str]]] = {}
+        self._found: dict[int, Certificate] = {}
+
+    def take(self, bundles: Iterable[Bundle]) -> list[Head]:
+        """Verify each bundle; the tree heads that their proofs bring along."""
+        heads = []
+        for name, envelope, proof, model in bundles:
+            try:
+                text = proof.decode("utf-8")
+                if parse_proof(text).index in self._trust.revoked:
+                    continue
+                found = verify(envelope, text, model, replace(self._trust, revoked=frozenset()))
+            except (DpserveError, UnicodeDecodeError) as error:
+                self._findings.add(None, f"model {name}: {error}")
+                continue
+            if any(each.entry in self._trust.revoked for each in found.ancestors):
+                continue
+            self._wait(name, found)
+            heads.append(Head(found.checkpoint_size, 1, found.root, f"the proof of model {name}"))
+        return heads
+
+    def _wait(self, name: str, found: Certificate) -> None:
+        self._waiting.setdefault(found.reservation, []).append((name, found))
+        self._found[found.issued] = found
+        for each in found.ancestors:
+            self._ancestors.setdefault(each.entry, []).append((name, each.statement))
+
+    def check(self, seq: int, body: bytes, value: Mapping[str, Any]) -> None:
+        """Hold entry `seq` against the certificates that say they were reserved by it, or came from it."""
+        for name, statement in self._ancestors.get(seq, ()):
+            if value.get("statement") != statement:
+                self._findings.add(None, f"model {name}: supersedes another statement than that of entry {seq}")
+        if value.get("type") == "committed":
+            self._check_released(value)
+        for name, found in self._waiting.get(seq, ()):
+            predicate, leaf = found.statement["predicate"], hashlib.sha256(b"\x00" + body).hexdigest()
+            plan = [{key: part for key, part in run.items() if key != "library"} for run in predicate["mechanisms"]]
+            if predicate["ledger"]["leaf"] != leaf or plan != value.get("plan"):
+                self._findings.add(None, f"model {name}: its certificate is not about what entry {seq} reserved")
+
+    def _check_released(self, value: Mapping[str, Any]) -> None:
+        """The numbers that were released are the certificate's, or those that its edits began from."""
+        for name, found in self._waiting.get(value["reservation"], ()):
+            chain = found.ancestors
+            if value["released"] != (chain[0].ensemble if chain else found.form.public.ensemble):
+                self._findings.add(None, f"model {name}: is not of the numbers that job {found.reservation} released")
+
+    def _check_base(self, name: str, found: Certificate) -> None:
+        """An edited model promises what its base does, where that one is at hand."""
+        base = self._found.get(found.ancestors[-1].entry)
+        if base is None:
+            return
+        follows = found.ancestors[-1].ensemble == base.form.public.ensemble and found.ancestors[:-1] == base.ancestors
+        if not follows or not same_promise(found.statement["predicate"], base.statement["predicate"]):
+            self._findings.add(None, f"model {name}: promises something else than entry {base.issued}, its base")
+
+    def check_end(self, replay: Replay) -> None:
+        """After the last entry: what was issued, by whom, and whether it stands."""
+        for seq, waiting in self._waiting.items():
+            job = replay.jobs.get(seq)
+            for name, found in waiting:
+                chain = [*(each.entry for each in found.ancestors), found.issued]
+                if replay.keys.revocations.keys() & set(chain):  # by a ledger that knows more than the pinned file
+                    continue
+                if job is None or replay.ancestors(found.issued) != chain or job.issued != chain[0]:
+                    self._findings.add(None, f"model {name}: entry {found.issued} is not what job {seq} was issued as")
+                if not replay.keys.issuer_keys(found.issued).keys() >= set(found.issuers):
+                    self._findings.add(None, f"model {name}: signed by a key that may not speak for its entry")
+                if found.ancestors:
+                    self._check_base(name, found)

@@ -1,0 +1,280 @@
+"""What the entries mean, read by nobody's word: a second state machine, apart from the one that wrote them.
+
+Every entry is judged from its exact bytes and from the entries before it; prices by `accountant.audit.judge`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from sys import intern
+from typing import ClassVar
+
+from accountant import canonical
+from accountant.audit.judge import Figures, Value, judge_job, require, require_hex
+from accountant.audit.replay_budget import Books
+from accountant.audit.replay_keys import KeyRing, require_reasons
+from accountant.canonical import JSON, parse_decimal
+from accountant.errors import DpserveError, LedgerInvalid
+from accountant.keys.private_keys import PublicKeys
+from accountant.log.entry_reader import decode_entry
+from accountant.names import check_name
+
+FORMAT = "dpserve-ledger/v1"
+MOST_REQUESTS = 10**9
+SCOPES = ["predict", "train", "audit", "admin"]
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_NAMES = {
+    "genesis": "format origin issuer log",
+    "dataset-registered": "dataset uuid family relation budget filter unit records schema commitment",
+    "dataset-joined": "dataset uuid families relation unit records schema commitment",
+    "budget-changed": "family budget filter reason by",
+    "quota-set": "family analyst share reason by",
+    "reserved": "dataset learner parameters model epsilon delta unit plan price claim request idempotency_key by",
+    "started": "reservation",
+    "committed": "reservation released",
+    "burned": "reservation reason",
+    "released": "reservation",
+    "issued": "reservation statement model name",
+    "derived": "base reservation statement model name reason by",
+    "model-promoted": "name version issued reason by",
+    "model-retired": "name version issued reason by",
+    "model-restored": "name version issued reason by",
+    "token-created": "name scopes hash",
+    "token-revoked": "name hash",
+    "key-added": "role keyid pem reason by",
+    "key-retired": "role keyid reason by",
+    "key-compromised": "role keyid after reason by",
+    "revoked": "issued reason by",
+}
+_FIELDS = {kind: frozenset(("type", "time", *names.split())) for kind, names in _NAMES.items()}
+_OPTIONAL = {"token-created": frozenset({"limits"})}
+
+
+@dataclass(slots=True)
+class JobState:
+    """A job as its entries leave it; what the index's row must say."""
+
+    dataset: str
+    model: str
+    key: str | None
+    request: bytes
+    by: str
+    total: int
+    costs: tuple[Figures, ...]
+    state: str = "reserved"
+    committed: int | None = None
+    issued: int | None = None
+
+
+@dataclass(slots=True)
+class TokenState:
+    """A token as its entries leave it."""
+
+    seq: int
+    name: str
+    scopes: str
+    revoked: int | None = None
+
+
+def _require_limits(limits: JSON) -> None:
+    if not (isinstance(limits, dict) and limits and limits.keys() <= {"per_second", "per_day"}):
+        raise LedgerInvalid("limits: must be per_second, per_day or both")
+    for name, value in limits.items():
+        require(type(value) is int and 1 <= value <= MOST_REQUESTS, f"limits: {name} must be in 1..{MOST_REQUESTS}")
+
+
+@dataclass
+class Replay:
+    """Reads entries in order and keeps what follows from them. `trust` is pinned by who reads. `issued`: every entry
+    that certifies a model; `derived`: of those of edited models, the entry of the base."""
+
+    trust: PublicKeys
+    books: Books = field(default_factory=Books)
+    jobs: dict[int, JobState] = field(default_factory=dict)
+    tokens: dict[str, TokenState] = field(default_factory=dict)
+    issued: set[int] = field(default_factory=set)
+    derived: dict[int, int] = field(default_factory=dict)
+    _named: dict[str, int] = field(default_factory=dict)
+    keys: KeyRing = field(init=False)
+    _keys: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.keys = KeyRing(self.trust)
+
+    def read(self, seq: int, body: bytes) -> Value:
+        """Judge one entry and take it in; what it says. LedgerInvalid says what is wrong with it."""
+        try:
+            value = decode_entry(body)
+            kind = value.get("type") if isinstance(value, dict) else None
+            if not isinstance(value, dict) or not isinstance(kind, str):
+                raise LedgerInvalid("must be an object with a type")
+            self._form(seq, kind, value)
+            self._READERS[kind](self, seq, value)
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
+        except DpserveError as error:
+            said = error.message.removeprefix(f"entry {seq}: ")
+            raise LedgerInvalid(f"entry {seq}: {said}", entry=seq) from error
+        return value
+
+    @staticmethod
+    def _form(seq: int, kind: str, value: Value) -> None:
+        require(kind in _FIELDS, f"type={kind!r:.60}: not a type of entry that this reader knows")
+        if value.keys() != _FIELDS[kind] and value.keys() - _OPTIONAL.get(kind, set()) != _FIELDS[kind]:
+            raise LedgerInvalid(f"{kind}: must have exactly the fields {sorted(_FIELDS[kind])}")
+        require(_TIME.fullmatch(value["time"]) is not None, "time: must be like 2026-01-31T23:59:59Z")
+        require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
+
+    def _genesis(self, seq: int, value: Value) -> None:
+        require(value["format"] == FORMAT, f"format={value['format']!r:.60}: must be {FORMAT}")
+        require(value["origin"] == self.trust.origin, f"origin={value['origin']!r:.80}: must be {self.trust.origin}")
+        self.keys.genesis(seq, value)
+
+    def _reserved(self, seq: int, value: Value) -> None:
+        dataset = self.books.dataset(value["dataset"])
+        asked, releases, cost = judge_job(value, dataset.orders)
+        asked.check_delta(dataset.records)
+        most = min(family.budget.delta for family in self.books.of(dataset))
+        require(asked.delta <= most, "delta: must not be above the dataset's")
+        require(parse_decimal(value["unit"]) > 0, "unit: must be above 0")
+        check_name("model", value["model"])
+        self._request(value)
+        costs = self.books.split(dataset, cost)
+        self.books.reserve(dataset, value["by"], costs)
+        # Of a million entries a quarter are jobs, and their names are few: each is kept once.
+        dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
+        who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by)
+        self.jobs[seq] = JobState(*who, releases, costs)
+
+    def _request(self, value: Value) -> None:
+        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta")
+        digest = hashlib.sha256(canonical.spell({key: value[key] for key in keys})).hexdigest()
+        require(value["request"] == digest, "request: must be the digest of what was asked")
+        require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
+        if value["idempotency_key"] is not None:
+            self._new("idempotency_key", value["idempotency_key"], self._keys)
+
+    def _started(self, seq: int, value: Value) -> None:
+        job = self._move(value, "reserved", "started")
+        self.books.start(self.books.datasets[job.dataset], job.costs)
+
+    def _committed(self, seq: int, value: Value) -> None:
+        require_hex(value, "released")
+        self._move(value, "started", "committed").committed = seq
+
+    def _burned(self, seq: int, value: Value) -> None:
+        require(isinstance(value["reason"], str), "reason: must be a string")
+        self._move(value, "started", "burned")
+
+    def _released(self, seq: int, value: Value) -> None:
+        job = self._move(value, "reserved", "released")
+        self.books.release(self.books.datasets[job.dataset], job.by, job.costs)
+
+    def _issued(self, seq: int, value: Value) -> None:
+        require_hex(value, "statement", "model")
+        job = self._job(value)
+        if job.state != "committed":
+            raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be committed")
+        if job.issued is not None:
+            raise LedgerInvalid(f"job {value['reservation']}: was issued before, as entry {job.issued}")
+        if value["name"] != job.model:
+            raise LedgerInvalid(f"name={value['name']!r:.80}: must be {job.model}")
+        job.issued = seq
+        self.issued.add(seq)
+
+    def _derived(self, seq: int, value: Value) -> None:
+        """An edited model: of a certified one, of the same job and name, for nothing."""
+        require_hex(value, "statement", "model")
+        require_reasons(value)
+        job, base = self._job(value), value["base"]
+        require(type(base) is int and base in self.issued, f"base={base!r:.40}: must be a certified model before")
+        chain = self.ancestors(base)
+        require(chain[0] == job.issued, f"base={base}: is not a model of job {value['reservation']}")
+        require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
+        ended = [each for each in chain if each in self.keys.revocations]
+        require(not ended, f"base={base}: the certificate of entry {ended[:1]} was revoked before")
+        self.issued.add(seq)
+        self.derived[seq] = base
+
+    def ancestors(self, index: int) -> list[int]:
+        """The entries that a certified model came from, the `issued` one first, its own last."""
+        found = [index]
+        while found[0] in self.derived:
+            found.insert(0, self.derived[found[0]])
+        return found
+
+    def _placed(self, seq: int, value: Value) -> None:
+        """Which certified model answers to its name, or is kept from serving. It changes nothing that was promised."""
+        check_name("name", value["name"])
+        require_reasons(value)
+        issued, version = value["issued"], value["version"]
+        require(
+            type(issued) is int and issued in self.issued, f"issued={issued!r:.40}: must be a certified model before"
+        )
+        require(type(version) is int and version > 0, f"version={version!r:.40}: must be a whole number from 1")
+
+    def _token_created(self, seq: int, value: Value) -> None:
+        name = check_name("name", value["name"])
+        require_hex(value, "hash")
+        require(value["hash"] not in self.tokens, f"token={value['hash']}: came before")
+        scopes = [scope for scope in SCOPES if scope in value["scopes"]]
+        require(bool(scopes) and value["scopes"] == scopes, f"scopes: must be some of {SCOPES}, in this order")
+        if "limits" in value:
+            _require_limits(value["limits"])
+        require(name not in self._named, f"name={name}: is in use, see entry {self._named.get(name)}")
+        self._named[name] = seq
+        self.tokens[value["hash"]] = TokenState(seq, name, ",".join(scopes))
+
+    def _token_revoked(self, seq: int, value: Value) -> None:
+        token = self.tokens.get(value["hash"])
+        good = token is not None and token.name == value["name"] and token.revoked is None
+        require(good, f"name={value['name']!r:.80}: no such token is good")
+        self.tokens[value["hash"]].revoked = seq
+        del self._named[value["name"]]
+
+    def _job(self, value: Value) -> JobState:
+        number = value["reservation"]
+        job = self.jobs.get(number) if type(number) is int else None
+        if job is None:
+            raise LedgerInvalid(f"reservation={number!r:.40}: no such reservation stands before")
+        return job
+
+    def _move(self, value: Value, before: str, after: str) -> JobState:
+        job = self._job(value)
+        if job.state != before:
+            raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be {before} to be {after}")
+        job.state = after
+        return job
+
+    @staticmethod
+    def _new(what: str, name: str, known: set[str]) -> None:
+        require(isinstance(name, str) and bool(name), f"{what}: must be a string")
+        require(name not in known, f"{what}={name:.80}: came before")
+        known.add(name)
+
+    _READERS: ClassVar[dict[str, Callable[[Replay, int, Value], None]]] = {
+        "genesis": _genesis,
+        "dataset-registered": lambda self, seq, value: self.books.registered(seq, value),
+        "dataset-joined": lambda self, seq, value: self.books.joined(seq, value),
+        "budget-changed": lambda self, seq, value: self.books.budget_changed(seq, value),
+        "quota-set": lambda self, seq, value: self.books.quota_set(seq, value),
+        "reserved": _reserved,
+        "started": _started,
+        "committed": _committed,
+        "burned": _burned,
+        "released": _released,
+        "issued": _issued,
+        "derived": _derived,
+        "model-promoted": _placed,
+        "model-retired": _placed,
+        "model-restored": _placed,
+        "token-created": _token_created,
+        "token-revoked": _token_revoked,
+        "key-added": lambda self, seq, value: self.keys.added(seq, value),
+        "key-retired": lambda self, seq, value: self.keys.retired(seq, value),
+        "key-compromised": lambda self, seq, value: self.keys.compromised(seq, value),
+        "revoked": lambda self, seq, value: self.keys.revoked(seq, value, self.issued),
+    }

@@ -1,0 +1,197 @@
+"""The budgets as the entries leave them: families, their datasets, quotas, and who used how much. For the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from math import floor
+from typing import Any
+
+from accountant.audit.judge import Figures, Value, judge_filter, read_budget, require, require_hex
+from accountant.budget import NANO, Budget, Relation, nano, parse_relation
+from accountant.canonical import decimal_string, parse_decimal
+from accountant.names import check_name
+from accountant.privacy.filter import Filter
+from accountant.privacy.second_opinion import to_epsilon
+
+EVERYBODY = "*"
+_UNIT = {"name", "column", "contributions"}
+
+
+@dataclass(slots=True)
+class FamilyState:
+    """A family as its entries leave it. `criteria`: (order, cap in nano-units). `analysts`: what each has used."""
+
+    seq: int
+    relation: Relation
+    unit: str
+    design: Filter
+    criteria: tuple[tuple[Decimal, int], ...]
+    used: Figures
+    reserved: Figures
+    changed: int | None = None
+    quotas: dict[str, Decimal] = field(default_factory=dict)
+    analysts: dict[str, Figures] = field(default_factory=dict)
+
+    @property
+    def budget(self) -> Budget:
+        return self.design.budget
+
+    def nothing(self) -> Figures:
+        return Figures(0, 0, (0,) * len(self.criteria))
+
+    def require_room(self, by: str, used: Figures) -> None:
+        """Within the total, and within the quota of who asks. Shares scale caps, rounded down."""
+        total = nano(self.budget.epsilon)
+        fits = _within(used, total, [cap for _, cap in self.criteria])
+        require(fits, f"admission: the family's budget {self.budget.epsilon} is exceeded")
+        share = self.quotas.get(by, self.quotas.get(EVERYBODY))
+        if share is not None:
+            part = max(1, floor(total * share)), [floor(cap * share) for _, cap in self.criteria]
+            require(_within(self.analysts[by], *part), f"admission: the quota {share} of {by:.80} is exceeded")
+
+
+def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
+    pure_fits = not used.unbounded and used.pure <= pure
+    return pure_fits or any(figure <= cap for figure, cap in zip(used.rdp, caps, strict=True))
+
+
+@dataclass(slots=True)
+class DatasetState:
+    """A dataset as its entry leaves it. `orders`: all that one of its families adds up, which a price must state; they
+    stay whatever becomes of the budgets.
+    """
+
+    seq: int
+    uuid: str
+    families: tuple[str, ...]
+    orders: tuple[Decimal, ...]
+    records: int
+    commitment: str
+
+
+@dataclass
+class Books:
+    """Families and datasets by identity and name."""
+
+    families: dict[str, FamilyState] = field(default_factory=dict)
+    datasets: dict[str, DatasetState] = field(default_factory=dict)
+    _once: set[str] = field(default_factory=set)
+
+    def registered(self, seq: int, value: Value) -> None:
+        """`dataset-registered`: a dataset that founds a family with its total."""
+        relation, unit = self._rows(value)
+        budget = read_budget(value["budget"])
+        budget.check_delta(value["records"])
+        criteria = judge_filter(budget, value["filter"])
+        require(value["family"] == value["uuid"], "family: must be the dataset's own")
+        nothing = Figures(0, 0, (0,) * len(criteria))
+        design = Filter.design(budget)
+        self.families[value["uuid"]] = FamilyState(seq, relation, unit, design, criteria, nothing, nothing)
+        self._enter(seq, value, (value["uuid"],))
+
+    def joined(self, seq: int, value: Value) -> None:
+        """`dataset-joined`: further rows about the people of families that stand before."""
+        relation, unit = self._rows(value)
+        known = value["families"]
+        require(isinstance(known, list) and bool(known) and len(set(known)) == len(known), "families: must be distinct")
+        bounded = len(known) == 1 or value["unit"]["column"] is not None
+        require(bounded, "unit: rows of several families need the column that names the person in all of them")
+        for identity in known:
+            family = self.family(identity)
+            family.budget.check_delta(value["records"])
+            require(relation is family.relation is Relation.ADD_REMOVE, "relation: families need add-remove")
+            require(unit == family.unit, f"unit: must be the family's, {family.unit}")
+        self._enter(seq, value, tuple(known))
+
+    def _rows(self, value: Value) -> tuple[Relation, str]:
+        name, unit = check_name("dataset", value["dataset"]), value["unit"]
+        require(name not in self.datasets, f"dataset={name}: was registered before, as entry {self._seq(name)}")
+        for what in ("uuid", "commitment"):
+            require(isinstance(value[what], str) and bool(value[what]), f"{what}: must be a string")
+            require(value[what] not in self._once, f"{what}={value[what]:.80}: came before")
+        require(set(unit) == _UNIT and isinstance(unit["name"], str), f"unit: must have {sorted(_UNIT)}")
+        many, relation = unit["contributions"], parse_relation(value["relation"])
+        require(type(many) is int and many >= 1, "unit: contributions must be an integer from 1")
+        require(many == 1 or relation is Relation.ADD_REMOVE, "unit: more than one contribution needs add-remove")
+        require_hex(value, "schema", "commitment")
+        require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
+        return relation, unit["name"]
+
+    def _seq(self, name: str) -> int | None:
+        return self.datasets[name].seq if name in self.datasets else None
+
+    def _enter(self, seq: int, value: Value, families: tuple[str, ...]) -> None:
+        self._once |= {value["uuid"], value["commitment"]}
+        orders = {order for identity in families for order, _ in self.families[identity].criteria}
+        who = (value["uuid"], families, tuple(sorted(orders)))
+        state = DatasetState(seq, *who, value["records"], value["commitment"])
+        self.datasets[value["dataset"]] = state
+
+    def budget_changed(self, seq: int, value: Value) -> None:
+        """`budget-changed`: another total at the same delta, orders and weights; what was spent stays."""
+        family, budget = self.family(value["family"]), read_budget(value["budget"])
+        _words(value, "reason", "by")
+        require(budget.delta == family.budget.delta, "budget: delta must stay as it was")
+        design = family.design.with_total(budget.epsilon)
+        require(value["filter"] == design.to_json(), "filter: is not the one that the budget gives")
+        for line in design.criteria:
+            sound = line.cap == 0 or _converts(line.order, line.cap, budget, line.weight)
+            require(sound, f"filter: the cap at order {line.order} exceeds the budget")
+        family.design, family.changed = design, seq
+        family.criteria = tuple((line.order, line.cap) for line in design.criteria)
+
+    def quota_set(self, seq: int, value: Value) -> None:
+        """`quota-set`: how much of a family's budget one analyst may use, or everybody else."""
+        family, share = self.family(value["family"]), parse_decimal(value["share"])
+        _words(value, "analyst", "reason", "by")
+        require(0 < share <= 1, f"share={share}: must be above 0 and at most 1")
+        require(decimal_string(share) == value["share"], "share: must be in its one spelling")
+        family.quotas[value["analyst"]] = share
+        family.analysts.setdefault(value["analyst"], family.nothing())
+
+    def family(self, identity: Any) -> FamilyState:
+        require(identity in self.families, f"family={identity!r:.80}: was never founded")
+        return self.families[identity]
+
+    def dataset(self, name: Any) -> DatasetState:
+        require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
+        return self.datasets[name]
+
+    def of(self, dataset: DatasetState) -> list[FamilyState]:
+        return [self.families[identity] for identity in dataset.families]
+
+    def reserve(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
+        """Charge each family, and who asks; nobody may be over what they have."""
+        for family, cost in zip(self.of(dataset), costs, strict=True):
+            family.used, family.reserved = family.used.plus(cost), family.reserved.plus(cost)
+            family.analysts[by] = family.analysts.get(by, family.nothing()).plus(cost)
+            family.require_room(by, family.used)
+
+    def start(self, dataset: DatasetState, costs: Iterable[Figures]) -> None:
+        for family, cost in zip(self.of(dataset), costs, strict=True):
+            family.reserved = family.reserved.plus(cost, -1)
+
+    def release(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
+        for family, cost in zip(self.of(dataset), costs, strict=True):
+            family.used, family.reserved = family.used.plus(cost, -1), family.reserved.plus(cost, -1)
+            family.analysts[by] = family.analysts[by].plus(cost, -1)
+
+    def split(self, dataset: DatasetState, cost: Figures) -> tuple[Figures, ...]:
+        """A price at all orders, as each family adds it up."""
+        families = self.of(dataset)
+        if len(families) == 1:
+            return (cost,)
+        at = dict(zip(dataset.orders, cost.rdp, strict=True))
+        return tuple(replace(cost, rdp=tuple(at[order] for order, _ in family.criteria)) for family in families)
+
+
+def _converts(order: Decimal, cap: int, budget: Budget, weight: Decimal) -> bool:
+    return to_epsilon(float(order), cap / NANO, float(budget.delta * weight)) <= float(budget.epsilon)
+
+
+def _words(value: Value, *names: str) -> None:
+    for name in names:
+        text = value[name]
+        require(isinstance(text, str) and 1 <= len(text) <= 200, f"{name}: must be 1 to 200 characters")

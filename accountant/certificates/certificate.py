@@ -1,0 +1,215 @@
+"""Verifying a privacy certificate: an in-toto Statement v1 about one model, in a DSSE envelope, bound to the ledger.
+
+Everything is checked, in this order, and the first thing wrong is the answer; nothing is ever a warning:
+form of proof and envelope, payload type, a pinned issuer key that may speak for the entry, exactly one subject whose
+digest is the model's, the claim recomputed from the listed mechanisms, local policy, the checkpoint's signature by the
+log key of its size, inclusion, the entry binding statement, model and reservation, witnesses, revocation, age.
+A stolen issuer key alone cannot mint a valid certificate: its hash is not in the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+from accountant.budget import NANO, Budget, nano
+from accountant.canonical import parse_decimal
+from accountant.certificates.policy import Policy as Policy
+from accountant.certificates.predicate import PREDICATE_TYPE as PREDICATE_TYPE
+from accountant.certificates.predicate import AncestorForm, ClaimForm, Predicate, Statement, read_statement
+from accountant.certificates.statement import Subject as Subject
+from accountant.certificates.statement import sign as sign
+from accountant.certificates.statement import statement as statement
+from accountant.errors import CertificateInvalid, InputError, LedgerInvalid
+from accountant.keys import dsse
+from accountant.keys.private_keys import PublicKeys, fingerprint
+from accountant.log import notes, proofs
+from accountant.log.entries import read_entry
+from accountant.privacy.claims import BOUNDS, PURE, RENYI, claim, compose_pure, compose_rdp, epsilon_at, round_up
+from accountant.privacy.events import Plan, plan_from_json
+
+ANY = Policy()
+LAST_DIGITS = Decimal("0.00001")  # what floating point may add to a figure that is rounded up to 6 digits
+
+
+def digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate that was verified, with the model it speaks of. Only `verify` makes it.
+
+    `issued`: index of the `issued` entry, whose content is `entry`. `root`: of the tree of `checkpoint_size` entries.
+    """
+
+    statement: Mapping[str, Any]
+    form: Predicate
+    model: str
+    sha256: str
+    epsilon: Decimal
+    delta: Decimal
+    relation: str
+    reservation: int
+    issued: int
+    entry: Mapping[str, Any]
+    checkpoint_size: int
+    root: bytes
+    issuers: tuple[str, ...]
+    log: str
+    witnesses: tuple[str, ...]
+
+    @property
+    def ancestors(self) -> tuple[AncestorForm, ...]:
+        """Of an edited model, those it came from, the released one first; else none."""
+        return tuple(self.form.public.supersedes or ())
+
+    @property
+    def claim(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.statement["predicate"]["claim"]
+        return found
+
+
+def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy: Policy = ANY) -> Certificate:
+    """All checks that need no graph of the model. Raises CertificateInvalid, LedgerInvalid for the proof and what it
+    proves, KeyInvalid where no pinned log key speaks for the checkpoint's size.
+    """
+    parsed = proofs.parse_proof(proof)
+    payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
+    body, found = read_statement(payload)
+    predicate, subject = found.predicate, found.subject[0]
+    if predicate.ledger.reservation >= parsed.index:
+        raise CertificateInvalid("ledger: the reservation must stand before the issued entry")
+    sha256 = digest(model)
+    if sha256 != subject.digest.sha256:
+        raise CertificateInvalid("subject: the model's bytes are not those the certificate speaks of")
+    epsilon, delta = _recompute(predicate)
+    policy.check_claim(epsilon, delta, predicate.claim.relation)
+    checkpoint, entry = _in_log(parsed, payload, found, trust)
+    witnesses = policy.check_place(checkpoint.size, parsed.checkpoint_note)
+    _check_standing(parsed.index, predicate, trust, policy)
+    policy.check_age(entry.get("time"))
+    return Certificate(
+        statement=body,
+        form=predicate,
+        model=subject.name,
+        sha256=sha256,
+        epsilon=epsilon,
+        delta=delta,
+        relation=predicate.claim.relation,
+        reservation=predicate.ledger.reservation,
+        issued=parsed.index,
+        entry=entry,
+        checkpoint_size=checkpoint.size,
+        root=checkpoint.root,
+        issuers=tuple(keyid for keyid, _ in dsse.parse(envelope).signatures),
+        log=fingerprint(trust.log_key_at(checkpoint.size)),
+        witnesses=witnesses,
+    )
+
+
+def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy: Policy) -> None:
+    """Neither it nor anything it came from was revoked."""
+    chain = [*(each.entry for each in predicate.public.supersedes or ()), index]
+    for entry in chain:
+        if entry in trust.revoked or entry in policy.revoked:
+            base = "" if entry == index else f", which entry {index} was derived from,"
+            raise CertificateInvalid(f"certificate: entry {entry}{base} was revoked")
+
+
+def _recompute(predicate: Predicate) -> tuple[Decimal, Decimal]:
+    """epsilon and delta, once they follow from the mechanisms that the certificate lists."""
+    stated = predicate.claim
+    try:
+        epsilon, delta = parse_decimal(stated.epsilon), parse_decimal(stated.delta)
+        Budget(epsilon, delta)
+        runs = [run.model_dump(exclude={"library"}) for run in predicate.mechanisms]
+        plan = plan_from_json(runs)
+    except InputError as error:
+        raise CertificateInvalid(f"claim: not of the certificate's form ({error})") from error
+    if (stated.variant == "pure") != (delta == 0):
+        raise CertificateInvalid(f"claim: variant {stated.variant!r} does not go with delta {delta}")
+    _check_curve(plan, stated)
+    _check_epsilon(plan, stated, epsilon, delta)
+    return epsilon, delta
+
+
+def _check_curve(plan: Plan, stated: ClaimForm) -> None:
+    pure = compose_pure(plan.events)
+    if (None if stated.pure is None else nano(parse_decimal(stated.pure))) != pure:
+        raise CertificateInvalid(f"claim: the pure sum {stated.pure} does not follow from the mechanisms")
+    for line in stated.rdp:
+        order = _order(line.order)
+        if nano(parse_decimal(line.epsilon)) != compose_rdp(plan.events, order):
+            raise CertificateInvalid(
+                f"claim: Renyi figure {line.epsilon} at order {line.order} does not follow from the mechanisms"
+            )
+
+
+def _order(text: str) -> float:
+    order = float(parse_decimal(text))
+    if not 1 < order < 1e6:
+        raise CertificateInvalid(f"claim: order {text} must be above 1 and below 1000000")
+    return order
+
+
+def _check_epsilon(plan: Plan, stated: ClaimForm, epsilon: Decimal, delta: Decimal) -> None:
+    """The bound that is named gives this epsilon. The first ledgers named none, and knew two. A bound that is not known
+    here counts for nothing: then ours must give no more than what is stated."""
+    bound = stated.bound or (PURE if stated.order is None else RENYI)
+    found = claim(plan, delta, tuple({PURE: None, bound: None}) if bound in BOUNDS else BOUNDS).epsilon
+    most = found + LAST_DIGITS if bound in BOUNDS else epsilon
+    if not found <= epsilon <= most:
+        raise CertificateInvalid(f"claim: epsilon {epsilon} does not follow from the mechanisms, {found} does")
+    if (bound == RENYI) != (stated.order is not None):
+        raise CertificateInvalid(f"claim: order {stated.order} does not go with the bound {bound:.60}")
+    if stated.order is not None and delta:
+        order = _order(stated.order)
+        own = epsilon_at(order, compose_rdp(plan.events, order) / NANO, float(delta))
+        if round_up(own) > epsilon:
+            raise CertificateInvalid(f"claim: epsilon {epsilon} does not follow at order {stated.order}")
+
+
+def _in_log(
+    parsed: proofs.TlogProof, payload: bytes, found: Statement, trust: PublicKeys
+) -> tuple[notes.Checkpoint, Mapping[str, Any]]:
+    """The `issued` or `derived` entry is in the pinned log and binds this statement, this model and this reservation:
+    the tree that holds it, and the entry."""
+    if parsed.extra is None:
+        raise LedgerInvalid("proof: must carry the entry's bytes in its extra line")
+    size = notes.parse_checkpoint(parsed.checkpoint_note).size
+    checkpoint = proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
+    entry = read_entry(parsed.index, parsed.extra).value
+    ledger, subject = found.predicate.ledger, found.subject[0]
+    expected = {
+        **_kind(parsed.index, found.predicate),
+        "statement": digest(payload),
+        "model": subject.digest.sha256,
+        "name": subject.name,
+        "reservation": ledger.reservation,
+    }
+    for field, value in expected.items():
+        if entry.get(field) != value:
+            raise CertificateInvalid(f"entry {parsed.index}: its {field} is not the certificate's")
+    if ledger.origin != trust.origin:
+        raise CertificateInvalid(f"ledger: origin {ledger.origin!r:.99} is not the pinned {trust.origin!r}")
+    return checkpoint, entry
+
+
+def _kind(index: int, predicate: Predicate) -> dict[str, Any]:
+    """What the entry says of where the model came from: a release, or edits of the last model it supersedes."""
+    public = predicate.public
+    if public.supersedes is None:
+        if public.edits is not None:
+            raise CertificateInvalid("edits: a model that supersedes none has none")
+        return {"type": "issued"}
+    chain = [predicate.ledger.reservation, *(each.entry for each in public.supersedes), index]
+    if any(before >= after for before, after in pairwise(chain)):
+        raise CertificateInvalid("supersedes: must be entries after the reservation, in order, before its own")
+    if public.edits == []:
+        raise CertificateInvalid("edits: a derived model has some")
+    return {"type": "derived", "base": chain[-2]}

@@ -1,0 +1,181 @@
+"""A verified certificate as a record of the Differential Privacy Deployments Registry (registry.opendp.org), in YAML.
+
+Field names are those of `schemas/deployments-schema.yaml` in github.com/opendp/deployments-registry-data as of commit
+3e9c812a (15 July 2026). What a certificate cannot know (who publishes, for what, where) is marked `FILL_IN`, and the
+record is a `Draft`, which in the registry's words means that its author has to complete it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from accountant.canonical import encode_base64
+from accountant.certificates.certificate import Certificate
+from accountant.certificates.plain_words import event_text
+from accountant.certificates.predicate import BooleanDomain, CategoricalDomain, Domain, MechanismForm, Predicate
+
+FILL_IN = "to be filled in by the publisher"
+UNKNOWN_DATE = "1900-01-01"
+
+
+def record(certificate: Certificate) -> dict[str, Any]:
+    """The record as plain data, in the registry's order."""
+    form = certificate.form
+    date = str(certificate.entry.get("time", UNKNOWN_DATE))[:10]
+    name = f"Model {certificate.model}"
+    deployment = {
+        "basic": _basic(certificate, name, date),
+        "dp_variant": _variant(form),
+        "privacy_loss": _loss(certificate),
+        "deployment_model": _model(form),
+        "accounting": {
+            "post_processing": "Export of the released numbers as ONNX; nothing else was computed from rows.",
+            "composition": f"{form.accounting.composition}. {form.claim.conversion}",
+        },
+        "implementation": _implementation(form),
+        "administrative": _administrative(certificate),
+    }
+    return {"url_slug": slug(name, FILL_IN, date), "status": "Draft", "tier": 3, "deployment": deployment}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks, which people can edit."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(certificate: Certificate) -> str:
+    """The record as the registry's file."""
+    return yaml.dump(record(certificate), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def slug(name: str, curators: str, date: str) -> str:
+    """The registry's rule: name, curators and year, in lower case, words joined by hyphens."""
+    parts = (re.sub(r"\W+", "_", part.lower()) for part in (name, curators, date.split("-")[0]))
+    return "_".join(parts).replace("_", "-")
+
+
+def _basic(certificate: Certificate, name: str, date: str) -> dict[str, Any]:
+    form = certificate.form
+    return {
+        "name": name,
+        "data_curators": [FILL_IN],
+        "intended_use": FILL_IN,
+        "data_product_type": "Machine learning model",
+        "data_product_region": FILL_IN,
+        "description": f"A model by the learner {form.public.learner}, learnt from the dataset {form.dataset.name}.",
+        "publication_date": date,
+    }
+
+
+def _variant(form: Predicate) -> dict[str, str]:
+    return {
+        "variant_name": "Pure DP" if form.claim.variant == "pure" else "Approximate DP",
+        "data_domain": _domains(form),
+        "unprotected_quantities": "\n".join(f"- {each}" for each in form.public.unprotected),
+    }
+
+
+def _domains(form: Predicate) -> str:
+    """Every dataset that the public schema describes, of any size under add/remove."""
+    size = "of any size" if form.dataset.records is None else f"of {form.dataset.records} records"
+    lines = [f"- {_domain(each)}" for each in form.public.domains or ()]
+    named = [f"- {name}" for name in form.public.inputs or ()]
+    schema = f"Tables {size} under the schema with sha256 {form.dataset.schema_digest}."
+    return "\n".join([schema, *(lines or named)])
+
+
+def _domain(domain: Domain) -> str:
+    if isinstance(domain, BooleanDomain):
+        return f"{domain.name}: true, false or missing"
+    if isinstance(domain, CategoricalDomain):
+        values = f"{domain.count} categories" if domain.values is None else ", ".join(domain.values)
+        return f"{domain.name}: {values}; anything else is other; or missing"
+    return f"{domain.name}: a number, told apart at {domain.cuts} cut points from {domain.low} to {domain.high}"
+
+
+def _loss(certificate: Certificate) -> dict[str, Any]:
+    claim = certificate.form.claim
+    neighbours = (
+        f"Adjacent datasets differ by one {claim.unit.name} more or less."
+        if certificate.relation == "add-remove"
+        else f"Adjacent datasets have the same size and differ in one {claim.unit.name}, replaced by any other."
+    )
+    curve = ", ".join(f"{line.epsilon} at order {line.order}" for line in claim.rdp)
+    return {
+        "privacy_unit": f"one {claim.unit.name}",
+        "privacy_unit_details": (
+            f"{neighbours} Contributions of one unit: at most {claim.unit.contributions} ({claim.unit.bounding})."
+        ),
+        "privacy_parameters": {"epsilon": float(certificate.epsilon), "delta": f"{certificate.delta:f}"},
+        "privacy_parameters_details": (
+            f"epsilon is {certificate.epsilon:f}, rounded up, by the bound {claim.bound or 'of its conversion'}; "
+            f"pure epsilon {claim.pure or 'infinite'}; Renyi divergence {curve or 'not used'}."
+        ),
+    }
+
+
+def _model(form: Predicate) -> dict[str, str]:
+    families = form.dataset.families or []
+    totals = [each.budget for each in families] or [form.dataset.budget]
+    total = "; ".join(f"epsilon {each.epsilon} at delta {each.delta}" for each in totals)
+    return {
+        "model_name": "Central",
+        "model_name_details": form.claim.trust_model,
+        "actors": (
+            "- The operator of the platform, who sees the rows and is trusted with them.\n"
+            "- The accountant, who admits jobs and signs the ledger and certificates; audited by its public log.\n"
+            f"- The adversary: {form.claim.adversary}; not trusted."
+        ),
+        "release_type": "One release",
+        "release_type_details": (
+            f"This record is about one model. All releases from the same people share one budget ({total}), which is "
+            "never renewed."
+        ),
+        "data_source_type": "Static",
+        "data_source_type_details": f"Version {form.dataset.version or 1} of its family, fixed by a keyed commitment.",
+        "access_type": "Non-interactive",
+        "access_type_details": "The model is published; nobody queries the rows.",
+    }
+
+
+def _implementation(form: Predicate) -> dict[str, str]:
+    tuning = form.accounting.tuning or f"accounted for: {'yes' if form.accounting.covers_tuning else 'no'}"
+    versions = ", ".join(f"{name} {value}" for name, value in form.implementation.items() if name != "floats")
+    lines = [f"- {_run(run)}" for run in form.mechanisms]
+    lines += [f"- Floating point: {form.implementation.get('floats', 'not stated')}."]
+    lines += [f"- Randomness: {form.randomness.source}, not seeded.", f"- Versions: {versions}."]
+    return {
+        "preprocessing_and_hyperparameter_tuning": f"Preprocessing: {form.preprocessing}. Tuning: {tuning}.",
+        "mechanisms": "\n".join(lines),
+        "justification": FILL_IN,
+    }
+
+
+def _run(run: MechanismForm) -> str:
+    return (
+        f"{run.count} x {run.mechanism} ({event_text(run.event)}; {run.norm} sensitivity {run.sensitivity}) for "
+        f"{run.purpose}, by {run.library}"
+    )
+
+
+def _administrative(certificate: Certificate) -> dict[str, Any]:
+    form = certificate.form
+    not_covered = "\n".join(f"- {each}" for each in form.not_covered)
+    return {
+        "sources": (
+            f"- Privacy certificate: model with sha256 {certificate.sha256}; entry {certificate.issued} of the ledger "
+            f"{form.ledger.origin}, in the tree of {certificate.checkpoint_size} entries with root "
+            f"{encode_base64(certificate.root)}."
+        ),
+        "notes": f"Not covered by the promise:\n{not_covered}",
+        "registry_authors": [FILL_IN],
+    }

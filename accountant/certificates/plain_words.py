@@ -1,0 +1,294 @@
+"""A verified certificate in plain words: one page on what is promised and what is not, with the numbers.
+
+It is made from a `Certificate`, which only verification makes, and from nothing else. Bounds are rounded up.
+Guesses: against (epsilon, delta)-DP a guess between two equally likely worlds is right with chance at most
+(e^epsilon + delta) / (e^epsilon + 1), for every way of guessing (Kairouz, Oh and Viswanath 2015). Beliefs: but for a
+chance of delta the model is drawn as if all odds changed by at most e^epsilon (Dwork, Rothblum and Vadhan 2010).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from html import escape
+
+from accountant.canonical import encode_base64
+from accountant.certificates.certificate import Certificate
+from accountant.certificates.predicate import EventForm, GaussianEvent, MechanismForm, SelectionEvent, SpentForm
+
+EXACT = Context(prec=60)
+WIDTH = 80
+PRIORS = (Decimal("0.1"), Decimal("0.01"))
+NOT_PROMISED = (
+    "That the model is right. No accuracy is stated: measured on private rows, it would cost budget.",
+    "That what is true of many stays secret. A model shows what a group has in common.",
+    "That the records sent to the model for an answer are hidden from whoever runs it.",
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, paragraphs and, after them, a list."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    title: str
+    sections: tuple[Section, ...]
+
+
+def plain(certificate: Certificate) -> Page:
+    """The page of a verified certificate."""
+    sections = (
+        _who(certificate),
+        _promise(certificate),
+        _spent(certificate),
+        *_edited(certificate),
+        Section("What is not promised", items=(*NOT_PROMISED, *map(_sentence, certificate.form.not_covered))),
+        _checked(certificate),
+        _levels(certificate),
+    )
+    return Page(f"Privacy certificate of the model {certificate.model}", sections)
+
+
+def factor(epsilon: Decimal) -> Decimal:
+    """e^epsilon, rounded up to 5 significant digits."""
+    return EXACT.exp(epsilon).normalize(Context(prec=5, rounding=ROUND_CEILING))
+
+
+def best_guess(epsilon: Decimal, delta: Decimal) -> Decimal:
+    """How often, in 100, a guess between two equally likely worlds can be right; rounded up to 2 decimals."""
+    odds = EXACT.exp(epsilon)
+    return _percent(EXACT.divide(EXACT.add(odds, delta), EXACT.add(odds, Decimal(1))))
+
+
+def belief(epsilon: Decimal, prior: Decimal) -> Decimal:
+    """What chance, in 100, somebody may come to give to what had chance `prior`; rounded up to 2 decimals."""
+    up = EXACT.multiply(prior, EXACT.exp(epsilon))
+    return _percent(EXACT.divide(up, EXACT.add(up, 1 - prior)))
+
+
+def _percent(chance: Decimal) -> Decimal:
+    return min(Decimal(100), (100 * chance).quantize(Decimal("0.01"), rounding=ROUND_CEILING))
+
+
+def _who(certificate: Certificate) -> Section:
+    form = certificate.form
+    unit = form.claim.unit
+    bounded = "" if unit.bounding.startswith("none") else f" Used are {unit.bounding}, and no others."
+    first = f"The unit of privacy is one {unit.name} of the dataset {form.dataset.name}.{bounded}"
+    if certificate.relation == "add-remove":
+        second = (
+            f"The promise compares the data with and without any one {unit.name}: even whether it is there is "
+            "protected, and with it how many there are."
+        )
+    else:
+        count = "" if form.dataset.records is None else f" ({form.dataset.records} records)"
+        second = (
+            f"The promise compares the data with any one {unit.name} as it is and replaced by any other: what it says "
+            f"is protected. How many there are is public{count}."
+        )
+    return Section("Who is protected", (first, second))
+
+
+def _promise(certificate: Certificate) -> Section:
+    epsilon, delta = certificate.epsilon, certificate.delta
+    unit = certificate.form.claim.unit.name
+    add_remove = certificate.relation == "add-remove"
+    worlds = f"with any one {unit} {'added or removed' if add_remove else 'replaced'}"
+    but = f", and {delta:f} (1 in {_one_in(delta)}) on top" if delta else ""
+    about = f"whether a given {unit} was in the data" if add_remove else f"which of two things a given {unit} says"
+    apart = f" This holds but for a chance of {delta:f}, about which nothing is said." if delta else ""
+    beliefs = "; ".join(f"{_hundredths(p)} in 100 into at most {belief(epsilon, p):f} in 100" for p in PRIORS)
+    return Section(
+        "What is promised",
+        (
+            f"({epsilon:f}, {delta:f})-differential privacy. Whatever is made of this model, its chance is at most "
+            f"e^{epsilon:f} = {factor(epsilon):f} times what it would have been {worlds}{but}. Figures are rounded up.",
+            f"In guesses: where it is a toss-up {about}, nobody who has the model, and all else there is to know, "
+            f"guesses right more than {best_guess(epsilon, delta):f} times in 100.",
+            f"In beliefs: the model can turn a chance of {beliefs}.{apart}",
+            f"It holds for ever, and against {certificate.form.claim.adversary}.",
+        ),
+    )
+
+
+def _one_in(delta: Decimal) -> str:
+    return f"{int(1 / delta):,}"
+
+
+def _hundredths(chance: Decimal) -> str:
+    return f"{(100 * chance).normalize():f}"
+
+
+def _spent(certificate: Certificate) -> Section:
+    form = certificate.form
+    dataset, count = form.dataset, sum(run.count for run in form.mechanisms)
+    own = (
+        f"This model took {count} noisy {_plural(count, 'answer')} from the data, together epsilon "
+        f"{certificate.epsilon:f} at delta {certificate.delta:f}."
+    )
+    families = dataset.families or []
+    accounts = [(each.family, each.budget.epsilon, each.budget.delta, each.after) for each in families]
+    accounts = accounts or [(dataset.family, dataset.budget.epsilon, dataset.budget.delta, dataset.after)]
+    note = (
+        "A family is all datasets that hold the same people; its total is never exceeded, and changed only by a "
+        "reasoned entry of the ledger. Costs add up as Rényi curves, so epsilons of single models do not simply sum."
+    )
+    return Section("What was spent, and what is left", (own, note), tuple(_account(*each) for each in accounts))
+
+
+def _edited(certificate: Certificate) -> tuple[Section, ...]:
+    """Only of a model that was edited after its release."""
+    chain, edits = certificate.ancestors, certificate.form.public.edits
+    if not chain:
+        return ()
+    first = (
+        f"People edited this model after its release (entry {chain[0].entry} of the ledger), without the data. That "
+        "costs no privacy: all of the above holds for it as for the released one. Whether the edits are right is "
+        "another matter."
+    )
+    many = ("The edits are too many to be listed here; all stand in ensemble.json.",) if edits is None else ()
+    said = tuple(f"{each.feature}, by {each.by} at {each.at}: {each.why} ({each.what})" for each in edits or ())
+    return (Section("What was edited", (first, *many), said),)
+
+
+def _account(family: str, epsilon: str, delta: str, after: SpentForm) -> str:
+    stood = (
+        f"used {after.epsilon}, left {after.left}"
+        if after.epsilon is not None and after.left is not None
+        else f"the sum of pure figures was {after.pure}"
+    )
+    return f"Family {family}: total epsilon {epsilon} at delta {delta}; when this certificate was written, {stood}."
+
+
+def _checked(certificate: Certificate) -> Section:
+    form = certificate.form
+    keys = " and ".join(certificate.issuers)
+    witnessed = (
+        f"Witnesses that cosigned this tree: {', '.join(certificate.witnesses)}."
+        if certificate.witnesses
+        else "No witness was asked: that the ledger shows everybody the same history is the operator's word alone."
+    )
+    items = (
+        f"The model's bytes have the sha256 {certificate.sha256}; the certificate speaks of exactly these.",
+        f"The certificate is signed by the issuer key {keys}, which may speak for entry {certificate.issued}.",
+        f"Epsilon was computed again from the listed answers. {form.claim.conversion}",
+        f"Entry {certificate.reservation} of the ledger {form.ledger.origin} reserved the budget before any row was "
+        f"read; entry {certificate.issued} names this certificate (time, by the operator's clock: "
+        f"{certificate.entry.get('time', 'not stated')}).",
+        f"Entry {certificate.issued} is in the tree of {certificate.checkpoint_size} entries with root "
+        f"{encode_base64(certificate.root)}, signed by the log key {certificate.log}.",
+        witnessed,
+    )
+    again = "Check it yourself: dpserve verify FOLDER --trust trust.json; with other tools: docs/audit.md."
+    return Section("How this was checked", (again,), items)
+
+
+def _levels(certificate: Certificate) -> Section:
+    """The levels of NIST SP 800-226's pyramid: each is worth what those below it are."""
+    form = certificate.form
+    sources = "; ".join(_mechanism(run) for run in form.mechanisms[:8])
+    more = "" if len(form.mechanisms) <= 8 else f"; and {len(form.mechanisms) - 8} more lines of the certificate"
+    items = (
+        f"Top, the measure: epsilon {certificate.epsilon:f}, delta {certificate.delta:f}, unit one "
+        f"{form.claim.unit.name}, neighbours by {certificate.relation}.",
+        f"Middle, the algorithms: {sources}{more}. {_sentence(form.accounting.composition)}",
+        f"Middle, tuning: {_sentence(form.accounting.tuning or 'not stated')} Preprocessing: "
+        f"{_sentence(form.preprocessing)}",
+        f"Middle, the implementation: {_sentence(form.implementation.get('floats', 'not stated'))} Randomness: "
+        f"{form.randomness.source}.",
+        f"Middle, trust: {_sentence(form.claim.trust_model)} Security and access control of the platform are its "
+        "operator's, and not certified.",
+        "Bottom, data collection: how the records were gathered, and who else holds them, is not certified.",
+    )
+    return Section("By the levels of NIST SP 800-226", items=items)
+
+
+def _mechanism(run: MechanismForm) -> str:
+    return (
+        f"{run.count} x {run.purpose} ({run.mechanism}, {event_text(run.event)}, {run.norm} sensitivity "
+        f"{run.sensitivity}, {run.library})"
+    )
+
+
+def event_text(event: EventForm) -> str:
+    """What one release costs, in a few words."""
+    match event:
+        case GaussianEvent():
+            return f"{event.type} with noise multiplier {event.noise_multiplier}"
+        case SelectionEvent():
+            each = " and ".join(f"{run.count} x {event_text(run.event)}" for run in event.runs)
+            return f"the best of a random number ({event.distribution.type}) of runs of {each}"
+        case _:
+            return f"{event.type} epsilon {event.epsilon}"
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def to_text(page: Page) -> str:
+    """For a terminal of 80 columns. Control characters in names do not get through."""
+    parts = [page.title, "=" * min(WIDTH, len(page.title))]
+    for section in page.sections:
+        parts += ["", section.title, "-" * len(section.title)]
+        parts += [line for text in section.paragraphs for line in (*_wrapped(text, "", ""), "")]
+        parts += [line for text in section.items for line in _wrapped(text, "- ", "  ")]
+        if not section.items:
+            parts.pop()
+    return "\n".join(_printable(part) for part in parts) + "\n"
+
+
+def _wrapped(text: str, first: str, other: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=other, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def to_markdown(page: Page) -> str:
+    """Names and values stay text, in Markdown and in HTML made from it."""
+    parts = [f"# {_marked(page.title)}"]
+    for section in page.sections:
+        parts += [f"## {_marked(section.title)}", *map(_marked, section.paragraphs)]
+        parts += ["\n".join(f"- {_marked(item)}" for item in section.items)] if section.items else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _marked(text: str) -> str:
+    safe = escape(_printable(" ".join(text.split())), quote=False)
+    for character in "\\`*_[]#|":
+        safe = safe.replace(character, "\\" + character)
+    return safe
+
+
+STYLE = "body{font:16px/1.5 sans-serif;max-width:44em;margin:2em auto;padding:0 1em}li{overflow-wrap:anywhere}"
+
+
+def to_html(page: Page) -> str:
+    """One page that loads nothing."""
+    parts = []
+    for section in page.sections:
+        items = "".join(f"<li>{_html(item)}</li>" for item in section.items)
+        paragraphs = "".join(f"<p>{_html(text)}</p>" for text in section.paragraphs)
+        parts.append(f"<h2>{_html(section.title)}</h2>{paragraphs}{f'<ul>{items}</ul>' if items else ''}")
+    title = _html(page.title)
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    return f"{head}<h1>{title}</h1>{''.join(parts)}</html>\n"
+
+
+def _html(text: str) -> str:
+    return escape(_printable(text))

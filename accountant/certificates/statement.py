@@ -1,0 +1,213 @@
+"""What a certificate says: built from the dataset, the request and the releases that were made, and signed.
+
+Order without a circle: the reservation is in the log before any row is read; the statement names it; the `issued`
+entry holds the statement's digest; the proof sidecar shows that entry in the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, distributions, version
+from typing import Any
+
+from accountant import canonical
+from accountant.budget import from_nano
+from accountant.canonical import decimal_string
+from accountant.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
+from accountant.keys import dsse
+from accountant.keys.private_keys import KeyStore
+from accountant.ledger.families import Dataset, Family
+from accountant.ledger.records import Request, Unit
+from accountant.privacy.claims import Claim, claim, compose_pure, compose_rdp
+from accountant.privacy.events import Plan
+from accountant.privacy.filter import price_to_json
+
+LISTED = 1 << 16  # most characters of names and domains; beyond, the schema's digest speaks for them
+CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed mechanisms
+    "pure": "epsilon = the sum of the pure figures of all releases",
+    "renyi": "epsilon = rdp + log(1 - 1/order) - (log(delta) + log(order)) / (order - 1)",
+    "gaussian": (
+        "mu^2 = the sum of 1 / (noise_multiplier^2 - 4 / sensitivity^2) over all releases; "
+        "delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)"
+    ),
+    "adaptive": (
+        "delta = V(epsilon), V computed from the last release to the first, beginning with max(0, 1 - exp(x)); "
+        "before a bounded-range release of e: V(x) = max over t in [0, e] of p V'(x - t) + (1 - p) V'(x - t + e), "
+        "p = (exp(e) - exp(t)) / (exp(e) - 1); before any other release with a pure price e: "
+        "V(x) = q V'(x - e) + (1 - q) V'(x + e), "
+        "q = 1 / (1 + exp(-e)); V' is V after that release"
+    ),
+}
+NOT_COVERED = (
+    "what the schema says, and everything else that was public before any row was read",
+    "who else holds or released the same records outside this ledger",
+    "correlations between units of privacy: a unit's own records are protected, not what others' records reveal",
+    "side channels of the machine that trained the model, and the accountant's own keys and disks",
+    "an operator who rewrites and signs the whole ledger anew, where nobody else keeps its checkpoints",
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a certificate speaks of: a model file's name and digest, the digest of the released numbers it was exported
+    from, and what was public about its making. `domains`: what the schema says of each input, in its order;
+    `range`: of a number, in place of classes, its public ends as texts."""
+
+    model: str
+    sha256: str
+    ensemble: str
+    learner: str
+    inputs: tuple[str, ...]
+    classes: tuple[str | int, ...] | None
+    domains: Sequence[Mapping[str, Any]] = ()
+    range: tuple[str, str] | None = None
+
+
+def statement(
+    subject: Subject, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
+) -> bytes:
+    """Canonical bytes of the statement. `spent`: the releases that were popped, equal to the reserved plan."""
+    from accountant.mechanisms import LIBRARY  # loads the samplers, which verifiers do without
+
+    predicate = {
+        "claim": _claim(claim(spent, request.budget.delta), spent, dataset),
+        "mechanisms": [{**run, "library": LIBRARY} for run in spent.to_json()],
+        "accounting": _accounting(spent),
+        "dataset": _dataset(dataset),
+        "public": _public(subject, request),
+        "preprocessing": "cut points and categories of the public schema; nothing was fitted to rows",
+        "randomness": {"source": "operating system", "seeded": False},
+        "implementation": dict(_implementation()),
+        "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
+        "notCovered": list(NOT_COVERED),
+    }
+    body: dict[str, Any] = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": subject.model, "digest": {"sha256": subject.sha256}}],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": predicate,
+    }
+    return canonical.encode(body, STATEMENT_LIMIT)
+
+
+def sign(payload: bytes, keys: KeyStore) -> bytes:
+    """The DSSE envelope over a statement, by the issuer key."""
+    return dsse.sign(payload, keys.signer("issuer"))
+
+
+def order_text(order: float) -> str:
+    """A Renyi order as certificates and the ledger spell it."""
+    return decimal_string(Decimal(repr(order)))
+
+
+def _claim(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
+    orders = sorted({float(order) for order in dataset.orders} | ({found.order} if found.order else set()))
+    pure = compose_pure(spent.events)
+    unit = dataset.registration.unit
+    return {
+        "variant": "pure" if found.delta == 0 else "approximate",
+        "epsilon": decimal_string(found.epsilon),
+        "delta": decimal_string(found.delta),
+        "bound": found.bound,
+        "pure": None if pure is None else decimal_string(from_nano(pure)),
+        "rdp": [
+            {"order": order_text(order), "epsilon": decimal_string(from_nano(compose_rdp(spent.events, order)))}
+            for order in orders
+        ],
+        "conversion": CONVERSIONS[found.bound],
+        "order": None if found.order is None else order_text(found.order),
+        "relation": dataset.registration.relation.value,
+        "unit": {"name": unit.name, "contributions": unit.contributions, "bounding": bounding(unit)},
+        "trustModel": "central: the platform sees the rows, the reader of the model does not",
+        "adversary": "anyone with the model, this certificate and any other knowledge, without bound on computation",
+        "release": "model",
+    }
+
+
+def bounding(unit: Unit) -> str:
+    """How the records of one unit are bounded."""
+    if unit.column is None:
+        return "none needed: a unit is a record"
+    records = "record" if unit.contributions == 1 else f"{unit.contributions} records"
+    return f"the first {records} of each value of {unit.column}, in file order"
+
+
+def _accounting(spent: Plan) -> dict[str, Any]:
+    selected = any("select" in release.event.type for release, _ in spent.runs)
+    return {
+        "composition": "pure: sum; Renyi: sum at each order; valid for releases chosen adaptively",
+        "coversTuning": selected,
+        "coversPreprocessing": True,
+        "tuning": "a private selection among settings, in the price"
+        if selected
+        else "none: hyper-parameters are public defaults or were given with the request, before any row was read",
+    }
+
+
+def _dataset(dataset: Dataset) -> dict[str, Any]:
+    registration, first = dataset.registration, dataset.families[0]
+    public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
+    several = [_account(family) for family in dataset.families] if len(dataset.families) > 1 else None
+    return {
+        "name": registration.name,
+        "uuid": dataset.uuid,
+        "version": dataset.version,
+        **_account(first),
+        **({} if several is None else {"families": several}),
+        "commitment": registration.commitment,
+        "schema": registration.schema,
+        **public_count,
+    }
+
+
+def _account(family: Family) -> dict[str, Any]:
+    """Where a family's budget stood: sums over all that was reserved and not given back."""
+    used = family.filter.epsilon_of(family.used)
+    left = max(Decimal(0), family.budget.epsilon - used)
+    figures = {"epsilon": decimal_string(used), "left": decimal_string(left)}
+    after = {**price_to_json(family.used, family.filter.orders), **figures}
+    return {"family": family.identity, "budget": family.budget.to_json(), "after": after}
+
+
+def _public(subject: Subject, request: Request) -> dict[str, Any]:
+    ends = {} if subject.range is None else {"range": dict(zip(("low", "high"), subject.range, strict=True))}
+    return {
+        **ends,
+        "learner": subject.learner,
+        "ensemble": subject.ensemble,
+        "hyperparameters": dict(request.parameters),
+        "inputs": listed(list(subject.inputs)),
+        "domains": listed(list(subject.domains)) if subject.domains else None,
+        "classes": None if subject.classes is None else [str(label) for label in subject.classes],
+        "unprotected": ["schema", "hyper-parameters", "plan", "time of the ledger's entries"],
+    }
+
+
+def listed(what: list[Any]) -> list[Any] | None:
+    """None where the list is too long: a certificate must never be too large to be issued."""
+    return what if len(canonical.encode(what, STATEMENT_LIMIT * 64)) <= LISTED else None
+
+
+@lru_cache(maxsize=1)
+def _implementation() -> tuple[tuple[str, str], ...]:
+    """Versions that matter, and one digest over everything installed."""
+    installed = sorted({f"{found.metadata['Name']}=={found.version}".lower() for found in distributions()})
+    return (
+        ("dpserve", _own_version()),
+        ("python", platform.python_version()),
+        *((name, version(name)) for name in ("numpy", "opendp")),
+        ("environment", hashlib.sha256("\n".join(installed).encode()).hexdigest()),
+        ("floats", "statistics are integers; samplers are exact; the one scale is rounded towards more noise"),
+    )
+
+
+def _own_version() -> str:
+    try:
+        return version("dpserve")
+    except PackageNotFoundError:  # run from its sources
+        return "source"

@@ -1,0 +1,1 @@
+"""Keys: private ones on disk or elsewhere, envelopes they sign, and the trust file of those that count."""

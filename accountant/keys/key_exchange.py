@@ -1,0 +1,131 @@
+"""One private key in the place of another, on disk, so that a cut at any point leaves the old one in force or the new.
+
+The new key is `<role>.next.pem`, whole and synced, before the ledger knows of it. The ledger's entry decides. After it,
+and again at every start, the newest key that the ledger knows is put in its place; a key that it never heard of is
+discarded. The old private key is destroyed: it could only do harm.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from accountant.errors import KeyInvalid
+from accountant.keys.key_files import private_pem, read_file, sync_directory, write_new
+from accountant.keys.private_keys import (
+    ROLES,
+    Passphrase,
+    Role,
+    SigningKey,
+    load_own,
+    load_own_private,
+    open_directory,
+    public_pem,
+    staged,
+    write_private,
+)
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Against every other process that opens these keys or changes them. Not re-entrant."""
+    fd = open_directory(directory)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def stage(directory: Path, role: Role, passphrase: Passphrase) -> SigningKey:
+    """Make the key that is to be next. Only after `settle`: what stood there before is nobody's."""
+    path = directory / staged(role)
+    path.unlink(missing_ok=True)
+    write_private(path, passphrase())
+    sync_directory(directory)
+    return _load(directory, role, passphrase, staged(role))
+
+
+def put_in_place(directory: Path, role: Role, key: SigningKey) -> None:
+    """The ledger has this key as its newest of the role: make the files say so. May be done twice."""
+    public = directory / f"{role}.pub.pem"
+    new = public.with_name(f".{public.name}.new")
+    new.unlink(missing_ok=True)
+    write_new(new, public_pem(key.public).encode(), 0o644)
+    new.replace(public)  # first: as long as the private half is not in its place, it is still known to be next
+    if key.elsewhere:
+        for name in (f"{role}.pem", staged(role)):
+            (directory / name).unlink(missing_ok=True)
+    else:
+        (directory / staged(role)).replace(directory / f"{role}.pem")
+    sync_directory(directory)
+
+
+def settle(directory: Path, role: Role, passphrase: Passphrase, good: Collection[str]) -> None:
+    """Bring the files to what the ledger says, after a cut. `good`: the keyids that may sign now."""
+    if not (directory / staged(role)).exists():
+        return
+    next_one = _found(directory, role, passphrase, staged(role))
+    if next_one is not None and next_one.keyid in good:
+        put_in_place(directory, role, next_one)
+        return
+    for each in ROLES:  # not by a passphrase that opens a part of them: see `encrypt`
+        if (directory / f"{each}.pem").exists():
+            current = _load(directory, each, passphrase, f"{each}.pem")
+            if each == role and current.keyid not in good:
+                raise KeyInvalid(f"{role}: neither {role}.pem nor {staged(role)} is the ledger's, {sorted(good)}")
+    (directory / staged(role)).unlink()  # the ledger never heard of it
+    sync_directory(directory)
+
+
+def settle_elsewhere(directory: Path, key: SigningKey) -> None:
+    """As `settle`, for the issuer's key that is configured, and kept elsewhere."""
+    if (directory / "issuer.pem").exists() or public_half(directory, "issuer") != public_pem(key.public):
+        put_in_place(directory, "issuer", key)
+
+
+def encrypt(directory: Path, passphrase: Passphrase, new: bytes | None) -> None:
+    """The same keys under another passphrase (None: under none). All are staged before the first is in its place, so
+    after a cut one of the two passphrases opens them all. Only after `settle`."""
+    secret = passphrase()
+    fd = open_directory(directory)
+    try:
+        roles = [role for role in ROLES if (directory / f"{role}.pem").exists()]
+        pems = {role: private_pem(load_own_private(fd, f"{role}.pem", secret), new) for role in roles}
+    finally:
+        os.close(fd)
+    for role, pem in pems.items():
+        (directory / staged(role)).unlink(missing_ok=True)
+        write_new(directory / staged(role), pem, 0o600)
+    sync_directory(directory)
+    for role in pems:
+        (directory / staged(role)).replace(directory / f"{role}.pem")
+    sync_directory(directory)
+
+
+def public_half(directory: Path, role: Role) -> str:
+    """What `<role>.pub.pem` says."""
+    fd = open_directory(directory)
+    try:
+        return read_file(fd, f"{role}.pub.pem", 0o022).decode("ascii", "replace")
+    finally:
+        os.close(fd)
+
+
+def _load(directory: Path, role: Role, passphrase: Passphrase, name: str) -> SigningKey:
+    fd = open_directory(directory)
+    try:
+        return load_own(fd, role, passphrase(), name)
+    finally:
+        os.close(fd)
+
+
+def _found(directory: Path, role: Role, passphrase: Passphrase, name: str) -> SigningKey | None:
+    """None for what is not there or was cut while it was written: only the ledger's word counts here."""
+    try:
+        return _load(directory, role, passphrase, name)
+    except KeyInvalid:
+        return None

@@ -1,0 +1,107 @@
+"""The keys in the ledger's index: who may sign what, and which certificates were revoked.
+
+The rows follow from the entries genesis, key-added, key-retired, key-compromised and revoked, and are written with them
+in one transaction. An issuer's key speaks for the `issued` entries added <= index < until. A log's key signs
+checkpoints from the size that holds the entry which added it (the first one's from 0), below the size `until`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from accountant.errors import KeyInvalid
+from accountant.keys.private_keys import (
+    ROLES,
+    IssuerKey,
+    KeyStore,
+    LogKey,
+    PublicKeys,
+    Role,
+    fingerprint,
+    load_public_pem,
+)
+from accountant.keys.private_keys import public_pem as pem_of
+from accountant.store.tables import key_table, revoked_table
+
+End: TypeAlias = Literal["retired", "compromised"]
+
+# Built once: building a statement costs more than running it.
+_ALL = select(key_table).order_by(key_table.c.added, key_table.c.role)
+_GOOD = select(key_table.c.role, key_table.c.keyid).where(key_table.c.until.is_(None))
+_END = update(key_table).where(key_table.c.keyid == bindparam("known"))
+_REVOKED = select(revoked_table.c.issued)
+
+
+@dataclass(frozen=True)
+class KeyRow:
+    """A key that ever signed for this ledger. `until` None: it may sign now."""
+
+    keyid: str
+    role: Role
+    pem: str
+    added: int
+    until: int | None = None
+    ended: End | None = None
+
+    @property
+    def first(self) -> int:
+        """The first index (of an issuer) or size (of a log) that it speaks for."""
+        return self.added + 1 if self.role == "log" and self.added else self.added
+
+    def end(self, after: int) -> int:
+        """What `until` is when nothing counts that it signed after the entry at `after`."""
+        return max(self.first, after + (2 if self.role == "log" else 1))
+
+
+def rows(connection: Connection) -> list[KeyRow]:
+    """Every key, in the order they were added."""
+    return [KeyRow(*row) for row in connection.execute(_ALL)]
+
+
+def good(connection: Connection) -> dict[Role, frozenset[str]]:
+    """The keyids that may sign now: one of a log, one or more of issuers."""
+    found = [(row.role, row.keyid) for row in connection.execute(_GOOD)]
+    return {role: frozenset(keyid for each, keyid in found if each == role) for role in ROLES}
+
+
+def require_issuer(connection: Connection, keyid: str) -> None:
+    """KeyInvalid unless a certificate by this key may be issued now."""
+    known = good(connection)["issuer"]
+    if keyid not in known:
+        raise KeyInvalid(f"issuer: {keyid} is not the ledger's issuer key, {', '.join(sorted(known))}")
+
+
+def begin(connection: Connection, keys: KeyStore) -> None:
+    """The rows of a new ledger's first keys."""
+    for role in ROLES:
+        add(connection, role, pem_of(keys.public_key(role)), 0)
+
+
+def add(connection: Connection, role: Role, pem: str, added: int) -> KeyRow:
+    row = KeyRow(fingerprint(load_public_pem(pem)), role, pem, added)
+    connection.execute(insert(key_table).values(**row.__dict__))
+    return row
+
+
+def finish(connection: Connection, row: KeyRow, until: int, ended: End) -> None:
+    connection.execute(_END.values(until=until, ended=ended), {"known": row.keyid})
+
+
+def trust(connection: Connection, origin: str) -> PublicKeys:
+    """What the ledger says an auditor should pin."""
+    found = rows(connection)
+    issuers = tuple(IssuerKey(row.pem, row.first, row.until) for row in found if row.role == "issuer")
+    logs = tuple(LogKey(row.pem, row.first, row.until) for row in found if row.role == "log")
+    return PublicKeys.of(origin, issuers, logs, revoked(connection))
+
+
+def revoke(connection: Connection, issued: int, seq: int) -> None:
+    connection.execute(insert(revoked_table).values(issued=issued, seq=seq))
+
+
+def revoked(connection: Connection) -> frozenset[int]:
+    """The indices of `issued` entries whose certificates were revoked."""
+    return frozenset(connection.execute(_REVOKED).scalars())

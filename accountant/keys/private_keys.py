@@ -1,0 +1,253 @@
+"""The keys in use. Their public halves, as verifiers pin them, are in `accountant.keys.trust`.
+
+Two Ed25519 keys: `issuer` signs certificates, `log` signs checkpoints; and `commitment.key`, 32 bytes that key the HMAC
+by which a certificate names a dataset without giving its hash away. The issuer's may be kept elsewhere
+(`accountant.keys.signers`). A directory of keys comes into being whole or not at all; a key in it gives way to another
+in one way alone (`accountant.ledger.key_life`). What is missing, readable by others or does not fit is refused with
+KeyInvalid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from securesystemslib.signer import CryptoSigner, Signer, SSlibKey
+
+from accountant.errors import KeyInvalid
+from accountant.keys.key_files import (
+    PASSPHRASE_VARIABLE,
+    check_owner,
+    load_private,
+    passphrase_from_environment,
+    private_pem,
+    read_file,
+    sync_directory,
+    write_new,
+)
+from accountant.keys.trust import (
+    ROLES,
+    IssuerKey,
+    LogKey,
+    PublicKey,
+    PublicKeys,
+    Role,
+    fingerprint,
+    load_public_pem,
+    public_pem,
+)
+
+__all__ = [  # who imports keys finds the files' and the trust file's names here too
+    "PASSPHRASE_VARIABLE",
+    "ROLES",
+    "IssuerKey",
+    "KeyStore",
+    "LogKey",
+    "PublicKey",
+    "PublicKeys",
+    "Role",
+    "fingerprint",
+    "load_public_pem",
+    "passphrase_from_environment",
+    "public_pem",
+    "sync_directory",
+    "write_new",
+]
+
+Passphrase: TypeAlias = Callable[[], bytes | None]
+
+COMMITMENT_FILE = "commitment.key"  # 32 bytes
+_INTERRUPTED = "left by an interrupted start, never signed with: remove this directory and start again"
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """A public key and what signs by it. `elsewhere`: the private half is not one of our files."""
+
+    public: PublicKey
+    signer: Signer = field(repr=False)
+    elsewhere: bool = False
+
+    @cached_property
+    def keyid(self) -> str:
+        return fingerprint(self.public)
+
+    @classmethod
+    def of(cls, private: Ed25519PrivateKey) -> SigningKey:
+        """The signer's keyid is the fingerprint."""
+        public = private.public_key()
+        return cls(public, CryptoSigner(private, SSlibKey.from_crypto(public, keyid=fingerprint(public))))
+
+
+@dataclass(frozen=True)
+class KeyStore:
+    """The private keys in use. Made by `create` once, by `open` ever after."""
+
+    directory: Path
+    _keys: dict[Role, SigningKey] = field(repr=False)  # the one thing that changes: see `take` and `keep_up`
+    _commitment_key: bytes = field(repr=False)
+    passphrase: Passphrase = field(repr=False)
+
+    @classmethod
+    def create(
+        cls, directory: Path, passphrase: Passphrase = passphrase_from_environment, issuer: SigningKey | None = None
+    ) -> KeyStore:
+        """Make new keys in `directory`, which must be absent or empty (its parent must exist), and open them.
+
+        All files are written and synced beside it, then moved into place in one step: a crash leaves no keys or all.
+        With a passphrase the signing keys are encrypted; the commitment key relies on its mode alone. `issuer`: one
+        that is kept elsewhere, of which only the public half is written."""
+        partial = _partial(directory)
+        if directory.is_symlink() or (directory.exists() and (not directory.is_dir() or any(directory.iterdir()))):
+            raise KeyInvalid(f"{directory}: must not exist yet, or be empty: keys are never replaced")
+        secret = passphrase()
+        try:
+            partial.mkdir(mode=0o700)
+        except FileExistsError as error:
+            raise KeyInvalid(f"{partial}: {_INTERRUPTED}") from error
+        try:
+            _write_all(partial, secret, issuer)
+            partial.rename(directory)
+        except BaseException:
+            shutil.rmtree(partial)
+            raise
+        sync_directory(directory.parent)
+        return cls.open(directory, passphrase, issuer)
+
+    @classmethod
+    def open(
+        cls, directory: Path, passphrase: Passphrase = passphrase_from_environment, issuer: SigningKey | None = None
+    ) -> KeyStore:
+        """The keys in `directory`. KeyInvalid unless all are there, belong together, and are readable by us alone.
+
+        `issuer`: one that is kept elsewhere; `issuer.pub.pem` must be its public half."""
+        secret = passphrase()
+        fd = open_directory(directory)
+        try:
+            check_owner(os.fstat(fd), str(directory), 0o077)
+            keys = {role: issuer if issuer and role == "issuer" else load_own(fd, role, secret) for role in ROLES}
+            for role, key in keys.items():
+                if read_file(fd, f"{role}.pub.pem", 0o022) != public_pem(key.public).encode():
+                    raise KeyInvalid(f"{role}.pub.pem: must be the public half of the {role} key")
+            commitment = read_file(fd, COMMITMENT_FILE, 0o077)
+        finally:
+            os.close(fd)
+        if len(commitment) != 32:
+            raise KeyInvalid(f"{COMMITMENT_FILE}: must be 32 bytes")
+        if len({key.keyid for key in keys.values()}) != len(ROLES):
+            raise KeyInvalid("issuer, log: must be two different keys")
+        return cls(directory, keys, commitment, passphrase)
+
+    def key(self, role: Role) -> SigningKey:
+        """KeyInvalid where another process has put a key in its place that we cannot load."""
+        if role not in self._keys:
+            raise KeyInvalid(f"{role}: this process' key gave way to one that is not in {self.directory}: restart")
+        return self._keys[role]
+
+    def public_key(self, role: Role) -> PublicKey:
+        return self.key(role).public
+
+    def signer(self, role: Role) -> Signer:
+        """A securesystemslib signer whose keyid is the key's fingerprint."""
+        return self.key(role).signer
+
+    def take(self, role: Role, key: SigningKey) -> None:
+        """Sign with this key from now on."""
+        self._keys[role] = key
+
+    def keep_up(self, good: Mapping[Role, Collection[str]]) -> None:
+        """Load anew what another process has replaced. `good`: the keyids that may sign now, by role.
+
+        KeyInvalid where the log's is not to be had. Without the issuer's, `key` refuses: a ledger needs it for
+        certificates alone."""
+        for role in ROLES:
+            if role not in self._keys or self._keys[role].keyid not in good[role]:
+                found = self._renewed(role, good[role])
+                if found is None:
+                    self._keys.pop(role, None)
+                    if role == "log":
+                        raise KeyInvalid("log: the ledger is signed by another log key than the one in keys/: restart")
+                else:
+                    self._keys[role] = found
+
+    def _renewed(self, role: Role, good: Collection[str]) -> SigningKey | None:
+        """The key in our files, which another process may be putting in place at this moment."""
+        fd = open_directory(self.directory)
+        try:
+            for name in (f"{role}.pem", staged(role), f"{role}.pem"):
+                try:
+                    found = load_own(fd, role, self.passphrase(), name)
+                except KeyInvalid:
+                    continue  # not there, at this moment or for good
+                if found.keyid in good:
+                    return found
+        finally:
+            os.close(fd)
+        return None
+
+    def public_keys(self, origin: str) -> PublicKeys:
+        """The trust file's content for these keys and a new ledger, the issuer's valid from the first entry on."""
+        issuer, log = (public_pem(self.public_key(role)) for role in ROLES)
+        return PublicKeys(origin, (IssuerKey(issuer),), log)
+
+    def commitment(self, chunks: Iterable[bytes]) -> str:
+        """HMAC-SHA256 in hex over the chunks' concatenation: names data to us, and says nothing to others."""
+        mac = hmac.new(self._commitment_key, digestmod=hashlib.sha256)
+        for chunk in chunks:
+            mac.update(chunk)
+        return mac.hexdigest()
+
+
+def staged(role: Role) -> str:
+    """The file of a key that is about to take the place of `<role>.pem`."""
+    return f"{role}.next.pem"
+
+
+def load_own(directory_fd: int, role: Role, secret: bytes | None, name: str | None = None) -> SigningKey:
+    """A private key of ours: Ed25519, readable by us alone."""
+    return SigningKey.of(load_own_private(directory_fd, name or f"{role}.pem", secret))
+
+
+def load_own_private(directory_fd: int, name: str, secret: bytes | None) -> Ed25519PrivateKey:
+    key = load_private(read_file(directory_fd, name, 0o077), secret, name)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyInvalid(f"{name}: must be an Ed25519 key")
+    return key
+
+
+def _partial(directory: Path) -> Path:
+    return directory.with_name(directory.name + ".partial")
+
+
+def _write_all(directory: Path, secret: bytes | None, issuer: SigningKey | None) -> None:
+    for role in ROLES:
+        public = issuer.public if issuer and role == "issuer" else write_private(directory / f"{role}.pem", secret)
+        write_new(directory / f"{role}.pub.pem", public_pem(public).encode(), 0o644)
+    write_new(directory / COMMITMENT_FILE, secrets.token_bytes(32), 0o600)
+    sync_directory(directory)
+
+
+def write_private(path: Path, secret: bytes | None) -> PublicKey:
+    """Make a key and write it; its public half."""
+    key = Ed25519PrivateKey.generate()
+    write_new(path, private_pem(key, secret), 0o600)
+    return key.public_key()
+
+
+def open_directory(directory: Path) -> int:
+    """A descriptor of the directory, so that what was checked is what is read."""
+    try:
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and _partial(directory).exists():
+            raise KeyInvalid(f"{_partial(directory)}: {_INTERRUPTED}") from error
+        raise KeyInvalid(f"{directory}: must be a directory of keys and no link ({error.strerror})") from error

@@ -1,0 +1,54 @@
+"""What each job was charged to a family's budget, read from the entries: quickly, for there may be many thousands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import lru_cache
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from accountant.errors import LedgerInvalid
+from accountant.ledger.families import Family
+from accountant.ledger.records import State
+from accountant.privacy.claims import Price
+from accountant.privacy.filter import price_from_json
+from accountant.store.store import stream
+from accountant.store.tables import dataset_table, entry_table, job_table
+
+# Of an entry only the price and the time are read. Keys stand in alphabetical order, and no text can hold one.
+_PRICE, _AFTER, _TIME = b'"price":{', b'},"request":', b'"time":"'
+
+
+class Charge(NamedTuple):
+    """`entry`: the reservation; `time`: as it says."""
+
+    entry: int
+    time: str
+    price: Price
+
+
+def charged(family: Family) -> ColumnElement[bool]:
+    """The jobs whose price the family bears: all but those that were given back."""
+    names = select(dataset_table.c.name).where(dataset_table.c.families.contains(family.identity, autoescape=True))
+    return job_table.c.dataset.in_(names) & (job_table.c.state != State.RELEASED)
+
+
+def charges(connection: Connection, family: Family, newest_first: bool = False) -> Iterator[Charge]:
+    """One by one. LedgerInvalid where an entry is no reservation with its price."""
+    query = select(entry_table.c.seq, entry_table.c.body).join(job_table, job_table.c.seq == entry_table.c.seq)
+    order = job_table.c.seq.desc() if newest_first else job_table.c.seq
+    for seq, body in stream(connection, query.where(charged(family)).order_by(order)):
+        raw = bytes(body)
+        start, end, time = raw.rfind(_PRICE), raw.rfind(_AFTER), raw.rfind(_TIME) + len(_TIME)
+        if not 0 <= start < end < time:
+            raise LedgerInvalid(f"entry {seq}: must be a reservation with its price", entry=seq)
+        price = _price(raw[start + len(_PRICE) - 1 : end + 1], family.filter.orders)
+        yield Charge(seq, raw[time : raw.index(b'"', time)].decode("ascii"), price)
+
+
+@lru_cache(maxsize=4096)  # jobs of one kind have one price
+def _price(raw: bytes, orders: tuple[Decimal, ...]) -> Price:
+    return price_from_json(json.loads(raw), orders)

@@ -1,0 +1,135 @@
+"""Entries by what they are about, newest first.
+
+Names lead to jobs and tokens by the ledger's index tables, kinds and jobs to entries by `entry_index`. Only free text
+is looked for in the entries themselves, by the database, a bounded number of them in one question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
+
+from accountant.canonical import spell
+from accountant.errors import InputError
+from accountant.ledger.families import load
+from accountant.log.entries import Entry, read_entry
+from accountant.store.entry_kinds import KINDS, EntryIndex, entry_index
+from accountant.store.store import Store, body_at, size
+from accountant.store.tables import dataset_table, entry_table, job_table, token_table
+
+MOST_READ = 250_000  # entries that one question for a text reads: a longer ledger is searched in several
+
+
+Chosen: TypeAlias = NDArray[np.bool_]  # of every entry, whether it is one of them
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for, all of it at once; None or empty: whatever it is. `name`: of a model, a token or an analyst.
+    `text`: stands anywhere in the entry, in small or capital letters.
+    """
+
+    dataset: str | None = None
+    kind: str | None = None
+    job: int | None = None
+    name: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """`entries`: newest first, out of a ledger of `size`; every match from the entry `looked` on. `older`: the `before`
+    that gives more; None where all of it was looked through.
+    """
+
+    entries: tuple[Entry, ...]
+    size: int
+    looked: int
+    older: int | None
+
+
+def search(database: Store, wanted: Wanted, before: int | None = None, limit: int = 50) -> Found:
+    """At most `limit` entries with an index below `before` (None: the newest). UnknownName for a dataset that is none,
+    InputError for a kind that is none.
+    """
+    if wanted.kind and wanted.kind not in KINDS:
+        raise InputError(f"kind={wanted.kind!r:.80}: must be one of {list(KINDS)}")
+    with database.reading() as connection:
+        count = size(connection)
+        top = count if before is None else min(count, max(0, before))
+        floor = max(0, top - MOST_READ) if wanted.text else 0
+        shown = _numbers(connection, database, wanted, range(floor, top), limit + 1)
+        entries = tuple(read_entry(number, body_at(connection, number)) for number in shown[:limit])
+    if len(shown) > limit:
+        return Found(entries, count, shown[limit - 1], shown[limit - 1])
+    return Found(entries, count, floor, floor or None)
+
+
+def dataset_names(database: Store) -> list[str]:
+    with database.reading() as connection:
+        return sorted(connection.execute(select(dataset_table.c.name)).scalars())
+
+
+def _numbers(connection: Connection, database: Store, wanted: Wanted, among: range, most: int) -> list[int]:
+    """The numbers of at most `most` matching entries, the newest first."""
+    chosen = [*_parts(connection, database, wanted)]
+    if not chosen:
+        return _with_text(connection, wanted.text, among, most) if wanted.text else [*among[::-1][:most]]
+    numbers = np.flatnonzero(np.logical_and.reduce(chosen)[: among.stop])
+    numbers = numbers[numbers >= among.start]
+    if wanted.text:
+        numbers = np.intersect1d(numbers, np.array(_with_text(connection, wanted.text, among), np.int64))
+    return [int(number) for number in numbers[::-1][:most]]
+
+
+def _parts(connection: Connection, database: Store, wanted: Wanted) -> Iterator[Chosen]:
+    """One choice among all entries for everything but text that is asked for."""
+    if wanted.kind:
+        yield entry_index(database, connection).of_kind(wanted.kind)
+    if wanted.job is not None:
+        yield entry_index(database, connection).of_jobs([wanted.job])
+    if wanted.dataset:
+        yield _of_dataset(connection, entry_index(database, connection), wanted.dataset)
+    if wanted.name:
+        yield _of_name(connection, entry_index(database, connection), wanted.name)
+
+
+def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
+    """Its registration, its jobs, and what was decided about the families that it belongs to."""
+    dataset = load(connection, name)
+    jobs = connection.execute(select(job_table.c.seq).where(job_table.c.dataset == name)).scalars().all()
+    chosen = index.of_jobs([*jobs])
+    families = {family.identity for family in dataset.families}
+    for number in np.flatnonzero(index.of_kind("budget-changed") | index.of_kind("quota-set")):
+        chosen[number] = read_entry(int(number), body_at(connection, int(number))).value["family"] in families
+    chosen[dataset.seq] = True
+    return chosen
+
+
+def _of_name(connection: Connection, index: EntryIndex, name: str) -> Chosen:
+    """Jobs of the model or the analyst of that name, and what was decided about a token of that name."""
+    named = (job_table.c.model == name) | (job_table.c.analyst == name)
+    chosen = index.of_jobs([*connection.execute(select(job_table.c.seq).where(named)).scalars().all()])
+    tokens = select(token_table.c.seq, token_table.c.revoked).where(token_table.c.name == name)
+    numbers = [number for row in connection.execute(tokens) for number in row if number is not None]
+    chosen[numbers] = True
+    return chosen
+
+
+def _with_text(connection: Connection, text: str, among: range, most: int | None = None) -> list[int]:
+    """The newest first. An entry is ASCII: what is not stands in it as JSON escapes it."""
+    part = "".join("/" + each if each in "%_/" else each for each in spell(text).decode("ascii")[1:-1])
+    query = select(entry_table.c.seq).where(entry_table.c.seq >= among.start, entry_table.c.seq < among.stop)
+    query = query.where(_like(connection, f"%{part}%")).order_by(entry_table.c.seq.desc()).limit(most)
+    return [*connection.execute(query).scalars().all()]
+
+
+def _like(connection: Connection, pattern: str) -> ColumnElement[bool]:
+    if connection.dialect.name == "sqlite":
+        return cast(entry_table.c.body, Text).like(pattern, escape="/")  # its LIKE knows no capitals
+    return func.convert_from(entry_table.c.body, "UTF8").ilike(pattern, escape="/")

@@ -1,0 +1,113 @@
+"""What a steward decides, each as one reasoned entry: datasets and their families, quotas, totals. Called inside a
+writing transaction.
+"""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+
+from sqlalchemy import Connection, insert, select, update
+
+from accountant.budget import Budget, Relation
+from accountant.canonical import decimal_string
+from accountant.errors import InputError, NameTaken
+from accountant.ledger.families import Family, found_family, load, put_analyst
+from accountant.ledger.records import Registration, registration_fields
+from accountant.log.entries import Writer, dumps
+from accountant.names import check_name
+from accountant.privacy.filter import Filter
+from accountant.store.tables import dataset_table, family_table
+
+
+def register(writer: Writer, registration: Registration) -> None:
+    name, identity = check_name("dataset", registration.name), str(uuid.uuid4())
+    connection = writer.connection
+    if connection.execute(select(dataset_table.c.seq).where(dataset_table.c.name == name)).first():
+        raise NameTaken(f"dataset={name}: is registered already; a budget is given once", dataset=name)
+    _require_new_rows(connection, registration.commitment)
+    if registration.unit.contributions > 1 and registration.relation is Relation.REPLACE_ONE:
+        raise InputError(
+            f"contributions={registration.unit.contributions}: must be 1 under replace-one, where the number of rows "
+            "is public: another person may bring another number"
+        )
+    if registration.budget is not None:
+        seq, members = _found(writer, registration, registration.budget, identity)
+    else:
+        seq, members = _join(writer, registration, identity)
+    row = {"name": name, "seq": seq, "families": dumps(members), "commitment": registration.commitment}
+    connection.execute(insert(dataset_table).values(**row))
+
+
+def set_quota(writer: Writer, name: str, analyst: str, share: Decimal, reason: str, by: str) -> None:
+    if not share.is_finite() or not 0 < share <= 1 or share.as_tuple().exponent not in range(-9, 1):
+        raise InputError(f"share={share}: must be above 0 and at most 1, with at most 9 decimals")
+    _check_words(analyst=analyst, reason=reason)
+    text = decimal_string(share)
+    for family in load(writer.connection, name).families:
+        writer.append("quota-set", family=family.identity, analyst=analyst, share=text, reason=reason, by=by)
+        put_analyst(writer.connection, family, analyst, share=text)
+
+
+def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: str) -> None:
+    _check_words(reason=reason)
+    families = load(writer.connection, name).families
+    if len(families) > 1:
+        raise InputError(f"dataset={name}: belongs to several families; change the budget of each by its own dataset")
+    design = families[0].filter.with_total(Budget(epsilon, families[0].budget.delta).epsilon)
+    seq = writer.append(
+        "budget-changed",
+        family=families[0].identity, budget=design.budget.to_json(), filter=design.to_json(), reason=reason, by=by,
+    )  # fmt: skip
+    where = family_table.c.id == families[0].identity
+    writer.connection.execute(update(family_table).where(where).values(changed=seq))
+
+
+def _found(writer: Writer, registration: Registration, budget: Budget, identity: str) -> tuple[int, list[str]]:
+    """A dataset that founds a family: its identity is the family's."""
+    budget.check_delta(registration.records)
+    design, fields = Filter.design(budget), registration_fields(registration, identity)
+    seq = writer.append(
+        "dataset-registered", **fields, family=identity, budget=budget.to_json(), filter=design.to_json()
+    )
+    found_family(writer.connection, identity, seq, design)
+    return seq, [identity]
+
+
+def _join(writer: Writer, registration: Registration, identity: str) -> tuple[int, list[str]]:
+    """A dataset whose people are those of other datasets: it shares their budgets, all of them."""
+    families: dict[str, Family] = {}
+    for other in registration.families:
+        families |= {family.identity: family for family in load(writer.connection, other).families}
+    if len(families) > 1 and registration.unit.column is None:
+        raise InputError(
+            "unit=record: rows of several families need the column (unit) that names the person in all of them; else a "
+            "record of one family may stand in any number of joined rows, and nothing bounds that number"
+        )
+    for family in families.values():
+        if family.relation is Relation.REPLACE_ONE:
+            raise InputError(
+                "relation=replace-one: datasets of one family may differ in which people they hold, and then replacing "
+                "one changes a count that replace-one makes public; families need add-remove"
+            )
+        family.budget.check_delta(registration.records)
+        if registration.relation is not family.relation:
+            raise InputError(f"relation={registration.relation.value}: the family's is {family.relation.value}")
+        if registration.unit.name != family.unit.name:
+            raise InputError(f"unit={registration.unit.name}: the family's unit of privacy is the {family.unit.name}")
+    seq = writer.append("dataset-joined", **registration_fields(registration, identity), families=list(families))
+    return seq, list(families)
+
+
+def _require_new_rows(connection: Connection, commitment: str) -> None:
+    """The same rows under two names would have two budgets."""
+    query = select(dataset_table.c.name).where(dataset_table.c.commitment == commitment)
+    name = connection.execute(query).scalar()
+    if name is not None:
+        raise NameTaken(f"data: these rows are registered already, as {name}", dataset=name)
+
+
+def _check_words(**words: str) -> None:
+    for what, text in words.items():
+        if not 1 <= len(text) <= 200 or not text.isprintable():
+            raise InputError(f"{what}: must be 1 to 200 printable characters")

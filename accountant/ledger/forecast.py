@@ -1,0 +1,47 @@
+"""When a budget will be used up, if it goes on as it did: from the ledger's own entries, so public."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from accountant.ledger.charges import charges
+from accountant.ledger.families import Dataset, Family
+from accountant.ledger.ledger import Ledger
+from accountant.log.entries import read_entry
+from accountant.store.store import body_at
+
+WINDOW_DAYS = 30
+MOST_JOBS = 2_000  # the rate of more is known well enough
+
+
+def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> dict[str, Any]:
+    """The tightest family's burn rate over the last WINDOW_DAYS (its whole life, where that is shorter; a day at least)
+    and the day on which nothing would be left. A straight line, no promise: the filter alone decides.
+    """
+    now = now or datetime.now(UTC)
+    family = dataset.tightest
+    with ledger.log.database.reading() as connection:
+        founded = _time(read_entry(family.seq, body_at(connection, family.seq)).value["time"])
+    since = max(founded, now - timedelta(days=WINDOW_DAYS))
+    days = max(1.0, (now - since) / timedelta(days=1))
+    rate = max(0.0, family.share - _share_before(ledger, family, since)) / days
+    left = (1 - family.share) / rate if rate else None
+    ends = None if left is None or left > 36_500 else (now + timedelta(days=left)).date().isoformat()
+    return {"share_per_day": f"{rate:.6f}", "days_left": None if left is None else int(left), "used_up_on": ends}
+
+
+def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:
+    """The share that was used before `since`: without the jobs reserved from then on."""
+    used = family.used
+    with ledger.log.database.reading() as connection:
+        for charge in islice(charges(connection, family, newest_first=True), MOST_JOBS):
+            if _time(charge.time) < since:
+                break
+            used -= charge.price
+    return family.filter.share(used)
+
+
+def _time(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

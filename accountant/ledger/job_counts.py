@@ -1,0 +1,98 @@
+"""Figures of the ledger for those who watch over it: jobs by dataset, learner and state; how long the queue is.
+
+Read from the index, again and again: jobs that came to their end are read once.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import Connection, and_, func, select
+
+from accountant.ledger.records import State
+from accountant.log.entries import read_entry
+from accountant.store.store import Store, body_at, stream
+from accountant.store.tables import entry_table, job_table
+
+ISSUED = "issued"
+AT_ONCE = 500
+Tally = Counter[tuple[str, str, str]]
+
+# What a job in this state has been through.
+PASSED = {
+    State.RESERVED: ("reserved",),
+    State.STARTED: ("reserved", "started"),
+    State.COMMITTED: ("reserved", "started", "committed"),
+    State.BURNED: ("reserved", "started", "burned"),
+    State.RELEASED: ("reserved", "released"),
+}
+
+
+@dataclass
+class JobFigures:
+    """Counts that grow with the ledger. Kept by a process; each look reads what is new and what had not ended."""
+
+    _passed: Tally = field(default_factory=Counter)
+    _open: dict[int, tuple[str, str]] = field(default_factory=dict)  # job -> (dataset, learner)
+    _last: int = -1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def passed(self, database: Store) -> Tally:
+        """(dataset, learner, state) -> how many jobs have ever come to it. Monotone, as a counter must be."""
+        with self._lock, database.reading() as connection:
+            self._take(connection)
+            found = self._passed.copy()
+            for seq, state, _ in _rows(connection, tuple(self._open)):
+                found.update((*self._open[seq], each) for each in PASSED[state])
+            return found
+
+    def _take(self, connection: Connection) -> None:
+        """Know every new job, and count for good what has ended."""
+        for seq, dataset, learner in _new(connection, self._last):
+            self._open[seq], self._last = (dataset, learner), seq
+        for seq, state, issued in list(_rows(connection, tuple(self._open))):
+            if issued or state in (State.BURNED, State.RELEASED):
+                each = self._open.pop(seq)
+                self._passed.update((*each, word) for word in (*PASSED[state], *([ISSUED] if issued else [])))
+
+
+def _new(connection: Connection, last: int) -> Iterator[tuple[int, str, str]]:
+    job, entry = job_table.c, entry_table.c
+    query = select(job.seq, job.dataset, entry.body).join(entry_table, entry.seq == job.seq).where(job.seq > last)
+    for seq, dataset, body in stream(connection, query.order_by(job.seq)):
+        yield seq, dataset, str(json.loads(bytes(body))["learner"])
+
+
+def _rows(connection: Connection, jobs: Sequence[int]) -> Iterator[tuple[int, State, bool]]:
+    job = job_table.c
+    for start in range(0, len(jobs), AT_ONCE):
+        query = select(job.seq, job.state, job.issued).where(job.seq.in_(jobs[start : start + AT_ONCE]))
+        for seq, state, issued in connection.execute(query):
+            yield seq, State(state), issued is not None
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Reservations that no process holds, and the seconds that the oldest has waited; jobs that run."""
+
+    length: int
+    oldest_seconds: float
+    running: int
+
+
+def queue(database: Store, now: datetime) -> Queue:
+    job = job_table.c
+    waiting = and_(job.state == State.RESERVED, job.queued == 1)
+    counted = select(func.count(), func.min(job.seq)).where(waiting)
+    with database.reading() as connection:
+        length, oldest = connection.execute(counted).one()
+        running = connection.execute(select(func.count()).where(job.state == State.STARTED)).scalar_one()
+        if oldest is None:
+            return Queue(0, 0.0, running)
+        since = datetime.fromisoformat(read_entry(oldest, body_at(connection, oldest)).value["time"])
+    return Queue(length, max(0.0, (now - since).total_seconds()), running)

@@ -1,0 +1,355 @@
+"""The ledger: who may spend what on which dataset. Every admission is one transaction that checks and appends.
+
+States of a job: RESERVED -> STARTED -> COMMITTED | BURNED, and RESERVED -> RELEASED. STARTED is written before any
+row can be read; from then on the full price stays, on success, crash or cancel. Only a reservation that never started
+is given back.
+"""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from accountant.certificates import edited_models
+from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, UnknownName, WrongState
+from accountant.keys import key_rows
+from accountant.keys.private_keys import KeyStore, public_pem
+from accountant.ledger import family_changes
+from accountant.ledger.families import Dataset, Started, account, charge_analyst, load, quotas, refusal
+from accountant.ledger.key_life import Why
+from accountant.ledger.records import Holding, Job, Registration, Request, State, request_from_entry, reservation_fields
+from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
+from accountant.log.last_seen import HighWater
+from accountant.log.merkle import EMPTY_ROOT, leaf_hash
+from accountant.names import check_name
+from accountant.privacy.claims import claim, price
+from accountant.privacy.events import Plan, plan_from_json
+from accountant.privacy.filter import price_to_json
+from accountant.store.store import Store, body_at
+from accountant.store.tables import dataset_table, job_table
+
+FORMAT = "dpserve-ledger/v1"
+
+
+# Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
+_JOB = select(job_table).where(job_table.c.seq == bindparam("at"))
+_BY_KEY = select(job_table).where(job_table.c.idempotency_key == bindparam("at"))
+_NEW_JOB = insert(job_table)
+_SET_JOB = update(job_table).where(job_table.c.seq == bindparam("at"))
+
+
+class Ledger:
+    """All that is spent, and the only door to spending. Safe to use from any number of processes."""
+
+    def __init__(self, log: TransparencyLog) -> None:
+        self.log = log
+
+    @classmethod
+    def create(cls, url: str, keys: KeyStore, mark: Path, origin: str) -> Ledger:
+        """A new ledger whose first entry names its keys. Refuses a database that has entries."""
+        database = Store(url)
+        database.create()
+        log = TransparencyLog(database, keys, origin, HighWater(mark))
+        HighWater(mark).advance(0, EMPTY_ROOT)  # a start cut after the first entry still finds a mark
+        issuer, log_pem = public_pem(keys.public_key("issuer")), public_pem(keys.public_key("log"))
+        with log.writing() as writer:
+            if log.size():
+                raise LedgerInvalid(
+                    "ledger: the database is not empty, but its keys are new; restore the keys it was signed with"
+                )
+            writer.append("genesis", format=FORMAT, origin=origin, issuer=issuer, log=log_pem)
+        return cls(log)
+
+    @classmethod
+    def open(cls, url: str, keys: KeyStore, mark: Path) -> Ledger:
+        """Raises LedgerInvalid where the ledger is not these keys', or is not a continuation of what they signed."""
+        return cls(TransparencyLog.open(Store(url), keys, HighWater(mark)))
+
+    def register(self, registration: Registration) -> Dataset:
+        """Admit a dataset: with a total budget of its own, or into the families of others. NameTaken where the name is
+        in use, or the rows are.
+        """
+        with self.log.writing() as writer:
+            family_changes.register(writer, registration)
+        return self.dataset(registration.name)
+
+    def dataset(self, name: str, analyst: str | None = None) -> Dataset:
+        """A dataset as it stands; with `analyst`, under that analyst's quotas."""
+        with self.log.database.reading() as connection:
+            return load(connection, name, analyst)
+
+    def datasets(self) -> list[Dataset]:
+        with self.log.database.reading() as connection:
+            names = connection.execute(select(dataset_table.c.name)).scalars().all()
+            return [load(connection, name) for name in sorted(names)]  # by the database's locale they might stand else
+
+    def quotas(self, name: str) -> list[dict[str, Any]]:
+        """Every analyst's share of the dataset's first family: the quota in force and what was used."""
+        with self.log.database.reading() as connection:
+            return quotas(connection, load(connection, name).families[0])
+
+    def set_quota(self, name: str, analyst: str, share: Decimal, reason: str, by: str) -> Dataset:
+        """Let `analyst` ("*": everybody without a quota of their own) use at most this share of each family's budget.
+
+        What they have used already counts. Governance, not privacy: the family's filter holds with any quota.
+        """
+        with self.log.writing() as writer:
+            family_changes.set_quota(writer, name, analyst, share, reason, by)
+        return self.dataset(name)
+
+    def change_budget(self, name: str, epsilon: Decimal, reason: str, by: str) -> Dataset:
+        """Set the total epsilon of a dataset's family; what was spent stays spent (docs/privacy/filter.md)."""
+        with self.log.writing() as writer:
+            family_changes.change_budget(writer, name, epsilon, reason, by)
+        return self.dataset(name)
+
+    def find(self, key: str, request: Request) -> Job | None:
+        """The job this idempotency key stands for; IdempotencyConflict where it came with another body."""
+        with self.log.database.reading() as connection:
+            return _find(connection, key, request)
+
+    def reserve(
+        self,
+        request: Request,
+        unit: Decimal,
+        plan: Plan,
+        *,
+        by: str,
+        key: str | None = None,
+        owner: str | None = None,
+    ) -> Job:
+        """Check and append in one transaction. BudgetRefused where the plan does not fit; nothing is changed then.
+
+        `owner`: the process that will run the job itself; None puts it in the queue, for any worker to start.
+        """
+        check_name("model", request.model)
+        claimed = claim(plan, request.budget.delta)
+        if claimed.epsilon > request.budget.epsilon:
+            raise InputError(f"plan: costs epsilon {claimed.epsilon}, more than the {request.budget.epsilon} asked for")
+        if key is not None and not 1 <= len(key) <= 200:
+            raise InputError("idempotency_key: must have 1 to 200 characters")
+        with self.log.writing() as writer:
+            connection = writer.connection
+            known = _find(connection, key, request) if key is not None else None
+            if known:
+                return known
+            dataset = load(connection, request.dataset, by)
+            costs = dataset.costs(plan)
+            if dataset.refusing(costs):
+                raise refusal(dataset, request, plan)
+            cost = price_to_json(price(plan, dataset.orders), dataset.orders)
+            seq = writer.append("reserved", **reservation_fields(request, unit, plan, claimed, cost, by, key))
+            for family, each in zip(dataset.families, costs, strict=True):
+                account(connection, family, family.used + each, family.reserved + each)
+                charge_analyst(connection, family, by, each)
+            row = {
+                "dataset": request.dataset,
+                "state": State.RESERVED,
+                "model": request.model,
+                "analyst": by,
+                "idempotency_key": key,
+                "request": request.digest,
+                "queued": int(owner is None),
+                "owner": owner,
+                "done": 0,
+                "total": len(plan),
+            }
+            connection.execute(_NEW_JOB, {"seq": seq, **row})
+            return Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan))
+
+    def start(self, seq: int, owner: str, lease: float) -> Started:
+        """RESERVED -> STARTED: from here on the price stays. Gives the right to read rows, to one caller alone."""
+        with self.log.writing() as writer:
+            job = _job(writer.connection, seq)
+            _require(job, State.RESERVED, "start")
+            writer.append("started", reservation=seq)
+            dataset = load(writer.connection, job.dataset)
+            stored = read_entry(seq, body_at(writer.connection, seq)).value
+            for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
+                account(writer.connection, family, family.used, family.reserved - cost)
+            values = {"state": State.STARTED, "owner": owner, "expires": time.time() + lease}
+            writer.connection.execute(_SET_JOB, {"at": seq, **values})
+            return Started(
+                seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan_from_json(stored["plan"])
+            )
+
+    def commit(self, seq: int, released: str, owner: str | None = None) -> None:
+        """STARTED -> COMMITTED; `released` is the sha256 of the released numbers, so that an export can be resumed."""
+        with self.log.writing() as writer:
+            self._move(writer, seq, State.STARTED, State.COMMITTED, owner, released=released)
+
+    def burn(self, seq: int, reason: str, owner: str | None = None, expires: float | None = None) -> None:
+        """STARTED -> BURNED: the job came to nothing, its price stays. `reason` is one of a few public words."""
+        with self.log.writing() as writer:
+            self._move(writer, seq, State.STARTED, State.BURNED, owner, expires, reason=reason)
+
+    def release(self, seq: int, owner: str | None = None) -> None:
+        """RESERVED -> RELEASED: no row was read, the price is given back."""
+        with self.log.writing() as writer:
+            connection = writer.connection
+            job = self._move(writer, seq, State.RESERVED, State.RELEASED, owner)
+            dataset = load(connection, job.dataset)
+            stored = read_entry(seq, body_at(connection, seq)).value
+            for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
+                account(connection, family, family.used - cost, family.reserved - cost)
+                charge_analyst(connection, family, stored["by"], cost, -1)
+
+    def issue(self, seq: int, statement: str, model: str, signed_by: str | None = None) -> int:
+        """Bind the statement's and the model's sha256 to a committed job, once; returns the index of the `issued`
+        entry. `signed_by`: the keyid that signed the certificate; KeyInvalid where it may not any more.
+        """
+        with self.log.writing() as writer:
+            if signed_by is not None:
+                key_rows.require_issuer(writer.connection, signed_by)
+            job = _job(writer.connection, seq)
+            _require(job, State.COMMITTED, "issue a certificate for")
+            if job.issued is not None:
+                raise WrongState(f"job {seq}: its certificate was issued as entry {job.issued}", job=seq)
+            index = writer.append("issued", reservation=seq, statement=statement, model=model, name=job.model)
+            writer.connection.execute(_SET_JOB, {"at": seq, "issued": index})
+            return index
+
+    def derive(self, base: int, statement: str, model: str, why: Why, signed_by: str | None = None) -> int:
+        """Bind an edited model's sha256 digests to the entry of the model it came from; returns the index of the
+        `derived` entry. It changes no budget. WrongState where the base was revoked. `signed_by`: as for `issue`."""
+        with self.log.writing() as writer:
+            if signed_by is not None:
+                key_rows.require_issuer(writer.connection, signed_by)
+            return edited_models.derive(writer, base, statement, model, why)
+
+    def find_derived(self, statement: str, since: int) -> int | None:
+        """The `derived` entry, from `since` on, that binds this statement."""
+        with self.log.database.reading() as connection:
+            return edited_models.find(connection, statement, since)
+
+    def lineage(self, index: int) -> list[Entry]:
+        """The entries that a certified model came from, the `issued` one first, its own last."""
+        with self.log.database.reading() as connection:
+            return edited_models.lineage(connection, index)
+
+    def job(self, seq: int) -> Job:
+        with self.log.database.reading() as connection:
+            return _job(connection, seq)
+
+    def jobs(self, state: State | None = None) -> list[Job]:
+        query = select(job_table).order_by(job_table.c.seq)
+        with self.log.database.reading() as connection:
+            return [
+                _job_of(row) for row in connection.execute(query.where(job_table.c.state == state) if state else query)
+            ]
+
+    def page_of_jobs(
+        self, dataset: str | None, state: State | None, issued: bool | None, before: int, limit: int
+    ) -> list[Job]:
+        """At most `limit` jobs numbered below `before`, the newest first; of one dataset, in one state, with a
+        certificate or without, where that is said.
+        """
+        column = job_table.c
+        where = [column.seq < before]
+        where += [] if dataset is None else [column.dataset == dataset]
+        where += [] if state is None else [column.state == state]
+        where += [] if issued is None else [column.issued.is_not(None) if issued else column.issued.is_(None)]
+        query = select(job_table).where(*where).order_by(column.seq.desc()).limit(limit)
+        with self.log.database.reading() as connection:
+            return [_job_of(row) for row in connection.execute(query)]
+
+    def reservation(self, seq: int) -> Entry:
+        """The job's `reserved` entry, with the plan as it was reserved."""
+        entry = self.log.entry(seq)
+        if entry.value["type"] != "reserved":
+            raise UnknownName(f"job={seq}: no such job", job=seq)
+        return entry
+
+    def released_digest(self, seq: int) -> str:
+        """sha256 of the numbers that a committed job released."""
+        with self.log.database.reading() as connection:
+            committed = connection.execute(select(job_table.c.committed).where(job_table.c.seq == seq)).scalar()
+            if committed is None:
+                raise WrongState(f"job {seq}: is not committed", job=seq)
+            return str(read_entry(committed, body_at(connection, committed)).value["released"])
+
+    def reservation_hash(self, seq: int) -> str:
+        return leaf_hash(self.reservation(seq).body).hex()
+
+    def heartbeat(self, seq: int, owner: str, lease: float, done: int) -> None:
+        """Keep the lease, and say how many releases of the plan were played. Not an entry: it says nothing of
+        privacy.
+        """
+        where = (job_table.c.seq == seq) & (job_table.c.owner == owner)
+        with self.log.database.writing() as connection:
+            connection.execute(update(job_table).where(where).values(expires=time.time() + lease, done=done))
+
+    def leases(self) -> list[Holding]:
+        """Every job that a process holds: RESERVED outside the queue, or STARTED."""
+        columns = (job_table.c.seq, job_table.c.state, job_table.c.owner, job_table.c.expires)
+        query = select(*columns).where(job_table.c.owner.is_not(None)).order_by(job_table.c.seq)
+        with self.log.database.reading() as connection:
+            return [
+                Holding(seq, State(state), owner, expires or 0.0)
+                for seq, state, owner, expires in connection.execute(query)
+            ]
+
+    def next_queued(self) -> int | None:
+        """The oldest reservation in the queue."""
+        where = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
+        with self.log.database.reading() as connection:
+            return connection.execute(select(job_table.c.seq).where(where).order_by(job_table.c.seq).limit(1)).scalar()
+
+    @staticmethod
+    def _move(
+        writer: Writer,
+        seq: int,
+        before: State,
+        after: State,
+        owner: str | None = None,
+        expires: float | None = None,
+        **fields: str,
+    ) -> Job:
+        """One step of the state machine. With `owner` (and `expires`), only while the job is held just so: a lease that
+        passed to another, or was renewed meanwhile, fences the caller off.
+        """
+        verb = {State.COMMITTED: "commit", State.BURNED: "burn", State.RELEASED: "release"}[after]
+        job = _job(writer.connection, seq)
+        _require(job, before, verb)
+        held = writer.connection.execute(select(job_table.c.owner, job_table.c.expires).where(job_table.c.seq == seq))
+        holder, until = held.one()
+        if (owner is not None and owner != holder) or (expires is not None and expires != until):
+            raise WrongState(f"job {seq}: cannot {verb} it, it is held by another", job=seq, state=job.state.value)
+        index = writer.append(after.value, reservation=seq, **fields)
+        values: dict[str, Any] = {"state": after, "owner": None, "expires": None}
+        values |= {"committed": index} if after is State.COMMITTED else {}
+        writer.connection.execute(_SET_JOB, {"at": seq, **values})
+        return job
+
+
+def _find(connection: Connection, key: str, request: Request) -> Job | None:
+    row = connection.execute(_BY_KEY, {"at": key}).first()
+    if row is None:
+        return None
+    if row.request != request.digest:
+        raise IdempotencyConflict(
+            f"idempotency_key={key!r}: came before with another request, as job {row.seq}", job=row.seq
+        )
+    return _job_of(row)
+
+
+def _job(connection: Connection, seq: int) -> Job:
+    row = connection.execute(_JOB, {"at": seq}).first()
+    if row is None:
+        raise UnknownName(f"job={seq}: no such job", job=seq)
+    return _job_of(row)
+
+
+def _job_of(row: Row[Any]) -> Job:
+    return Job(row.seq, row.dataset, State(row.state), row.model, row.issued, bool(row.queued), row.done, row.total)
+
+
+def _require(job: Job, state: State, verb: str) -> None:
+    if job.state is not state:
+        raise WrongState(
+            f"job {job.seq}: cannot {verb} it, it is {job.state.value}", job=job.seq, state=job.state.value
+        )

@@ -1,0 +1,156 @@
+"""What the ledger speaks of: datasets, requests, jobs, and how each stands in an entry."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from accountant import canonical
+from accountant.budget import Budget, Relation
+from accountant.errors import InputError
+from accountant.privacy.claims import Claim
+from accountant.privacy.events import Plan
+
+MOST_CONTRIBUTIONS = 10_000
+
+
+class State(StrEnum):
+    RESERVED = "reserved"
+    STARTED = "started"
+    COMMITTED = "committed"
+    BURNED = "burned"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of privacy: one record, or all records that share a value of `column`, of which `contributions` are
+    used.
+    """
+
+    name: str = "record"
+    column: str | None = None
+    contributions: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.contributions <= MOST_CONTRIBUTIONS:
+            raise InputError(f"contributions={self.contributions}: must be 1 to {MOST_CONTRIBUTIONS}")
+        if self.column is None and (self.name, self.contributions) != ("record", 1):
+            raise InputError(f"unit={self.name}: needs the column that names it")
+
+
+RECORD = Unit()
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What a steward fixes. `commitment`: HMAC over the packed rows, its key held by the accountant.
+
+    With a `budget` it founds a family of its own. Without, it joins the families of the datasets named in `families`.
+    """
+
+    name: str
+    relation: Relation
+    budget: Budget | None
+    unit: Unit
+    records: int
+    schema: str
+    commitment: str
+    families: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.budget is None) != bool(self.families) or len(set(self.families)) != len(self.families):
+            raise InputError(f"dataset={self.name}: must have a budget, or families to join, each once, and not both")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
+    booleans, None.
+    """
+
+    dataset: str
+    learner: str
+    budget: Budget
+    parameters: Mapping[str, str | int | bool | None]
+    model: str
+
+    def to_json(self) -> dict[str, Any]:
+        own = {
+            "dataset": self.dataset,
+            "learner": self.learner,
+            "parameters": dict(self.parameters),
+            "model": self.model,
+        }
+        return {**own, **self.budget.to_json()}
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(canonical.encode(self.to_json())).hexdigest()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A reservation and what became of it. `seq` is the index of its `reserved` entry: the job's number."""
+
+    seq: int
+    dataset: str
+    state: State
+    model: str
+    issued: int | None
+    queued: bool
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Who runs a job, and until when without a word the job is taken to be theirs."""
+
+    seq: int
+    state: State
+    owner: str
+    expires: float
+
+
+def registration_fields(registration: Registration, identity: str) -> dict[str, Any]:
+    unit = registration.unit
+    return {
+        "dataset": registration.name,
+        "uuid": identity,
+        "relation": registration.relation.value,
+        "unit": {"name": unit.name, "column": unit.column, "contributions": unit.contributions},
+        "records": registration.records,
+        "schema": registration.schema,
+        "commitment": registration.commitment,
+    }
+
+
+def reservation_fields(
+    request: Request, unit: Decimal, plan: Plan, claimed: Claim, cost: dict[str, Any], by: str, key: str | None
+) -> dict[str, Any]:
+    order = None if claimed.order is None else canonical.decimal_string(Decimal(repr(claimed.order)))
+    return {
+        **request.to_json(),
+        "unit": canonical.decimal_string(unit),
+        "plan": plan.to_json(),
+        "price": cost,
+        "claim": {
+            "epsilon": canonical.decimal_string(claimed.epsilon),
+            "delta": request.budget.to_json()["delta"],
+            "bound": claimed.bound,
+            "order": order,
+        },
+        "request": request.digest,
+        "idempotency_key": key,
+        "by": by,
+    }
+
+
+def request_from_entry(value: Mapping[str, Any]) -> Request:
+    budget = Budget.of(value["epsilon"], value["delta"])
+    return Request(value["dataset"], value["learner"], budget, value["parameters"], value["model"])

@@ -1,0 +1,1 @@
+"""The transparency log: entries, tree, checkpoints, proofs, tiles, witnesses, and what was last seen of it."""

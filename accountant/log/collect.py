@@ -1,0 +1,177 @@
+"""The newest checkpoint of this ledger that others cosigned: asked for, kept in the home, judged in audits.
+
+It is kept beside the ledger as `witnessed`, a C2SP note like any checkpoint, with a line for each witness.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from accountant.errors import DpserveError, InputError, LedgerInvalid
+from accountant.keys.private_keys import PublicKeys, sync_directory
+from accountant.log import merkle, notes
+from accountant.log.cosignature import cosignatures, require_quorum, with_cosignatures
+from accountant.log.entries import latest_checkpoint
+from accountant.log.notes import NOTE_LIMIT, Checkpoint, NoteSignature
+from accountant.log.witness import SECONDS, address, ask
+from accountant.log.witness_policy import Witness, WitnessPolicy, shown
+from accountant.store import store
+from accountant.store.store import Store
+
+WITNESSED = "witnessed"
+MOST_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of asking one witness: lines to add to the note, or why there are none."""
+
+    witness: str
+    lines: tuple[NoteSignature, ...]
+    problem: str
+
+    @property
+    def said(self) -> str:
+        return self.problem or f"witness {self.witness}: cosigned"
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """A checkpoint with enough cosignatures, and what each witness answered."""
+
+    note: str
+    size: int
+    answers: tuple[Answer, ...]
+
+
+def cosign(
+    database: Store, trust: PublicKeys, policy: WitnessPolicy, kept: str | None = None, seconds: float = SECONDS
+) -> Witnessed:
+    """Ask every witness of the policy to cosign the newest checkpoint. `kept`: the one that they cosigned before.
+
+    LedgerInvalid where fewer than the quorum do; it says what each answered."""
+    with database.reading() as connection:
+        note = latest_checkpoint(connection)
+    head = verify_head(note, trust)
+    policy.check_log(trust.origin, trust.log_key_at(head.size))
+    for witness in policy.witnesses:
+        address(witness)  # a policy that cannot be used is said before anybody is asked
+    known = _known(kept, policy)
+    one = partial(_ask, note=note, head=head, database=database, known=known, seconds=seconds)
+    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+        answers = tuple(pool.map(one, policy.witnesses))
+    whole = with_cosignatures(note, [line for answer in answers for line in answer.lines])
+    try:
+        require_quorum(whole, policy)
+    except LedgerInvalid as error:
+        said = "; ".join(answer.said for answer in answers)
+        raise LedgerInvalid(f"{error.message} [{said}]", answers=[answer.said for answer in answers]) from error
+    return Witnessed(whole, head.size, answers)
+
+
+def _ask(
+    witness: Witness, note: str, head: Checkpoint, database: Store, known: dict[str, int], seconds: float
+) -> Answer:
+    def prove(old: int) -> list[bytes]:
+        with database.reading() as connection:
+            return merkle.consistency_proof(old, head.size, store.node_reader(connection))
+
+    try:
+        lines = ask(witness, note, prove, min(known.get(witness.name, 0), head.size), seconds)
+    except LedgerInvalid as error:
+        return Answer(shown(witness.name), (), error.message)
+    return Answer(shown(witness.name), lines, "")
+
+
+def _known(kept: str | None, policy: WitnessPolicy) -> dict[str, int]:
+    """What each witness signed last, as far as we know: a first guess that saves a question."""
+    if kept is None:
+        return {}
+    try:
+        size = notes.parse_checkpoint(kept).size
+        return {each.witness: size for each in cosignatures(notes.parse_note(kept), policy)}
+    except LedgerInvalid:  # of another policy's witnesses, or damaged: each will say what it knows
+        return {}
+
+
+def verify_head(note: str, trust: PublicKeys) -> Checkpoint:
+    """The checkpoint, once signed by the key that the log had at its size. Raises LedgerInvalid."""
+    key = trust.log_key_at(notes.parse_checkpoint(note).size)
+    return notes.verify_checkpoint(note, trust.origin, key)
+
+
+def keep(home: Path, note: str) -> None:
+    """Make this the home's cosigned checkpoint, unless it holds one of a larger tree."""
+    before = kept(home)
+    if before is not None and notes.parse_checkpoint(before).size > notes.parse_checkpoint(note).size:
+        return
+    new = home / f".{WITNESSED}.{uuid.uuid4()}.partial"
+    try:
+        with new.open("xb") as file:
+            file.write(note.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(home / WITNESSED)
+    finally:
+        new.unlink(missing_ok=True)
+    sync_directory(home)
+
+
+def kept(folder: Path) -> str | None:
+    """The cosigned checkpoint in a home, an export or a folder of tiles; None where there is none. Not verified."""
+    file = folder / WITNESSED
+    return read_note(file) if file.exists() else None
+
+
+def read_note(file: Path) -> str:
+    """A note's text. InputError where the file cannot be read, LedgerInvalid where it is too long or no text."""
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(NOTE_LIMIT + 1)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from error
+    if len(raw) > NOTE_LIMIT:
+        raise LedgerInvalid(f"{file.name}: must be at most {NOTE_LIMIT} bytes")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise LedgerInvalid(f"{file.name}: must be text in UTF-8") from error
+
+
+def newest(home: Path, connection: Connection) -> str:
+    """The newest checkpoint, with its cosignatures where it is the one that was cosigned."""
+    note, cosigned = latest_checkpoint(connection), kept(home)
+    if cosigned is not None and notes.parse_note(cosigned).text == notes.parse_note(note).text:
+        return cosigned
+    return note
+
+
+def judge(candidates: Sequence[str], policy: WitnessPolicy, trust: PublicKeys) -> tuple[int, list[str]]:
+    """The size of the largest checkpoint among these that meets the policy, and the problem where none does.
+
+    Says nothing of the entries: the audit has to compare the same checkpoints with the tree."""
+    sizes, problems = [], []
+    for note in candidates:
+        try:
+            head = verify_head(note, trust)
+            policy.check_log(trust.origin, trust.log_key_at(head.size))
+            require_quorum(note, policy)
+            sizes.append(head.size)
+        except DpserveError as error:
+            problems.append(error.message)
+    if sizes:
+        return max(sizes), []
+    return 0, _none(problems, policy)
+
+
+def _none(problems: Iterable[str], policy: WitnessPolicy) -> list[str]:
+    said = "; ".join(dict.fromkeys(problems)) or "there is no checkpoint to look at"
+    return [f"quorum={shown(policy.quorum)}: no checkpoint is vouched for: {said}"]

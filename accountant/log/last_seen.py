@@ -1,0 +1,185 @@
+"""The high-water mark: the largest tree that was ever signed, kept beside the keys and outside the database.
+
+A file of two slots, written in turn and in place: a crash in the middle of a write can tear the slot that was being
+written, which the digest in it shows, and then the other one, the mark before, is the mark.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from accountant import canonical
+from accountant.canonical import CanonicalError, exact_integer, exact_object, exact_text
+from accountant.errors import LedgerInvalid, LedgerUnavailable
+from accountant.keys.private_keys import sync_directory, write_new
+from accountant.log import merkle
+
+SLOT = 4096  # no block of a disk holds a part of both
+BLANK = b" " * (SLOT - 1) + b"\n"
+_LINE = re.compile(rb'\{"root":"(?P<root>[A-Za-z0-9+/]{43}=)","sha256":"[0-9a-f]{64}","size":(?P<size>[0-9]{1,19})\}')
+
+
+@dataclass(frozen=True)
+class HighWater:
+    """The largest (size, root) ever signed, kept outside the database: a rolled-back database is found by it.
+
+    A missing file reads as None: whoever finds entries in the ledger and no mark must refuse, not start again.
+    A mark older than the ledger is weaker but never wrong, so a mark is advanced after the entry has been committed."""
+
+    path: Path
+
+    def read(self) -> tuple[int, bytes] | None:
+        """The mark, or None where there is none yet."""
+        try:
+            return _find(self.path)[0]
+        except LedgerInvalid:  # two marks may have been written while we read
+            with self.locked() as mark:
+                return mark.value
+
+    @contextmanager
+    def locked(self) -> Iterator[LockedMark]:
+        """Hold the mark against every other thread and process of this host, across check, commit and advance.
+
+        Not re-entrant: inside, use the `LockedMark`, never `HighWater.advance`."""
+        fd = _open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield LockedMark(self.path, *_find(self.path))
+        finally:
+            os.close(fd)
+
+    def advance(self, size: int, root: bytes) -> None:
+        """Raise the mark. LedgerInvalid below it, or for another root at its size; the same (size, root) is fine."""
+        with self.locked() as mark:
+            mark.advance(size, root)
+
+
+@dataclass
+class LockedMark:
+    """The high-water mark while its lock is held. `slot`: where it stands; None where the file has no slots yet."""
+
+    path: Path
+    value: tuple[int, bytes] | None
+    slot: int | None
+
+    def check(self, size: int, read: merkle.NodeReader) -> None:
+        """LedgerInvalid unless the ledger of `size` entries still begins with the tree at the mark."""
+        if self.value is not None:
+            self._compare(size, merkle.root(self.value[0], read) if size >= self.value[0] else b"")
+
+    def advance(self, size: int, root: bytes) -> None:
+        """As `HighWater.advance`. That (size, root) continues the tree at the mark is for `check` to say, before."""
+        if size < 0 or len(root) != merkle.HASH_SIZE:
+            raise LedgerInvalid(f"size={size}: must be a tree size, with a root of {merkle.HASH_SIZE} bytes")
+        if self.value is not None and size <= self.value[0]:
+            self._compare(size, root)
+            return
+        try:
+            self._write(_slot(size, root))
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"{self.path}: the high-water mark cannot be raised ({error.strerror}); what it was raised for is "
+                "written: look before asking again"
+            ) from error
+        self.value = size, root
+
+    def _write(self, content: bytes) -> None:
+        if self.slot is None:
+            new = self.path.with_name(self.path.name + ".new")
+            new.unlink(missing_ok=True)  # left by a crash; we hold the lock
+            write_new(new, content + BLANK, 0o600)
+            new.replace(self.path)
+            sync_directory(self.path.parent)
+            self.slot = 0
+        else:
+            _overwrite(self.path, (1 - self.slot) * SLOT, content)
+            self.slot = 1 - self.slot
+
+    def _compare(self, size: int, root_at_mark: bytes) -> None:
+        marked, marked_root = self.value or (0, b"")
+        if size < marked:
+            raise LedgerInvalid(f"size={size}: a tree of size {marked} was signed before: the ledger was rolled back")
+        if root_at_mark != marked_root:
+            raise LedgerInvalid(f"size={marked}: another root was signed at this size: the ledger was rewritten")
+
+
+def _find(path: Path) -> tuple[tuple[int, bytes] | None, int | None]:
+    """The mark and its slot."""
+    raw = _read(path)
+    if raw is None:
+        return None, None
+    if len(raw) != 2 * SLOT:
+        return _first_form(path, raw), None
+    found = [(mark, slot) for slot in (0, 1) if (mark := _read_slot(raw[slot * SLOT : (slot + 1) * SLOT]))]
+    if not found:
+        raise LedgerInvalid(f"{path}: damaged high-water mark, neither of its slots is whole")
+    return max(found)
+
+
+def _read(path: Path) -> bytes | None:
+    """No more of the file than it may hold. Not `read_bytes`: its fstat has the next write store a finer time, and
+    that doubles what the sync of that write takes.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LedgerUnavailable(f"{path}: cannot be read ({error.strerror})") from error
+    try:
+        return os.read(fd, 2 * SLOT + 1)
+    finally:
+        os.close(fd)
+
+
+def _first_form(path: Path, raw: bytes) -> tuple[int, bytes]:
+    """The file as it was before it had slots: one mark, replaced whole."""
+    try:
+        item = exact_object(canonical.decode_canonical(raw), ("root", "size"), "mark")
+        return exact_integer(item["size"], "size"), canonical.decode_base64(exact_text(item["root"], "root"))
+    except CanonicalError as error:
+        raise LedgerInvalid(f"{path}: damaged high-water mark, {error.message}") from error
+
+
+def _slot(size: int, root: bytes) -> bytes:
+    """One slot: a line of canonical JSON with the digest of what it says, then spaces. Text, for this is done at every
+    append.
+    """
+    encoded = canonical.encode_base64(root)
+    digest = hashlib.sha256(f'{{"root":"{encoded}","size":{size}}}'.encode()).hexdigest()
+    return f'{{"root":"{encoded}","sha256":"{digest}","size":{size}}}'.encode().ljust(SLOT - 1) + b"\n"
+
+
+def _read_slot(raw: bytes) -> tuple[int, bytes] | None:
+    """None for a slot that is blank or torn."""
+    found = _LINE.match(raw)
+    if found is None:
+        return None
+    mark = int(found["size"]), base64.b64decode(found["root"])
+    return mark if _slot(*mark) == raw else None
+
+
+def _overwrite(path: Path, offset: int, content: bytes) -> None:
+    """In place and down to the disk. The file's length stays, so its data alone need be synced."""
+    fd = _open(path, os.O_WRONLY)
+    try:
+        if os.pwrite(fd, content, offset) != len(content):
+            raise OSError(0, "written in part")
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def _open(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LedgerUnavailable(f"{path}: cannot be opened ({error.strerror})") from error

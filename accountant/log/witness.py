@@ -1,0 +1,173 @@
+"""Asking one witness to cosign a checkpoint: `add-checkpoint` of c2sp.org/tlog-witness, over HTTP or HTTPS.
+
+A witness is not trusted, nor is the way to it: what it says is bounded in size and time, redirections are not followed,
+and only a cosignature that verifies counts. What cannot be used is LedgerInvalid, whose message says what came.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from threading import Event, Timer
+from urllib.parse import SplitResult, urlsplit
+
+from accountant.canonical import encode_base64
+from accountant.errors import InputError, LedgerInvalid
+from accountant.log.cosignature import is_by, verify_cosignature
+from accountant.log.merkle import MAX_SIZE
+from accountant.log.notes import NoteSignature, parse_checkpoint, parse_note
+from accountant.log.witness_policy import Witness, shown
+
+ANSWER_LIMIT = 65_536  # bytes
+SECONDS = 10.0  # for one request and its answer
+TRIES = 3  # somebody else may submit a checkpoint between the answer 409 and the next try
+MAX_PROOF = 63
+SIZE_TYPE = "text/x.tlog.size"
+_SIZE = re.compile(rb"(0|[1-9][0-9]{0,18})\n")
+_CONNECTIONS: dict[str, type[HTTPConnection]] = {"http": HTTPConnection, "https": HTTPSConnection}
+
+Prover = Callable[[int], Sequence[bytes]]
+"""The consistency proof from a tree of this size to the checkpoint's."""
+
+_MEANING = {
+    400: "finds the request malformed",
+    403: "does not accept this log's signature",
+    404: "does not know this log",
+    422: "says that this ledger does not continue what it signed before: the ledger was rewritten, or the witness errs",
+}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an HTTP server answered."""
+
+    status: int
+    kind: str  # media type, without parameters
+    body: bytes
+
+
+def ask(
+    witness: Witness, note: str, prove: Prover, known: int = 0, seconds: float = SECONDS
+) -> tuple[NoteSignature, ...]:
+    """The witness's cosignatures of the checkpoint `note`. `known`: the size that it is thought to have signed last."""
+    size = parse_checkpoint(note).size
+    for _ in range(TRIES):
+        reply = _post(witness, request_body(known, prove(known), note), seconds)
+        if reply.status == 200:
+            return _cosigned(witness, note, reply.body)
+        if reply.status != 409:
+            raise LedgerInvalid(f"witness {shown(witness.name)}: {_said(reply.status)}")
+        known = _told(witness, reply, known, size)
+    raise LedgerInvalid(f"witness {shown(witness.name)}: named another size each time it was asked")
+
+
+def request_body(old: int, proof: Sequence[bytes], note: str) -> bytes:
+    """The body of `add-checkpoint`."""
+    if len(proof) > MAX_PROOF:
+        raise LedgerInvalid(f"consistency proof: must have at most {MAX_PROOF} hashes")
+    return "\n".join([f"old {old}", *map(encode_base64, proof), "", note]).encode()
+
+
+def _told(witness: Witness, reply: Reply, asked: int, size: int) -> int:
+    """The size of the tree that the witness signed last."""
+    found = _SIZE.fullmatch(reply.body)
+    if reply.kind != SIZE_TYPE or not found or not 0 <= int(found[1]) <= MAX_SIZE or int(found[1]) == asked:
+        raise LedgerInvalid(f"witness {shown(witness.name)}: answered 409 without the size that it knows")
+    told = int(found[1])
+    if told > size:
+        raise LedgerInvalid(
+            f"witness {shown(witness.name)}: has signed {told} entries of this log, this checkpoint is of {size}: "
+            "a newer one was submitted meanwhile, or the ledger was rolled back"
+        )
+    return told
+
+
+def _cosigned(witness: Witness, note: str, body: bytes) -> tuple[NoteSignature, ...]:
+    text = parse_note(note).text
+    try:
+        lines = parse_note(f"{text}\n{body.decode('utf-8')}")
+    except (LedgerInvalid, UnicodeDecodeError) as error:
+        raise LedgerInvalid(f"witness {shown(witness.name)}: answered 200 without signature lines") from error
+    found = tuple(line for line in lines.signatures if is_by(line, witness))
+    if lines.text != text or not found:
+        raise LedgerInvalid(f"witness {shown(witness.name)}: answered 200 without a cosignature of its key")
+    for line in found:
+        verify_cosignature(line, witness, text)
+    return found
+
+
+def _said(status: int) -> str:
+    if 300 <= status < 400:
+        return f"redirects elsewhere ({status}), which is not followed"
+    return f"{_MEANING.get(status, 'gives no cosignature')} ({status})"
+
+
+def _post(witness: Witness, body: bytes, seconds: float) -> Reply:
+    """One request, one answer, within about `seconds` in all; no part of it waits longer."""
+    parts = address(witness)
+    headers = {"Content-Type": "text/plain; charset=utf-8", "User-Agent": "dpserve", "Connection": "close"}
+    connection = _CONNECTIONS[parts.scheme](parts.hostname or "", parts.port, timeout=seconds)
+    try:
+        with _time_limit(connection, seconds) as expired:
+            connection.request("POST", f"{parts.path.rstrip('/')}/add-checkpoint", body, headers)
+            response = connection.getresponse()
+            raw = response.read(ANSWER_LIMIT + 1)
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: a host name that is none
+        what = "did not answer in time" if isinstance(error, TimeoutError) else f"no answer ({_reason(error)})"
+        raise LedgerInvalid(f"witness {shown(witness.name)}: {what}") from error
+    if expired.is_set():
+        raise LedgerInvalid(f"witness {shown(witness.name)}: did not answer in time")
+    if len(raw) > ANSWER_LIMIT:
+        raise LedgerInvalid(f"witness {shown(witness.name)}: answered more than {ANSWER_LIMIT} bytes")
+    return Reply(response.status, (response.getheader("Content-Type") or "").split(";")[0].strip().lower(), raw)
+
+
+def address(witness: Witness) -> SplitResult:
+    """The parts of the witness's URL; InputError where it has none that can be asked."""
+    url = witness.url or ""
+    wrong = InputError(
+        f"witness {shown(witness.name)}: url={shown(url)[:80]!r}: must be http(s)://host[:port]/path, in ASCII"
+    )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise wrong from error
+    extra = parts.username is not None or "?" in url or "#" in url
+    if parts.scheme not in _CONNECTIONS or not parts.hostname or port == 0 or extra or not url.isascii():
+        raise wrong
+    return parts
+
+
+def _reason(error: Exception) -> str:
+    """For people; the server's own words stay out of it."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+
+
+@contextmanager
+def _time_limit(connection: HTTPConnection, seconds: float) -> Iterator[Event]:
+    """Hang up after `seconds`: the socket's own limit starts anew with every byte. Connects the connection."""
+    connection.connect()
+    line, expired = connection.sock, Event()  # the connection forgets its socket before the answer is read
+
+    def hang_up() -> None:
+        expired.set()
+        with suppress(OSError):  # it is gone already
+            line.shutdown(socket.SHUT_RDWR)
+
+    timer = Timer(seconds, hang_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield expired
+    except (OSError, HTTPException) as error:
+        if expired.is_set():
+            raise TimeoutError from error
+        raise
+    finally:
+        timer.cancel()
+        connection.close()

@@ -1,0 +1,1 @@
+"""What privacy costs: events, prices, claims, and the filter that admits or refuses."""

@@ -1,0 +1,191 @@
+"""The certified bound for a whole plan: what the best adaptive adversary reaches against releases of bounded range and
+of pure DP, by value iteration (docs/privacy/prices.md). An upper bound: every rounding goes up.
+
+V(x) is the largest delta at epsilon = x. It is known at the multiples of one step, from 0 to a public end; to the left
+it follows by symmetry, to the right it only falls. In e^x it is convex, so chords lie above it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, exp, expm1, frexp, log1p, sqrt
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.privacy.claims import compose_grid, epsilon_at
+from accountant.privacy.events import BoundedRange, Event
+
+Events = tuple[tuple[Event, int], ...]
+Floats = NDArray[np.float64]
+
+FINENESS = (512, 384, 256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 20, 16, 12, 10, 8, 6, 4, 3)  # steps to a typical span
+MOST_WORK = 15_000_000  # inner operations; the finest grid that needs no more is taken
+WIDEST = 100  # of one release's epsilon
+TAIL = 1000  # the grid ends where Renyi DP gives delta / TAIL
+STEP_SLACK = 1e-14  # floating point, relative, for one release
+SLACK = 1e-9  # floating point of reading the result: relative in delta, absolute in epsilon
+
+
+@dataclass(frozen=True)
+class Board:
+    """The game on its grid. `moves`: (bounded range?, steps in epsilon, how often), from the last release to the first:
+    the order in which values are computed."""
+
+    step: float
+    size: int
+    moves: tuple[tuple[bool, int, int], ...]
+
+    @property
+    def work(self) -> int:
+        return self.size * sum(count * (1 + bounded * steps) for bounded, steps, count in self.moves)
+
+
+@lru_cache(maxsize=4096)
+def epsilon_of(events: Events, delta: Decimal) -> Decimal | None:
+    """Smallest epsilon at `delta`, rounded up to 6 digits, for releases played in this order, chosen adaptively. None
+    where a release has no pure price, or the bound is too dear to compute."""
+    board = board_of(events, float(delta)) if delta > 0 else None
+    if board is None:
+        return None
+    values, allowed = play(board), float(delta) * (1 - SLACK)
+    if values[-1] > allowed:
+        return None
+    first = int(np.argmax(values <= allowed))
+    if first == 0:
+        return Decimal(0)
+    share = (values[first - 1] - allowed) / (values[first - 1] - values[first])
+    epsilon = (first - 1) * board.step + log1p(share * expm1(board.step))
+    return Decimal(epsilon + SLACK).quantize(Decimal("0.000001"), rounding=ROUND_CEILING)
+
+
+def delta_of(events: Events, epsilon: float) -> float:
+    """An upper bound of delta at `epsilon` >= 0; 1.0 where this bound does not apply."""
+    board = board_of(events, max(1e-300, _renyi_delta(events, epsilon)))
+    if board is None:
+        return 1.0
+    values, place = play(board), min(epsilon / board.step, board.size - 1.0)
+    share = expm1((place - int(place)) * board.step) / expm1(board.step)
+    return float((values[int(place)] * (1 - share) + values[int(place) + 1] * share) * (1 + SLACK))
+
+
+@lru_cache(maxsize=256)
+def board_of(events: Events, delta: float) -> Board | None:
+    """The public rule for the grid: the releases that weigh most span a whole number of steps, the finest that is cheap
+    enough, and every epsilon is rounded up to a multiple of the step."""
+    releases = [_Release(isinstance(event, BoundedRange), Fraction(event.pure or 0), n) for event, n in events]
+    if not releases or not all(0 < each.epsilon <= WIDEST for each in releases):
+        return None
+    main = max(releases, key=lambda each: each.weight)
+    typical = sqrt(sum(each.weight for each in releases) / sum(each.count for each in releases))
+    end, total = _renyi_end(events, delta / TAIL), sum(each.count * each.epsilon for each in releases)
+    for fineness in FINENESS:
+        step = _short(main.epsilon / max(1, round(fineness * float(main.epsilon) / typical)))
+        moves = tuple((each.bounded, ceil(each.epsilon / step), each.count) for each in reversed(releases))
+        whole = sum(steps * count for _, steps, count in moves)  # the pure sum: V is 0 there
+        board = Board(float(step), 1 + (ceil(end / step) if 1.1 * end < total else whole), moves)
+        if board.work <= MOST_WORK:
+            return board
+    return None
+
+
+@dataclass(frozen=True)
+class _Release:
+    bounded: bool
+    epsilon: Fraction
+    count: int
+
+    @property
+    def weight(self) -> Fraction:
+        """Its share of the variance of the losses."""
+        return self.count * (self.epsilon if self.bounded else 2 * self.epsilon) ** 2
+
+
+def _short(step: Fraction) -> Fraction:
+    """`step` rounded up to 24 binary digits: its multiples are then exact floats."""
+    unit = Fraction(2) ** (frexp(float(step))[1] - 24)
+    return ceil(step / unit) * unit
+
+
+def _renyi_end(events: Events, delta: float) -> Fraction:
+    """Epsilon at `delta` from Renyi DP."""
+    return Fraction(max(0.0, min(epsilon_at(order, rdp, delta) for order, rdp in compose_grid(events))))
+
+
+def _renyi_delta(events: Events, epsilon: float) -> float:
+    """delta at `epsilon` from Renyi DP: the inverse of `epsilon_at`."""
+    exponents = ((order - 1) * (epsilon_at(order, rdp, 1.0) - epsilon) for order, rdp in compose_grid(events))
+    return exp(min(0.0, *exponents))
+
+
+def play(board: Board) -> Floats:
+    """V after every release, at 0, step, .., size * step."""
+    values = np.zeros(board.size + 1)
+    for bounded, steps, count in board.moves:
+        values = _bounded(values, steps, board.step, count) if bounded else _pure(values, steps, board.step, count)
+    return values
+
+
+@numba.njit(nogil=True, cache=True)
+def _widen(values: Floats, wide: Floats, steps: int, step: float) -> None:
+    """values at 0.. into `wide` at -steps..: V(-x) = 1 - e^-x + e^-x V(x) to the left, the last value to the right."""
+    size = values.size
+    for i in range(wide.size - steps):
+        wide[steps + i] = values[min(i, size - 1)]
+    for i in range(1, steps + 1):
+        wide[steps - i] = -np.expm1(-i * step) + np.exp(-i * step) * values[min(i, size - 1)]
+
+
+@numba.njit(nogil=True, cache=True)
+def _bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
+    """`count` releases whose losses lie in [t - e, t], e = steps * step, at the worst t each time.
+
+    Between two grid points t the worst exceeds both ends by at most `rise` times `bend` (the proof's c2).
+    """
+    size, out = values.size, values.copy()
+    wide, bend = np.empty(size + 3 * steps + 3), np.empty(size + steps + 1)
+    last = np.empty(size)
+    whole = np.expm1(steps * step)
+    for _ in range(count):
+        _widen(out, wide, steps + 1, step)
+        _bend(wide, bend, steps, step)
+        last[:] = out
+        for j in range(1, steps + 1):
+            high = np.exp(j * step) * np.expm1((steps - j) * step) / whole
+            low = np.expm1(j * step) / whole
+            rise = np.exp((j - 1) * step) * np.tanh(step / 4) / whole
+            near, far = wide[steps + 1 - j : steps + 1 - j + size], wide[2 * steps + 1 - j : 2 * steps + 1 - j + size]
+            bent = bend[steps + 1 - j : steps + 1 - j + size]
+            for i in range(size):
+                here = high * near[i] + low * far[i]
+                top = (last[i] if last[i] > here else here) + rise * bent[i]
+                last[i] = here
+                out[i] = top if top > out[i] else out[i]
+        for i in range(size):
+            out[i] = min(1.0, out[i] * (1 + STEP_SLACK))
+    return out
+
+
+@numba.njit(nogil=True, cache=True)
+def _bend(wide: Floats, bend: Floats, steps: int, step: float) -> None:
+    """bend[i] = e^h (V(x - h) - V(x - h + e)) - (V(x) - V(x + e)) at x = (i - steps) h, rounded up; not below 0."""
+    grown = np.exp(step)
+    for i in range(bend.size):
+        outer = grown * (wide[i] - wide[i + steps])
+        bend[i] = max(0.0, outer - (wide[i + 1] - wide[i + 1 + steps])) + 1e-15 * grown * wide[i]
+
+
+@numba.njit(nogil=True, cache=True)
+def _pure(values: Floats, steps: int, step: float, count: int) -> Floats:
+    """`count` randomized responses of e = steps * step, the worst of the e-DP releases."""
+    size, out = values.size, values.copy()
+    wide, yes = np.empty(size + 2 * steps), 1 / (1 + np.exp(-steps * step))
+    for _ in range(count):
+        _widen(out, wide, steps, step)
+        for i in range(size):
+            out[i] = min(1.0, (yes * wide[i] + np.exp(-steps * step) * yes * wide[i + 2 * steps]) * (1 + STEP_SLACK))
+    return out

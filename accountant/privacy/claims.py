@@ -1,0 +1,151 @@
+"""From a plan to its price: composition and conversion. Integers in nano-units; prices round up.
+
+Two prices for every job (PRIVACY section 2): the pure sum, and Renyi at fixed orders. Both add up over adaptive and
+concurrent releases, which is what makes them valid filters. A claim (epsilon, delta) speaks of one plan, fixed
+beforehand, so it may also come from tighter bounds that do not add up: `accountant.privacy.gdp` and
+`accountant.privacy.adaptive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+from math import ceil, log, log1p
+
+from accountant.budget import NANO, from_nano, nano
+from accountant.privacy import gdp
+from accountant.privacy.events import Event, Plan
+
+Events = Sequence[tuple[Event, int]]
+GRID: tuple[float, ...] = (
+    *(1 + j / 10 for j in range(1, 90)),
+    *(10 + j / 2 for j in range(109)),
+    *(64 * 1.08**j for j in range(1, 55)),
+)
+
+
+@lru_cache(maxsize=65536)
+def rdp_nano(event: Event, order: float) -> int:
+    """The event's Renyi price at `order`, rounded up, with one nano-unit for the last digits of floating point."""
+    return ceil(event.rdp(order) * NANO) + 1
+
+
+def compose_rdp(events: Events, order: float) -> int:
+    """Renyi price of the whole sequence at one order: a plain sum, whatever the order of play."""
+    return sum(count * rdp_nano(event, order) for event, count in events)
+
+
+@lru_cache(maxsize=4096)
+def _grid_nano(event: Event) -> tuple[int, ...]:
+    return tuple(ceil(event.rdp(order) * NANO) + 1 for order in GRID)
+
+
+def compose_grid(events: Events) -> list[tuple[float, float]]:
+    """(order, Renyi price) of the whole sequence at every order of GRID."""
+    totals = [0] * len(GRID)
+    for event, count in events:
+        totals = [total + count * each for total, each in zip(totals, _grid_nano(event), strict=True)]
+    return [(order, total / NANO) for order, total in zip(GRID, totals, strict=True)]
+
+
+def compose_pure(events: Events) -> int | None:
+    """Sum of the pure prices in nano-units, or None where one of them is infinite."""
+    total = 0
+    for event, count in events:
+        if event.pure is None:
+            return None
+        total += count * nano(event.pure)
+    return total
+
+
+def epsilon_at(order: float, rdp: float, delta: float) -> float:
+    """(epsilon, delta)-DP from Renyi DP at one order: Canonne, Kamath and Steinke 2020, Proposition 12."""
+    return rdp + log1p(-1 / order) - (log(delta) + log(order)) / (order - 1)
+
+
+PURE, RENYI, GAUSSIAN, ADAPTIVE = "pure", "renyi", "gaussian", "adaptive"
+BOUNDS = (PURE, RENYI, GAUSSIAN, ADAPTIVE)
+FIRST_BOUNDS = (PURE, RENYI)  # all that the first ledgers knew
+CHEAP_BOUNDS = (PURE, RENYI, GAUSSIAN)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """(epsilon, delta) of a plan and the `bound` it comes from, one of BOUNDS. `order` is that of a Renyi bound;
+    epsilon is rounded up to 6 digits.
+    """
+
+    epsilon: Decimal
+    delta: Decimal
+    order: float | None
+    bound: str
+
+
+@lru_cache(maxsize=4096)
+def claim(plan: Plan, delta: Decimal, bounds: tuple[str, ...] = BOUNDS) -> Claim:
+    """The smallest epsilon that one of `bounds` gives for the plan at `delta`; of equal ones, the first of BOUNDS.
+
+    Infinity where the plan has no pure price and delta is 0.
+    """
+    found = [_CLAIMS[bound](plan, delta) for bound in BOUNDS if bound in bounds]
+    return min((each for each in found if each), key=lambda each: each.epsilon)
+
+
+def _pure_claim(plan: Plan, delta: Decimal) -> Claim:
+    pure = compose_pure(plan.events)
+    return Claim(Decimal("Infinity") if pure is None else round_up(from_nano(pure)), delta, None, PURE)
+
+
+def _renyi_claim(plan: Plan, delta: Decimal) -> Claim | None:
+    if not delta > 0:
+        return None
+    found = [(epsilon_at(order, rdp, float(delta)), order) for order, rdp in compose_grid(plan.events)]
+    least = round_up(min(found)[0])
+    if least < 0:  # as the first ledgers have it: of the orders that give less than nothing, the last
+        return Claim(Decimal(0), delta, [order for epsilon, order in found if round_up(epsilon) < 0][-1], RENYI)
+    return Claim(least, delta, next(order for epsilon, order in found if round_up(epsilon) == least), RENYI)
+
+
+def _gaussian_claim(plan: Plan, delta: Decimal) -> Claim | None:
+    epsilon = gdp.epsilon_of(plan, delta)
+    return None if epsilon is None else Claim(epsilon, delta, None, GAUSSIAN)
+
+
+def _adaptive_claim(plan: Plan, delta: Decimal) -> Claim | None:
+    from accountant.privacy import adaptive  # loads a compiler
+
+    epsilon = adaptive.epsilon_of(plan.events, delta)
+    return None if epsilon is None else Claim(epsilon, delta, None, ADAPTIVE)
+
+
+_CLAIMS = {PURE: _pure_claim, RENYI: _renyi_claim, GAUSSIAN: _gaussian_claim, ADAPTIVE: _adaptive_claim}
+
+
+def round_up(value: float | Decimal, digits: int = 6) -> Decimal:
+    return Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING)
+
+
+@dataclass(frozen=True)
+class Price:
+    """What admission adds up: the pure sum, how many jobs have no pure price at all, and one Renyi figure per order
+    of the filter.
+    """
+
+    pure: int
+    unbounded: int
+    rdp: tuple[int, ...]
+
+    def __add__(self, other: Price) -> Price:
+        rdp = tuple(a + b for a, b in zip(self.rdp, other.rdp, strict=True))
+        return Price(self.pure + other.pure, self.unbounded + other.unbounded, rdp)
+
+    def __sub__(self, other: Price) -> Price:
+        rdp = tuple(a - b for a, b in zip(self.rdp, other.rdp, strict=True))
+        return Price(self.pure - other.pure, self.unbounded - other.unbounded, rdp)
+
+
+def price(plan: Plan, orders: Iterable[Decimal]) -> Price:
+    pure = compose_pure(plan.events)
+    return Price(pure or 0, int(pure is None), tuple(compose_rdp(plan.events, float(order)) for order in orders))

@@ -1,0 +1,275 @@
+"""The closed list of privacy events: what one release may cost. Stored events never change meaning.
+
+Each event is one frozen decimal number (private selection: a distribution and what one run releases) and two prices,
+both functions of public parameters only: the pure epsilon (None stands for infinite) and the Renyi curve.
+`event_to_json` / `event_from_json` are the stored form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, exp, expm1, inf, log, log1p
+from typing import Any, ClassVar, TypeGuard
+
+from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
+from accountant.canonical import JSON, decimal_string, exact_object, exact_text, parse_decimal
+from accountant.errors import InputError
+from accountant.privacy.selection import Curve, Distribution, distribution_from_json, selected
+
+MAX_NOISE = Decimal(10**9)
+MAX_COUNT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class BoundedRange:
+    """A release whose privacy losses lie in an interval of length `epsilon` (Durfee and Rogers 2019): the exponential
+    mechanism.
+    """
+
+    type: ClassVar[str] = "bounded-range"
+    parameter: ClassVar[str] = "epsilon"
+    epsilon: Decimal
+
+    def __post_init__(self) -> None:
+        _check("epsilon", self.epsilon, MAX_EPSILON)
+
+    @property
+    def pure(self) -> Decimal | None:
+        return self.epsilon
+
+    def rdp(self, order: float) -> float:
+        """Exact worst-case Renyi divergence at `order` > 1 (docs/privacy/prices.md); never above order * epsilon**2 /
+        8.
+
+        Right to 1e-13 in absolute terms for every epsilon that an event may have: the rounding of prices covers it.
+        """
+        e, a = float(self.epsilon), order
+        ratio = expm1(-a * e) / expm1(-e)
+        t = log((a - 1) * ratio / (a * (ratio * exp(-e) - exp(-a * e))))
+        t = min(max(t, 0.0), e)
+        p = expm1(e - t) / expm1(e)
+        low = log1p(-p) + a * (t - e) if p < 1 else -inf
+        high = log(p) + a * t if p > 0 else -inf
+        top = max(low, high)
+        return min(a * e * e / 8, (top + log(exp(low - top) + exp(high - top))) / (a - 1))
+
+
+@dataclass(frozen=True)
+class PureDp:
+    """Any epsilon-DP release: permute-and-flip, Laplace on a grid. Renyi curve of randomized response, the worst
+    one.
+    """
+
+    type: ClassVar[str] = "pure-dp"
+    parameter: ClassVar[str] = "epsilon"
+    epsilon: Decimal
+
+    def __post_init__(self) -> None:
+        _check("epsilon", self.epsilon, MAX_EPSILON)
+
+    @property
+    def pure(self) -> Decimal | None:
+        return self.epsilon
+
+    def rdp(self, order: float) -> float:
+        """log((e^{a e} + e^{(1 - a) e}) / (1 + e^e)) / (a - 1); never above order * epsilon**2 / 2, nor above
+        epsilon.
+        """
+        e, a = float(self.epsilon), order
+        return min(a * e * e / 2, e, ((a - 1) * e + log1p(exp((1 - 2 * a) * e)) - log1p(exp(-e))) / (a - 1))
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian noise, continuous or discrete: `noise_multiplier` = sigma / L2 sensitivity. RDP a / (2 sigma^2), no
+    pure price.
+    """
+
+    type: ClassVar[str] = "gaussian"
+    parameter: ClassVar[str] = "noise_multiplier"
+    noise_multiplier: Decimal
+
+    def __post_init__(self) -> None:
+        _check("noise_multiplier", self.noise_multiplier, MAX_NOISE)
+
+    @property
+    def pure(self) -> Decimal | None:
+        return None
+
+    def rdp(self, order: float) -> float:
+        return order / (2 * float(self.noise_multiplier) ** 2)
+
+
+SimpleEvent = BoundedRange | PureDp | Gaussian
+SIMPLE: tuple[type[SimpleEvent], ...] = (BoundedRange, PureDp, Gaussian)
+
+
+@dataclass(frozen=True)
+class RepeatAndSelect:
+    """Private selection (`accountant.privacy.selection`): a random number of runs, of which the best one's outcome is
+    released.
+
+    `runs` is what ONE run releases, its score included: (event, count) in order, equal neighbours merged. No selection
+    within a selection.
+    """
+
+    type: ClassVar[str] = "repeat-and-select"
+    distribution: Distribution
+    runs: tuple[tuple[SimpleEvent, int], ...]
+
+    def __post_init__(self) -> None:
+        merged = all(one[0] != other[0] for one, other in zip(self.runs, self.runs[1:], strict=False))
+        simple = all(isinstance(event, SIMPLE) and _is_count(count) for event, count in self.runs)
+        if not (self.runs and merged and simple):
+            raise InputError("runs: must be simple events with their counts, at least one, equal neighbours merged")
+
+    @property
+    def pure(self) -> Decimal | None:
+        """Rounded up to 9 digits."""
+        total = sum((count * Fraction(event.pure) for event, count in self.runs if event.pure is not None), Fraction(0))
+        found = None if any(event.pure is None for event, _ in self.runs) else self.distribution.pure(total)
+        return None if found is None else from_nano(ceil(found * NANO))
+
+    def rdp(self, order: float) -> float:
+        """Papernot and Steinke 2022; never above the pure price. 1e-12 of itself covers floating point."""
+        return min(_curve(self)(order), inf if self.pure is None else float(self.pure)) * (1 + 1e-12)
+
+
+@lru_cache(maxsize=1024)
+def _curve(event: RepeatAndSelect) -> Curve:
+    pure = sum(inf if each.pure is None else count * float(each.pure) for each, count in event.runs)
+    once = lru_cache(maxsize=256)(lambda order: sum(count * each.rdp(order) for each, count in event.runs))
+    return selected(event.distribution, once, pure)  # a search asks for the same orders again and again
+
+
+Event = SimpleEvent | RepeatAndSelect
+EVENT_TYPES: tuple[type[Event], ...] = (*SIMPLE, RepeatAndSelect)
+
+
+def _check(name: str, value: Decimal, high: Decimal) -> None:
+    if not value.is_finite() or not 0 < value <= high or value != from_nano(nano(value)):
+        raise InputError(f"{name}={value}: must be > 0 and at most {high}, with at most 9 decimals")
+
+
+def _is_count(count: object) -> TypeGuard[int]:
+    return type(count) is int and 1 <= count <= MAX_COUNT
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    if isinstance(event, RepeatAndSelect):
+        runs = [{"event": event_to_json(each), "count": count} for each, count in event.runs]
+        return {"type": event.type, "distribution": event.distribution.to_json(), "runs": runs}
+    return {"type": event.type, event.parameter: decimal_string(getattr(event, event.parameter))}
+
+
+def event_from_json(body: object) -> Event:
+    """Inverse of `event_to_json`. What is not understood is refused, never skipped."""
+    if isinstance(body, Mapping) and body.get("type") == RepeatAndSelect.type:
+        return _selection_from_json(body)
+    return _simple_from_json(body)
+
+
+def _simple_from_json(body: object) -> SimpleEvent:
+    if isinstance(body, Mapping):
+        for kind in SIMPLE:
+            if body.get("type") == kind.type and set(body) == {"type", kind.parameter}:
+                return kind(parse_decimal(body[kind.parameter]))
+    raise InputError(f"event={body!r:.200}: not on the closed list {[kind.type for kind in EVENT_TYPES]}")
+
+
+def _selection_from_json(body: Any) -> RepeatAndSelect:
+    found = exact_object(body, ("type", "distribution", "runs"), RepeatAndSelect.type)
+    if not isinstance(found["runs"], list):
+        raise InputError("runs: must be a list")
+    runs = [exact_object(run, ("event", "count"), "run of a selection") for run in found["runs"]]
+    pairs = tuple((_simple_from_json(run["event"]), _count(run["count"])) for run in runs)
+    return RepeatAndSelect(distribution_from_json(found["distribution"]), pairs)
+
+
+def _count(count: object) -> int:
+    if not _is_count(count):
+        raise InputError(f"count={count!r:.60}: must be a whole number from 1 to {MAX_COUNT}")
+    return count
+
+
+@dataclass(frozen=True)
+class Release:
+    """One line of a plan: what is asked, by which mechanism, at which price, under which sensitivity.
+
+    `sensitivity` is in the query's own integer units and is of the kind `norm` (range, l1 or l2) under the dataset's
+    relation.
+    """
+
+    purpose: str
+    mechanism: str
+    norm: str
+    sensitivity: int
+    event: Event
+
+    def __post_init__(self) -> None:
+        if not self.sensitivity >= 1:
+            raise InputError(f"sensitivity={self.sensitivity}: must be at least 1, or no noise would be drawn")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sequence of releases, stored as runs (release, count). Public, and fixed before any row is read."""
+
+    runs: tuple[tuple[Release, int], ...]
+
+    @classmethod
+    def of(cls, releases: Iterable[Release]) -> Plan:
+        runs: list[tuple[Release, int]] = []
+        for release in releases:
+            if runs and runs[-1][0] == release:
+                runs[-1] = (release, runs[-1][1] + 1)
+            else:
+                runs.append((release, 1))
+        return cls(tuple(runs))
+
+    def __len__(self) -> int:
+        return sum(count for _, count in self.runs)
+
+    def __getitem__(self, index: int) -> Release:
+        for release, count in self.runs:
+            if index < count:
+                return release
+            index -= count
+        raise IndexError(index)
+
+    @property
+    def events(self) -> tuple[tuple[Event, int], ...]:
+        return tuple((release.event, count) for release, count in self.runs)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "purpose": release.purpose,
+                "mechanism": release.mechanism,
+                "norm": release.norm,
+                "sensitivity": str(release.sensitivity),
+                "event": event_to_json(release.event),
+                "count": count,
+            }
+            for release, count in self.runs
+        ]
+
+
+def plan_from_json(body: Any) -> Plan:
+    """Inverse of `Plan.to_json`; any other shape raises InputError."""
+    if not isinstance(body, list):
+        raise InputError("plan: must be a list of runs")
+    return Plan(tuple(_run_from_json(run) for run in body))
+
+
+def _run_from_json(body: JSON) -> tuple[Release, int]:
+    run = exact_object(body, ("purpose", "mechanism", "norm", "sensitivity", "event", "count"), "plan run")
+    purpose, mechanism, norm = (exact_text(run[key], f"plan {key}") for key in ("purpose", "mechanism", "norm"))
+    sensitivity, count = parse_decimal(exact_text(run["sensitivity"], "plan sensitivity")), _count(run["count"])
+    if sensitivity % 1:
+        raise InputError(f"sensitivity={sensitivity}: must be a whole number")
+    return Release(purpose, mechanism, norm, int(sensitivity), event_from_json(run["event"])), count

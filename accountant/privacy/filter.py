@@ -1,0 +1,160 @@
+"""The dataset's privacy filter: the admission rule of PRIVACY section 3, whose proof stands in docs/privacy/filter.md.
+
+Fixed at registration and public. A job is admitted when its price, added to all that was ever reserved and not
+released, keeps the pure sum within epsilon, or keeps SOME Renyi order within its cap. Each order's cap converts to
+(epsilon, weight * delta); the weights sum to 1, so "some order" costs no more than delta in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from math import floor, inf
+from typing import Any
+
+from accountant.budget import NANO, Budget, from_nano, nano
+from accountant.canonical import decimal_string, parse_decimal
+from accountant.errors import InputError
+from accountant.privacy.claims import Price, epsilon_at, round_up
+
+WEIGHTS = (Decimal("0.90"), Decimal("0.05"), Decimal("0.05"))
+FACTORS = (1, 2, 4)
+
+
+def _cap(order: float, budget: Budget, weight: Decimal) -> float:
+    """Largest Renyi figure at `order` that still converts to (epsilon, weight * delta)."""
+    return float(budget.epsilon) - epsilon_at(order, 0.0, float(budget.delta * weight))
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One Renyi order of the filter, its share of delta, and its cap in nano-units."""
+
+    order: Decimal
+    weight: Decimal
+    cap: int
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Caps are rounded down, and one nano-unit less for the last digits of floating point. Without delta: pure sums
+    alone.
+    """
+
+    budget: Budget
+    criteria: tuple[Criterion, ...]
+
+    @classmethod
+    def design(cls, budget: Budget) -> Filter:
+        """a0 maximises cap / order on a grid of 0.1; orders {a0, 2 a0, 4 a0} get .90, .05, .05 of delta; caps <= 0
+        are dropped.
+        """
+        return cls(budget, _criteria(budget))
+
+    def with_total(self, epsilon: Decimal) -> Filter:
+        """The filter for another total at the same delta, orders and weights, so that what was added up still counts.
+
+        A cap that is not above 0 admits nothing and is stored as 0.
+        """
+        budget = Budget(epsilon, self.budget.delta)
+        lines = [(line, _cap(float(line.order), budget, line.weight)) for line in self.criteria]
+        criteria = tuple(replace(line, cap=max(0, floor(cap * NANO) - 1)) for line, cap in lines)
+        return Filter(budget, criteria)
+
+    def part(self, share: Decimal) -> Filter:
+        """Every cap times `share` (above 0, at most 1), rounded down: a quota inside the budget."""
+        scaled = tuple(replace(line, cap=floor(line.cap * Fraction(share))) for line in self.criteria)
+        pure = from_nano(max(1, floor(nano(self.budget.epsilon) * Fraction(share))))
+        return Filter(Budget(pure, self.budget.delta), scaled)
+
+    @property
+    def orders(self) -> tuple[Decimal, ...]:
+        return tuple(criterion.order for criterion in self.criteria)
+
+    def nothing(self) -> Price:
+        return Price(0, 0, (0,) * len(self.criteria))
+
+    def admits(self, used: Price, job: Price) -> bool:
+        """`used`: the sum over entries RESERVED, STARTED, COMMITTED, BURNED."""
+        total = used + job
+        if not total.unbounded and total.pure <= nano(self.budget.epsilon):
+            return True
+        return any(figure <= criterion.cap for figure, criterion in zip(total.rdp, self.criteria, strict=True))
+
+    def share(self, used: Price) -> float:
+        """How much of the criterion that lasts longest is used up, in 0..1. A gauge, not a guarantee."""
+        return min(1.0, self.fullness(used))
+
+    def fullness(self, used: Price) -> float:
+        """As `share`, and above 1 for more than is admitted."""
+        shares = [each / line.cap for each, line in zip(used.rdp, self.criteria, strict=True) if line.cap]
+        if not used.unbounded:
+            shares.append(used.pure / nano(self.budget.epsilon))
+        return min(shares, default=inf)
+
+    def epsilon_of(self, used: Price) -> Decimal:
+        """`used` converted at the filter's own delta, rounded up to 6 digits: what was spent so far, at most the total.
+
+        A gauge as well: the promise to the people in the data is the total, whatever was spent of it.
+        """
+        if used == self.nothing():
+            return Decimal(0)
+        found = [self.budget.epsilon]
+        if not used.unbounded:
+            found.append(round_up(from_nano(used.pure)))
+        for figure, criterion in zip(used.rdp, self.criteria, strict=True):
+            delta = float(self.budget.delta * criterion.weight)
+            found.append(round_up(max(0.0, epsilon_at(float(criterion.order), figure / NANO, delta))))
+        return min(found)
+
+    def jobs_left(self, used: Price, job: Price) -> int:
+        """How many jobs of this price would still be admitted, one after the other."""
+        if job == self.nothing():
+            raise InputError("plan: costs nothing, so any number of such jobs is left")
+        counts = [
+            (criterion.cap - figure) // each
+            for figure, each, criterion in zip(used.rdp, job.rdp, self.criteria, strict=True)
+        ]
+        if job.pure and not used.unbounded and not job.unbounded:
+            counts.append((nano(self.budget.epsilon) - used.pure) // job.pure)
+        return max([0, *counts])
+
+    def to_json(self) -> list[dict[str, str]]:
+        return [
+            {
+                "order": decimal_string(criterion.order),
+                "weight": decimal_string(criterion.weight),
+                "cap": decimal_string(from_nano(criterion.cap)),
+            }
+            for criterion in self.criteria
+        ]
+
+
+@lru_cache(maxsize=1024)
+def _criteria(budget: Budget) -> tuple[Criterion, ...]:
+    if budget.delta == 0:
+        return ()
+    epsilon, delta = float(budget.epsilon), float(budget.delta)
+    tenths = max(range(11, 20001), key=lambda each: (epsilon - epsilon_at(each / 10, 0.0, delta)) / (each / 10))
+    best = Decimal(tenths) / 10
+    found = [
+        Criterion(best * factor, weight, floor(_cap(float(best * factor), budget, weight) * NANO) - 1)
+        for factor, weight in zip(FACTORS, WEIGHTS, strict=True)
+    ]
+    return tuple(criterion for criterion in found if criterion.cap > 0)
+
+
+def price_to_json(price: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
+    rdp = {
+        decimal_string(order): decimal_string(from_nano(figure))
+        for order, figure in zip(orders, price.rdp, strict=True)
+    }
+    return {"pure": decimal_string(from_nano(price.pure)), "unbounded": price.unbounded, "rdp": rdp}
+
+
+def price_from_json(body: Mapping[str, Any], orders: tuple[Decimal, ...]) -> Price:
+    rdp = tuple(nano(parse_decimal(body["rdp"][decimal_string(order)])) for order in orders)
+    return Price(nano(parse_decimal(body["pure"])), body["unbounded"], rdp)

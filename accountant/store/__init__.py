@@ -1,0 +1,1 @@
+"""The database under the ledger: its tables, transactions, migrations and two engines."""

@@ -1,0 +1,185 @@
+"""The ledger's database and its transactions. One transaction holds check and append; nothing else writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, Select, and_, bindparam, func, insert, or_, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from accountant.errors import LedgerInvalid, LedgerUnavailable
+from accountant.log import merkle
+from accountant.store import engines, migrations
+from accountant.store.tables import checkpoint_table, entry_table, node_table
+
+# Built once: building a statement costs more than running it.
+_SIZE = select(func.max(entry_table.c.seq))
+_BODY = select(entry_table.c.body).where(entry_table.c.seq == bindparam("at"))
+_NODE = select(node_table.c.hash).where(node_table.c.level == bindparam("level"), node_table.c.idx == bindparam("idx"))
+_NEW_ENTRY, _NEW_NODE = insert(entry_table), insert(node_table)
+
+
+Place: TypeAlias = tuple[int, int]  # (level, index)
+
+
+class Store:
+    """A database URL, opened: `sqlite:///...` or `postgresql+psycopg://...` (see `engines`)."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.engine = engines.open_engine(url)
+
+    def create(self) -> None:
+        """Bring the database to the newest tables and triggers; nothing but a look where it has them."""
+        with self.reading() as connection:
+            if migrations.revision(connection) == migrations.HEAD:
+                return
+        with self.writing() as connection:
+            migrations.upgrade(connection)
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that holds the write lock from its first statement on: nobody else checks or appends
+        meanwhile. Written whole at the end of the block, or not at all.
+        """
+        with self._connection(engines.begin_writing) as connection:
+            yield connection
+            _commit(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One consistent snapshot."""
+        with self._connection(engines.begin_reading) as connection:
+            yield connection
+
+    @contextmanager
+    def _connection(self, begin: engines.Begin) -> Iterator[Connection]:
+        try:
+            with engines.begun(self.engine, begin) as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise engines.meaning(error) from error
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _commit(connection: Connection) -> None:
+    try:
+        connection.commit()
+    except SQLAlchemyError as error:
+        found = engines.meaning(error)
+        if not connection.invalidated or not isinstance(found, LedgerUnavailable):
+            raise
+        raise LedgerUnavailable(
+            f"{found.message}; whether it was written is not known: look before asking again"
+        ) from error
+
+
+def size(connection: Connection) -> int:
+    """Number of entries."""
+    last = connection.execute(_SIZE).scalar()
+    return 0 if last is None else int(last) + 1
+
+
+class Tree:
+    """The stored tree in one transaction. Its right edge is read at once, anything else as it is asked for; inside
+    `writing` nobody else writes, so nothing is read twice.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.size = size(connection)
+        self._connection = connection
+        self._nodes: dict[Place, bytes] = {}
+        # The complete subtrees that the whole tree is joined from: one for every bit of its size.
+        self._fetch([(level, (self.size >> level) - 1) for level in self._levels() if self.size >> level & 1])
+
+    def _levels(self) -> range:
+        return range(self.size.bit_length())
+
+    def _fetch(self, places: Sequence[Place]) -> None:
+        values = {f"level{at}": level for at, (level, _) in enumerate(places)}
+        values |= {f"idx{at}": index for at, (_, index) in enumerate(places)}
+        rows = self._connection.execute(_nodes(len(places)), values) if places else ()
+        self._nodes |= {(level, index): bytes(digest) for level, index, digest in rows}
+
+    def beside(self, index: int) -> merkle.NodeReader:
+        """`read`, with the complete subtrees beside the way from leaf `index` to the root read at once."""
+        places = [(level, index >> level ^ 1) for level in self._levels()]
+        self._fetch([(level, beside) for level, beside in places if beside + 1 <= self.size >> level])
+        return self.read
+
+    def read(self, level: int, index: int) -> bytes:
+        """A complete subtree's hash; LedgerInvalid where it is missing."""
+        place = level, index
+        if place not in self._nodes:
+            self._nodes[place] = node_reader(self._connection)(level, index)
+        return self._nodes[place]
+
+    def append(self, body: bytes) -> int:
+        """One leaf with the subtrees it completes; returns its index. Only inside `writing`."""
+        seq, nodes = self.size, merkle.new_nodes(self.size, merkle.leaf_hash(body), self.read)
+        self._connection.execute(_NEW_ENTRY, {"seq": seq, "body": body})
+        rows = [{"level": level, "idx": index, "hash": digest} for level, index, digest in nodes]
+        self._connection.execute(_NEW_NODE, rows)
+        self._nodes |= {(level, index): digest for level, index, digest in nodes}
+        self.size += 1
+        return seq
+
+    def root(self) -> bytes:
+        return merkle.root(self.size, self.read)
+
+
+@lru_cache
+def _nodes(count: int) -> Select[Any]:
+    """So many nodes in one question, each found by the table's key: SQLite would read the whole table for
+    `(level, idx) IN`.
+    """
+    level, idx = node_table.c.level, node_table.c.idx
+    places = [and_(level == bindparam(f"level{at}"), idx == bindparam(f"idx{at}")) for at in range(count)]
+    return select(node_table).where(or_(*places))
+
+
+def node_reader(connection: Connection) -> merkle.NodeReader:
+    """Subtrees as they are asked for; LedgerInvalid where one is missing."""
+
+    def read(level: int, index: int) -> bytes:
+        found = connection.execute(_NODE, {"level": level, "idx": index}).scalar()
+        if found is None:
+            raise LedgerInvalid(f"node ({level}, {index}): missing from the tree")
+        return bytes(found)
+
+    return read
+
+
+def append(connection: Connection, body: bytes) -> int:
+    """As `Tree.append`, for one entry alone."""
+    return Tree(connection).append(body)
+
+
+def stream(connection: Connection, query: Select[Any]) -> Iterator[Any]:
+    """Rows as they come, a thousand at a time: never all at once, and faster than one by one."""
+    for rows in connection.execute(query, execution_options={"yield_per": 1000}).partitions():
+        yield from rows
+
+
+def leaves(connection: Connection) -> Iterator[tuple[int, bytes]]:
+    """Every entry's index and exact bytes, as they stand."""
+    for row in stream(connection, select(entry_table).order_by(entry_table.c.seq)):
+        yield row[0], bytes(row[1])
+
+
+def checkpoints(connection: Connection) -> Iterator[tuple[int, str]]:
+    """Every signed checkpoint and the size it is filed under."""
+    for row in stream(connection, select(checkpoint_table).order_by(checkpoint_table.c.size)):
+        yield row[0], str(row[1])
+
+
+def body_at(connection: Connection, seq: int) -> bytes:
+    found = connection.execute(_BODY, {"at": seq}).scalar()
+    if found is None:
+        raise LedgerInvalid(f"entry {seq}: not in the ledger")
+    return bytes(found)

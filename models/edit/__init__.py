@@ -1,0 +1,1 @@
+"""Edits of additive models: what changes, what does not, and the record of it."""

@@ -1,0 +1,98 @@
+"""Several edits at once, as a list: from a file in YAML or JSON, or from a command line. Each is one object:
+
+{feature: age, set: {bins: "..25", to: -0.4}}        {feature: age, smooth: {bins: 30..60, window: 5, weights: counts}}
+{feature: age, clip: {low: -2, high: 2}}             {feature: age, zero: {bins: missing}}, or zero: all
+{feature: age, monotone: increasing}                 and `why`, where one edit has a reason of its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from accountant.errors import InputError
+from models.additive import AdditiveEnsemble
+from models.edit import editing
+from models.edit.edit_parts import ALL
+from models.edit.editing import Note
+
+KINDS = {  # kind -> what it must say, what it may say
+    "set": (("bins", "to"), ()),
+    "smooth": ((), ("bins", "window", "weights")),
+    "clip": (("low", "high"), ("bins",)),
+    "zero": ((), ("bins",)),
+    "monotone": (("direction",), ("bins",)),
+}
+SHORT = {"zero": "bins", "smooth": "bins", "monotone": "direction"}  # what a bare text stands for
+MOST_BYTES = 1 << 20
+
+
+def read_edits(path: Path) -> list[Any]:
+    """The list of a file. InputError where it is none."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        found = yaml.safe_load(raw) if len(raw) <= MOST_BYTES else None  # YAML holds JSON
+    except OSError as error:
+        raise InputError(f"file={path}: cannot be read ({error.strerror})") from None
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise InputError(f"file={path}: must be YAML or JSON") from None
+    if not isinstance(found, list):
+        raise InputError(f"file={path}: must be a list of edits, of at most {MOST_BYTES} bytes")
+    return found
+
+
+def edit_all(model: AdditiveEnsemble, edits: Sequence[Any], note: Note) -> AdditiveEnsemble:
+    """One after the other; all, or InputError that names the first wrong one."""
+    if not edits:
+        raise InputError("edits: say at least one")
+    for number, edit in enumerate(edits, 1):
+        try:
+            model = _edit(model, edit, note)
+        except InputError as error:
+            raise InputError(f"edit {number}: {error.message}") from error
+    return model
+
+
+def _edit(model: AdditiveEnsemble, edit: Any, note: Note) -> AdditiveEnsemble:
+    kind, feature, said = _read(edit)
+    note = replace(note, why=_text(edit, "why", note.why))
+    part = said.get("bins", ALL)
+    part = str(part).lower() if isinstance(part, bool) else str(part)  # YAML's own true and false
+    match kind:
+        case "set":
+            return editing.set_value(model, feature, part, said["to"], note)
+        case "smooth":
+            window, weights = said.get("window", 3), said.get("weights", "equal")
+            return editing.smooth(model, feature, note, part, window, weights)
+        case "clip":
+            return editing.clip(model, feature, said["low"], said["high"], note, part)
+        case "zero":
+            return editing.zero(model, feature, note, part)
+        case _:
+            return editing.monotone(model, feature, said["direction"], note, part)
+
+
+def _read(edit: Any) -> tuple[str, str, Mapping[str, Any]]:
+    kinds = [kind for kind in KINDS if kind in edit] if isinstance(edit, Mapping) else []
+    if len(kinds) != 1 or set(edit) - {"feature", "why", *kinds}:
+        raise InputError(f"must say feature, one of {', '.join(KINDS)}, and maybe why")
+    kind, said = kinds[0], edit[kinds[0]]
+    if isinstance(said, str) and kind in SHORT:
+        said = {SHORT[kind]: said}
+    needed, allowed = KINDS[kind]
+    if not isinstance(said, Mapping) or set(said) - {*needed, *allowed} or set(needed) - set(said):
+        words = [*needed, *(f"maybe {name}" for name in allowed)]
+        raise InputError(f"{kind}: must say {', '.join(words)}")
+    return kind, _text(edit, "feature", ""), said
+
+
+def _text(edit: Mapping[str, Any], name: str, otherwise: str) -> str:
+    found = edit.get(name, otherwise)
+    if not isinstance(found, str) or not found:
+        raise InputError(f"{name}={found!r:.40}: must be a text")
+    return found

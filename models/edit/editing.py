@@ -1,0 +1,248 @@
+"""Editing a released additive model: set, smooth, clip, zero, and monotone shapes. It is arithmetic on released numbers
+and costs no privacy; every edit stands in the model for ever (`Edit`).
+
+Values are what a bin adds to the score, in log odds of classes[1], or in the target's units where that is a number; the
+model holds them as integers, so a value is rounded to a multiple of `link`. Nothing is centred anew: what one bin adds
+changes, and no other bin. Each function gives a new model and leaves the old one alone.
+
+What becomes of `errors`, the standard error that the noise alone gives a term: a value that somebody chose has none, so
+it is 0 where a bin was set, zeroed or clipped. Where terms are averaged (`smooth`, `monotone`) it is the same average
+of their errors: no less than the true one, however the noises of the bins hang together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import groupby
+from math import ceil, isfinite, log2
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from accountant import canonical
+from accountant.errors import InputError, ModelInvalid
+from models.additive import MAX_EDIT, MAX_INTEGER, AdditiveEnsemble, Edit
+from models.edit.edit_parts import ALL, ordered, part_of, ranges
+from models.ensemble import Ensemble, VotingEnsemble
+from models.features import Feature
+
+FINEST = 1 / 65536  # a converted vote's unit is at most this: so closely can a value be set
+WIDEST = 999  # bins that a mean is over
+Floats: TypeAlias = NDArray[np.float64]
+Weights: TypeAlias = Literal["equal", "counts"]
+Direction: TypeAlias = Literal["increasing", "decreasing"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """Who edits, when and why: each is part of the edit."""
+
+    by: str
+    why: str
+    at: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("by", "why"):
+            text = getattr(self, name)
+            if not text.strip() or not text.isprintable() or len(text) > 500:
+                raise InputError(f"{name}: must be one line of 1 to 500 characters")
+        object.__setattr__(self, "at", self.at or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+def to_additive(ensemble: Ensemble) -> AdditiveEnsemble:
+    """The model itself, or a voting one of two classes in additive form: the same scores on a finer scale, what each
+    feature adds centred between its extremes. InputError for what is no sum over features."""
+    if isinstance(ensemble, AdditiveEnsemble):
+        return ensemble
+    if not isinstance(ensemble, VotingEnsemble) or ensemble.outputs != 1:
+        raise InputError("model: only a sum over features, of two classes or a number, can be edited; this one is not")
+    scale = 1 << max(1, ceil(log2(ensemble.link / FINEST)))
+    tables, constant = ensemble.tables()
+    scaled = [table[:, 0] * scale for table in tables]
+    middles = [(int(table.max()) + int(table.min())) // 2 for table in scaled]  # even, so exact
+    terms = tuple(tuple(map(int, table - middle)) for table, middle in zip(scaled, middles, strict=True))
+    start = int(constant[0]) * scale + sum(middles)
+    return AdditiveEnsemble(
+        ensemble.features, ensemble.target, ensemble.classes, None, ensemble.link / scale, start, terms
+    )
+
+
+def values_of(model: AdditiveEnsemble, feature: str) -> Floats:
+    """What every bin of a feature adds, (bins,), in the model's unit."""
+    return np.array(model.terms[_place(model, feature)], np.float64) * model.link
+
+
+def errors_of(model: AdditiveEnsemble, feature: str) -> list[float | None]:
+    """The standard error that the noise gives each bin, (bins,), in the model's unit; None where none were released."""
+    place = _place(model, feature)
+    return [error * model.link for error in model.errors[place]] if model.errors else [None] * len(model.terms[place])
+
+
+def set_value(model: AdditiveEnsemble, feature: str, part: str, value: float, note: Note) -> AdditiveEnsemble:
+    """Every bin of `part` adds `value`."""
+    place, codes = _codes(model, feature, part)
+    terms, errors = _copies(model, place)
+    terms[codes] = _unit(model, "value", value)
+    errors[codes] = 0
+    return _edited(model, place, terms, errors, note, {"do": "set", "bins": ranges(codes), "value": _text(value)})
+
+
+def zero(model: AdditiveEnsemble, feature: str, note: Note, part: str = ALL) -> AdditiveEnsemble:
+    """The bins of `part` add nothing; with "all", the model does not look at the feature any more."""
+    place, codes = _codes(model, feature, part)
+    terms, errors = _copies(model, place)
+    terms[codes], errors[codes] = 0, 0
+    return _edited(model, place, terms, errors, note, {"do": "zero", "bins": ranges(codes)})
+
+
+def clip(
+    model: AdditiveEnsemble, feature: str, low: float, high: float, note: Note, part: str = ALL
+) -> AdditiveEnsemble:
+    """No bin of `part` adds less than `low` or more than `high`."""
+    least, most = _unit(model, "low", low), _unit(model, "high", high)
+    if low > high:
+        raise InputError(f"low={low}: must not be above high={high}")
+    place, codes = _codes(model, feature, part)
+    before, errors = _copies(model, place)
+    terms = before.copy()
+    terms[codes] = np.clip(before[codes], least, most)
+    errors[terms != before] = 0
+    what = {"do": "clip", "bins": ranges(codes), "low": _text(low), "high": _text(high)}
+    return _edited(model, place, terms, errors, note, what)
+
+
+def smooth(
+    model: AdditiveEnsemble, feature: str, note: Note, part: str = ALL, window: int = 3, weights: Weights = "equal"
+) -> AdditiveEnsemble:
+    """Every bin of `part` adds the mean of the `window` bins around it, as far as they are in the part; with weights
+    "counts", each weighs as many records as were released for it (at least 1). For ordered bins; missing stays."""
+    if type(window) is not int or not 3 <= window <= WIDEST or window % 2 == 0:
+        raise InputError(f"window={window!r:.40}: must be an odd whole number from 3 to {WIDEST}")
+    place, codes = _ordered_codes(model, feature, part)
+    weight = _weights(model, place, weights)[codes]
+    terms, errors = _copies(model, place)
+    terms[codes] = np.rint(_moving(terms[codes], weight, window))
+    errors[codes] = _moving(errors[codes], weight, window)
+    what: canonical.Encodable = {"do": "smooth", "bins": ranges(codes), "window": window, "weights": weights}
+    return _edited(model, place, terms, errors, note, what)
+
+
+def monotone(
+    model: AdditiveEnsemble, feature: str, direction: Direction, note: Note, part: str = ALL
+) -> AdditiveEnsemble:
+    """The bins of `part` never fall ("increasing") or never rise: the nearest such shape in squares (PAV), each bin
+    weighing its released count (at least 1; all alike where none were released). Ordered bins; missing stays."""
+    if direction not in ("increasing", "decreasing"):
+        raise InputError(f"monotone={direction!r:.40}: must be increasing or decreasing")
+    place, codes = _ordered_codes(model, feature, part)
+    weight = _weights(model, place, "counts" if model.counts else "equal")[codes]
+    terms, errors = _copies(model, place)
+    terms[codes], errors[codes] = _isotonic(terms[codes], errors[codes], weight, direction == "increasing")
+    what = {"do": "monotone", "bins": ranges(codes), "direction": direction}
+    return _edited(model, place, terms, errors, note, what)
+
+
+def _moving(values: NDArray[Any], weight: Floats, window: int) -> Floats:
+    """The weighted mean of the `window` values around each, as far as there are any."""
+
+    def around(what: Floats) -> Floats:
+        found: Floats = sliding_window_view(np.pad(what, window // 2), window).sum(axis=-1)
+        return found
+
+    return around(values * weight) / around(weight)
+
+
+def _isotonic(terms: NDArray[np.int64], errors: Floats, weight: Floats, rising: bool) -> tuple[Floats, Floats]:
+    """Fitted terms, and of each pooled block the mean error. Rounding keeps what is monotone monotone."""
+    from scipy.optimize import isotonic_regression  # loads slowly, and no other edit needs it
+
+    fitted = isotonic_regression(terms.astype(np.float64), weights=weight, increasing=rising).x
+    means, at = errors.copy(), 0
+    for _, block in groupby(fitted):
+        end = at + len(list(block))
+        if end - at > 1:
+            means[at:end] = np.average(errors[at:end], weights=weight[at:end])
+        at = end
+    return np.rint(fitted), means
+
+
+def _place(model: AdditiveEnsemble, feature: str) -> int:
+    names = [each.name for each in model.features]
+    if feature not in names:
+        raise InputError(f"feature={feature!r:.80}: the model has {', '.join(names[:20])}")
+    return names.index(feature)
+
+
+def _codes(model: AdditiveEnsemble, feature: str, part: str) -> tuple[int, list[int]]:
+    place = _place(model, feature)
+    return place, part_of(model.features[place], part)
+
+
+def _ordered_codes(model: AdditiveEnsemble, feature: str, part: str) -> tuple[int, list[int]]:
+    """The bins of `part` that stand in an order. InputError where the feature has none, or fewer than two are left."""
+    place = _place(model, feature)
+    owner: Feature = model.features[place]
+    among = ordered(owner)
+    codes = [code for code in part_of(owner, part) if code in among]
+    if len(codes) < 2:
+        raise InputError(f"bins={part}: {feature} has fewer than two bins there that stand in an order")
+    return place, codes
+
+
+def _weights(model: AdditiveEnsemble, place: int, weights: Weights) -> Floats:
+    if weights not in ("equal", "counts"):
+        raise InputError(f"weights={weights!r:.40}: must be equal or counts")
+    if weights == "equal":
+        return np.ones(len(model.terms[place]))
+    if not model.counts:
+        raise InputError("weights=counts: this model released no counts")
+    return np.maximum(1, np.array(model.counts[place], np.float64))
+
+
+def _copies(model: AdditiveEnsemble, place: int) -> tuple[NDArray[np.int64], Floats]:
+    """Terms and errors of a feature, to be changed."""
+    errors = model.errors[place] if model.errors else np.zeros(len(model.terms[place]))
+    return np.array(model.terms[place], np.int64), np.array(errors, np.float64)
+
+
+def _unit(model: AdditiveEnsemble, name: str, value: float) -> int:
+    """A value in units of the score."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise InputError(f"{name}={value!r:.40}: must be a finite number")
+    units = value / model.link
+    if not abs(units) <= MAX_INTEGER:
+        raise InputError(f"{name}={value!r:.40}: must be at most {MAX_INTEGER * model.link:.6g} in size")
+    return round(units)
+
+
+def _text(value: float) -> str:
+    return canonical.decimal_string(Decimal(repr(value)))
+
+
+def _edited(
+    model: AdditiveEnsemble,
+    place: int,
+    terms: NDArray[np.int64],
+    errors: Floats,
+    note: Note,
+    what: canonical.Encodable,
+) -> AdditiveEnsemble:
+    """The new model. InputError where nothing changes, or where its scores would not be held exactly."""
+    feature, row = model.features[place].name, tuple(map(int, terms))
+    if row == model.terms[place]:
+        raise InputError(f"feature={feature}: nothing would change")
+    edit = Edit(note.at, note.by, note.why, feature, canonical.encode(what, MAX_EDIT).decode())
+    kept = tuple(map(float, errors))
+    try:
+        return replace(
+            model,
+            terms=(*model.terms[:place], row, *model.terms[place + 1 :]),
+            errors=(*model.errors[:place], kept, *model.errors[place + 1 :]) if model.errors else (),
+            edits=(*model.edits, edit),
+        )
+    except ModelInvalid as error:
+        raise InputError(f"feature={feature}: {error.message}") from error

@@ -1,0 +1,1 @@
+"""What a model says of itself: contributions, pictures, pages, cards, comparisons."""

@@ -1,0 +1,100 @@
+"""What an ensemble says, as one drawing or one page: an additive model's shapes with the noise's own error, and of any
+ensemble whose scores are sums, one record's account."""
+
+from __future__ import annotations
+
+from models.additive import AdditiveEnsemble
+from models.ensemble import Ensemble
+from models.explain.explain import Shape, importances, shapes, unit
+from models.explain.html import KEYS, figure, folded, grid, page, paragraph, table
+from models.explain.svg import amount, document
+from models.explain.svg_record import record_panels
+from models.explain.svg_shapes import BAND, shape_panels
+from models.features import Columns
+
+MEANING = (
+    "The model adds up one number per feature, and these drawings are the whole of it: there is nothing else inside. "
+    "Each curve or bar is what a value adds, on average 0 over the released counts. The shaded band is what the "
+    "privacy noise alone does to it: one and two standard errors, worked out from public numbers. Where the band "
+    "covers zero or spans a step, the step may be noise. The band says nothing else: not how well the data told it, "
+    "how far it was shrunk towards zero, or how it would turn out on other people. Neighbouring values share noise, so "
+    "a hill or a valley of several steps may be one draw of it; and no curve is a cause."
+)
+WITHOUT_ERRORS = "This model was released without the standard errors of its noise, so no bands are drawn. "
+EDITED = "Edited after its release, which costs no privacy; the band of an edited value says nothing of the edit."
+
+
+def explain_svg(ensemble: Ensemble, claim: str, record: Columns | None = None) -> str:
+    """One record's account, or the shapes of an additive model, as an SVG file."""
+    if record is not None:
+        return document(
+            f"What one record's values add up to: {ensemble.target}", [claim], record_panels(ensemble, record)
+        )
+    assert isinstance(ensemble, AdditiveEnsemble)
+    return document(title(ensemble), _notes(ensemble, claim), shape_panels(ensemble))
+
+
+def title(ensemble: Ensemble) -> str:
+    return f"What adds up to {ensemble.target}" + (f" “{ensemble.classes[1]}”" if len(ensemble.classes) == 2 else "")
+
+
+def _notes(ensemble: AdditiveEnsemble, claim: str) -> list[str]:
+    unused = _unused(ensemble)
+    return [claim, BAND, *([f"Adds nothing: {', '.join(unused)}."] if unused else [])]
+
+
+def _unused(ensemble: Ensemble) -> list[str]:
+    used = importances(ensemble)
+    return [feature.name for feature in ensemble.features if feature.name not in used]
+
+
+def explain_page(ensemble: Ensemble, claim: str, record: Columns | None = None) -> str:
+    parts = [paragraph(claim, "quiet")]
+    if record is not None:
+        parts += ["<h2>This record</h2>", grid(figure(panel) for panel in record_panels(ensemble, record))]
+    if isinstance(ensemble, AdditiveEnsemble):
+        parts += _shapes(ensemble)
+    return page(title(ensemble), "\n".join([*parts[:1], KEYS, *parts[1:]]))
+
+
+def _shapes(ensemble: AdditiveEnsemble) -> list[str]:
+    found = shapes(ensemble)
+    marks = [f"f{at}" for at in range(len(found))]
+    rows = [(s.feature, s.kind, amount(s.importance, "-")) for s in found]
+    head = ("feature", "kind", f"importance ({unit(ensemble)})")
+    figures = [
+        figure(panel, mark, folded("numbers", _numbers(shape, unit(ensemble))))
+        for panel, mark, shape in zip(shape_panels(ensemble), marks, found, strict=True)
+    ]
+    unused = _unused(ensemble)
+    return [
+        "<h2>What the drawings mean</h2>",
+        paragraph(
+            (MEANING if ensemble.errors else WITHOUT_ERRORS + MEANING) + (" " + EDITED if ensemble.edits else "")
+        ),
+        *_edits(ensemble),
+        "<h2>What each feature adds</h2>",
+        paragraph(BAND, "quiet"),
+        grid(figures),
+        "<h2>How much each feature matters</h2>",
+        table(head, rows, marks),
+        *([paragraph(f"Adds nothing: {', '.join(unused)}.", "quiet")] if unused else []),
+    ]
+
+
+def _edits(ensemble: AdditiveEnsemble) -> list[str]:
+    rows = [(edit.feature, edit.at, edit.by, edit.why, edit.what) for edit in ensemble.edits]
+    return ["<h2>Edits</h2>", table(("feature", "when", "who", "why", "what"), rows)] if rows else []
+
+
+def _numbers(shape: Shape, of: str) -> str:
+    rows = [
+        (
+            each.label,
+            amount(each.votes),
+            "" if each.error is None else amount(each.error, "-"),
+            "" if each.count is None else f"{each.count:,}",
+        )
+        for each in shape.bins
+    ]
+    return table(("value", of, "standard error", "released count"), rows)

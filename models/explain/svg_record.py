@@ -1,0 +1,58 @@
+"""One record's account as bars: what each of its values adds, the largest first, up to the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from models.answers import ClassLabel
+from models.ensemble import Ensemble
+from models.explain.explain import Bin, Contributions, errors, logits, spoken_for, unit
+from models.explain.svg import Panel, amount
+from models.explain.svg_shapes import bar_panel, reach
+from models.features import Columns, NumericFeature, encode_columns
+
+NAMES, SHOWN = 190.0, 30
+
+
+def record_panels(ensemble: Ensemble, columns: Columns) -> list[Panel]:
+    """Of the first record; one panel per score."""
+    found = logits(ensemble, columns)
+    bars = record_bars(ensemble, columns, found)
+    scale, of = reach(bars), unit(ensemble)
+    heads = (_headline(ensemble, columns, found, at, label) for at, label in enumerate(spoken_for(ensemble)))
+    return [
+        bar_panel(head, note, sorted(each, key=lambda bar: -abs(bar.votes))[:SHOWN], scale, of, NAMES)
+        for (head, note), each in zip(heads, bars, strict=True)
+    ]
+
+
+def record_bars(ensemble: Ensemble, columns: Columns, found: Contributions) -> list[list[Bin]]:
+    """Of the first record, what each value adds to each score, in the order of the features."""
+    noise = errors(ensemble)
+    codes = [int(code[0]) for code in encode_columns(ensemble.features, columns)]
+    names = [f"{f.name} = {_value(f, columns, code)}" for f, code in zip(ensemble.features, codes, strict=True)]
+    known = [None if noise is None else float(noise[at][code]) for at, code in enumerate(codes)]
+    return [
+        [Bin(name, float(adds), error=e) for name, adds, e in zip(names, score, known, strict=True)]
+        for score in found.votes[0].T
+    ]
+
+
+def _value(feature: Any, columns: Columns, code: int) -> str:
+    """The value as the model reads it: a number as it is, anything else by the name of its code."""
+    if isinstance(feature, NumericFeature) and code != feature.missing:
+        return f"{float(np.asarray(columns[feature.name])[0]):g}"
+    return str(feature.label(code))
+
+
+def _headline(
+    ensemble: Ensemble, columns: Columns, found: Contributions, at: int, label: ClassLabel
+) -> tuple[str, str]:
+    total = float(found.base[at] + found.votes[0, :, at].sum())
+    sums = f"{amount(float(found.base[at]))} at first, {amount(total)} in all"
+    if not ensemble.classes:
+        return f"{ensemble.target}: {amount(float(ensemble.predict(columns)[0]), '-')}", sums
+    share = float(ensemble.probabilities(columns)[0, ensemble.classes.index(label)])
+    return f"{ensemble.target} {label}: {share:.1%}", f"{unit(ensemble)}: {sums}"

@@ -1,0 +1,1 @@
+"""Models as ONNX: made, checked, run, and answers put into words."""

@@ -1,0 +1,251 @@
+"""The exported model at work: ONNX Runtime over checked bytes, and records of JSON turned into its inputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from math import isfinite
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import ArrayLike, NDArray
+from onnx import ModelProto, TensorProto
+
+from accountant.errors import InputError, ModelInvalid, RecordError
+from models.ensemble import ClassLabel
+from models.features import MISSING_TEXT, CategoricalFeature, Columns, Feature, encodable
+from models.onnx.check import check_graph
+from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER
+
+Record = Mapping[str, Any]
+Feed = Mapping[str, NDArray[Any]]
+TYPES = {  # of inputs, as ONNX Runtime spells them
+    getattr(TensorProto, name.upper()): f"tensor({name})" for name in ("double", "float", "string", "int64", "bool")
+}
+FATAL = 4  # ONNX Runtime's own log stays silent: what goes wrong is raised
+
+
+class OnnxModel:
+    """A checked model, ready to answer from any thread. Bytes that fail a check raise ModelInvalid.
+
+    ONNX Runtime computes every output of a graph, asked for or not, and copies every input, read or not. So what
+    predicts is a session of the same bytes without the nodes that lead to `contributions` alone and without inputs that
+    no other node reads; the whole graph is opened when contributions are first asked for.
+    """
+
+    def __init__(self, model_bytes: bytes) -> None:
+        check_graph(model_bytes)
+        self._bytes = model_bytes
+        model = ModelProto.FromString(model_bytes)
+        self._session = _session(_without(model, CONTRIBUTIONS))
+        try:
+            self.inputs: dict[str, str] = {
+                each.name: TYPES[each.type.tensor_type.elem_type] for each in model.graph.input
+            }
+            self.reads = [each.name for each in self._session.get_inputs()]
+            self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
+            outputs = [each.name for each in self._session.get_outputs()]
+        except UnicodeDecodeError as error:
+            raise ModelInvalid(f"model.onnx: names and metadata must be UTF-8 ({error})") from error
+        self.classes = _classes(self.metadata)
+        self._base = _base(self.metadata)
+        self._outputs = list(LABEL if self.classes else NUMBER)
+        if outputs != self._outputs:
+            raise ModelInvalid(f"model.onnx: outputs must be {self._outputs}")
+
+    def predict(self, columns: Columns) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Raw columns, one per input, (n,) each -> labels (n,), probabilities (n, classes). None and NaN are missing.
+
+        A model of a number has no classes: values (n,), float64, and probabilities (n, 0).
+        """
+        return self.infer(self._feed(columns))
+
+    def infer(self, columns: Feed) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """As `predict`, without looking at the values: of the inputs that it `reads`, columns of any numbers, and of
+        text, either objects that are all str or of fixed width.
+
+        That is what `columns_from_records` makes.
+        """
+        label, *probabilities = self._session.run(self._outputs, _shaped(columns, self.reads))
+        return (label, probabilities[0]) if self.classes else (label[:, 0], np.empty((len(label), 0), np.float32))
+
+    def contributions(self, columns: Columns) -> NDArray[np.float32]:
+        """What each feature adds: (n, features), in logits, or in units of the target. With `base` a row adds up to the
+        logit, or to the value before it is clipped. InputError where the model does not tell."""
+        [found] = self._accounts.run([CONTRIBUTIONS], _shaped(self._feed(columns), self.inputs))
+        return np.asarray(found, np.float32)
+
+    @property
+    def base(self) -> float:
+        """What contributions start from; InputError where the model does not tell them."""
+        if self._base is None:
+            raise InputError("model: does not tell what each feature adds; additive ones do")
+        return self._base
+
+    @cached_property
+    def _accounts(self) -> onnxruntime.InferenceSession:
+        self.base  # noqa: B018 - InputError
+        session = _session(self._bytes)
+        if CONTRIBUTIONS not in [each.name for each in session.get_outputs()]:
+            raise ModelInvalid(f"model.onnx: has a {BASE} and no {CONTRIBUTIONS}")
+        return session
+
+    def _feed(self, columns: Columns) -> Feed:
+        absent = self.inputs.keys() - columns.keys()
+        if absent:
+            raise InputError(f"columns: missing {sorted(absent)}")
+        return {name: _ready(columns[name], kind) for name, kind in self.inputs.items()}
+
+
+def _shaped(columns: Feed, names: Iterable[str]) -> Feed:
+    return {name: columns[name].reshape(-1, 1) for name in names}
+
+
+def _without(whole: ModelProto, output: str) -> bytes:
+    """The same model without one of its outputs, and without the nodes and constants that lead to it alone, and the
+    inputs that nothing reads then; the first input stays: it tells how many records there are."""
+    model = ModelProto()
+    model.CopyFrom(whole)
+    graph = model.graph
+    needed = {each.name for each in graph.output} - {output}
+    kept = []
+    for node in reversed(graph.node):  # in order: what a node reads stands before it
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            kept.append(node)
+    outputs = [each for each in graph.output if each.name != output]
+    constants = [each for each in graph.initializer if each.name in needed]
+    read = [each for each in graph.input if each.name in needed] or list(graph.input)[:1]
+    for name in ("node", "output", "initializer", "input"):
+        graph.ClearField(name)
+    graph.input.extend(read)
+    graph.node.extend(kept[::-1])
+    graph.output.extend(outputs)
+    graph.initializer.extend(constants)
+    found: bytes = model.SerializeToString(deterministic=True)
+    return found
+
+
+def columns_from_records(features: Sequence[Feature], records: Sequence[Record], limit: int) -> dict[str, NDArray[Any]]:
+    """JSON records -> columns (n,) for `OnnxModel.infer`, the ensemble and explanations alike.
+
+    Every record has exactly the features as keys; null is missing. Numeric: a finite number that is not a boolean;
+    boolean: true or false; categorical: a text. Raises RecordError naming the first record and field that do not fit,
+    and with more than `limit` records.
+    """
+    if len(records) > limit:
+        raise RecordError(f"records: {len(records)} are too many; at most {limit}", records=len(records), limit=limit)
+    try:
+        cells = {feature.name: [record[feature.name] for record in records] for feature in features}
+        fits = set(map(len, records)) <= {len(features)}
+        return {f.name: _column(f, cells[f.name]) for f in features} if fits else _blame(features, records)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return _blame(features, records)
+
+
+_TYPES: dict[str, set[type]] = {
+    "numeric": {int, float, type(None)},
+    "boolean": {bool, type(None)},
+    "categorical": {str, type(None)},
+}
+_WANTED = {
+    "numeric": "must be a finite number or null",
+    "boolean": "must be true, false or null",
+    "categorical": "must be a text or null",
+}
+
+
+def _column(feature: Feature, cells: list[Any]) -> NDArray[Any]:
+    """One column, checked as a whole: a look at each value alone would cost more than the model."""
+    kinds = set(map(type, cells))
+    if not kinds <= _TYPES[feature.kind]:
+        raise ValueError(feature.name)
+    some_null = type(None) in kinds
+    if isinstance(feature, CategoricalFeature):
+        texts = [cell or MISSING_TEXT for cell in cells] if some_null else cells
+        "".join(texts).encode()  # UnicodeEncodeError (a ValueError) on a lone surrogate
+        return np.array(texts, dtype=object)
+    numbers = np.array(cells, dtype=np.float64)
+    if np.count_nonzero(np.isfinite(numbers)) != len(cells) - (cells.count(None) if some_null else 0):
+        raise ValueError(feature.name)
+    return numbers
+
+
+def _blame(features: Sequence[Feature], records: Sequence[Record]) -> dict[str, NDArray[Any]]:
+    """Raises RecordError for the first record and field that do not fit."""
+    known = {feature.name for feature in features}
+    for index, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            raise RecordError(f"records[{index}]={short(record)}: must be an object", record=index)
+        for feature in features:
+            if feature.name not in record:
+                raise _error(index, feature.name, "", "is missing (null says that a value is not known)")
+            if not _fits(feature, record[feature.name]):
+                raise _error(index, feature.name, f"={short(record[feature.name])}", _WANTED[feature.kind])
+        for name in record.keys() - known:
+            raise _error(index, name, "", "is not a field of this model")
+    raise ModelInvalid("records: refused as a whole but not one by one")
+
+
+def _fits(feature: Feature, value: Any) -> bool:
+    if type(value) not in _TYPES[feature.kind]:
+        return False
+    if isinstance(value, str):
+        return value == MISSING_TEXT or encodable(value)
+    try:
+        return value is None or isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def _error(index: int, field: str, value: str, problem: str) -> RecordError:
+    return RecordError(f"records[{index}].{field}{value}: {problem}", record=index, field=field)
+
+
+def _session(model_bytes: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # workers, not threads, share the cores
+    options.inter_op_num_threads = 1
+    options.log_severity_level = FATAL
+    try:
+        return onnxruntime.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its errors share no base class, and come from a file: none may pass as another failure
+        raise ModelInvalid(f"model.onnx: ONNX Runtime refuses it ({error})") from error
+
+
+def _classes(metadata: Mapping[str, str]) -> tuple[ClassLabel, ...]:
+    try:
+        classes = json.loads(metadata[CLASSES])
+    except (KeyError, ValueError) as error:
+        raise ModelInvalid(f"model.onnx: metadata {CLASSES!r} must be a JSON list") from error
+    if not isinstance(classes, list) or not all(isinstance(each, str | int) for each in classes):
+        raise ModelInvalid(f"model.onnx: metadata {CLASSES}={short(classes)} must be a JSON list of texts or integers")
+    return tuple(classes)
+
+
+def _base(metadata: Mapping[str, str]) -> float | None:
+    if BASE not in metadata:
+        return None
+    try:
+        base = float(metadata[BASE])
+    except ValueError as error:
+        raise ModelInvalid(f"model.onnx: metadata {BASE}={short(metadata[BASE])} must be a number") from error
+    if not isfinite(base):
+        raise ModelInvalid(f"model.onnx: metadata {BASE}={base}: must be finite")
+    return base
+
+
+def _ready(values: ArrayLike, kind: str) -> NDArray[Any]:
+    if kind != "tensor(string)":
+        return np.asarray(values, dtype=np.float64)
+    texts = np.asarray(values, dtype=object)
+    if set(map(type, texts.tolist())) <= {str}:
+        return texts
+    return np.array([_text(text) for text in texts], dtype=object)
+
+
+def _text(value: Any) -> str:
+    return MISSING_TEXT if value is None or value != value else str(value)

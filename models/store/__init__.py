@@ -1,0 +1,1 @@
+"""Bundles on disk: whole or not there, verified before they are loaded."""

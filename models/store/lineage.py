@@ -1,0 +1,43 @@
+"""What an edited model came from: its certificate, its released numbers and the ledger must tell one story."""
+
+from __future__ import annotations
+
+from accountant.certificates.certificate import Certificate
+from accountant.certificates.edited_models import Ancestor
+from accountant.errors import ModelInvalid
+from accountant.ledger.ledger import Ledger
+from models.additive import AdditiveEnsemble, Edit
+from models.ensemble import Ensemble
+
+
+def edits_of(ensemble: Ensemble) -> tuple[Edit, ...]:
+    """Every edit since the release, oldest first."""
+    return ensemble.edits if isinstance(ensemble, AdditiveEnsemble) else ()
+
+
+def check_edits(ensemble: Ensemble, certificate: Certificate) -> None:
+    """The edits that the numbers carry are those that the certificate lists. ModelInvalid else."""
+    carried = [edit.to_json() for edit in edits_of(ensemble)]
+    if bool(carried) != bool(certificate.ancestors):
+        raise ModelInvalid("ensemble.json: edits stand in a derived model, and in no other")
+    listed = certificate.form.public.edits
+    if listed is not None and [edit.model_dump() for edit in listed] != carried:
+        raise ModelInvalid("ensemble.json: its edits are not those that the certificate lists")
+
+
+def check_released(ledger: Ledger, certificate: Certificate) -> None:
+    """The numbers, or those that the edits began from, are what the ledger says was released. ModelInvalid else."""
+    chain = certificate.ancestors
+    if chain:
+        lineage = ledger.lineage(certificate.issued)[:-1]
+        if [(entry.seq, entry.value["statement"]) for entry in lineage] != [(a.entry, a.statement) for a in chain]:
+            raise ModelInvalid("certificate: supersedes other entries than this ledger holds")
+    first = chain[0].ensemble if chain else certificate.form.public.ensemble
+    if ledger.released_digest(certificate.reservation) != first:
+        raise ModelInvalid("ensemble.json: is not what the ledger says was released")
+
+
+def ancestors(certificate: Certificate, statement: str) -> list[Ancestor]:
+    """What a model made from this one came from. `statement`: the sha256 of this one's."""
+    before = [Ancestor(each.entry, each.statement, each.ensemble) for each in certificate.ancestors]
+    return [*before, Ancestor(certificate.issued, statement, certificate.form.public.ensemble)]

@@ -1,0 +1,122 @@
+"""Loading a model, failing closed: every byte is read once and nothing is served that was not verified. No warn-only
+mode.
+
+`card.md` alone is not verified: it is a page for people that newer versions word differently. It is never read here;
+whoever shows or exports a model makes it again from the verified certificate (`card_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from accountant.certificates.certificate import Certificate, Policy, digest, verify
+from accountant.errors import CertificateInvalid, ModelInvalid
+from accountant.home import Home
+from accountant.keys import dsse
+from accountant.keys.private_keys import PublicKeys
+from models.ensemble import Ensemble, target_range
+from models.explain.card import model_card
+from models.features import CategoricalFeature, Feature, NumericFeature
+from models.onnx.runtime import OnnxModel
+from models.store.bundle import Bundle, ensemble_from_bytes, read_bundle
+from models.store.lineage import check_edits, check_released
+
+STRICT = Policy()
+FEW = 64  # categories that a certificate lists
+
+
+@dataclass(frozen=True)
+class VerifiedModel:
+    """A model that may be served: its certificate, its graph in a session, and its released numbers."""
+
+    certificate: Certificate
+    runtime: OnnxModel
+    ensemble: Ensemble
+    bundle: Bundle
+
+    @property
+    def travelling(self) -> Bundle:
+        """The bundle with its card made again, so that all of it follows from what was verified."""
+        return replace(self.bundle, card=card_of(self.ensemble, self.certificate).encode())
+
+
+def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -> VerifiedModel:
+    """Read a bundle once, verify certificate, proof and graph, then open it. Raises VerificationError; never warns."""
+    bundle = read_bundle(directory)
+    found = verify(bundle.envelope, _text(bundle.proof), bundle.onnx, trust, policy)
+    check_sigstore(bundle)
+    if digest(bundle.ensemble) != found.form.public.ensemble:
+        raise ModelInvalid("ensemble.json: not the released numbers that the certificate names")
+    ensemble = ensemble_from_bytes(bundle.ensemble)
+    check_edits(ensemble, found)
+    return VerifiedModel(found, OnnxModel(bundle.onnx), ensemble, bundle)
+
+
+def load_of_home(home: Home, folder: Path, name: str, trust: PublicKeys | None = None) -> VerifiedModel:
+    """Verified offline, as anybody would; and, because the ledger is at hand, against what stands in it now: a ledger
+    put back to yesterday knows nothing of a model of today. `trust`: the home's, where the caller has it already."""
+    found = load_verified(folder, trust or home.trust)
+    certificate = found.certificate
+    if certificate.model != name:
+        raise ModelInvalid(f"certificate: speaks of {certificate.model!r}, not of {name!r}")
+    if home.ledger.log.entry(certificate.issued).value != certificate.entry:
+        raise ModelInvalid(f"certificate: entry {certificate.issued} of this ledger is another")
+    check_released(home.ledger, certificate)
+    return found
+
+
+def check_sigstore(bundle: Bundle) -> None:
+    """The Sigstore form wraps exactly the verified envelope: other tools must not be told anything else."""
+    envelope, hint = dsse.from_sigstore_bundle(bundle.sigstore)
+    if envelope != dsse.parse(bundle.envelope) or hint != envelope.signatures[0][0]:
+        raise CertificateInvalid("sigstore bundle: holds another envelope, or names another key")
+
+
+def card_of(ensemble: Ensemble, certificate: Certificate) -> str:
+    """The model card, from verified parts alone."""
+    form = certificate.form
+    words = {
+        "epsilon": f"{certificate.epsilon:f}",
+        "delta": f"{certificate.delta:f}",
+        "relation": certificate.relation,
+        "unit": f"one {form.claim.unit.name}",
+        "dataset": form.dataset.name,
+        "learner": form.public.learner,
+    }
+    return model_card(ensemble, words)
+
+
+def domains(features: Sequence[Feature]) -> list[dict[str, Any]]:
+    """What the public schema says of each feature, as a certificate states it."""
+    return [_domain(feature) for feature in features]
+
+
+def stated_range(ensemble: Ensemble) -> tuple[str, str] | None:
+    """The public range of a number, as a certificate states it; None of classes."""
+    found = target_range(ensemble)
+    return None if found is None else (_number(found[0]), _number(found[1]))
+
+
+def _domain(feature: Feature) -> dict[str, Any]:
+    named = {"name": feature.name, "type": feature.kind}
+    if isinstance(feature, NumericFeature):
+        low, high = (_number(feature.edges[end]) if feature.edges else None for end in (0, -1))
+        return {**named, "low": low, "high": high, "cuts": len(feature.edges)}
+    if isinstance(feature, CategoricalFeature):
+        few = list(feature.values) if len(feature.values) <= FEW else None
+        return {**named, "count": len(feature.values), "values": few}
+    return named
+
+
+def _number(edge: float) -> str:
+    return repr(float(edge)).removesuffix(".0")
+
+
+def _text(proof: bytes) -> str:
+    try:
+        return proof.decode("utf-8")
+    except UnicodeDecodeError:
+        raise CertificateInvalid("proof: must be text in UTF-8") from None

@@ -1,0 +1,49 @@
+"""Proofs made anew: where a log key was compromised, what it signed no longer counts, though the entries stand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from accountant.errors import KeyInvalid
+from accountant.keys.key_files import sync_directory
+from accountant.keys.trust import PublicKeys
+from accountant.log.notes import parse_checkpoint
+from accountant.log.proofs import parse_proof
+from models.store.bundle import ModelStore
+
+PROOF = "model.onnx.tlog-proof"
+
+
+def renew_proofs(store: ModelStore, trust: PublicKeys, prove: Callable[[int], str]) -> list[str]:
+    """Replace every proof whose checkpoint no pinned key speaks for any more; the models concerned, as name@version.
+
+    `prove`: a proof of an entry against the newest checkpoint. May be done again after a cut."""
+    found = []
+    for name in store.names():
+        for version in store.versions(name):
+            place = store.resolve(f"{name}@{version}") / PROOF
+            proof = parse_proof(place.read_text("utf-8"))
+            if not _counts(trust, parse_checkpoint(proof.checkpoint_note).size):
+                _replace(place, prove(proof.index))
+                found.append(f"{name}@{version}")
+    return found
+
+
+def _counts(trust: PublicKeys, size: int) -> bool:
+    try:
+        trust.log_key_at(size)
+    except KeyInvalid:
+        return False
+    return True
+
+
+def _replace(place: Path, text: str) -> None:
+    partial = place.with_name(f".{place.name}.partial")
+    with partial.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(place)
+    sync_directory(place.parent)

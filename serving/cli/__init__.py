@@ -1,0 +1,1 @@
+"""The `dpserve` command."""

@@ -1,0 +1,7 @@
+"""`python -m serving.cli`: the `dpserve` command."""
+
+from __future__ import annotations
+
+from serving.cli.app import main
+
+main()

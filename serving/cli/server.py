@@ -1,0 +1,200 @@
+"""Commands that set up and run: init, serve, worker, config."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accountant.errors import DpserveError, InputError, VerificationError
+from accountant.home import Home, place
+from serving.cli.terminal import Json, aligned, note, show
+from serving.pages import static_files
+from serving.process import audit_runs, logs
+from serving.process.launch import WORKER_PARENT, launch
+from serving.process.settings import HOST, PORT, all_settings, check_trail
+from serving.process.startup import Listening, check_home, check_listening, check_place, tls_of
+
+LOG = logging.getLogger("dpserve.auditor")
+AuditSeconds = Annotated[
+    str, typer.Option(help="Seconds between audits of the ledger; 0: only when asked.", envvar="DPSERVE_AUDIT_SECONDS")
+]
+
+
+def init(
+    issuer_key: Annotated[
+        str,
+        typer.Option(
+            help="Where the issuer's key is kept: a signer URI, see docs/keys.md.", envvar="DPSERVE_ISSUER_KEY"
+        ),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Make a home: keys, a ledger, and one admin token, printed once on stderr.
+
+    \b
+    dpserve init
+    dpserve init --issuer-key "hsm:2?label=dpserve"
+    """
+    home = new_home({**os.environ, "DPSERVE_ISSUER_KEY": issuer_key})
+    body = {"home": str(home.path), "origin": home.ledger.log.origin, "trust": str(home.path / "trust.json")}
+    text = aligned([("home", body["home"]), ("ledger", body["origin"]), ("keys to pin", body["trust"])])
+    show(json, body, text)
+
+
+def new_home(environment: Mapping[str, str] = os.environ) -> Home:
+    """A home with its first token."""
+    from serving.tokens import new_token
+
+    home = Home.init(environment)
+    secret, _ = new_token(home, "admin", ["admin"])
+    note(f"Admin token, printed once and not kept: {secret}")
+    return home
+
+
+def config(json: Json = False) -> None:
+    """Print every setting that is in force, and where it came from.
+
+    \b
+    dpserve config
+    """
+    found = all_settings()
+    body = {setting.name: {"value": setting.value, "source": setting.source} for setting in found}
+    show(json, body, aligned([(setting.name, setting.value, f"({setting.source})") for setting in found]))
+
+
+def serve(
+    port: Annotated[int, typer.Option(help="Port.", envvar="DPSERVE_PORT", min=1, max=65535)] = PORT,
+    host: Annotated[str, typer.Option(help="Address to listen on.", envvar="DPSERVE_HOST")] = HOST,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Serving processes; one for each core by default.", envvar="DPSERVE_WORKERS", min=1),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="Certificate chain, PEM: serve HTTPS.", envvar="DPSERVE_TLS_CERT")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.", envvar="DPSERVE_TLS_KEY")] = None,
+    audit_seconds: AuditSeconds = str(audit_runs.AUDIT_SECONDS),
+    drain_seconds: Annotated[
+        float,
+        typer.Option(help="When told to stop, say not ready for so long first.", envvar="DPSERVE_DRAIN_SECONDS", min=0),
+    ] = 0,
+) -> None:
+    """Serve the models, run queued jobs and audit the ledger in processes beside the server. Makes a home where there
+    is none.
+
+    \b
+    dpserve serve --port 3000
+    dpserve serve --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
+    """
+    logs.set_up()
+    seconds = audit_runs.audit_seconds(audit_seconds)
+    asked = Listening(host, port, workers, tls_of(tls_cert, tls_key))
+    check_listening(asked)
+    static_files.files()  # of the pages: those of others must be the pinned ones
+    check_trail()
+    path, _ = place(os.environ)
+    check_place(path)
+    if not (path / "keys").exists():
+        new_home()
+    home = Home.open()  # keys, ledger, high-water mark
+    check_home(home)
+    home.ledger.log.database.close()
+    raise typer.Exit(launch(home.path, asked, seconds, drain_seconds))
+
+
+def worker(
+    once: Annotated[
+        bool, typer.Option("--once", help="Settle what a crash left, run one job if there is one, stop.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Run queued jobs until told to stop; a job that runs is finished first. --json goes with --once.
+
+    \b
+    dpserve worker
+    """
+    _require_end(once, json)
+    os.nice(5)  # whoever waits for a prediction goes before
+    from training import job, queue
+
+    logs.set_up()
+    home = Home.open()
+    if once:
+        job.recover(home)
+        seq = queue.work_once(home)
+        state = None if seq is None else home.ledger.job(seq).state.value
+        note("no job was queued" if seq is None else f"job {seq}: {state}")
+        return show(True, {"job": seq, "state": state}, "") if json else None
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
+    queue.work(home, stop)
+
+
+def auditor(
+    once: Annotated[bool, typer.Option("--once", help="Make one audit and stop; exit code 4 where it failed.")] = False,
+    seconds: AuditSeconds = str(audit_runs.AUDIT_SECONDS),
+    json: Json = False,
+) -> None:
+    """Audit the ledger now, every so often, and when it was asked for at the server. The dashboard and the metrics
+    tell the last result. `dpserve serve` does so by itself. --json goes with --once.
+
+    \b
+    dpserve auditor
+    """
+    _require_end(once, json)
+    os.nice(10)
+    logs.set_up()
+    period = audit_runs.audit_seconds(seconds)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
+    path, url = place(os.environ)
+    if once:
+        sound = _audit(path, url)
+        if json:
+            show(True, audit_runs.read_last(path), "")
+        raise typer.Exit(0 if sound else VerificationError.exit_code)
+    due = 0.0
+    while True:
+        if (period and time.monotonic() >= due) or audit_runs.is_asked(path):
+            due = time.monotonic() + period
+            _audit(path, url)
+        time.sleep(1)
+
+
+def _require_end(once: bool, json: bool) -> None:
+    if json and not once:
+        raise InputError(
+            "--json: goes with --once; what runs until it is told to stop writes a log (DPSERVE_LOG_FORMAT)"
+        )
+
+
+def _audit(path: Path, url: str) -> bool:
+    """Whether all is well. One that could not be made is said, and makes the last one old."""
+    try:
+        found = audit_runs.audit_at(path, url)
+    except (DpserveError, OSError) as error:
+        LOG.error("no audit could be made: %s", getattr(error, "message", type(error).__name__))
+        return False
+    if found["ok"]:
+        LOG.info("audit: %d entries, sound", found["entries"])
+    else:
+        LOG.error("audit: %d entries, NOT SOUND: %s", found["entries"], found["problems"][0])
+    return bool(found["ok"])
+
+
+def _stop_with_parent(stop: threading.Event) -> None:
+    """A worker that `dpserve serve` started goes when that is killed."""
+    parent = os.environ.get(WORKER_PARENT)
+    while parent and not stop.wait(1.0):
+        if os.getppid() != int(parent):
+            stop.set()

@@ -1,0 +1,1 @@
+"""What every door shares: routes, headers, cookies, compression."""

@@ -1,0 +1,208 @@
+"""One table of doors (method, path, who may pass, who answers) and the ASGI layer in front of everything.
+
+The layer stands before BentoML's own routes as well, so that its pages need a token too, every error has one shape, and
+nothing that is raised can leave a request without an answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import anyio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from accountant.ledger.tokens import Token
+from serving.errors import ClientGone, Forbidden, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
+from serving.http import cookies, headers
+from serving.process.access_log import ABOUT, ASKING, trail
+from serving.process.limits import meter
+from serving.process.metrics import count_request
+from serving.state import ServingState
+from serving.tokens import bearer, digest
+
+LOG = logging.getLogger("dpserve.serving")
+
+Answer = Callable[[Request], Awaitable[Response]]
+Query = Mapping[str, str | Mapping[str, Any]]
+ErrorPage = Callable[[Request, Response], Response]  # from the answer in JSON, of the same status
+T = TypeVar("T")
+
+TEXT = {"type": "string"}
+OPEN = frozenset({"/livez", "/readyz", cookies.LOGIN, cookies.LOGOUT})
+STATIC = "/ui/static/"  # open as well: the login page needs it
+PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
+BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses outside and is not among the doors
+KEPT = ("retry-after", "allow")  # of an error's headers, on its page
+WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another shape
+
+
+@dataclass(frozen=True)
+class Door:
+    """A route, and all that the documentation says of it. `scopes`: one of them is enough; none: open to everybody.
+
+    `query`: a text says what a whole number is that may be left out; else a JSON Schema with `description`, and with
+    `required` where it is. `also`: media types of the body beside JSON. `errors`: statuses that do not follow from the
+    rest. `hidden`: a page for people, which the description leaves out.
+    """
+
+    method: str
+    path: str
+    scopes: tuple[str, ...]
+    answer: Answer
+    says: str
+    status: int = 200
+    takes: Mapping[str, Any] | None = None
+    gives: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    media: str = "application/json"
+    query: Query = field(default_factory=dict)
+    also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    errors: tuple[int, ...] = ()
+    hidden: bool = False
+
+    @property
+    def endpoint(self) -> Answer:
+        return partial(_pass, self)
+
+
+async def _pass(door: Door, request: Request) -> Response:
+    request.scope["dpserve.door"] = door
+    if not door.scopes:
+        return await door.answer(request)
+    token = caller(request)
+    if not token.may(door.scopes):
+        raise Forbidden(
+            f"scope: token {token.name!r} has {list(token.scopes)}; this takes one of {[*door.scopes, 'admin']}",
+            needs=list(door.scopes),
+        )
+    return await door.answer(request)
+
+
+def caller(request: Request) -> Token:
+    """Whose token it is."""
+    return cast(Token, request.scope["dpserve.token"])
+
+
+def state(request: Request) -> ServingState:
+    return cast(ServingState, request.app.state.serving)
+
+
+def given_token(headers: list[tuple[bytes, bytes]]) -> tuple[bytes | None, bool]:
+    """The token that came, and whether by the cookie, which counts only where there is no Authorization header."""
+    for name, _ in headers:
+        if name == b"authorization":
+            return bearer(headers), False
+    return cookies.cookie(headers), True
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Blocking work off the loop. What takes too long goes on to its end, and is told to the client as a timeout."""
+    try:
+        with anyio.fail_after(WORK_SECONDS):
+            return await anyio.to_thread.run_sync(partial(work, *arguments), abandon_on_cancel=True)
+    except TimeoutError:
+        raise TakesTooLong(f"not done within {WORK_SECONDS:g} seconds; it may still be done") from None
+
+
+class Doors:
+    """ASGI: who is it, may they, then the route; every exception becomes an answer.
+
+    `ours` answers every path but one of BentoML's own, which `app` answers once the caller is known.
+    """
+
+    def __init__(self, app: ASGIApp, ours: Starlette) -> None:
+        self.app, self.ours = app, ours
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # nothing here speaks it, so nobody comes in by it
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        ASKING.set(scope)
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                _record(scope, message["status"])
+                message["headers"] = headers.with_ours(scope, message.get("headers", ()))
+                count_request(scope, message["status"])
+            started = True
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, sending)
+        except ClientGone:  # nobody is left to answer
+            with suppress(NotReady):
+                _record(scope, None)
+        except Exception as error:  # an exception that leaves a middleware would hang the request until its timeout
+            response = self._refusal(scope, error)
+            if not started:
+                await response(scope, receive, sending)
+
+    def _refusal(self, scope: Scope, error: Exception) -> Response:
+        """The error as an answer: a page to who asked for a page, the way to the login to who has no session."""
+        response = error_response(error)
+        if scope["path"].startswith(PROTOCOL):
+            return in_protocol(response)
+        if not cookies.is_page(scope):
+            return response
+        if isinstance(error, Unauthorized) and scope["method"] in cookies.SAFE:
+            return cookies.to_login(scope)
+        page: ErrorPage | None = getattr(self.ours.state, "error_page", None)
+        try:
+            found = response if page is None else page(Request(scope), response)
+            found.headers.update({name: response.headers[name] for name in KEPT if name in response.headers})
+            return found
+        except Exception as fault:
+            LOG.error("the page of an error failed: %s", type(fault).__name__, exc_info=fault)
+            return response
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path not in OPEN and not path.startswith(STATIC):
+            self._know(scope)
+        elif path == cookies.LOGIN and scope["method"] == "POST":
+            scope["dpserve.home"] = self.ours.state.serving.home.path
+        if path == BENTOML_PAGE:
+            await self.app(scope, receive, send)
+            return
+        scope["app"] = self.ours
+        await self.ours.router(scope, receive, send)
+
+    def _know(self, scope: Scope) -> None:
+        """Whose request it is, and whether they may make it from there and now."""
+        serving: ServingState = self.ours.state.serving
+        home = scope["dpserve.home"] = serving.home.path  # NotReady while tokens cannot be relied upon
+        given, by_cookie = given_token(scope["headers"])
+        token = None if given is None else serving.token(digest(given))
+        if token is None:
+            raise Unauthorized("Authorization: must be Bearer and a token that is good (dpserve token create)")
+        scope["dpserve.token"] = token
+        if by_cookie:
+            cookies.check_same_origin(scope)
+        if token.limits:
+            meter(home).admit(token)
+
+
+def _record(scope: Scope, status: int | None) -> None:
+    """A line of the audit trail, once; what needs no token leaves none, but a login. NotReady where it cannot be."""
+    home = scope.pop("dpserve.home", None)
+    if home is None:
+        return
+    token: Token | None = scope.get("dpserve.token")
+    door: Door | None = scope.get("dpserve.door")
+    about = scope.get(ABOUT)
+    if about is None and status is not None and status < 400:  # else there may be nothing of that name
+        about = next(iter(scope.get("path_params", {}).values()), None)
+    name, route = None if token is None else token.name, None if door is None else door.path
+    trail(home).write(name, scope["method"], route, status, about)

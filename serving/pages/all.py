@@ -1,0 +1,16 @@
+"""Every page in one table. Pages are for people: they are no part of the OpenAPI description."""
+
+from __future__ import annotations
+
+from serving.http.routes import Door
+from serving.pages import audit, datasets, home, jobs, ledger, models, tokens
+
+PAGES: tuple[Door, ...] = (
+    *home.DOORS,
+    *datasets.DOORS,
+    *jobs.DOORS,
+    *models.DOORS,
+    *ledger.DOORS,
+    *audit.DOORS,
+    *tokens.DOORS,
+)

@@ -1,0 +1,63 @@
+"""How a budget was used up over time, from the ledger's own entries: public, as every price in them is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from accountant.canonical import decimal_string
+from accountant.home import Home
+from accountant.ledger.charges import charged, charges
+from accountant.ledger.families import Family, load
+from accountant.ledger.ledger import Ledger
+from accountant.log.entries import read_entry
+from accountant.store.store import body_at
+from accountant.store.tables import job_table
+
+MOST_POINTS = 200
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the budget stood when entry `entry` had been written. `share`: used up of the total that is in force
+    today, 0..1; `epsilon`: the same as an epsilon at the budget's delta; `jobs`: how many had been charged.
+    """
+
+    entry: int
+    time: str
+    share: float
+    epsilon: str
+    jobs: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def burndown(home: Home, dataset: str, most: int = MOST_POINTS) -> list[Point]:
+    """The dataset's tightest family from its founding to its newest job, oldest first, in at most `most` + 1 points;
+    the last one is where the budget stands. Jobs that were given back before they started are left out.
+
+    UnknownName where there is no such dataset.
+    """
+    return history(home.ledger, dataset, most)
+
+
+def history(ledger: Ledger, dataset: str, most: int = MOST_POINTS) -> list[Point]:
+    """The same, of a ledger."""
+    with ledger.log.database.reading() as connection:
+        family = load(connection, dataset).tightest
+        founded = read_entry(family.seq, body_at(connection, family.seq)).value["time"]
+        return [Point(family.seq, founded, 0.0, "0", 0), *_points(connection, family, most)]
+
+
+def _points(connection: Connection, family: Family, most: int) -> Iterator[Point]:
+    count = connection.execute(select(func.count()).select_from(job_table).where(charged(family))).scalar_one()
+    design, used, step = family.filter, family.filter.nothing(), max(1, -(-count // most))
+    for jobs, charge in enumerate(charges(connection, family), 1):
+        used += charge.price
+        if jobs % step == 0 or jobs == count:
+            epsilon = decimal_string(design.epsilon_of(used))
+            yield Point(charge.entry, charge.time, design.share(used), epsilon, jobs)

@@ -1,0 +1,122 @@
+"""Pages of datasets: what is left of each budget, how it was used up, and what would still fit. No row is read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.home import Home
+from accountant.ledger.families import Dataset
+from accountant.ledger.forecast import forecast
+from accountant.ledger.ledger import Ledger
+from serving.http.routes import Door, in_thread, state
+from serving.pages import burndown_chart
+from serving.pages.burndown import Point, history
+from serving.pages.ui import page
+from serving.rest.jobs import training_job
+from serving.wire.request_bodies import known_query
+
+HTML = "text/html"
+READS = ("train", "audit")
+NEWEST_JOBS = 8
+RELATIONS = {
+    "add-remove": "whether a {unit} is in it or not",
+    "replace-one": "what any one {unit} in it says; how many there are is public",
+}
+
+
+async def datasets(request: Request) -> Response:
+    known_query(request, "q")
+    asked = request.query_params.get("q", "").strip()
+    found = await in_thread(tightest_first, state(request).home)
+    shown = [line for line in found if asked.lower() in line["name"]]
+    return page(request, "datasets.html", datasets=shown, asked=asked, total=len(found))
+
+
+def tightest_first(home: Home) -> list[dict[str, Any]]:
+    """Every dataset with its budget, the one with the least left first: those are looked for."""
+    found = [line(dataset) for dataset in every_dataset(home)]
+    return sorted(found, key=lambda each: float(each["budget"]["left"]["share"]))
+
+
+def every_dataset(home: Home) -> tuple[Dataset, ...]:
+    """As the ledger's newest entry left them."""
+    return _as_of(home.ledger, home.ledger.log.size())
+
+
+@lru_cache(maxsize=2)
+def _as_of(ledger: Ledger, size: int) -> tuple[Dataset, ...]:
+    """Nothing of a dataset changes without an entry: hundreds of them are read again only when there is a new one."""
+    return tuple(ledger.datasets())
+
+
+def line(dataset: Dataset) -> dict[str, Any]:
+    registration = dataset.registration
+    return {
+        "name": registration.name,
+        "unit": registration.unit.name,
+        "relation": registration.relation.value,
+        "protects": RELATIONS[registration.relation.value].format(unit=registration.unit.name),
+        "budget": dataset.summary(),
+    }
+
+
+async def dataset(request: Request) -> Response:
+    known_query(request)
+    found = await in_thread(_dataset, state(request).home, request.path_params["name"])
+    return page(request, "dataset.html", **found)
+
+
+def _dataset(home: Home, name: str) -> dict[str, Any]:
+    found = home.ledger.dataset(name)
+    registration = found.registration
+    size = home.ledger.log.size()
+    points = _history(home.ledger, name, size)
+    return {
+        **line(found),
+        "contributions": registration.unit.contributions,
+        "column": registration.unit.column,
+        "records": registration.records if registration.relation == "replace-one" else None,
+        "schema": registration.schema,
+        "entry": found.seq,
+        "version": found.version,
+        "families": [
+            {"id": family.identity, "budget": family.summary(), "tightest": family is found.tightest}
+            for family in found.families
+        ],
+        "quotas": home.ledger.quotas(name),
+        "forecast": forecast(home.ledger, found),
+        "points": points,
+        "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], datetime.now(UTC)),
+        "jobs": training_job().jobs_to_json(home, dataset=name, limit=NEWEST_JOBS),
+    }
+
+
+@lru_cache(maxsize=64)
+def _history(ledger: Ledger, name: str, size: int) -> list[Point]:
+    """How the budget was used up to the newest of `size` entries."""
+    return history(ledger, name)
+
+
+async def fits(request: Request) -> Response:
+    """A part of the dataset's page that takes longer: what would still fit, per learner."""
+    known_query(request)
+    found = await in_thread(_fits, state(request).home, request.path_params["name"])
+    return page(request, "_fits.html", **found)
+
+
+def _fits(home: Home, name: str) -> dict[str, Any]:
+    found = home.ledger.dataset(name)
+    left = training_job().jobs_left(home, found)
+    return {"name": name, "left": left, "epsilon": found.budget.epsilon / 10}
+
+
+DOORS = (
+    Door("GET", "/ui/datasets", READS, datasets, "Datasets and their budgets", media=HTML, hidden=True),
+    Door("GET", "/ui/datasets/{name}", READS, dataset, "A dataset, its budget and its jobs", media=HTML, hidden=True),
+    Door("GET", "/ui/datasets/{name}/fits", READS, fits, "What would still fit", media=HTML, hidden=True),
+)

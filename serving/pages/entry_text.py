@@ -1,0 +1,233 @@
+"""An entry of the ledger in plain words, and the pages that it leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from accountant.ledger.families import EVERYBODY
+from accountant.log.entries import Entry
+
+Value = Mapping[str, Any]
+
+# Kind -> (badge of the pages, what it is called there).
+LABELS = {
+    "genesis": ("run", "ledger begun"),
+    "dataset-registered": ("run", "dataset registered"),
+    "dataset-joined": ("run", "dataset joined"),
+    "budget-changed": ("warn", "budget changed"),
+    "quota-set": ("warn", "quota set"),
+    "reserved": ("wait", "budget reserved"),
+    "started": ("run", "job started"),
+    "committed": ("good", "job finished"),
+    "burned": ("bad", "job failed"),
+    "released": ("off", "budget given back"),
+    "issued": ("good", "certificate issued"),
+    "derived": ("good", "model edited"),
+    "revoked": ("bad", "certificate revoked"),
+    "model-promoted": ("run", "model promoted"),
+    "model-retired": ("off", "model retired"),
+    "model-restored": ("run", "model restored"),
+    "token-created": ("run", "token made"),
+    "token-revoked": ("bad", "token revoked"),
+    "key-added": ("run", "key added"),
+    "key-retired": ("off", "key retired"),
+    "key-compromised": ("bad", "key compromised"),
+}
+UNKNOWN = ("off", "of another kind")
+_PLACED = ("model-promoted", "model-retired", "model-restored")
+_NAMES_MODEL = ("issued", "derived", *_PLACED)
+_NAMES_CERTIFICATE = ("revoked", *_PLACED)
+
+
+@dataclass(frozen=True)
+class Told:
+    """An entry as a page shows it. `links`: (words, address). `text`: its exact bytes, which are ASCII."""
+
+    entry: int
+    time: str
+    kind: str
+    badge: str
+    label: str
+    words: str
+    text: str
+    links: tuple[tuple[str, str], ...]
+
+
+def told(entry: Entry) -> Told:
+    value = entry.value
+    badge, label = LABELS.get(value["type"], UNKNOWN)
+    say = _WORDS.get(value["type"])
+    words = "This version of dpserve does not know entries of this kind." if say is None else say(value)
+    text = entry.body.decode("ascii")
+    return Told(entry.seq, value.get("time", ""), value["type"], badge, label, words, text, (*_links(entry),))
+
+
+def _links(entry: Entry) -> list[tuple[str, str]]:
+    value, kind = entry.value, entry.value["type"]
+    found = []
+    job = entry.seq if kind == "reserved" else value.get("reservation")
+    if job is not None:
+        found.append((f"Job {job}", f"/ui/jobs/{job}"))
+    if "dataset" in value:
+        found.append((f"Dataset {value['dataset']}", f"/ui/datasets/{value['dataset']}"))
+    model = {"reserved": "model", **dict.fromkeys(_NAMES_MODEL, "name")}.get(kind)
+    if model is not None:
+        found.append((f"Model {value[model]}", f"/ui/models/{value[model]}"))
+    other = {"derived": "base", **dict.fromkeys(_NAMES_CERTIFICATE, "issued")}.get(kind)
+    if other is not None:
+        found.append((f"Entry {value[other]}", f"/ui/ledger/{value[other]}"))
+    return found
+
+
+def _genesis(value: Value) -> str:
+    return (
+        f"The ledger {value['origin']} begins here, with one key that signs certificates and one that signs the ledger."
+    )
+
+
+def _registered(value: Value) -> str:
+    budget, unit = value["budget"], value["unit"]["name"]
+    return (
+        f"Dataset {value['dataset']} was registered. Everything that is ever released from it may cost epsilon "
+        f"{budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under {value['relation']}."
+    )
+
+
+def _joined(value: Value) -> str:
+    return (
+        f"Dataset {value['dataset']} was registered. It holds people of datasets that were registered before it, so it "
+        f"shares their budgets: of {_count(len(value['families']), 'family', 'families')}."
+    )
+
+
+def _budget_changed(value: Value) -> str:
+    epsilon = value["budget"]["epsilon"]
+    return f"{value['by']} set a family's total to epsilon {epsilon}; what was spent stays spent.{_why(value)}"
+
+
+def _quota_set(value: Value) -> str:
+    who = "everybody without a quota of their own" if value["analyst"] == EVERYBODY else value["analyst"]
+    return f"{value['by']} let {who} use at most {_percent(value['share'])} of a family's budget.{_why(value)}"
+
+
+def _reserved(value: Value) -> str:
+    answers = sum(run["count"] for run in value["plan"])
+    return (
+        f"{value['by']} asked for the learner {value['learner']} on dataset {value['dataset']}, for a model named "
+        f"{value['model']}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
+        f"{_count(answers, 'noisy answer', 'noisy answers')}. The price was set aside."
+    )
+
+
+def _started(value: Value) -> str:
+    return f"Job {value['reservation']} began. From here on its price stays spent, whatever becomes of it."
+
+
+def _committed(value: Value) -> str:
+    return f"Job {value['reservation']} released its numbers. Their digest stands here, so they cannot be exchanged."
+
+
+def _burned(value: Value) -> str:
+    return f"Job {value['reservation']} came to nothing after it had begun ({value['reason']}). Its price stays spent."
+
+
+def _released(value: Value) -> str:
+    return f"Job {value['reservation']} was given up before it began. No row was read, and its price was given back."
+
+
+def _issued(value: Value) -> str:
+    return (
+        f"The certificate of model {value['name']}, made by job {value['reservation']}, was bound to the model's bytes."
+    )
+
+
+def _derived(value: Value) -> str:
+    return (
+        f"{value['by']} edited model {value['name']} without its data, which costs no privacy. It takes the place of "
+        f"the one certified by entry {value['base']}.{_why(value)}"
+    )
+
+
+def _revoked(value: Value) -> str:
+    return f"{value['by']} revoked the certificate of entry {value['issued']}.{_why(value)}"
+
+
+def _promoted(value: Value) -> str:
+    return f"{value['by']} made version {value['version']} of model {value['name']} its champion.{_why(value)}"
+
+
+def _retired(value: Value) -> str:
+    return f"{value['by']} took version {value['version']} of model {value['name']} out of service.{_why(value)}"
+
+
+def _restored(value: Value) -> str:
+    return f"{value['by']} put version {value['version']} of model {value['name']} back into service.{_why(value)}"
+
+
+def _token_created(value: Value) -> str:
+    limits = " and ".join(f"{most:,} a {each.removeprefix('per_')}" for each, most in value.get("limits", {}).items())
+    most = f", at most {limits}" if limits else ""
+    scopes = " and ".join(value["scopes"])
+    return f"A token named {value['name']} was made, for {scopes}{most}. Only its hash is known here."
+
+
+def _token_revoked(value: Value) -> str:
+    return f"The token {value['name']} was ended, for ever."
+
+
+def _key_added(value: Value) -> str:
+    return f"{value['by']} added a key that signs {_signs(value)}.{_why(value)}"
+
+
+def _key_retired(value: Value) -> str:
+    return f"{value['by']} retired a key that signed {_signs(value)}; what it signed before stands.{_why(value)}"
+
+
+def _key_compromised(value: Value) -> str:
+    return (
+        f"{value['by']} declared a key lost that signed {_signs(value)}: it speaks for nothing after entry "
+        f"{value['after']}.{_why(value)}"
+    )
+
+
+def _why(value: Value) -> str:
+    return f" Reason: {value['reason']}"
+
+
+def _signs(value: Value) -> str:
+    return "certificates" if value["role"] == "issuer" else "the ledger"
+
+
+def _percent(share: str) -> str:
+    return f"{float(share) * 100:g} %"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+_WORDS: dict[str, Callable[[Value], str]] = {
+    "genesis": _genesis,
+    "dataset-registered": _registered,
+    "dataset-joined": _joined,
+    "budget-changed": _budget_changed,
+    "quota-set": _quota_set,
+    "reserved": _reserved,
+    "started": _started,
+    "committed": _committed,
+    "burned": _burned,
+    "released": _released,
+    "issued": _issued,
+    "derived": _derived,
+    "revoked": _revoked,
+    "model-promoted": _promoted,
+    "model-retired": _retired,
+    "model-restored": _restored,
+    "token-created": _token_created,
+    "token-revoked": _token_revoked,
+    "key-added": _key_added,
+    "key-retired": _key_retired,
+    "key-compromised": _key_compromised,
+}

@@ -1,0 +1,89 @@
+"""The first page, the way in and out, and the page of an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from accountant.home import Home
+from accountant.ledger.tokens import SCOPES, Token
+from serving.http import cookies
+from serving.http.cookies import local
+from serving.http.routes import Door, caller, in_thread, state
+from serving.pages import login as session
+from serving.pages import static_files
+from serving.pages.datasets import tightest_first
+from serving.pages.ui import page
+from serving.process import audit_runs
+from serving.rest.jobs import training_job
+
+HTML = "text/html"
+REFUSED = "This token is not good here. It may have been revoked, or not all of it was copied."
+MOST_DATASETS, MOST_JOBS = 5, 5
+MAY = {
+    "predict": "ask models",
+    "train": "submit jobs",
+    "audit": "read the ledger",
+    "admin": "make and revoke tokens",
+}
+TITLES = {
+    400: "That does not fit",
+    401: "Please sign in",
+    403: "Not with this token",
+    404: "There is no such page",
+    409: "That cannot be done now",
+    503: "Not ready",
+}
+
+
+async def home(request: Request) -> Response:
+    return page(request, "home.html", **await in_thread(_home, state(request).home, caller(request)))
+
+
+def _home(home: Home, token: Token) -> dict[str, Any]:
+    """What there is and what comes next, as far as this token may see it."""
+    reads, audits = token.may(("train", "audit")), token.may(("audit",))
+    datasets = tightest_first(home) if reads else []
+    jobs = training_job().jobs_to_json(home, limit=MOST_JOBS)["jobs"] if reads else []
+    return {
+        "reads": reads,
+        "datasets": datasets[:MOST_DATASETS],
+        "more": max(0, len(datasets) - MOST_DATASETS),
+        "jobs": jobs,
+        "audit": audit_runs.last_audit(home) if audits else None,
+        "entries": home.ledger.log.size() if audits else None,
+        "abilities": [says for scope, says in MAY.items() if token.may((scope,))],
+    }
+
+
+async def home_of_slash(request: Request) -> Response:
+    """`/ui/`, as people type it."""
+    return RedirectResponse(cookies.HOME, 303)
+
+
+async def login(request: Request) -> Response:
+    asked = request.query_params
+    problem = REFUSED if "refused" in asked else ""
+    return page(request, "login.html", next=local(asked.get("next", "")), problem=problem)
+
+
+def error_page(request: Request, response: Response) -> Response:
+    """The answer in JSON as a page of the same status. What it says of itself is already fit for everybody."""
+    error = orjson.loads(response.body)["error"]
+    title = TITLES.get(response.status_code, "That did not work")
+    return page(
+        request, "error.html", status=response.status_code, title=title, message=error["message"], code=error["code"]
+    )
+
+
+DOORS = (
+    Door("GET", "/ui", SCOPES, home, "The first page", media=HTML, hidden=True),
+    Door("GET", "/ui/", SCOPES, home_of_slash, "The first page", 303, media=HTML, hidden=True),
+    Door("GET", "/ui/login", (), login, "Sign in with a token", media=HTML, hidden=True),
+    Door("POST", "/ui/login", (), session.login, "Sign in", 303, media=HTML, hidden=True),
+    Door("POST", "/ui/logout", (), session.logout, "Sign out", 303, media=HTML, hidden=True),
+    Door("GET", "/ui/static/{path:path}", (), static_files.answer, "Static files", media="*/*", hidden=True),
+)

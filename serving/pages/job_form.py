@@ -1,0 +1,140 @@
+"""The form of a new job: its fields as a body of POST /v1/jobs, its price, and sending what was priced, nothing else.
+
+Several values in one field of a number, with commas between them, are private tuning: each is tried, one is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from accountant.errors import BudgetRefused, DpserveError, IdempotencyConflict, InputError
+from accountant.home import Home
+from serving.errors import TakesTooLong, status_of
+from serving.http.routes import in_thread
+from serving.pages.datasets import every_dataset
+from serving.rest.jobs import planned, submitted, training_job
+
+FIELDS = ("dataset", "learner", "epsilon", "delta", "model", "runs")
+BESIDE = frozenset({"idempotency_key", "priced"})
+PREFIX = "p."
+SENT = "This form was sent before, with other values. What stands in it now would be another job."
+STALE = "What stands in the form is not what was priced. Look at the price again, and then submit."
+SLOW = "Working out what would fit takes longer than a page may wait. Ask for a smaller ε."
+
+
+@dataclass(frozen=True)
+class Form:
+    """What stands in the form: texts as they were typed, empty for what is left to its default."""
+
+    fields: Mapping[str, str]
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> Form:
+        """InputError for a field that there is not, or that stands twice."""
+        given = list(pairs)
+        names = [name for name, _ in given]
+        for name in names:
+            if not (name in FIELDS or name in BESIDE or name.startswith(PREFIX)) or names.count(name) > 1:
+                raise InputError(f"form: {name[:80]!r} is no field of it, or stands twice")
+        texts = {name: value.strip() for name, value in given if name not in BESIDE}
+        own = {name.removeprefix(PREFIX): value for name, value in texts.items() if name.startswith(PREFIX) and value}
+        return cls({name: texts.get(name, "") for name in FIELDS}, own)
+
+    def __getitem__(self, name: str) -> str:
+        return self.fields[name]
+
+    @property
+    def complete(self) -> bool:
+        return all(self.fields[name] for name in ("dataset", "learner", "epsilon"))
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """As POST /v1/jobs takes it."""
+        given = {name: value for name, value in self.fields.items() if value and name != "runs"}
+        grid = {name: _values(value) for name, value in self.parameters.items() if "," in value}
+        fixed = {name: value for name, value in self.parameters.items() if name not in grid}
+        runs = {"runs": self.fields["runs"]} if self.fields["runs"] else {}
+        tuning = {"tuning": {"grid": grid, **runs}} if grid else {}
+        return {**given, **({"parameters": fixed} if fixed else {}), **tuning}
+
+    @property
+    def digest(self) -> str:
+        """Names what was priced."""
+        return hashlib.sha256(orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _values(text: str) -> list[str]:
+    return [value.strip() for value in text.split(",") if value.strip()]
+
+
+def view(home: Home, form: Form) -> dict[str, Any]:
+    """What the form offers: datasets with their budgets, learners, and what the chosen learner takes."""
+    learners = training_job().learners_to_json()
+    chosen = next((each for each in learners if each["name"] == form["learner"]), learners[0])
+    datasets = [
+        {"name": each.registration.name, "delta": each.delta, "budget": each.summary()} for each in every_dataset(home)
+    ]
+    return {"datasets": datasets, "learners": learners, "chosen": chosen}
+
+
+async def price_of(home: Home, form: Form, by: str) -> dict[str, Any] | None:
+    """None where too little is filled in. Else `kind` "fits" (with `plan`, and `now`: the budget before it), "refused"
+    (with the refusal's details) or "wrong" (with what is).
+    """
+    if not form.complete:
+        return None
+    try:
+        return await in_thread(_priced, home, form, by)
+    except BudgetRefused as refused:
+        return {"kind": "refused", "message": refused.message, "details": refused.details}
+    except TakesTooLong:
+        return {"kind": "wrong", "message": SLOW}
+    except InputError as error:
+        return {"kind": "wrong", "message": error.message}
+
+
+def _priced(home: Home, form: Form, by: str) -> dict[str, Any]:
+    plan = planned(home, form.body, by)
+    now = home.ledger.dataset(form["dataset"]).summary()
+    used, after = 1 - float(now["left"]["share"]), 1 - float(plan["left"]["share"])
+    return {
+        "kind": "fits",
+        "plan": plan,
+        "now": now,
+        "used": used,
+        "job": max(0.0, after - used),
+        "digest": form.digest,
+    }
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A job's number; or why there is none, with the status of the answer and the key of the form that follows."""
+
+    job: int | None
+    key: str = ""
+    status: int = 200
+    problem: str = ""
+
+
+def send(home: Home, form: Form, priced: str, key: str, by: str) -> Sent:
+    """Submit once, however often the same form is sent."""
+    if priced != form.digest:
+        return Sent(None, key or uuid.uuid4().hex, 409, STALE)
+    try:
+        return Sent(submitted(home, {**form.body, "idempotency_key": key or None}, by)["job"])
+    except IdempotencyConflict as error:
+        return Sent(None, uuid.uuid4().hex, status_of(error), SENT)
+    except (InputError, BudgetRefused) as error:
+        return Sent(None, key, status_of(error), _said(error))
+
+
+def _said(error: DpserveError) -> str:
+    return "" if isinstance(error, BudgetRefused) else error.message  # a refusal is told by the price beside the form

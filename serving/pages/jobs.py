@@ -1,0 +1,117 @@
+"""Pages of jobs: all of them, one with its progress, and the form, which shows a job's price before it can be sent."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.home import Home
+from accountant.ledger.entry_search import Wanted, search
+from serving.http.routes import Door, caller, in_thread, state
+from serving.pages.datasets import every_dataset
+from serving.pages.job_form import Form, price_of, send, view
+from serving.pages.ui import form_fields, page, see_other
+from serving.rest.jobs import STATES, cancelled, job_number, training_job
+from serving.wire.request_bodies import known_query, query_int
+
+HTML = "text/html"
+READS, ASKS = ("train", "audit"), ("train",)
+ON_A_PAGE = 30
+OPEN = frozenset({"reserved", "started", "committed"})
+MOST_STEPS = 20
+
+
+async def jobs(request: Request) -> Response:
+    known_query(request, "dataset", "state", "after")
+    asked = {name: request.query_params.get(name, "").strip() for name in ("dataset", "state")}
+    after = query_int(request, "after", -1)
+    found = await in_thread(_jobs, state(request).home, asked, None if after < 0 else after)
+    waits = any(job["state"] in OPEN for job in found["jobs"])
+    return page(request, "jobs.html", **found, asked=asked, states=STATES, newest=after < 0, waits=waits)
+
+
+def _jobs(home: Home, asked: dict[str, str], after: int | None) -> dict[str, Any]:
+    wanted = (asked["dataset"] or None, asked["state"] or None)
+    found: dict[str, Any] = training_job().jobs_to_json(home, *wanted, after, ON_A_PAGE)
+    return {**found, "datasets": 1 if found["jobs"] else len(every_dataset(home))}
+
+
+async def job(request: Request) -> Response:
+    known_query(request)
+    found = await in_thread(_job, state(request).home, job_number(request))
+    return page(request, "job.html", **found, open=found["job"]["state"] in OPEN)
+
+
+def _job(home: Home, seq: int) -> dict[str, Any]:
+    """The job, what it was asked with, and what became of it, step by step: entries of the ledger."""
+    found = training_job().job_to_json(home, home.ledger.job(seq))
+    steps = search(home.ledger.log.database, Wanted(job=seq), limit=MOST_STEPS).entries
+    entry = home.ledger.reservation(seq).value
+    named = [{"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)]
+    return {"job": found, "steps": named, "parameters": entry["parameters"], "budget": _budget(home, found["dataset"])}
+
+
+def _budget(home: Home, dataset: str) -> dict[str, Any]:
+    return home.ledger.dataset(dataset).summary()
+
+
+async def cancel(request: Request) -> Response:
+    await form_fields(request)
+    seq = job_number(request)
+    await in_thread(cancelled, state(request).home, seq)
+    return see_other(f"/ui/jobs/{seq}")
+
+
+async def new(request: Request) -> Response:
+    """The form; with `epsilon` in the query it comes with its price, for browsers without scripts. One form has one
+    key, which then stands in its address too: going back to it and sending it again gives the same job.
+    """
+    key = request.query_params.get("idempotency_key") or uuid.uuid4().hex
+    return await _form(request, Form.of(request.query_params.multi_items()), key)
+
+
+async def _form(request: Request, form: Form, key: str, status: int = 200, problem: str = "") -> Response:
+    home, by = state(request).home, f"token:{caller(request).name}"
+    found = await in_thread(view, home, form)
+    price = await price_of(home, form, by)
+    return page(request, "job_new.html", status=status, **found, form=form, key=key, price=price, problem=problem)
+
+
+async def price(request: Request) -> Response:
+    """A part of the form: the price of what stands in it now, and the button that sends exactly that."""
+    form = Form.of(request.query_params.multi_items())
+    found = await price_of(state(request).home, form, f"token:{caller(request).name}")
+    return page(request, "_price.html", form=form, price=found)
+
+
+async def parameters(request: Request) -> Response:
+    """A part of the form: what the chosen learner takes."""
+    form = Form.of(request.query_params.multi_items())
+    found = await in_thread(view, state(request).home, form)
+    return page(request, "_parameters.html", form=form, **found)
+
+
+async def submit(request: Request) -> Response:
+    """Submit what was priced; anything else shows its price first."""
+    fields = await form_fields(request)
+    form, key = Form.of(list(fields.items())), fields.get("idempotency_key", "")
+    sent = await in_thread(
+        send, state(request).home, form, fields.get("priced", ""), key, f"token:{caller(request).name}"
+    )
+    if sent.job is not None:
+        return see_other(f"/ui/jobs/{sent.job}")
+    return await _form(request, form, sent.key, sent.status, sent.problem)
+
+
+DOORS = (
+    Door("GET", "/ui/jobs", READS, jobs, "Jobs, the newest first", media=HTML, hidden=True),
+    Door("GET", "/ui/jobs/new", ASKS, new, "The form of a new job", media=HTML, hidden=True),
+    Door("POST", "/ui/jobs/new", ASKS, submit, "Submit a job", 303, media=HTML, hidden=True),
+    Door("GET", "/ui/jobs/price", ASKS, price, "What a job would cost", media=HTML, hidden=True),
+    Door("GET", "/ui/jobs/parameters", ASKS, parameters, "What a learner takes", media=HTML, hidden=True),
+    Door("GET", "/ui/jobs/{job}", READS, job, "A job and its progress", media=HTML, hidden=True),
+    Door("POST", "/ui/jobs/{job}/cancel", ASKS, cancel, "Cancel a job before it started", 303, media=HTML, hidden=True),
+)

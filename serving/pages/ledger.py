@@ -1,0 +1,172 @@
+"""The pages of the ledger: every entry in plain words and as it was signed, found by what it is about."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.canonical import encode_base64
+from accountant.errors import InputError, UnknownName
+from accountant.home import Home
+from accountant.ledger.entry_search import Found, Wanted, dataset_names, search
+from accountant.log import merkle, notes, stored_proofs
+from accountant.log.entries import Entry, latest_checkpoint, read_entry
+from accountant.log.notes import Checkpoint
+from accountant.store.entry_kinds import entry_index
+from accountant.store.store import body_at
+from serving.errors import status_of
+from serving.http.routes import Door, in_thread, state
+from serving.pages.entry_text import LABELS, told
+from serving.pages.ui import page, see_other
+from serving.wire.request_bodies import known_query, query_text
+
+HTML = "text/html"
+PAGE = 50
+MOST_NAMES = 1000  # dataset names that the form suggests
+ASKED = ("dataset", "kind", "job", "name", "text")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the form holds, as it was typed."""
+
+    dataset: str = ""
+    kind: str = ""
+    job: str = ""
+    name: str = ""
+    text: str = ""
+
+    @property
+    def anything(self) -> bool:
+        return self != Asked()
+
+    def wanted(self) -> Wanted:
+        return Wanted(self.dataset, self.kind, _number("job", self.job), self.name, self.text)
+
+    def address(self, before: int | None = None) -> str:
+        pairs = {name: getattr(self, name) for name in ASKED if getattr(self, name)}
+        pairs |= {} if before is None else {"before": str(before)}
+        return "/ui/ledger" + (f"?{urlencode(pairs)}" if pairs else "")
+
+
+async def entries(request: Request) -> Response:
+    """The newest entries, or those that the form asks for, a page of them."""
+    known_query(request, *ASKED, "before", "entry")
+    number = _number("entry", _text(request, "entry"))
+    if number is not None:
+        return see_other(f"/ui/ledger/{number}")
+    asked = Asked(**{name: _text(request, name) for name in ASKED})
+    before, home = _number("before", _text(request, "before")), state(request).home
+    context: dict[str, Any] = {"asked": asked, "kinds": LABELS, "found": (), "pager": (None, None), "problem": ""}
+    context["datasets"] = await in_thread(_datasets, home)
+    try:
+        found = await in_thread(_search, home, asked, before)
+    except (InputError, UnknownName) as error:
+        return page(request, "ledger.html", status=status_of(error), **{**context, "problem": error.message})
+    context |= {
+        "found": [told(entry) for entry in found.entries],
+        "ledger": found,
+        "pager": _pager(asked, before, found),
+    }
+    response = page(request, "ledger.html", **context)
+    response.background = BackgroundTask(_warm, home)
+    return response
+
+
+def _warm(home: Home) -> None:
+    """Read what a search needs while the first page is being looked at."""
+    database = home.ledger.log.database
+    with database.reading() as connection:
+        entry_index(database, connection)
+
+
+def _text(request: Request, name: str) -> str:
+    return (query_text(request, name) or "").strip()
+
+
+def _number(name: str, text: str) -> int | None:
+    """A whole number that was typed; None where nothing was."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise InputError(f"{name}={text[:40]!r}: must be a whole number")
+    return int(text)
+
+
+def _search(home: Home, asked: Asked, before: int | None) -> Found:
+    return search(home.ledger.log.database, asked.wanted(), before, PAGE)
+
+
+def _pager(asked: Asked, before: int | None, found: Found) -> tuple[str | None, str | None]:
+    """(newer, older). Going back from a search leads to its beginning: matches are not counted."""
+    older = None if found.older is None else asked.address(found.older)
+    if before is None or before >= found.size:
+        return None, older
+    newer = before + PAGE
+    return asked.address(None if asked.anything or newer >= found.size else newer), older
+
+
+def _datasets(home: Home) -> list[str]:
+    return dataset_names(home.ledger.log.database)[:MOST_NAMES]
+
+
+async def entry(request: Request) -> Response:
+    """One entry: its words, its exact bytes, what else is of its job, and the proof that it is in the ledger."""
+    known_query(request)
+    number = request.path_params["entry"]
+    shown = await in_thread(_entry, state(request).home, number)
+    return page(request, "entry.html", **shown)
+
+
+def _entry(home: Home, number: int) -> dict[str, Any]:
+    database = home.ledger.log.database
+    proof, found, head = _proven(home, number)
+    job = number if found.value["type"] == "reserved" else found.value.get("reservation")
+    related = () if job is None else search(database, Wanted(job=job)).entries[::-1]
+    return {
+        "entry": told(found),
+        "pretty": json.dumps(found.value, indent=2, sort_keys=True),
+        "bytes": len(found.body),
+        "leaf": merkle.leaf_hash(found.body).hex(),
+        "related": [told(each) for each in related],
+        "job": job,
+        "proof": proof,
+        "head": {"size": head.size, "root": encode_base64(head.root)},
+        "origin": home.ledger.log.origin,
+        "last": head.size - 1,
+    }
+
+
+def _proven(home: Home, number: int) -> tuple[str, Entry, Checkpoint]:
+    """The entry's `.tlog-proof` against the newest checkpoint, the entry, and that checkpoint."""
+    with home.ledger.log.database.reading() as connection:
+        note = latest_checkpoint(connection)
+        head = notes.parse_checkpoint(note)
+        if number >= head.size:
+            raise UnknownName(f"entry={number}: the ledger has {head.size} entries, from 0 on", entry=number)
+        proof = stored_proofs.inclusion(connection, number, note)
+        return proof, read_entry(number, body_at(connection, number)), head
+
+
+async def proof(request: Request) -> Response:
+    """The entry's `.tlog-proof`, with its bytes in it, as a file."""
+    known_query(request)
+    number = request.path_params["entry"]
+    text = (await in_thread(_proven, state(request).home, number))[0]
+    name = f"entry-{number}.tlog-proof"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Response(text, headers=headers, media_type="text/plain; charset=utf-8")
+
+
+AUDIT = ("audit",)
+DOORS = (
+    Door("GET", "/ui/ledger", AUDIT, entries, "The ledger's entries", media=HTML, hidden=True),
+    Door("GET", "/ui/ledger/{entry:int}", AUDIT, entry, "An entry and its proof", media=HTML, hidden=True),
+    Door("GET", "/ui/ledger/{entry:int}/proof", AUDIT, proof, "An entry's proof", media="text/plain", hidden=True),
+)

@@ -1,0 +1,41 @@
+"""Into a browser's session and out of it: the token, shown once in a form, becomes a cookie of this server."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from serving.http.cookies import COOKIE, LOGIN, check_same_origin, local
+from serving.pages.ui import form_fields
+from serving.tokens import PREFIX, digest
+
+
+async def login(request: Request) -> Response:
+    """Form fields `token` and, where to go then, `next`. A token that is not good leads back, with `refused=1`."""
+    check_same_origin(request.scope)
+    fields = await form_fields(request, "token", "next")
+    serving = request.app.state.serving
+    serving.home  # noqa: B018 - NotReady
+    secret, wanted = fields["token"].strip(), local(fields["next"])
+    token = serving.token(digest(secret.encode("utf-8", "replace"))) if secret.startswith(PREFIX) else None
+    if token is None:
+        return RedirectResponse(f"{LOGIN}?refused=1&next={quote(wanted, safe='/')}", 303)
+    request.scope["dpserve.token"] = token
+    response = RedirectResponse(wanted, 303)
+    response.set_cookie(COOKIE, secret, path="/", secure=_secure(request), httponly=True, samesite="strict")
+    return response
+
+
+async def logout(request: Request) -> Response:
+    """Forget the cookie; the token stays good."""
+    check_same_origin(request.scope)
+    response = RedirectResponse(LOGIN, 303)
+    response.delete_cookie(COOKIE, path="/", secure=_secure(request), httponly=True, samesite="strict")
+    return response
+
+
+def _secure(request: Request) -> bool:
+    """Whether the browser came by TLS, here or at a proxy: then the cookie never travels without it."""
+    return request.scope["scheme"] == "https" or request.headers.get("origin", "").lower().startswith("https:")

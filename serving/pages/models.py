@@ -1,0 +1,247 @@
+"""The pages of models: which there are, and of each what it promises, how it decides, and all that verifies it."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.certificates.plain_words import Section, best_guess, factor, plain
+from accountant.errors import DpserveError, InputError, UnknownName, VerificationError
+from accountant.home import Home
+from accountant.ledger.tokens import SCOPES
+from models.ensemble import target_range
+from models.features import CategoricalFeature, Feature, NumericFeature, number_text
+from models.store.bundle import CHAMPION, FILES
+from serving import placing
+from serving.errors import json_response, status_of
+from serving.http.routes import Door, caller, in_thread, state
+from serving.pages import shapes as ui_shapes
+from serving.pages.ui import form_fields, page, see_other
+from serving.registry import Registry, Served
+from serving.wire.request_bodies import known_query, query_int
+
+PAGE = 50
+VALUES = 12  # of a category, named before the rest is counted
+ACTS = {"promote": placing.promote, "retire": placing.retire, "restore": placing.restore}
+HTML, BINARY = "text/html", "application/octet-stream"
+MEDIA = {
+    ".onnx": BINARY,
+    ".json": "application/json",
+    ".tlog-proof": "text/plain; charset=utf-8",
+    ".md": "text/plain; charset=utf-8",
+}
+
+
+async def models(request: Request) -> Response:
+    """Every model, by name: a page of those whose name holds `q`."""
+    known_query(request, "q", "after")
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    asked, after = request.query_params.get("q", "").strip()[:64], query_int(request, "after", 0)
+    found = _by_name(serving.registry.to_json())
+    kept = [each for each in found if asked.lower() in each["name"]]
+    more = after + PAGE if len(kept) > after + PAGE else None
+    before = max(0, after - PAGE) if after else None
+    context: dict[str, Any] = {
+        "models": kept[after : after + PAGE],
+        "asked": asked,
+        "after": after,
+        "more": more,
+        "before": before,
+    }
+    return page(request, "models.html", **context, total=len(found), kept=len(kept))
+
+
+def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line a model, that of its champion, and how many versions there are."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        found.setdefault(line["name"], []).append(line)
+    return [_summary(name, versions) for name, versions in found.items()]
+
+
+def _summary(name: str, versions: list[dict[str, Any]]) -> dict[str, Any]:
+    shown = next((line for line in versions if line[CHAMPION]), versions[-1])
+    broken = sum(line["state"] == "invalid" for line in versions)
+    return {**shown, "name": name, "versions": len(versions), "broken": broken}
+
+
+async def show(request: Request) -> Response:
+    """A model, or one version of it. Of one that is not served: why not, with the status that it is answered with."""
+    known_query(request, "placed")
+    serving, reference = state(request), request.path_params["name"]
+    home, name = serving.home, reference.partition("@")[0]
+    versions = [line for line in serving.registry.to_json() if line["name"] == name]
+    try:
+        context = await in_thread(_shown, home, serving.registry, reference)
+    except (VerificationError, UnknownName) as error:
+        if not versions:
+            raise
+        return _not_served(request, reference, versions, error)
+    more = {"placed": query_int(request, "placed", 0), "who": caller(request).may(("train", "audit"))}
+    return page(request, "models_show.html", **context, **more, versions=versions)
+
+
+def _not_served(request: Request, reference: str, versions: list[dict[str, Any]], error: DpserveError) -> Response:
+    """A version that does not verify, that was retired, or that there is not."""
+    about: dict[str, Any] = {
+        "reference": reference,
+        "versions": versions,
+        "problem": str(error.details.get("reason") or error.message),
+        "broken": isinstance(error, VerificationError),
+    }
+    return page(request, "models_broken.html", status=status_of(error), **about)
+
+
+async def place(request: Request) -> Response:
+    """Move the champion, or take a version out of serving and back: for admins, and written into the ledger."""
+    typed = await form_fields(request, "version", "what", "why")
+    act, name = ACTS.get(typed["what"]), request.path_params["name"]
+    if act is None:
+        raise InputError(f"what={typed['what'][:40]!r}: must be one of {sorted(ACTS)}")
+    by = f"token:{caller(request).name}"
+    done = await in_thread(act, state(request).home, f"{name}@{typed['version']}", typed["why"].strip(), by)
+    return see_other(f"/ui/models/{name}?placed={done.entry}")
+
+
+def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
+    served = registry.get(reference)
+    found = served.verified
+    certificate, ensemble = found.certificate, found.ensemble
+    form = certificate.form
+    return {
+        "served": served,
+        "certificate": certificate,
+        "form": form,
+        "reserved": home.ledger.log.entry(certificate.reservation).value,
+        "factor": factor(certificate.epsilon),
+        "guess": best_guess(certificate.epsilon, certificate.delta),
+        "answers": sum(run.count for run in form.mechanisms),
+        "sections": _sections(plain(certificate).sections),
+        "kind": ui_shapes.form_of(ensemble),
+        "inputs": ui_shapes.inputs(ensemble.features),
+        "features": [_feature(feature) for feature in ensemble.features],
+        "range": target_range(ensemble),
+        "classes": [str(label) for label in ensemble.classes],
+        "target": ensemble.target,
+        "files": _files(served),
+    }
+
+
+def _sections(found: tuple[Section, ...]) -> list[Section]:
+    """As they stand in the certificate's page, but for what this page tells elsewhere."""
+    return [section for section in found if section.title != "What was edited"]
+
+
+def _feature(feature: Feature) -> Mapping[str, str]:
+    return {"name": feature.name, "kind": feature.kind, "values": _values(feature)}
+
+
+def _values(feature: Feature) -> str:
+    if isinstance(feature, CategoricalFeature):
+        more = len(feature.values) - VALUES
+        return ", ".join(feature.values[:VALUES]) + (f" and {more} more" if more > 0 else "")
+    if not isinstance(feature, NumericFeature):
+        return "true or false"
+    if not feature.edges:
+        return "any number"
+    low, high = number_text(feature.edges[0]), number_text(feature.edges[-1])
+    return f"{low} to {high}, told apart at {len(feature.edges)} cut points"
+
+
+SAYS = {
+    "model.onnx": "The model: raw records in, answers out",
+    "model.onnx.dsse.json": "The certificate, signed",
+    "model.onnx.sigstore.json": "The same certificate as a Sigstore bundle",
+    "model.onnx.tlog-proof": "Proof that it stands in the ledger",
+    "ensemble.json": "The released numbers",
+    "card.md": "The model card",
+}
+
+
+def _content(served: Served) -> dict[str, bytes]:
+    bundle = served.verified.travelling
+    return {name: getattr(bundle, field) for name, (field, _) in FILES.items()}
+
+
+def _files(served: Served) -> list[dict[str, Any]]:
+    return [{"name": name, "size": len(raw), "says": SAYS[name]} for name, raw in _content(served).items()]
+
+
+async def download(request: Request) -> Response:
+    """One file of the bundle, the exact bytes that were verified."""
+    served, wanted = await _served(request), request.path_params["file"]
+    found = (await in_thread(_content, served)).get(wanted)
+    if found is None:
+        raise UnknownName(f"file={wanted[:80]!r}: there are {list(FILES)}")
+    media = next(kind for end, kind in MEDIA.items() if wanted.endswith(end))
+    return Response(found, media_type=media, headers=_attached(f"{served.name}-{served.version}-{wanted}"))
+
+
+async def bundle(request: Request) -> Response:
+    """The whole folder as a zip file: unpacked, it is what `dpserve verify` takes."""
+    served = await _served(request)
+    raw = await in_thread(_zipped, served)
+    return Response(raw, media_type="application/zip", headers=_attached(f"{served.name}-{served.version}.zip"))
+
+
+def _zipped(served: Served) -> bytes:
+    """The same bytes for the same model: no clock goes in."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, raw in _content(served).items():
+            archive.writestr(zipfile.ZipInfo(f"{served.name}-{served.version}/{name}"), raw, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def _attached(name: str) -> dict[str, str]:
+    """Names of models are plain ASCII without quotes."""
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
+async def shapes(request: Request) -> Response:
+    """What the pictures of the page show."""
+    known_query(request, "after")
+    after = query_int(request, "after", 0)
+    served = await _served(request)
+    found = await in_thread(ui_shapes.picture, served.verified.ensemble, after)
+    return json_response({"model": served.reference, **found})
+
+
+async def trust(request: Request) -> Response:
+    """The public keys of this server's own ledger, as `trust.json`."""
+    known_query(request)
+    return Response(state(request).home.trust.to_json(), media_type="application/json", headers=_attached("trust.json"))
+
+
+async def verify(request: Request) -> Response:
+    """Verify files from anywhere, in the browser."""
+    known_query(request)
+    return page(request, "models_verify.html")
+
+
+async def _served(request: Request) -> Served:
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    return await in_thread(serving.registry.get, request.path_params["name"])
+
+
+def _page(path: str, answer: Any, says: str, media: str = HTML) -> Door:
+    return Door("GET", path, SCOPES, answer, says, media=media, hidden=True)
+
+
+DOORS = (
+    _page("/ui/models", models, "Models"),
+    _page("/ui/models/{name}", show, "A model"),
+    Door("POST", "/ui/models/{name}/place", ("admin",), place, "Move a champion", 303, media=HTML, hidden=True),
+    _page("/ui/models/{name}/shapes", shapes, "What a model's pictures show", "application/json"),
+    _page("/ui/models/{name}/files/{file}", download, "A file of a model", BINARY),
+    _page("/ui/models/{name}/bundle.zip", bundle, "All files of a model", "application/zip"),
+    _page("/ui/trust.json", trust, "The public keys", "application/json"),
+    _page("/ui/verify", verify, "Verify files in the browser"),
+)

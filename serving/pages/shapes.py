@@ -1,0 +1,132 @@
+"""What a model's pictures and its what-if form are made of: released numbers as JSON for the scripts of its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import isfinite, log10
+from typing import Any
+
+from models.ensemble import Ensemble, VotingEnsemble
+from models.explain.explain import Bin, Shape, importances, shapes, spoken_for, tree_text, unit, vote_table
+from models.features import CategoricalFeature, Feature, NumericFeature
+from models.trees import TreeEnsemble
+
+FEATURES = 24  # drawn at a time
+VOTES = 200
+TREES = 12
+STEPS = 200  # of a slider from end to end
+
+
+def form_of(ensemble: Ensemble) -> str:
+    """voting, trees or additive."""
+    return str(ensemble.to_json()["type"]) if isinstance(ensemble, VotingEnsemble | TreeEnsemble) else "additive"
+
+
+def picture(ensemble: Ensemble, after: int = 0) -> dict[str, Any]:
+    """What FEATURES features from `after` on add, the most important first, in `unit`; `next`: where the rest begins.
+    Of trees, importances and text alone: they ask features together."""
+    common = {
+        "form": form_of(ensemble),
+        "unit": unit(ensemble) if not isinstance(ensemble, TreeEnsemble) else "score",
+        "labels": [str(label) for label in spoken_for(ensemble)],
+        "importances": _importances(ensemble),
+    }
+    if isinstance(ensemble, TreeEnsemble):
+        return {**common, "features": [], "next": None, "trees": _trees(ensemble), "of": len(ensemble.trees)}
+    scale = ensemble.link if isinstance(ensemble, VotingEnsemble) else 1.0  # of additive models they are in it already
+    groups = [list(group) for _, group in groupby(shapes(ensemble), key=lambda shape: shape.feature)]
+    shown = [_feature(group, scale) for group in groups[after : after + FEATURES]]
+    more = after + FEATURES if len(groups) > after + FEATURES else None
+    votes = _votes(ensemble) if isinstance(ensemble, VotingEnsemble) and not after else None
+    return {**common, "features": shown, "next": more, "of": len(groups), "votes": votes}
+
+
+def _importances(ensemble: Ensemble) -> list[dict[str, Any]]:
+    scale = ensemble.link if isinstance(ensemble, VotingEnsemble) else 1.0
+    return [{"feature": name, "size": size * scale} for name, size in importances(ensemble).items()]
+
+
+def _feature(group: Sequence[Shape], scale: float) -> dict[str, Any]:
+    first = group[0]
+    return {
+        "feature": first.feature,
+        "kind": first.kind,
+        "importance": scale * max(shape.importance for shape in group),
+        "shapes": [{"label": str(shape.label), "bins": [_bin(each, scale) for each in shape.bins]} for shape in group],
+    }
+
+
+def _bin(found: Bin, scale: float) -> dict[str, Any]:
+    """An end of an interval that has none is null."""
+    low, high = (end if end is not None and isfinite(end) else None for end in (found.low, found.high))
+    return {
+        "label": found.label,
+        "interval": found.low is not None,
+        "low": low,
+        "high": high,
+        "adds": found.votes * scale,
+        "error": found.error,
+        "count": found.count,
+    }
+
+
+def _votes(ensemble: VotingEnsemble) -> list[dict[str, Any]]:
+    return [
+        {"votes": row.votes, "test": row.test, "feature": row.feature, "label": str(row.label)}
+        for row in vote_table(ensemble)[:VOTES]
+    ]
+
+
+def _trees(ensemble: TreeEnsemble) -> list[str]:
+    return ["\n".join(tree_text(tree, ensemble.features)) for tree in ensemble.trees[:TREES]]
+
+
+@dataclass(frozen=True)
+class Input:
+    """A control of the what-if form. `choices`: pairs of what is sent and what is read; of a number, none. It starts in
+    the middle of what is public: nobody's record."""
+
+    name: str
+    kind: str
+    start: str
+    choices: tuple[tuple[str, str], ...] = ()
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+
+
+def inputs(features: Sequence[Feature]) -> list[Input]:
+    return [_input(feature) for feature in features]
+
+
+def _input(feature: Feature) -> Input:
+    if isinstance(feature, CategoricalFeature):
+        listed = tuple((f"={value}", value) for value in feature.values)
+        start = listed[0][0] if listed else ""
+        return Input(feature.name, feature.kind, start, (*listed, ("?", "another value"), ("", "not known")))
+    if isinstance(feature, NumericFeature):
+        return _number(feature)
+    return Input(feature.name, feature.kind, "false", (("true", "true"), ("false", "false"), ("", "not known")))
+
+
+def _number(feature: NumericFeature) -> Input:
+    """A slider from the first cut point to the last, with a step that people would choose."""
+    if not feature.edges:
+        return Input(feature.name, feature.kind, "0")
+    low, high, middle = feature.edges[0], feature.edges[-1], feature.edges[len(feature.edges) // 2]
+    step = _round_step((high - low) / STEPS) if high > low else None
+    start = middle if step is None else round(middle / step) * step
+    return Input(feature.name, feature.kind, f"{start:.10g}", (), low, high, step)
+
+
+def _round_step(rough: float) -> float:
+    """The largest of 1, 2, 5 times a power of ten that is not above; at least 1 where the whole is wide enough."""
+    power = 10.0 ** (len(str(int(rough))) - 1 if rough >= 1 else -_places(rough))
+    step = max(each * power for each in (1, 2, 5) if each * power <= rough * (1 + 1e-9))
+    return 1.0 if 0.1 <= step < 1 else step
+
+
+def _places(rough: float) -> int:
+    return int(-(log10(rough) // 1))

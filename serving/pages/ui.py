@@ -1,0 +1,136 @@
+"""The frame of the pages: templates that escape, the navigation by scope, words for numbers, and forms.
+
+A page is a template filled by `page`; it is a GET and changes nothing. What changes something is a POST of a form to an
+address under /ui, which answers with `see_other`. Scripts only add to what works without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from accountant.errors import InputError
+from accountant.ledger.tokens import Token
+from serving.pages import static_files
+from serving.wire.request_bodies import read_body
+
+FORM_BYTES = 1 << 16
+MOST_FIELDS = 200
+FORM = b"application/x-www-form-urlencoded"
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the navigation, for tokens with one of `scopes`."""
+
+    path: str
+    label: str
+    scopes: tuple[str, ...]
+    says: str
+
+
+PLACES = (
+    Place("/ui/datasets", "Datasets", ("train", "audit"), "What is registered, and what is left of each budget"),
+    Place("/ui/jobs", "Jobs", ("train", "audit"), "What was asked for, what runs, and what it cost"),
+    Place("/ui/models", "Models", ("predict", "train", "audit"), "What was released, with its certificate"),
+    Place("/ui/ledger", "Ledger", ("audit",), "Every entry, in plain words and as it was signed"),
+    Place("/ui/audit", "Audit", ("audit",), "Whether the ledger still adds up"),
+    Place("/ui/tokens", "Tokens", ("admin",), "Who may ask for what"),
+)
+
+
+def places(token: Token | None) -> list[Place]:
+    """Where the bearer of this token may go."""
+    return [place for place in PLACES if token is not None and token.may(place.scopes)]
+
+
+def figure(value: str | float | Decimal, digits: int = 4) -> str:
+    """A number for people: up to `digits` significant digits, no needless zeros, small ones as 5 × 10⁻⁷."""
+    number = Decimal(str(value))
+    if not number:
+        return "0"
+    if number.adjusted() < -4:
+        mantissa, _, exponent = f"{number:.{digits - 1}e}".partition("e")
+        power, times = f"10{exponent.replace('+', '').translate(RAISED)}", mantissa.rstrip("0").rstrip(".")
+        return power if times == "1" else f"{times} × {power}"
+    text = f"{number:,.{max(0, digits - 1 - number.adjusted())}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(share: str | float) -> str:
+    """A share as per cent. What is left is never rounded up to all, nor down to nothing."""
+    value = 100 * float(share)
+    if 0 < value < 1:
+        return "< 1 %"
+    return f"{int(value)} %" if 99 < value < 100 else f"{round(value)} %"
+
+
+def clock(time: str) -> str:
+    """2026-11-21T16:09:04Z -> 21 Nov 2026, 16:09 UTC is what `<time>` holds in words; the element keeps the exact."""
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    day, _, rest = time.partition("T")
+    year, month, number = day.split("-")
+    return f"{int(number)} {months[int(month) - 1]} {year}, {rest[:5]} UTC"
+
+
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"figure": figure, "percent": percent, "clock": clock, "count": lambda number: f"{number:,}"}
+    found.globals |= {"static": static_files.address}
+    return found
+
+
+TEMPLATES = _environment()
+
+
+def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
+    """The template as a page for whoever asks. Nothing of it may be kept by a cache: it is theirs alone."""
+    token: Token | None = request.scope.get("dpserve.token")
+    frame = {"token": token, "places": places(token), "here": request.url.path, "may": _may(token)}
+    text = TEMPLATES.get_template(template).render({"status": status, **frame, **context})
+    return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
+
+
+def _may(token: Token | None) -> Mapping[str, bool]:
+    scopes = ("predict", "train", "audit", "admin")
+    return {scope: token is not None and token.may((scope,)) for scope in scopes}
+
+
+async def form_fields(request: Request, *names: str) -> dict[str, str]:
+    """The fields of a posted form, each once and none but `names`; absent ones are empty. InputError else."""
+    pairs = parse_form(await read_body(request, FORM_BYTES, FORM))
+    found = dict(pairs)
+    unknown = sorted(found.keys() - set(names)) if names else []
+    if unknown or len(found) != len(pairs):
+        raise InputError(f"form: {unknown[0][:80]!r} is not a field" if unknown else "form: a field stands twice")
+    return {**dict.fromkeys(names, ""), **found}
+
+
+def parse_form(raw: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict",
+            max_num_fields=MOST_FIELDS,
+        )  # fmt: skip
+    except ValueError:
+        raise InputError("form: cannot be read") from None
+
+
+def see_other(path: str) -> Response:
+    """After a change: the browser goes to a page, so that reloading it changes nothing."""
+    return Response(status_code=303, headers={"Location": path})

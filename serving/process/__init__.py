@@ -1,0 +1,1 @@
+"""What runs: settings, start and stop, logs, metrics, limits, audits."""

@@ -1,0 +1,68 @@
+"""The door to explanations: of each record, what each feature adds to what a model answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import InputError
+from models.explain.explain import additive, logits, unit
+from models.onnx.runtime import columns_from_records
+from serving.errors import NotAdditive
+from serving.http.routes import Door, in_thread, state
+from serving.registry import Registry
+from serving.rest import json_schemas
+from serving.rest.models import PREDICT, PREDICT_BYTES, RECORDS, answer_records, parse
+from serving.wire.request_bodies import read_body
+
+
+async def explain(request: Request) -> Response:
+    """As `predict`, with what each feature adds; off the loop, because it takes longer."""
+    raw = await read_body(request, PREDICT_BYTES)
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    return Response(await in_thread(_answer, serving.registry, raw), media_type="application/json")
+
+
+def _answer(registry: Registry, raw: bytes) -> bytes:
+    return orjson.dumps(explain_records(registry, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def explain_records(registry: Registry, body: dict[str, Any]) -> dict[str, Any]:
+    """`base` and `contributions` in `unit`: of two classes log odds, of K one logit per class, of a number its own.
+
+    One score: base a number, contributions (n, features). K: base (K,), contributions (n, features, K).
+    NotAdditive for trees; else raises as `answer_records`.
+    """
+    found = registry.get(body["model"]).verified.ensemble
+    try:
+        additive(found)
+    except InputError as error:
+        raise NotAdditive(f"model={body['model']}: {error.message}", model=body["model"]) from None
+    served, answer = answer_records(registry.get, body)
+    ensemble = served.verified.ensemble
+    account = logits(ensemble, columns_from_records(ensemble.features, body["records"], RECORDS))
+    alone = ensemble.outputs == 1
+    return {
+        **{name: value for name, value in answer.items() if name != "probabilities"},
+        "unit": unit(ensemble),
+        "base": account.base[0] if alone else account.base,
+        "features": account.features,
+        "contributions": account.votes[:, :, 0].tolist() if alone else account.votes.tolist(),
+    }
+
+
+DOORS = (
+    Door(
+        "POST",
+        "/explain",
+        ("predict",),
+        explain,
+        "What each feature adds, of records",
+        takes=PREDICT,
+        gives=json_schemas.EXPLAINED,
+    ),
+)

@@ -1,0 +1,275 @@
+"""The doors to jobs, plans and datasets. Each reserves or reads in the ledger; rows are opened by a worker
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import BudgetRefused, InputError, UnknownName
+from accountant.home import Home
+from serving.errors import json_response
+from serving.http.routes import TEXT, Door, Query, caller, in_thread, state
+from serving.process.access_log import about
+from serving.process.metrics import REFUSALS
+from serving.rest import json_schemas
+from serving.rest.event_stream import Event, events
+from serving.wire.request_bodies import Fields, check_fields, json_fields, known_query, query_int, query_text
+
+if TYPE_CHECKING:
+    from training.job import Asked, Tuning
+
+NUMBER = (str, int, Decimal)
+MOST_DIGITS = 40
+MOST_VALUES = 64
+MOST_LISTED = 200
+REQUIRED: Fields = {"dataset": (str,), "learner": (str,), "epsilon": NUMBER}
+OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,), "tuning": (dict,)}
+KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
+
+
+def training_job() -> ModuleType:
+    """What trains takes a second or more to import (scikit-learn, numba), so it is imported once and in a thread."""
+    from training import job
+
+    return job
+
+
+def check_parameters(parameters: Mapping[str, Any] | None) -> None:
+    """Texts, numbers, booleans and nulls of ordinary size: 1e99999999 is eleven characters, and an integer of 40 MB."""
+    for name, value in (parameters or {}).items():
+        if not isinstance(value, NUMBER) and value is not None:  # a boolean is an int
+            raise InputError(f"parameters.{name[:80]}: must be a text, a number, true, false or null")
+        if len(str(value)) > MOST_DIGITS or _exponent(str(value)) > MOST_DIGITS:
+            raise InputError(f"parameters.{name[:80]}: must have at most {MOST_DIGITS} digits")
+
+
+def _exponent(text: str) -> int:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return 0
+    return abs(number.adjusted()) if number.is_finite() else 0
+
+
+def asked(body: dict[str, Any]) -> Asked:
+    """Blocks, as everything here that speaks of training: call it in a thread."""
+    check_parameters(body.get("parameters"))
+    tuning = None if body.get("tuning") is None else _tuning(body["tuning"])
+    found: Asked = training_job().Asked(
+        body["dataset"],
+        body["learner"],
+        body["epsilon"],
+        body.get("delta"),
+        body.get("parameters"),
+        body.get("model"),
+        tuning,
+    )
+    return found
+
+
+def _tuning(body: dict[str, Any]) -> Tuning:
+    """{"grid": {"rounds": [50, 100]}, "runs": 6}: a list of values for each parameter to try."""
+    fields = check_fields(body, {"grid": (dict,)}, {"runs": NUMBER})
+    for key, values in fields["grid"].items():
+        if not isinstance(values, list) or len(values) > MOST_VALUES:
+            raise InputError(f"tuning.grid.{key[:80]}: must be a list of at most {MOST_VALUES} values")
+        for value in values:
+            check_parameters({key: value})
+    check_parameters({"runs": fields.get("runs")})
+    found: Tuning = training_job().Tuning(fields["grid"], fields.get("runs"))
+    return found
+
+
+async def submit_job(request: Request) -> Response:
+    """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
+    body = await json_fields(request, REQUIRED, KEYED)
+    found = await in_thread(submitted, state(request).home, body, f"token:{caller(request).name}")
+    return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
+
+
+def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+    with _refusals(body["dataset"]):
+        job = training_job().submit(home, asked(body), by=by, key=body.get("idempotency_key"))
+        return _job(home, job.seq)
+
+
+async def plan_job(request: Request) -> Response:
+    """As a job, spending nothing."""
+    body = await json_fields(request, REQUIRED, KEYED)
+    return json_response(await in_thread(planned, state(request).home, body, f"token:{caller(request).name}"))
+
+
+def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+    with _refusals(body["dataset"]):
+        found: dict[str, Any] = training_job().plan(home, asked(body), by).to_json()
+        return found
+
+
+@contextmanager
+def _refusals(dataset: str) -> Iterator[None]:
+    try:
+        yield
+        about(dataset)
+    except BudgetRefused as refused:
+        about(dataset)
+        REFUSALS.labels(dataset, refused.details["reason"]).inc()
+        raise
+
+
+async def show_job(request: Request) -> Response:
+    known_query(request)
+    return json_response(await in_thread(_job, state(request).home, job_number(request)))
+
+
+def _job(home: Home, seq: int) -> dict[str, Any]:
+    found: dict[str, Any] = training_job().job_to_json(home, home.ledger.job(seq))
+    return found
+
+
+async def job_events(request: Request) -> Response:
+    """Server-sent events: the job at each change, until it is over."""
+    known_query(request)
+    seq, token = job_number(request), caller(request)
+
+    async def look(seen: str | None) -> Event | None:
+        return await in_thread(_event, state(request).home, seq, seen)
+
+    return await events(request, token.name, look, lambda: state(request).knows(token))
+
+
+def _event(home: Home, seq: int, seen: str | None) -> Event | None:
+    job, training = home.ledger.job(seq), training_job()
+    name = f"{training.state_of(job)}:{job.done}"
+    return None if name == seen else Event(name, training.job_to_json(home, job))
+
+
+async def list_jobs(request: Request) -> Response:
+    """The newest first, a page at a time."""
+    known_query(request, *LIST)
+    chosen = query_text(request, "dataset"), query_text(request, "state")
+    after, limit = query_int(request, "after", -1), query_int(request, "limit", 50, 1, MOST_LISTED)
+    return json_response(await in_thread(_jobs, state(request).home, *chosen, None if after < 0 else after, limit))
+
+
+def _jobs(home: Home, *chosen: Any) -> dict[str, Any]:
+    found: dict[str, Any] = training_job().jobs_to_json(home, *chosen)
+    return found
+
+
+async def cancel_job(request: Request) -> Response:
+    """Give a reservation back; 409 once the job has started, for then its budget is spent."""
+    known_query(request)
+    return json_response(await in_thread(cancelled, state(request).home, job_number(request)))
+
+
+def cancelled(home: Home, seq: int) -> dict[str, Any]:
+    home.ledger.release(seq)
+    return _job(home, seq)
+
+
+def job_number(request: Request) -> int:
+    text = request.path_params["job"]
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise UnknownName(f"job={text[:40]!r}: no such job", job=text[:40])
+    return int(text)
+
+
+async def list_datasets(request: Request) -> Response:
+    known_query(request)
+    return json_response({"datasets": await in_thread(_datasets, state(request).home)})
+
+
+def _datasets(home: Home) -> list[dict[str, Any]]:
+    return [training_job().dataset_to_json(home, dataset, detail=False) for dataset in home.ledger.datasets()]
+
+
+async def show_dataset(request: Request) -> Response:
+    known_query(request)
+    return json_response(await in_thread(_dataset, state(request).home, request.path_params["name"]))
+
+
+def _dataset(home: Home, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = training_job().dataset_to_json(home, home.ledger.dataset(name))
+    return found
+
+
+STATES = ["reserved", "started", "committed", "issued", "burned", "released"]
+STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"
+DECIMAL = {"oneOf": [{"type": "number"}, {"type": "string"}], "description": "a decimal; a text keeps every digit"}
+TUNING = {
+    "type": "object",
+    "description": "private tuning: values to try for each parameter, and how many runs on average",
+    "additionalProperties": False,
+    "required": ["grid"],
+    "properties": {"grid": {"type": "object", "additionalProperties": {"type": "array"}}, "runs": DECIMAL},
+}
+ASKED = {
+    "dataset": TEXT,
+    "learner": TEXT,
+    "epsilon": DECIMAL,
+    "delta": DECIMAL,
+    "parameters": {"type": "object"},
+    "tuning": TUNING,
+    "model": TEXT,
+    "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
+}
+JOB = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["dataset", "learner", "epsilon"],
+    "properties": ASKED,
+}
+LIST: Query = {
+    "dataset": {**TEXT, "description": "only of this dataset"},
+    "state": {**TEXT, "enum": STATES, "description": "only in this state"},
+    "after": "the `next` of the page before",
+    "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "description": "jobs on a page; 50 if left out"},
+}
+DOORS = (
+    Door("POST", "/v1/jobs", ("train",), submit_job, "Submit a job; it is charged now", 202, JOB, json_schemas.JOB),
+    Door(
+        "GET",
+        "/v1/jobs",
+        ("train", "audit"),
+        list_jobs,
+        "Jobs, the newest first",
+        gives=json_schemas.JOBS,
+        query=LIST,
+        errors=(404,),
+    ),
+    Door("GET", "/v1/jobs/{job}/events", ("train", "audit"), job_events, STREAM, gives=TEXT, media="text/event-stream"),
+    Door(
+        "GET",
+        "/v1/jobs/{job}",
+        ("train", "audit"),
+        show_job,
+        "A job's state, progress and result",
+        gives=json_schemas.JOB,
+    ),
+    Door("DELETE", "/v1/jobs/{job}", ("train",), cancel_job, "Cancel a job before it started", gives=json_schemas.JOB),
+    Door("POST", "/v1/plans", ("train",), plan_job, "Price a job; spends nothing", takes=JOB, gives=json_schemas.PLAN),
+    Door(
+        "GET",
+        "/v1/datasets",
+        ("train", "audit"),
+        list_datasets,
+        "Datasets and their budgets",
+        gives=json_schemas.DATASETS,
+    ),
+    Door(
+        "GET",
+        "/v1/datasets/{name}",
+        ("train", "audit"),
+        show_dataset,
+        "A dataset and its budget",
+        gives=json_schemas.DATASET,
+    ),
+)

@@ -1,0 +1,213 @@
+"""JSON Schemas (2020-12) of every answer, as the OpenAPI description gives them and the tests hold the server to them.
+
+An object may gain fields later, so none is closed to more; what is `required` stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from accountant.budget import Relation
+from accountant.errors import DpserveError
+from accountant.ledger.records import State
+from serving.errors import HTTP_CODES, status_of
+
+Shape = Mapping[str, Any]
+
+TEXT: Shape = {"type": "string"}
+COUNT: Shape = {"type": "integer", "minimum": 0}
+REAL: Shape = {"type": "number"}
+TRUTH: Shape = {"type": "boolean"}
+ANY_OBJECT: Shape = {"type": "object"}
+DECIMAL: Shape = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$", "description": "a decimal, every digit of it"}
+SHARE: Shape = {"type": "string", "pattern": r"^-?[0-9]+\.[0-9]{6}$", "description": "of the whole, six places"}
+SHA256: Shape = {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "sha256 in hex"}
+BASE64: Shape = {"type": "string", "pattern": "^[A-Za-z0-9+/]*=*$"}
+TIME: Shape = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"}
+DATE: Shape = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
+RELATION: Shape = {"enum": [relation.value for relation in Relation]}
+LABEL: Shape = {"type": ["string", "number", "boolean"]}
+
+
+def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None, says: str = "") -> Shape:
+    """An object with these fields."""
+    fields = {**required, **(optional or {})}
+    about = {"description": says} if says else {}
+    return {"type": "object", **about, "required": list(required), "properties": fields}
+
+
+def array(items: Shape) -> Shape:
+    return {"type": "array", "items": items}
+
+
+def table(values: Shape) -> Shape:
+    """An object of names that are not known beforehand."""
+    return {"type": "object", "additionalProperties": values}
+
+
+def maybe(shape: Shape) -> Shape:
+    return {"anyOf": [shape, {"type": "null"}]}
+
+
+def either(*shapes: Shape) -> Shape:
+    return {"anyOf": list(shapes)}
+
+
+# Budgets
+
+BUDGET = record({"epsilon": DECIMAL, "delta": DECIMAL})
+PRICE = record(
+    {"pure": DECIMAL, "unbounded": COUNT, "rdp": table(DECIMAL)},
+    says="what is added up: the pure price, how many releases have none, and the Renyi price at each order",
+)
+USED = record({"epsilon": DECIMAL, "share": SHARE, **PRICE["properties"]})
+LEFT = record({"epsilon": DECIMAL, "share": SHARE})
+STANDING = record({"total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT, "jobs_left": table(COUNT)})
+QUOTA = record({"analyst": TEXT, "quota": maybe(TEXT), "used": SHARE})
+FORECAST = record(
+    {"share_per_day": SHARE, "days_left": maybe(COUNT), "used_up_on": maybe(DATE)}, says="a straight line, no promise"
+)
+_DATASET = {
+    "name": TEXT, "uuid": TEXT, "family": TEXT, "families": array(TEXT), "version": COUNT, "relation": RELATION,
+    "unit": TEXT, "contributions": COUNT, "epsilon": DECIMAL, "delta": DECIMAL, "schema": SHA256, "budget": STANDING,
+}  # fmt: skip
+_RECORDS = {"records": {**COUNT, "description": "under replace-one, where it is public"}}
+DATASETS = record({"datasets": array(record(_DATASET, _RECORDS))})
+DATASET = record({**_DATASET, "quotas": array(QUOTA), "forecast": FORECAST}, _RECORDS)
+
+# Jobs
+
+_PRICED = {
+    "dataset": TEXT, "learner": TEXT, "epsilon": DECIMAL, "delta": DECIMAL, "rounds": COUNT, "model": TEXT
+}  # fmt: skip
+TUNING = record({"settings": array(ANY_OBJECT), "runs": ANY_OBJECT}, says="the settings to try and how many runs")
+PLAN = record(
+    {
+        **_PRICED, "unit": DECIMAL, "relation": RELATION, "certificate": {"type": "null"}, "warnings": array(TEXT),
+        "left": record({**LEFT["properties"], "jobs": COUNT}),
+    },
+    {"tuning": TUNING},
+)  # fmt: skip
+ISSUED = record({"entry": COUNT, "statement": SHA256}, says="the entry that issued it, and its statement's digest")
+CHOSEN = record({"setting": maybe(ANY_OBJECT), "score": {"type": ["integer", "null"]}}, says="released with the model")
+JOB = record(
+    {
+        **_PRICED, "job": COUNT, "state": {"enum": [*(state.value for state in State), "issued"]},
+        "progress": record({"done": COUNT, "total": COUNT}, says="in rounds of the plan: nothing of the data"),
+        "left": LEFT, "by": TEXT, "time": TIME, "certificate": maybe(ISSUED), "error": maybe(TEXT),
+    },
+    {"chosen": maybe(CHOSEN)},
+)  # fmt: skip
+JOBS = record({"jobs": array(JOB), "next": maybe(COUNT)})
+
+# Models
+
+CERTIFICATE = record(
+    {
+        "entry": COUNT, "statement": SHA256, "model": SHA256, "epsilon": DECIMAL, "delta": DECIMAL,
+        "relation": RELATION,
+    }
+)  # fmt: skip
+FEATURE = record(
+    {"name": TEXT, "type": {"enum": ["numeric", "categorical", "boolean"]}},
+    {"edges": array(REAL), "values": array(TEXT)},
+)
+MODEL = record(
+    {
+        "model": TEXT, "name": TEXT, "version": COUNT, "target": TEXT, "classes": array(LABEL),
+        "target_range": maybe(array(REAL)), "features": array(FEATURE), "certificate": CERTIFICATE,
+    }
+)  # fmt: skip
+MODEL_LINE = record(
+    {
+        "model": TEXT, "name": TEXT, "version": COUNT, "champion": TRUTH,
+        "state": {"enum": ["served", "invalid", "unverified", "retired"]},
+        "certificate": maybe(CERTIFICATE), "problem": maybe(TEXT),
+    }
+)  # fmt: skip
+MODELS = record({"models": array(MODEL_LINE)})
+ENVELOPE = record(
+    {"payload": BASE64, "payloadType": TEXT, "signatures": array(record({"sig": BASE64}, {"keyid": TEXT}))},
+    says="DSSE, the exact bytes as signed",
+)
+STATEMENT = record(
+    {"_type": TEXT, "predicateType": TEXT, "subject": array(ANY_OBJECT), "predicate": ANY_OBJECT}, says="in-toto"
+)
+CERTIFIED = record({"model": TEXT, "envelope": ENVELOPE, "proof": TEXT, "statement": STATEMENT})
+_ANSWERED = {"model": TEXT, "certificate": CERTIFICATE, "predictions": array(LABEL)}
+PREDICTED = record(
+    _ANSWERED,
+    {"classes": array(LABEL), "probabilities": array(array(REAL))},
+    "of a model that answers a number, predictions are numbers, without classes and probabilities",
+)
+EXPLAINED = record(
+    {
+        **_ANSWERED,
+        "unit": {**TEXT, "description": "log odds of the second class, logits (K classes), or the target"},
+        "base": either(REAL, array(REAL)),
+        "features": array(TEXT),
+        "contributions": array(array(either(REAL, array(REAL)))),
+    },
+    {"classes": array(LABEL)},
+    "prediction i comes of base + the sum of contributions[i], in `unit`. K classes: K numbers in place of each. "
+    "A model of trees is answered with 422, not_additive.",
+)
+
+# The ledger
+
+ENTRIES = record(
+    {
+        "entries": array(record({"index": COUNT, "body": {**TEXT, "description": "the exact text that was hashed"}})),
+        "size": COUNT, "next": COUNT,
+    }
+)  # fmt: skip
+PROOF = record({"leaf": COUNT, "size": COUNT, "hashes": array(BASE64)})
+GROWTH = record({"from": COUNT, "to": COUNT, "hashes": array(BASE64), "from_root": BASE64, "to_root": BASE64})
+ABOUT = record({"service": TEXT, "documentation": TEXT})
+ALIVE = record({"alive": {"const": True}})
+READY = record({"ready": {"const": True}})
+
+# Errors
+
+REFUSED = record(
+    {
+        "dataset": TEXT,
+        "asked": record({**BUDGET["properties"], "price": PRICE}),
+        "spent": USED,
+        "left": LEFT,
+        "reserved": USED,
+        "reason": {"enum": ["budget", "quota"]},
+        "would_fit": maybe(BUDGET),
+    }
+)
+MISFIT = record({}, {"record": COUNT, "field": TEXT}, "which record and field, where one does not fit")
+DETAILS: Mapping[str, Shape] = {"budget_refused": REFUSED, "record_invalid": MISFIT}
+
+
+PROTOCOL_ERROR = record(
+    {"error": TEXT, "code": TEXT, "details": ANY_OBJECT}, says="the open inference protocol's: `error` is the message"
+)
+
+
+def error(codes: Sequence[str]) -> Shape:
+    """The one shape of what is not a success, for these codes."""
+    return record({"error": either(*(_error(code) for code in codes))})
+
+
+def _error(code: str) -> Shape:
+    return record({"code": {"const": code}, "message": TEXT, "details": DETAILS.get(code, ANY_OBJECT)})
+
+
+def codes() -> dict[int, list[str]]:
+    """Every code there is, by the status it is answered with."""
+    found: dict[int, set[str]] = {status: {code} for status, code in HTTP_CODES.items()}
+    for kind in _errors(DpserveError):
+        found.setdefault(status_of(kind("")), set()).add(kind.code)
+    return {status: sorted(found[status]) for status in sorted(found)}
+
+
+def _errors(kind: type[DpserveError]) -> Iterable[type[DpserveError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _errors(below)

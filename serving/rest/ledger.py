@@ -1,0 +1,103 @@
+"""The doors to the ledger: entries, checkpoints and proofs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.home import Home
+from accountant.log.stored_proofs import consistency, path_to
+from serving.errors import json_response
+from serving.http.routes import TEXT, Door, Query, in_thread, state
+from serving.rest import json_schemas
+from serving.wire.request_bodies import known_query, query_int
+
+PAGE = 500
+
+
+async def entries(request: Request) -> Response:
+    """Up to PAGE entries from index `after` on, each as the exact text that was hashed."""
+    known_query(request, "after")
+    home, after = state(request).home, query_int(request, "after", 0)
+    return json_response(await in_thread(_entries, home, after))
+
+
+def _entries(home: Home, after: int) -> dict[str, Any]:
+    found = home.ledger.log.entries(after, PAGE)
+    lines = [{"index": entry.seq, "body": entry.body.decode()} for entry in found]
+    return {"entries": lines, "size": home.ledger.log.size(), "next": after + len(lines)}
+
+
+async def checkpoint(request: Request) -> Response:
+    """The newest signed tree head, a C2SP note."""
+    known_query(request)
+    return Response(await in_thread(state(request).home.ledger.log.checkpoint), media_type="text/plain; charset=utf-8")
+
+
+async def proof(request: Request) -> Response:
+    """The inclusion proof (RFC 6962) of entry `leaf` in the tree of `size` entries; hashes in base64, the sibling
+    first.
+    """
+    known_query(request, "leaf", "size")
+    home, leaf = state(request).home, query_int(request, "leaf", None)
+    size = query_int(request, "size", -1)
+    return json_response(await in_thread(_proof, home, leaf, size))
+
+
+def _proof(home: Home, leaf: int, size: int) -> dict[str, Any]:
+    return path_to(home.ledger.log.database, leaf, home.ledger.log.size() if size == -1 else size)
+
+
+async def growth(request: Request) -> Response:
+    """The consistency proof (RFC 6962): that the tree of `to` entries begins with the tree of `from` entries."""
+    known_query(request, "from", "to")
+    home, earlier, later = state(request).home, query_int(request, "from", None), query_int(request, "to", -1)
+    return json_response(await in_thread(_growth, home, earlier, None if later == -1 else later))
+
+
+def _growth(home: Home, earlier: int, later: int | None) -> dict[str, Any]:
+    return consistency(home.ledger.log.database, earlier, later).to_json()
+
+
+AFTER = {"after": "index of the first entry wanted"}
+GROWTH: Query = {
+    "from": {**json_schemas.COUNT, "description": "size of the earlier tree", "required": True},
+    "to": "size of the later one; the newest when left out",
+}
+LEAF: Query = {
+    "leaf": {**json_schemas.COUNT, "description": "index of the entry", "required": True},
+    "size": "size of the tree; the newest when left out",
+}
+
+DOORS = (
+    Door(
+        "GET",
+        "/v1/ledger",
+        ("audit",),
+        entries,
+        "Entries, as the exact text hashed",
+        gives=json_schemas.ENTRIES,
+        query=AFTER,
+    ),
+    Door(
+        "GET",
+        "/v1/ledger/checkpoint",
+        ("audit",),
+        checkpoint,
+        "The newest signed tree head",
+        gives=TEXT,
+        media="text/plain",
+    ),
+    Door("GET", "/v1/ledger/proof", ("audit",), proof, "An inclusion proof", gives=json_schemas.PROOF, query=LEAF),
+    Door(
+        "GET",
+        "/v1/ledger/consistency",
+        ("audit",),
+        growth,
+        "A consistency proof",
+        gives=json_schemas.GROWTH,
+        query=GROWTH,
+    ),
+)

@@ -1,0 +1,234 @@
+"""The doors to models: predict, and what is served under which certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import InputError
+from accountant.ledger.tokens import SCOPES
+from models.ensemble import target_range
+from models.onnx.runtime import columns_from_records
+from serving.errors import TooLarge, json_response
+from serving.http.routes import Door, in_thread, state
+from serving.registry import NotHeld, Registry, Served
+from serving.rest import json_schemas
+from serving.wire import tables_in
+from serving.wire.quick_json import quick_json
+from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body
+from serving.wire.tables_out import table_answer
+
+PREDICT_BYTES = 16 << 20
+RECORDS = 20_000
+AT_ONCE = 512 << 10  # bytes: what is larger is answered off the loop
+PREDICT_FIELDS = {"model": (str,), "records": (list,)}
+PREDICT_KINDS = (JSON, *tables_in.KINDS)
+
+Find = Callable[[str], Served]
+
+
+@dataclass(frozen=True)
+class Posted:
+    """Records as they came: `model` of the query, None where the body names it; `form` of the answer, "" where it is
+    the body's."""
+
+    raw: bytes
+    model: str | None
+    form: str
+
+
+async def predict(request: Request) -> Response:
+    """Records in, labels and probabilities or numbers out. On the loop where it takes microseconds."""
+    posted = await _posted(request)
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    return await quickly(serving.registry, len(posted.raw), answer, posted)
+
+
+async def quickly(registry: Registry, size: int, work: Callable[..., Response], *arguments: Any) -> Response:
+    """`work` with what finds a model, at once where the request is small and the model in memory; else in a thread."""
+    if size <= AT_ONCE:
+        try:
+            return work(registry.held, *arguments)
+        except NotHeld:
+            pass
+    return await in_thread(work, registry.get, *arguments)
+
+
+async def _posted(request: Request) -> Posted:
+    raw = await read_body(request, PREDICT_BYTES, *PREDICT_KINDS)
+    headers = dict(request.scope["headers"])
+    form = _form(headers.get(b"accept", b""))
+    if headers.get(b"content-type", JSON).partition(b";")[0].strip().lower() == JSON:
+        known_query(request)
+        return Posted(raw, None, form or "json")
+    known_query(request, "model")
+    model = query_text(request, "model")
+    if model is None:
+        raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
+    return Posted(raw, model, form)
+
+
+def _form(accept: bytes) -> str:
+    """What the client named; "" where it takes anything."""
+    for word, form in ((JSON, "json"), (tables_in.STREAM, "arrow"), (tables_in.NPY, "npy")):
+        if word in accept:
+            return form
+    return ""
+
+
+def answer(find: Find, posted: Posted) -> Response:
+    start = perf_counter()
+    if posted.model is None:
+        served, columns = from_records(find, posted.raw)
+        form = posted.form
+    else:
+        served = find(posted.model)
+        model = served.verified
+        found, columns = tables_in.columns_of(posted.raw, model.ensemble.features, model.runtime.reads, RECORDS)
+        form = posted.form or found
+    label, probabilities = served.verified.runtime.infer(columns)
+    write = _json if form == "json" else partial(table_answer, form)
+    response = write(served, label, probabilities)
+    served.predictions.inc(len(label))
+    served.seconds.observe(perf_counter() - start)
+    return response
+
+
+def from_records(find: Find, raw: bytes) -> tuple[Served, dict[str, NDArray[Any]]]:
+    """A body of JSON -> the model it names, and its records as columns."""
+    body = parse(raw)
+    served = find(body["model"])
+    return served, columns_of(served, body["records"])
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    return check_fields(quick_json(raw), PREDICT_FIELDS, {})
+
+
+def columns_of(served: Served, records: list[Any]) -> dict[str, NDArray[Any]]:
+    """RecordError names the first record and field that do not fit."""
+    if len(records) > RECORDS:
+        raise TooLarge(f"records: {len(records)}; at most {RECORDS} a request", limit=RECORDS)
+    return columns_from_records(served.verified.ensemble.features, records, RECORDS)
+
+
+def answer_records(find: Find, body: dict[str, Any]) -> tuple[Served, dict[str, Any]]:
+    """The model that answered, and its answer: with classes and probabilities, unless it is a number."""
+    served = find(body["model"])
+    return served, answer_json(served, *served.verified.runtime.infer(columns_of(served, body["records"])))
+
+
+def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.float32]) -> dict[str, Any]:
+    plain = {"model": served.reference, "certificate": served.fragment, "predictions": label.tolist()}
+    classes = served.verified.ensemble.classes
+    return {**plain, "classes": classes, "probabilities": probabilities} if classes else plain
+
+
+def _json(served: Served, label: NDArray[Any], probabilities: NDArray[np.float32]) -> Response:
+    content = orjson.dumps(answer_json(served, label, probabilities), option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(content, media_type="application/json")
+
+
+async def list_models(request: Request) -> Response:
+    known_query(request)
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    return json_response({"models": serving.registry.to_json()})
+
+
+async def show_model(request: Request) -> Response:
+    return json_response(_description(await served_model(request)))
+
+
+async def show_certificate(request: Request) -> Response:
+    """All that a verifier needs beside the model and the pinned keys; the exact bytes, as they are signed."""
+    served = await served_model(request)
+    bundle = served.verified.bundle
+    return json_response(
+        {
+            "model": served.reference,
+            "envelope": orjson.Fragment(bundle.envelope),
+            "proof": bundle.proof.decode(),
+            "statement": served.verified.certificate.statement,
+        }
+    )
+
+
+async def served_model(request: Request, version: str | None = None) -> Served:
+    """The model that the path names, verified, from memory or from its files."""
+    known_query(request)
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    name = request.path_params["name"]
+    return await in_thread(serving.registry.get, name if version is None else f"{name}@{version}")
+
+
+def _description(served: Served) -> dict[str, Any]:
+    ensemble = served.verified.ensemble
+    return {
+        "model": served.reference,
+        "name": served.name,
+        "version": served.version,
+        "target": ensemble.target,
+        "classes": ensemble.classes,
+        "target_range": target_range(ensemble),
+        "features": [feature.to_json() for feature in ensemble.features],
+        "certificate": served.certificate,
+    }
+
+
+RECORD = {
+    "type": "object",
+    "description": "every feature of the model: a number, a text, true or false, or null where it is not known",
+}
+PREDICT = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["model", "records"],
+    "properties": {
+        "model": {"type": "string", "description": "adult, adult@champion or adult@2"},
+        "records": {"type": "array", "items": RECORD, "maxItems": RECORDS},
+    },
+}
+TABLE = {"type": "string", "format": "binary", "description": "Arrow IPC or .npy: one column for each feature"}
+MODEL_QUERY = {"type": "string", "description": "the model, where the body is a table; JSON names it itself"}
+DOORS = (
+    Door(
+        "POST",
+        "/predict",
+        ("predict",),
+        predict,
+        "Predict records",
+        takes=PREDICT,
+        gives=json_schemas.PREDICTED,
+        query={"model": MODEL_QUERY},
+        also={kind.decode(): TABLE for kind in tables_in.KINDS},
+    ),
+    Door("GET", "/v1/models", SCOPES, list_models, "Models, served or not", gives=json_schemas.MODELS),
+    Door(
+        "GET",
+        "/v1/models/{name}",
+        SCOPES,
+        show_model,
+        "A model: features, classes or range, certificate",
+        gives=json_schemas.MODEL,
+    ),
+    Door(
+        "GET",
+        "/v1/models/{name}/certificate",
+        SCOPES,
+        show_certificate,
+        "A certificate and its proof",
+        gives=json_schemas.CERTIFIED,
+    ),
+)

@@ -1,0 +1,122 @@
+"""The OpenAPI description, made from the table of doors, so that it cannot speak of other doors than there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from serving.http.routes import PROTOCOL, Door
+from serving.rest import json_schemas
+
+VERSION = "3.1.0"  # from 3.1 on a schema is a JSON Schema, which the shapes are
+ABOUT = "Train models under differential privacy, account for every release, and serve them with certificates."
+PROTOCOL_ERROR = "ProtocolError"
+MEANINGS = {
+    400: "malformed",
+    401: "no token that is good",
+    403: "the token's scope, or the budget, does not allow it",
+    404: "no such name",
+    405: "no such method here",
+    408: "the body did not come in time",
+    409: "not in this state, a name that is taken, or an idempotency key that came with another body",
+    413: "too large",
+    415: "a body of another media type",
+    422: "a record does not fit the schema; names record and field. Or a model of trees was asked to explain",
+    429: "too many requests of this token; Retry-After says when to come again",
+    500: "a fault of the server; its log has it",
+    503: "not ready, or the model does not verify",
+    504: "took too long; it may still be done",
+}
+
+
+def openapi(base: Mapping[str, Any], doors: Iterable[Door]) -> dict[str, Any]:
+    """`base`, the description that BentoML makes, with our doors in place of its own of the same path."""
+    ours: dict[str, dict[str, Any]] = {}
+    for door in (each for each in doors if not each.hidden):
+        ours.setdefault(door.path, {})[door.method.lower()] = _operation(door)
+    theirs = {path: item for path, item in base.get("paths", {}).items() if path not in ("/healthz", "/metrics", *ours)}
+    schemas = base.get("components", {}).get("schemas", {}) if theirs else {}
+    components = {"schemas": {**schemas, **_error_schemas()}, "securitySchemes": {"token": SCHEME}}
+    info = {"title": "dpserve", "version": product_version(), "description": ABOUT}
+    whole = {"openapi": VERSION, "info": info, "paths": {**theirs, **ours}, "components": components}
+    return {**whole, "security": [{"token": []}]}
+
+
+BYTES = {"type": "string", "format": "binary"}
+SCHEME = {"type": "http", "scheme": "bearer", "description": "dpserve token create"}
+
+
+def product_version() -> str:
+    try:
+        return version("dpserve")
+    except PackageNotFoundError:  # a bento holds the sources, not the distribution
+        return "bento"
+
+
+def _operation(door: Door) -> dict[str, Any]:
+    bodies: dict[str, Any] = {} if door.takes is None else {"application/json": {"schema": _or_null(door.takes)}}
+    bodies |= {media: {"schema": schema} for media, schema in door.also.items()}
+    answers: dict[str, Any] = {media: {"schema": BYTES} for media in door.also}  # as the question, or as `Accept` says
+    answers[door.media] = {"schema": door.gives}
+    done = {str(door.status): {"description": "done", "content": answers}}
+    return {
+        "summary": door.says,
+        "description": f"Scope: {' or '.join(door.scopes)}." if door.scopes else "Open to everybody.",
+        "operationId": re.sub(r"\W+", "_", f"{door.method.lower()}{door.path}").strip("_"),
+        "parameters": [*_in_path(door), *_in_query(door)],
+        "responses": {**done, **{str(status): _error(status, door) for status in statuses(door)}},
+        "security": [{"token": []}] if door.scopes else [],
+        **({"requestBody": {"required": True, "content": bodies}} if bodies else {}),
+    }
+
+
+def _or_null(takes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As `check_fields` has it: null stands for a field that may be left out."""
+    required, fields = takes.get("required", ()), takes.get("properties", {})
+    optional = {name: one if name in required else json_schemas.maybe(one) for name, one in fields.items()}
+    return {**takes, "properties": optional}
+
+
+def _in_path(door: Door) -> list[dict[str, Any]]:
+    names = re.findall(r"{(\w+)(?::\w+)?}", door.path)
+    return [{"name": name, "in": "path", "required": True, "schema": json_schemas.TEXT} for name in names]
+
+
+def _in_query(door: Door) -> list[dict[str, Any]]:
+    return [_parameter(name, door.query[name]) for name in door.query]
+
+
+def _parameter(name: str, one: str | Mapping[str, Any]) -> dict[str, Any]:
+    schema = {**json_schemas.COUNT, "description": one} if isinstance(one, str) else dict(one)
+    outside: dict[str, Any] = {key: schema.pop(key) for key in ("description", "required") if key in schema}
+    return {"name": name, "in": "query", **outside, "schema": schema}
+
+
+def statuses(door: Door) -> list[int]:
+    """The errors that a door may answer with: they follow from what it takes and who may pass."""
+    found = {400, 503, *door.errors}  # a query that means nothing is refused everywhere
+    found |= {401, 403, 429, 504} if door.scopes else set()
+    found |= {404} if "{" in door.path or door.takes is not None else set()
+    found |= {408, 413, 415} if door.takes is not None or door.also else set()
+    changes = door.method != "GET" and "predict" not in door.scopes
+    found |= {409} if changes else {422} if door.takes is not None else set()
+    return sorted(found & json_schemas.codes().keys())
+
+
+def _error(status: int, door: Door) -> dict[str, Any]:
+    name = PROTOCOL_ERROR if door.path.startswith(PROTOCOL) else f"Error{status}"
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+    return {"description": MEANINGS[status], "content": content}
+
+
+def _error_schemas() -> dict[str, Any]:
+    """One for each status, with the codes it may have, and one for all of them."""
+    codes: Mapping[int, Sequence[str]] = json_schemas.codes()
+    each = {f"Error{status}": json_schemas.error(found) for status, found in codes.items()}
+    return {
+        "Error": {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in each]},
+        PROTOCOL_ERROR: json_schemas.PROTOCOL_ERROR,
+        **each,
+    }

@@ -1,0 +1,106 @@
+"""The doors of whoever runs the server: metrics, audits, and the two questions that a supervisor asks: alive, and
+ready?
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from accountant.errors import UnknownName
+from accountant.home import Home
+from accountant.ledger.tokens import SCOPES
+from serving.errors import NotReady, json_response
+from serving.http import cookies
+from serving.http.routes import TEXT, Door, in_thread, state
+from serving.process import audit_runs
+from serving.process.gauges import AuditGauges, LedgerGauges, ServingGauges
+from serving.process.metrics import render
+from serving.rest import json_schemas
+from serving.state import ServingState
+from serving.wire.request_bodies import known_query
+
+
+async def metrics(request: Request) -> Response:
+    serving = state(request)
+    return Response(await in_thread(_metrics, serving, serving.home), media_type=CONTENT_TYPE_LATEST)
+
+
+def _metrics(serving: ServingState, home: Home) -> bytes:
+    models = ServingGauges(serving.registry.loaded, serving.registry.refused)
+    return render((LedgerGauges(home, serving.figures), AuditGauges(home), models))
+
+
+async def ask_audit(request: Request) -> Response:
+    """Ask for an audit; 202 at once. The one that answers has `at` no earlier than `asked`."""
+    known_query(request)
+    asked = await in_thread(audit_runs.ask, state(request).home)
+    return json_response({"asked": asked}, 202, {"Location": "/v1/audits/last"})
+
+
+async def last_audit(request: Request) -> Response:
+    """The newest audit's result; 404 before the first."""
+    known_query(request)
+    return json_response(await in_thread(_last_audit, state(request).home))
+
+
+def _last_audit(home: Home) -> dict[str, Any]:
+    found = audit_runs.last_audit(home)
+    if found is None:
+        raise UnknownName("audit: there was none yet; dpserve serve makes one, and so does dpserve auditor")
+    return found
+
+
+async def about(request: Request) -> Response:
+    """For programs; a browser is sent to the pages."""
+    if cookies.is_page(request.scope):
+        return RedirectResponse(cookies.HOME, 303)
+    return json_response({"service": "dpserve", "documentation": "/docs.json"})
+
+
+async def alive(request: Request) -> Response:
+    return json_response({"alive": True})
+
+
+async def ready(request: Request) -> Response:
+    """The home opens, its ledger continues what its keys signed, tokens are known, the models were looked at, and
+    nobody has asked the server to stop.
+    """
+    if state(request).unready:
+        raise NotReady("not ready; the server's log says why")
+    return json_response({"ready": True})
+
+
+ASKED = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["asked"],
+    "properties": {"asked": {"type": "string", "format": "date-time"}},
+}
+AUDIT = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": sorted(audit_runs.KEYS),
+    "properties": {
+        "at": {"type": "string", "format": "date-time", "description": "when it began"},
+        "entries": {"type": "integer", "minimum": 0},
+        "root": {
+            "type": "string",
+            "description": "of the tree of all entries, in base64; empty where it could not be read",
+        },
+        "ok": {"type": "boolean"},
+        "problems": {"type": "array", "items": TEXT},
+        "seconds": {"type": "number", "minimum": 0},
+    },
+}
+DOORS = (
+    Door("POST", "/v1/audits", ("audit",), ask_audit, "Ask for an audit of the ledger", 202, gives=ASKED),
+    Door("GET", "/v1/audits/last", ("audit",), last_audit, "The newest audit's result", gives=AUDIT, errors=(404,)),
+    Door("GET", "/metrics", ("audit",), metrics, "Metrics for Prometheus", gives=TEXT, media="text/plain"),
+    Door("GET", "/", SCOPES, about, "What this is", gives=json_schemas.ABOUT),
+    Door("GET", "/livez", (), alive, "Whether the server is alive", gives=json_schemas.ALIVE),
+    Door("GET", "/readyz", (), ready, "Whether it can be relied upon", gives=json_schemas.READY),
+)

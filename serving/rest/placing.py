@@ -1,0 +1,71 @@
+"""The doors that change which model answers to a name: for admins, and written into the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving import placing
+from serving.errors import json_response
+from serving.http.routes import Door, caller, in_thread, state
+from serving.rest import json_schemas
+from serving.wire.request_bodies import json_fields, known_query
+
+Fields = dict[str, tuple[type, ...]]
+REASON: Fields = {"reason": (str,)}
+
+
+async def promote(request: Request) -> Response:
+    """Let the name alone mean another version from now on."""
+    body = await json_fields(request, {"version": (int,), **REASON})
+    reference = f"{request.path_params['name']}@{body['version']}"
+    return await _place(request, placing.promote, reference, body["reason"])
+
+
+async def retire(request: Request) -> Response:
+    body = await json_fields(request, REASON)
+    return await _place(request, placing.retire, request.path_params["name"], body["reason"])
+
+
+async def restore(request: Request) -> Response:
+    body = await json_fields(request, REASON)
+    return await _place(request, placing.restore, request.path_params["name"], body["reason"])
+
+
+async def _place(request: Request, act: Callable[..., placing.Placed], reference: str, reason: str) -> Response:
+    known_query(request)
+    home, by = state(request).home, f"token:{caller(request).name}"
+    return json_response((await in_thread(act, home, reference, reason, by)).to_json())
+
+
+WHY = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "it stands in the ledger for ever"}
+PROMOTE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["version", "reason"],
+    "properties": {"version": {"type": "integer", "minimum": 1}, "reason": WHY},
+}
+RETIRE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["reason"],
+    "properties": {"reason": WHY},
+}
+PLACED = json_schemas.record(
+    {
+        "model": json_schemas.TEXT,
+        "entry": json_schemas.COUNT,
+        "champion": json_schemas.COUNT,
+        "retired": json_schemas.array(json_schemas.COUNT),
+    },
+    says="`entry`: of the ledger, where it says who did it and why",
+)
+ADMIN = ("admin",)
+PATH = "/v1/models/{name}"
+DOORS = (
+    Door("POST", f"{PATH}/champion", ADMIN, promote, "Move name@champion", takes=PROMOTE, gives=PLACED),
+    Door("POST", f"{PATH}/retire", ADMIN, retire, "Serve name@version no more", takes=RETIRE, gives=PLACED),
+    Door("POST", f"{PATH}/restore", ADMIN, restore, "Serve a retired name@version again", takes=RETIRE, gives=PLACED),
+)

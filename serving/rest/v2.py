@@ -1,0 +1,263 @@
+"""The Open Inference Protocol (V2): health, metadata and inference, JSON and binary tensors, as Triton's and KServe's
+clients speak it. Errors are the protocol's too: `error` is a text, with `code` and `details` beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import InputError
+from accountant.ledger.tokens import SCOPES
+from models.onnx.export import LABEL, NUMBER
+from serving.errors import NotReady, json_response
+from serving.http.compression import pack, unpack
+from serving.http.routes import Door, state
+from serving.registry import Served
+from serving.rest import json_schemas
+from serving.rest.models import PREDICT_BYTES, RECORDS, Find, quickly, served_model
+from serving.rest.openapi import product_version
+from serving.wire.quick_json import quick_json
+from serving.wire.request_bodies import JSON, check_fields, known_query, read_body, strict_json
+from serving.wire.tables_in import ANY
+from serving.wire.v2_tensors import columns_of, datatype_of, tensor_of
+
+JSON_SIZE = "Inference-Header-Content-Length"
+REQUEST = {"inputs": (list,)}
+REQUEST_MORE = {"id": (str,), "parameters": (dict,), "outputs": (list,)}
+BINARY, ALL_BINARY = "binary_data", "binary_data_output"
+EXTENSIONS = ["binary_tensor_data", "model_repository(index)"]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An inference request as it came. `size`: how many bytes of `raw` are JSON, None: all."""
+
+    model: str
+    raw: bytes
+    size: int | None
+    accepted: str
+
+
+async def about(request: Request) -> Response:
+    known_query(request)
+    return json_response({"name": "dpserve", "version": product_version(), "extensions": EXTENSIONS})
+
+
+async def live(request: Request) -> Response:
+    known_query(request)
+    return json_response({"live": True})
+
+
+async def ready(request: Request) -> Response:
+    known_query(request)
+    if state(request).unready:
+        raise NotReady("not ready; the server's log says why")
+    return json_response({"ready": True})
+
+
+async def model_ready(request: Request) -> Response:
+    served = await _served(request)
+    return json_response({"name": served.name, "ready": True})
+
+
+async def metadata(request: Request) -> Response:
+    """What goes in and what comes out. n records: every tensor's first axis."""
+    served = await _served(request)
+    ensemble = served.verified.ensemble
+    versions = state(request).registry.versions(served.name)
+    inputs = [_tensor(each.name, datatype_of(each), [-1, 1]) for each in ensemble.features]
+    found = {"name": served.name, "versions": list(map(str, versions)), "platform": "onnxruntime_onnx"}
+    return json_response({**found, "inputs": inputs, "outputs": _outputs(ensemble.classes)})
+
+
+def _outputs(classes: tuple[Any, ...]) -> list[dict[str, Any]]:
+    if not classes:
+        return [_tensor(NUMBER[0], "FP64", [-1])]
+    label = "BYTES" if isinstance(classes[0], str) else "INT64"
+    return [_tensor(LABEL[0], label, [-1]), _tensor(LABEL[1], "FP32", [-1, len(classes)])]
+
+
+def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": shape}
+
+
+async def index(request: Request) -> Response:
+    """Every version there is; of what is not served, why. With `ready` true, those that are."""
+    known_query(request)
+    raw = await read_body(request, 1 << 16, JSON, ANY)
+    asked = check_fields(strict_json(raw) if raw else {}, {}, {"ready": (bool,)})
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    lines = [line for line in serving.registry.to_json() if not asked.get("ready") or line["state"] == "served"]
+    return json_response([_line(line) for line in lines])
+
+
+def _line(line: Mapping[str, Any]) -> dict[str, Any]:
+    state = "READY" if line["state"] == "served" else "UNAVAILABLE"
+    reason = "" if state == "READY" else line["problem"] or line["state"]
+    return {"name": line["name"], "version": str(line["version"]), "state": state, "reason": reason}
+
+
+async def _served(request: Request) -> Served:
+    return await served_model(request, request.path_params.get("version"))
+
+
+async def infer(request: Request) -> Response:
+    known_query(request)
+    raw = await read_body(request, PREDICT_BYTES, JSON, ANY)
+    headers = request.headers
+    raw = unpack(raw, headers.get("content-encoding", "").strip().lower(), PREDICT_BYTES)
+    name, version = request.path_params["name"], request.path_params.get("version")
+    model = name if version is None else f"{name}@{version}"
+    sent = Sent(model, raw, _json_size(headers.get(JSON_SIZE), len(raw)), headers.get("accept-encoding", ""))
+    serving = state(request)
+    serving.home  # noqa: B018 - NotReady
+    return await quickly(serving.registry, len(raw), answer, sent)
+
+
+def _json_size(text: str | None, most: int) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most):
+        raise InputError(f"{JSON_SIZE}={text[:20]!r}: must be a whole number, at most the body's size")
+    return int(text)
+
+
+def answer(find: Find, sent: Sent) -> Response:
+    start = perf_counter()
+    head = sent.raw if sent.size is None else sent.raw[: sent.size]
+    body = check_fields(quick_json(head), REQUEST, REQUEST_MORE)
+    served = find(sent.model)
+    found = served.verified
+    binary = sent.raw[len(head) :]
+    wanted = _wanted(body, [each["name"] for each in _outputs(found.ensemble.classes)])
+    columns = columns_of(body["inputs"], binary, found.ensemble.features, RECORDS)
+    label, probabilities = found.runtime.infer(columns)
+    values = dict(zip(LABEL if found.ensemble.classes else NUMBER, (label, probabilities), strict=False))
+    response = _response(_head(served, body), values, wanted, sent.accepted)
+    served.predictions.inc(len(label))
+    served.seconds.observe(perf_counter() - start)
+    return response
+
+
+def _wanted(body: Mapping[str, Any], known: list[str]) -> dict[str, bool]:
+    """Outputs asked for, and whether in binary."""
+    parameters = body.get("parameters") or {}
+    default = _flag(parameters, ALL_BINARY, False)
+    asked = body.get("outputs")
+    if asked is None:
+        return dict.fromkeys(known, default)
+    wanted = {}
+    for one in asked:
+        fields = check_fields(one, {"name": (str,)}, {"parameters": (dict,)})
+        name = fields["name"]
+        if name not in known or name in wanted:
+            raise InputError(f"outputs: {name[:80]!r}: must be one of {known}, each once")
+        wanted[name] = _flag(fields.get("parameters") or {}, BINARY, default)
+    return wanted
+
+
+def _flag(parameters: Mapping[str, Any], name: str, default: bool) -> bool:
+    unknown = sorted(parameters.keys() - {name})
+    if unknown or type(parameters.get(name, default)) is not bool:
+        raise InputError(f"parameters {unknown[:1]}: there is {name}, true or false")
+    return bool(parameters.get(name, default))
+
+
+def _head(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
+    named = {"model_name": served.name, "model_version": str(served.version)}
+    echo = {} if body.get("id") is None else {"id": body["id"]}
+    return {**named, **echo, "parameters": served.certificate}
+
+
+def _response(
+    head: Mapping[str, Any], values: Mapping[str, NDArray[Any]], wanted: Mapping[str, bool], accepted: str
+) -> Response:
+    tensors = [tensor_of(name, np.asarray(values[name]), binary) for name, binary in wanted.items()]
+    content = orjson.dumps({**head, "outputs": [tensor for tensor, _ in tensors]})
+    sizes = {JSON_SIZE: str(len(content))} if any(wanted.values()) else {}
+    packed, encoding = pack(content + b"".join(raw for _, raw in tensors), accepted)
+    return Response(packed, headers={**sizes, **encoding}, media_type=(ANY if sizes else JSON).decode())
+
+
+T, N = json_schemas.TEXT, json_schemas.COUNT
+TENSOR = json_schemas.record(
+    {"name": T, "datatype": T, "shape": json_schemas.array(N)},
+    {"data": {"type": "array"}, "parameters": json_schemas.ANY_OBJECT},
+)
+INFER = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["inputs"],
+    "properties": {
+        "id": T,
+        "parameters": json_schemas.ANY_OBJECT,
+        "inputs": json_schemas.array(TENSOR),
+        "outputs": json_schemas.array(json_schemas.record({"name": T}, {"parameters": json_schemas.ANY_OBJECT})),
+    },
+}
+INFERRED = json_schemas.record(
+    {
+        "model_name": T,
+        "model_version": T,
+        "outputs": json_schemas.array(TENSOR),
+        "parameters": json_schemas.CERTIFICATE,
+    },
+    {"id": T},
+    "`parameters` are the certificate's",
+)
+BODY = {"type": "string", "format": "binary", "description": f"JSON, then tensors; {JSON_SIZE} says where"}
+METADATA = json_schemas.record(
+    {
+        "name": T,
+        "versions": json_schemas.array(T),
+        "platform": T,
+        "inputs": {"type": "array"},
+        "outputs": {"type": "array"},
+    }
+)
+NAMED = json_schemas.record({"name": T, "ready": {"const": True}})
+INDEX = {"type": "object", "additionalProperties": False, "properties": {"ready": {"type": "boolean"}}}
+INDEXED = json_schemas.array(json_schemas.record({"name": T, "version": T, "state": T, "reason": T}))
+SERVER = json_schemas.record({"name": T, "version": T, "extensions": json_schemas.array(T)})
+MODEL, VERSION = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
+DOORS = (
+    Door("GET", "/v2", SCOPES, about, "Open inference protocol: the server", gives=SERVER),
+    Door(
+        "GET",
+        "/v2/health/live",
+        SCOPES,
+        live,
+        "Whether it is alive",
+        gives=json_schemas.record({"live": {"const": True}}),
+    ),
+    Door("GET", "/v2/health/ready", SCOPES, ready, "Whether it can be relied upon", gives=json_schemas.READY),
+    Door("POST", "/v2/repository/index", SCOPES, index, "Every version there is", takes=INDEX, gives=INDEXED),
+    *(Door("GET", path, SCOPES, metadata, "A model's tensors", gives=METADATA) for path in (MODEL, VERSION)),
+    *(
+        Door("GET", f"{path}/ready", SCOPES, model_ready, "Whether a model is served", gives=NAMED)
+        for path in (MODEL, VERSION)
+    ),
+    *(
+        Door(
+            "POST",
+            f"{path}/infer",
+            ("predict",),
+            infer,
+            "Predict tensors",
+            takes=INFER,
+            gives=INFERRED,
+            also={ANY.decode(): BODY},
+        )
+        for path in (MODEL, VERSION)
+    ),
+)

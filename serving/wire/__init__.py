@@ -1,0 +1,1 @@
+"""Bodies on the wire: JSON, Arrow, .npy and tensors to columns and back."""

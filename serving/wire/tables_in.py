@@ -1,0 +1,207 @@
+"""Records as a table in place of JSON: Arrow IPC (stream or file) and `.npy`. Checked as strictly: nothing is pickled,
+nothing is unpacked, and no size that a body claims is believed before its bytes are counted.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import ipc
+
+from accountant.errors import InputError, RecordError
+from models.features import MISSING_TEXT, BooleanFeature, CategoricalFeature, Feature
+from serving.errors import TooLarge
+from serving.wire.arrow_messages import check_messages
+
+Feed = dict[str, NDArray[Any]]
+
+STREAM, FILE = b"application/vnd.apache.arrow.stream", b"application/vnd.apache.arrow.file"
+NPY = b"application/x-npy"
+ANY = b"application/octet-stream"  # told apart by its first bytes
+KINDS = (STREAM, FILE, NPY, ANY)
+
+HEADER, AXIS = 10_000, 1 << 31  # most bytes of a header, most cells of an axis
+MAGIC = b"\x93NUMPY"
+
+
+def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], limit: int) -> tuple[str, Feed]:
+    """A body -> "arrow" or "npy", and columns (n,) for `OnnxModel.infer`: all are checked, and those that the model
+    `reads` come out.
+
+    The columns are exactly the features, in any order; a plain .npy has them in the model's order. Null, NaN and the
+    empty text are missing. InputError: neither form, or spoilt; RecordError: not the model's columns, or a value that
+    does not fit; TooLarge: more than `limit` records.
+    """
+    if raw.startswith(MAGIC):
+        return "npy", _from_array(_array(raw), features, limit)
+    table = _table(raw, features, limit)
+    needed = [each for each in features if each.name in reads or not isinstance(each, CategoricalFeature)]
+    return "arrow", {feature.name: _arrow_column(feature, table[feature.name]) for feature in needed}
+
+
+# Arrow
+
+
+def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
+    """The whole table, validated; its columns are looked at before any batch is read."""
+    try:
+        with ipc.open_stream(check_messages(raw)) as reader:
+            _check_names(reader.schema.names, features)
+            for feature in features:
+                _check_type(feature, reader.schema.field(feature.name).type)
+            batches, count = [], 0
+            for batch in reader:
+                count += batch.num_rows
+                if count > limit:
+                    raise TooLarge(f"records: more than {limit}; at most that many a request", limit=limit)
+                batches.append(batch)
+            table = pa.Table.from_batches(batches, reader.schema)
+        table.validate(full=True)
+        return table
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"body: not Arrow IPC ({type(error).__name__})") from None
+
+
+def _check_names(names: Sequence[str], features: Sequence[Feature]) -> None:
+    known = {feature.name for feature in features}
+    for name in sorted(known - set(names)):
+        raise RecordError(f"{name}: is missing; a column of nulls says that it is not known", field=name)
+    for name in names:
+        if name not in known:
+            raise RecordError(f"{name[:80]!r}: is not a field of this model", field=name[:80])
+    if len(set(names)) != len(names):
+        raise RecordError("columns: a name stands there twice")
+
+
+def _check_type(feature: Feature, kind: pa.DataType) -> None:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_null(kind):
+        return
+    if isinstance(feature, CategoricalFeature):
+        if not (pa.types.is_string(plain) or pa.types.is_large_string(plain)):
+            _misfit(feature, str(kind), "must be text")
+    elif isinstance(feature, BooleanFeature):
+        if not pa.types.is_boolean(kind):
+            _misfit(feature, str(kind), "must be boolean")
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        _misfit(feature, str(kind), "must be numbers")
+
+
+def _misfit(feature: Feature, kind: str, wanted: str) -> NoReturn:
+    raise RecordError(f"{feature.name}: is a column of {kind[:60]}; {wanted}", field=feature.name)
+
+
+def _arrow_column(feature: Feature, column: pa.ChunkedArray) -> NDArray[Any]:
+    values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if isinstance(feature, CategoricalFeature):
+        return _arrow_texts(values)
+    if pa.types.is_null(values.type):
+        return np.full(len(values), np.nan)
+    if values.null_count or pa.types.is_boolean(values.type):
+        values = pc.cast(values, pa.float64(), safe=False)
+    return _finite(feature, values.to_numpy(zero_copy_only=False))
+
+
+def _arrow_texts(values: pa.Array) -> NDArray[Any]:
+    if pa.types.is_null(values.type):
+        return np.full(len(values), MISSING_TEXT, object)
+    if pa.types.is_dictionary(values.type):  # one Python text for each that differs, not for each cell
+        known: NDArray[Any] = np.append(_arrow_texts(values.dictionary), MISSING_TEXT)
+        codes = pc.fill_null(pc.cast(values.indices, pa.int64()), len(known) - 1)
+        chosen: NDArray[Any] = known[codes.to_numpy(zero_copy_only=False)]
+        return chosen
+    filled = pc.fill_null(values, MISSING_TEXT) if values.null_count else values
+    found: NDArray[Any] = filled.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _finite(feature: Feature, numbers: NDArray[Any]) -> NDArray[np.float64]:
+    """NaN is missing; RecordError for the first that is infinite, or of a boolean is neither 0 nor 1."""
+    numbers = np.ascontiguousarray(numbers, np.float64)
+    wrong = np.isinf(numbers)
+    if isinstance(feature, BooleanFeature):
+        wrong |= ~(np.isnan(numbers) | (numbers == 0) | (numbers == 1))
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        wanted = "must be true, false or missing" if isinstance(feature, BooleanFeature) else "must be finite"
+        raise RecordError(f"records[{index}].{feature.name}: {wanted}", record=index, field=feature.name)
+    return numbers
+
+
+# .npy
+
+
+def _array(raw: bytes) -> NDArray[Any]:
+    """The array over the body's own bytes. numpy's reader would believe the size that a header claims."""
+    dtype, fortran, shape, start = _header(raw)
+    count = math.prod(shape)
+    if dtype.hasobject or dtype.itemsize == 0 or len(raw) - start != count * dtype.itemsize:
+        raise InputError("body: .npy whose header does not go with its size, or that holds Python objects")
+    found = np.frombuffer(raw, dtype, count, start) if count else np.empty(0, dtype)
+    return found.reshape(shape[::-1]).T if fortran else found.reshape(shape)
+
+
+def _header(raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
+    wide = 4 if raw[6:7] in (b"\2", b"\3") else 2
+    size = int.from_bytes(raw[8 : 8 + wide], "little")
+    if raw[6:8] not in (b"\1\0", b"\2\0", b"\3\0") or size > HEADER:
+        raise InputError("body: a form of .npy that is not known")
+    start = 8 + wide + size
+    try:
+        found = ast.literal_eval(raw[8 + wide : start].decode())
+        shape, fortran = found["shape"], found["fortran_order"]
+        good = (
+            type(shape) is tuple and len(shape) <= 2 and all(type(axis) is int and 0 <= axis < AXIS for axis in shape)
+        )
+        if set(found) != {"shape", "fortran_order", "descr"} or type(fortran) is not bool or not good:
+            raise ValueError
+        return np.lib.format.descr_to_dtype(found["descr"]), fortran, shape, start
+    except (ArithmeticError, KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+        raise InputError("body: a .npy whose header cannot be read") from None
+
+
+def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int) -> Feed:
+    """Fields by their names, or plain numbers (n, features) where no feature is a text."""
+    if array.dtype.names is not None and array.ndim == 1:
+        _check_names(array.dtype.names, features)
+        cells: Mapping[str, NDArray[Any]] = {feature.name: array[feature.name] for feature in features}
+    elif array.dtype.names is None and array.ndim == 2 and array.shape[1] == len(features):
+        cells = {feature.name: array[:, index] for index, feature in enumerate(features)}
+    else:
+        raise InputError(f"body: .npy must be ({len(features)},) fields of n records, or (n, {len(features)}) numbers")
+    if len(array) > limit:
+        raise TooLarge(f"records: {len(array)}; at most {limit} a request", limit=limit)
+    return {feature.name: _array_column(feature, cells[feature.name]) for feature in features}
+
+
+def _array_column(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
+    if cells.ndim != 1:
+        _misfit(feature, "arrays", "must be one value a record")
+    if isinstance(feature, CategoricalFeature):
+        if cells.dtype.kind != "U":
+            _misfit(feature, str(cells.dtype), "must be text (numpy's U)")
+        return _array_texts(feature, cells)
+    if cells.dtype.kind not in ("iufb" if isinstance(feature, BooleanFeature) else "iuf"):
+        _misfit(feature, str(cells.dtype), "must be numbers")
+    return _finite(feature, cells)
+
+
+def _array_texts(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
+    """numpy looks at no code point: what is none must not reach anything that reads texts."""
+    width = cells.dtype.itemsize // 4
+    if width == 0:
+        return np.full(len(cells), MISSING_TEXT)
+    native = np.ascontiguousarray(cells).astype(cells.dtype.newbyteorder("="))
+    points = native.view(np.uint32)
+    wrong = (points > 0x10FFFF) | ((points >= 0xD800) & (points < 0xE000))
+    if wrong.any():
+        index = int(np.argmax(wrong)) // width
+        raise RecordError(f"records[{index}].{feature.name}: must be Unicode", record=index, field=feature.name)
+    return native

@@ -1,0 +1,179 @@
+"""Tensors of the Open Inference Protocol (V2), in JSON and binary, from and to the columns of a model.
+
+A request has one tensor for each feature, of shape [n] or [n, 1]: numbers as FP32, FP64 or any integer, booleans as
+BOOL or 0 and 1, texts as BYTES. Missing is NaN, null, or the empty text. Binary data follow the JSON in the order of
+the inputs, little-endian; a text is four bytes of length and UTF-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError, RecordError
+from models.features import MISSING_TEXT, BooleanFeature, CategoricalFeature, Feature, encodable
+from serving.errors import TooLarge
+from serving.wire.request_bodies import check_fields
+from serving.wire.tables_in import Feed
+
+FLOATS = {"FP16": "<f2", "FP32": "<f4", "FP64": "<f8"}
+INTEGERS = {f"{sign}INT{8 * size}": f"<{kind}{size}" for sign, kind in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)}
+NUMBERS = {**FLOATS, **INTEGERS}
+INPUT = {"name": (str,), "shape": (list,), "datatype": (str,)}
+INPUT_MORE = {"parameters": (dict,), "data": (list,)}
+BINARY_SIZE = "binary_data_size"
+
+
+def datatype_of(feature: Feature) -> str:
+    """The datatype that can hold every value, missing ones too."""
+    return "BYTES" if isinstance(feature, CategoricalFeature) else "FP64"
+
+
+def columns_of(tensors: Sequence[Any], binary: bytes, features: Sequence[Feature], limit: int) -> Feed:
+    """The request's inputs -> columns (n,) for `OnnxModel.infer`. InputError: not of the protocol's form; RecordError:
+    not the model's features, or a value that does not fit; TooLarge: more than `limit` records."""
+    known = {feature.name: feature for feature in features}
+    columns: Feed = {}
+    count, start = None, 0
+    for tensor in tensors:
+        fields = check_fields(tensor, INPUT, INPUT_MORE)
+        feature, end = _feature(fields, known, columns), start + _size(fields)
+        count = _count(fields, count, limit)
+        if end > len(binary):
+            raise InputError(f"{BINARY_SIZE}: more bytes than there are after the JSON")
+        columns[feature.name] = _column(feature, fields, binary[start:end], count)
+        start = end
+    if start != len(binary):
+        raise InputError(f"body: {len(binary) - start} bytes that belong to no input")
+    for name in known.keys() - columns.keys():
+        raise RecordError(f"{name}: is missing (NaN or the empty text says that it is not known)", field=name)
+    return columns
+
+
+def _feature(fields: Mapping[str, Any], known: Mapping[str, Feature], before: Feed) -> Feature:
+    name = fields["name"]
+    if name not in known:
+        raise RecordError(f"{name[:80]!r}: is not a field of this model", field=name[:80])
+    if name in before:
+        raise InputError(f"inputs: {name!r} stands there twice")
+    return known[name]
+
+
+def _size(fields: Mapping[str, Any]) -> int:
+    parameters = fields.get("parameters") or {}
+    unknown = sorted(parameters.keys() - {BINARY_SIZE})
+    size = parameters.get(BINARY_SIZE, 0)
+    if unknown or type(size) is not int or size < 0:
+        raise InputError(f"parameters of an input: {BINARY_SIZE} alone, a whole number")
+    if (BINARY_SIZE in parameters) == (fields.get("data") is not None):
+        raise InputError(f"inputs: each has either data or {BINARY_SIZE}")
+    return size
+
+
+def _count(fields: Mapping[str, Any], before: int | None, limit: int) -> int:
+    shape = fields["shape"]
+    good = 1 <= len(shape) <= 2 and all(type(axis) is int and axis >= 0 for axis in shape) and shape[1:] in ([], [1])
+    if not good or before not in (None, shape[0]):
+        raise InputError("shape: must be [n] or [n, 1], the same n for every input")
+    if shape[0] > limit:
+        raise TooLarge(f"records: {shape[0]}; at most {limit} a request", limit=limit)
+    return int(shape[0])
+
+
+def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int) -> NDArray[Any]:
+    kind, data = fields["datatype"], fields.get("data")
+    texts = isinstance(feature, CategoricalFeature)
+    fits = kind == "BYTES" if texts else kind in NUMBERS or (kind == "BOOL" and isinstance(feature, BooleanFeature))
+    if not fits:
+        _misfit(feature, f"datatype {kind[:20]!r} does not fit; {datatype_of(feature)} does")
+    cells = _flat(data, count) if data is not None else None
+    if texts:
+        found = _read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells)
+        return np.array(found, object)
+    return _checked(feature, _read_numbers(kind, raw, count) if cells is None else _given_numbers(feature, kind, cells))
+
+
+def _flat(data: list[Any], count: int) -> list[Any]:
+    """Rows may be nested, as a tensor of two axes is."""
+    if data and all(type(each) is list for each in data):
+        data = list(chain.from_iterable(data))
+    if len(data) != count:
+        raise InputError(f"data: {len(data)} values; the shape says {count}")
+    return data
+
+
+def _given_numbers(feature: Feature, kind: str, cells: list[Any]) -> NDArray[np.float64]:
+    allowed = {bool} if kind == "BOOL" else {int} if kind in INTEGERS else {int, float}
+    if not set(map(type, cells)) <= {*allowed, type(None)}:
+        index = next(i for i, cell in enumerate(cells) if type(cell) not in {*allowed, type(None)})
+        _misfit(feature, f"must be {kind}, or null", index)
+    try:
+        return np.array(cells, np.float64)
+    except OverflowError:
+        _misfit(feature, "a number beyond every float")
+
+
+def _read_numbers(kind: str, raw: bytes, count: int) -> NDArray[np.float64]:
+    found = np.dtype(NUMBERS.get(kind, "u1"))
+    if len(raw) != count * found.itemsize:
+        raise InputError(f"{BINARY_SIZE}={len(raw)}: {count} values of {kind} have {count * found.itemsize} bytes")
+    return np.frombuffer(raw, found).astype(np.float64)
+
+
+def _checked(feature: Feature, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    wrong = np.isinf(numbers)
+    if isinstance(feature, BooleanFeature):
+        wrong |= ~(np.isnan(numbers) | (numbers == 0) | (numbers == 1))
+    if wrong.any():
+        _misfit(feature, "must be finite, or of a boolean 0 or 1", int(np.argmax(wrong)))
+    return numbers
+
+
+def _given_texts(feature: Feature, cells: list[Any]) -> list[str]:
+    texts = [MISSING_TEXT if cell is None else cell for cell in cells]
+    for index, text in enumerate(texts):
+        if type(text) is not str or not (text == MISSING_TEXT or encodable(text)):
+            _misfit(feature, "must be a text or null", index)
+    return texts
+
+
+def _read_texts(feature: Feature, raw: bytes, count: int) -> list[str]:
+    texts: list[str] = []
+    at = 0
+    while len(texts) < count and at + 4 <= len(raw):
+        end = at + 4 + int.from_bytes(raw[at : at + 4], "little")
+        if end > len(raw):
+            break
+        try:
+            texts.append(raw[at + 4 : end].decode())
+        except UnicodeDecodeError:
+            _misfit(feature, "must be UTF-8", len(texts))
+        at = end
+    if len(texts) != count or at != len(raw):
+        raise InputError(f"{feature.name}: its bytes are not {count} texts")
+    return texts
+
+
+def _misfit(feature: Feature, problem: str, index: int | None = None) -> NoReturn:
+    where = {} if index is None else {"record": index}
+    at = feature.name if index is None else f"records[{index}].{feature.name}"
+    raise RecordError(f"{at}: {problem}", **where, field=feature.name)
+
+
+def tensor_of(name: str, values: NDArray[Any], binary: bool) -> tuple[dict[str, Any], bytes]:
+    """An output in JSON, and its bytes where it is to be binary. Texts (objects), integers, float32 or float64."""
+    kind = {"f4": "FP32", "f8": "FP64", "i8": "INT64"}.get(values.dtype.str[1:], "BYTES")
+    head: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(values.shape)}
+    if not binary:
+        return {**head, "data": values.ravel().tolist()}, b""
+    raw = _bytes(values) if kind == "BYTES" else np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
+    return {**head, "parameters": {BINARY_SIZE: len(raw)}}, raw
+
+
+def _bytes(values: NDArray[Any]) -> bytes:
+    texts = [str(text).encode() for text in values.ravel()]
+    return b"".join(len(text).to_bytes(4, "little") + text for text in texts)

@@ -1,0 +1,287 @@
+"""The page in plain words: every number on it follows from the certificate, and nothing unverified gets onto it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from decimal import Decimal
+from html.parser import HTMLParser
+
+import ledgers
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ledgers import plan
+from offices import Office, dataset
+
+from accountant.budget import Budget, Relation
+from accountant.certificates.certificate import Certificate, verify
+from accountant.certificates.plain_words import (
+    WIDTH,
+    Page,
+    Section,
+    belief,
+    best_guess,
+    factor,
+    plain,
+    to_html,
+    to_markdown,
+    to_text,
+)
+from accountant.ledger.records import Unit
+from accountant.privacy.events import PureDp
+from serving.cli.app import run
+
+HALF = {"what": plan(PureDp(Decimal("0.05")), 10), "about": dataset(budget=Budget.of("3")), "delta": "0"}
+
+
+def certificate(**options) -> Certificate:
+    made = Office()
+    filed = made.issue(**options)
+    return verify(filed.envelope, filed.proof, filed.onnx, made.trust)
+
+
+def words(page: Page) -> str:
+    return " ".join(text for section in page.sections for text in (*section.paragraphs, *section.items))
+
+
+# ---- the numbers
+
+
+def test_epsilon_one_half():
+    text = words(plain(certificate(**HALF)))
+    assert "(0.5, 0)-differential privacy" in text
+    assert "at most e^0.5 = 1.6488 times what it would have been with any one record added or removed. " in text
+    assert "guesses right more than 62.25 times in 100" in text
+    assert "a chance of 10 in 100 into at most 15.49 in 100; 1 in 100 into at most 1.64 in 100" in text
+    assert math.exp(0.5) == pytest.approx(1.6487, abs=1e-4)
+    assert math.exp(0.5) / (1 + math.exp(0.5)) == pytest.approx(0.62246, abs=1e-5)
+    assert 0.1 * math.exp(0.5) / (0.9 + 0.1 * math.exp(0.5)) == pytest.approx(0.15483, abs=1e-5)
+
+
+def test_delta_is_on_top():
+    found = certificate()
+    text = words(plain(found))
+    assert f"= {factor(found.epsilon)} times" in text
+    assert ", and 0.000001 (1 in 1,000,000) on top." in text
+    assert "This holds but for a chance of 0.000001, about which nothing is said." in text
+    assert f"right more than {best_guess(found.epsilon, found.delta)} times" in text
+
+
+EPSILON = st.decimals("0.000001", "100", places=6)
+DELTA = st.sampled_from([Decimal(0), Decimal("0.000001"), Decimal("0.01")])
+
+
+@given(epsilon=EPSILON, delta=DELTA)
+def test_numbers_are_the_formulas_rounded_up(epsilon, delta):
+    e = math.exp(epsilon)
+    exact = 100 * (e + float(delta)) / (e + 1)
+    assert exact - 1e-9 <= best_guess(epsilon, delta) <= min(100, exact + 0.0101)
+    assert e * (1 - 1e-12) <= factor(epsilon) <= e * (1 + 1.001e-4)
+    for prior in (Decimal("0.1"), Decimal("0.01")):
+        exact = 100 * float(prior) * e / (1 - float(prior) + float(prior) * e)
+        assert exact - 1e-9 <= belief(epsilon, prior) <= min(100, exact + 0.0101)
+
+
+@given(epsilon=st.decimals("0.01", "5", places=2), delta=DELTA)
+def test_the_best_guess_is_reached_and_not_exceeded(epsilon, delta):
+    """Randomized response that gives itself away with chance delta is (epsilon, delta)-DP, and a guess by it is right
+    that often: the bound is neither too low nor needlessly high."""
+    honest = (1 - float(delta)) * math.exp(epsilon) / (1 + math.exp(epsilon)) + float(delta)
+    assert honest * 100 <= best_guess(epsilon, delta) <= honest * 100 + 0.0101
+
+
+# ---- the words
+
+
+def test_who_is_protected():
+    text = words(plain(certificate()))
+    assert "one record of the dataset adult. The promise compares the data with and without any one record" in text
+    unit = Unit("person", "customer", 3)
+    text = words(plain(certificate(about=dataset(Relation.REPLACE_ONE, unit))))
+    assert "Used are the first 3 records of each value of customer, in file order, and no others." in text
+    assert "any one person as it is and replaced by any other" in text
+    assert "How many there are is public (1000 records)." in text
+    assert "with any one person replaced" in text
+    assert "which of two things a given person says" in text
+
+
+def test_what_was_spent_and_what_is_left():
+    found = certificate(about=dataset(families=2))
+    stated = found.statement["predicate"]["dataset"]
+    text = words(plain(found))
+    assert (
+        f"This model took 25 noisy answers from the data, together epsilon {found.epsilon} at delta 0.000001." in text
+    )
+    for each in stated["families"]:
+        after = each["after"]
+        assert f"Family {each['family']}: total epsilon 3 at delta 0.000001; " in text
+        assert f"used {after['epsilon']}, left {after['left']}." in text
+    assert Decimal(after["epsilon"]) + Decimal(after["left"]) == 3
+
+
+def test_how_it_was_checked():
+    found = certificate()
+    text = words(plain(found))
+    for part in (
+        found.sha256,
+        found.issuers[0],
+        found.log,
+        "Entry 1 of the ledger example.org/ledger",
+        "tree of 3 entries",
+    ):
+        assert part in text
+    assert "No witness was asked" in text
+    assert found.form.claim.conversion in text
+
+
+def test_all_that_is_not_covered_is_said():
+    found = certificate()
+    text = words(plain(found)).lower()
+    assert all(each.lower() in text for each in found.form.not_covered)
+    assert len(found.form.not_covered) >= 5
+
+
+def test_no_hype():
+    text = to_text(plain(certificate())).lower()
+    assert not re.search(
+        r"anonym|guarantee|completely|fully|unbreakable|military|safe\b|secure\b|state.of.the.art", text
+    )
+
+
+# ---- the forms
+
+
+def test_text_fits_a_terminal():
+    text = to_text(plain(certificate()))
+    assert max(map(len, text.splitlines())) <= WIDTH == 80
+    assert text.endswith("\n")
+    assert text.splitlines()[0] == "Privacy certificate of the model adult"
+
+
+NASTY = Page(
+    "# <b>x</b>", (Section("a|b", ("<script>alert(1)</script>", "*bold* [link](x) \x1b[31m\u202e"), ("`code`",)),)
+)
+
+
+def test_names_stay_names_in_every_form():
+    assert "\x1b" not in to_text(NASTY)
+    assert "\u202e" not in to_text(NASTY)
+    markdown = to_markdown(NASTY)
+    assert "&lt;script&gt;" in markdown
+    assert r"\*bold\* \[link\](x)" in markdown
+    assert "\x1b" not in markdown
+    page = to_html(NASTY)
+    assert "<script>" not in page
+    assert "&lt;b&gt;" in page
+
+
+def test_html_is_one_page_that_loads_nothing():
+    seen: list[tuple[str, list]] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            seen.append((tag, attrs))
+
+    page = to_html(plain(certificate()))
+    Reader().feed(page)
+    assert {tag for tag, _ in seen} == {"html", "meta", "title", "style", "h1", "h2", "p", "ul", "li"}
+    assert {name for _, attrs in seen for name, _ in attrs} == {"lang", "charset"}
+    assert "url(" not in page
+
+
+def test_every_form_says_the_same():
+    page = plain(certificate())
+    plainest = re.sub(r"[\s-]", "", to_text(page))
+    for text in (text for section in page.sections for text in (*section.paragraphs, *section.items)):
+        assert re.sub(r"[\s-]", "", text) in plainest
+        assert text in to_html(page).replace("&#x27;", "'").replace("&quot;", '"').replace("&gt;", ">").replace(
+            "&lt;", "<"
+        )
+
+
+# ---- the command
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    path = ledgers.copy(ledgers.trained(), tmp_path / "home")
+    monkeypatch.setenv("DPSERVE_HOME", str(path))
+    return path
+
+
+def test_command_prints_the_page(home, capsys):
+    assert run(["model", "show", "adult@1", "--certificate"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Privacy certificate of the model adult\n")
+    assert "-differential privacy" in out
+    assert err == ""
+    assert run(["verify", str(home / "models" / "adult" / "1"), "--certificate"]) == 0
+    assert capsys.readouterr().out == out
+    assert run(["model", "show", "adult@1", "--certificate", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert [section["title"] for section in body["page"]][:2] == ["Who is protected", "What is promised"]
+    assert body["model"] == "adult"
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.html", "<!doctype html>"), ("a.md", "# Privacy"), ("a.txt", "Privacy")]
+)
+def test_command_writes_the_page(home, tmp_path, capsys, name, start):
+    assert run(["model", "show", "adult", "--certificate", "--out", str(tmp_path / name)]) == 0
+    assert (tmp_path / name).read_text().startswith(start)
+    assert capsys.readouterr().out == f"written to {tmp_path / name}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--certificate", "--registry"],
+        ["--out", "x.html"],
+        ["--certificate", "--out", "x.pdf"],
+        ["--certificate", "--out", "/nowhere/x.md"],
+        ["--registry", "--out", "x.json"],
+    ],
+)
+def test_wrong_use_is_exit_code_2(home, tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert run(["model", "show", "adult", *arguments]) == 2
+    assert not list(tmp_path.glob("x.*"))
+
+
+@pytest.mark.parametrize(
+    "file", ["model.onnx", "model.onnx.dsse.json", "model.onnx.tlog-proof", "model.onnx.sigstore.json"]
+)
+@pytest.mark.parametrize("what", ["--certificate", "--registry"])
+def test_a_bundle_that_does_not_verify_says_nothing_but_so(home, capsys, tmp_path, file, what):
+    path = home / "models" / "adult" / "2" / file
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(bytes(raw))
+    assert run(["model", "show", "adult@2", what, "--out", str(tmp_path / "x.md")]) in (2, 4)  # 2: .md is no record
+    assert run(["model", "show", "adult@2", what]) == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("dpserve: ")
+    assert not (tmp_path / "x.md").exists()
+
+
+def test_a_policy_on_the_command_line(home, capsys, tmp_path):
+    place = str(home / "models" / "adult" / "1")
+    policy = tmp_path / "policy.json"
+    for value, code in (
+        ({"largest_epsilon": "0.5"}, 0),
+        ({"largest_epsilon": "0.4"}, 4),
+        ({"relations": ["replace-one"]}, 4),
+    ):
+        policy.write_text(json.dumps(value))
+        assert run(["verify", place, "--policy", str(policy)]) == code
+    policy.write_text('{"largest_epsilon": "0.5"}')
+    assert run(["verify", place, "--policy", str(policy), "--largest-epsilon", "0.4"]) == 4
+    assert run(["verify", place, "--policy", str(policy), "--largest-epsilon", "9"]) == 0
+    policy.write_text('{"largest_epsilon": "0.1"}')
+    assert run(["verify", place, "--policy", str(policy), "--largest-epsilon", "9"]) == 4  # never wider than the file
+    policy.write_text('{"epsilon": "9"}')
+    assert run(["verify", place, "--policy", str(policy)]) == 2
+    capsys.readouterr()

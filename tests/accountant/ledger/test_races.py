@@ -1,0 +1,112 @@
+"""Many processes at one ledger: what fits is admitted and no more, once, whoever asks first, on either database."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import race_driver
+from ledgers import ROOT, hexes, registration, request, reserve
+from race_driver import CURVED, PURE
+from stores import at
+
+from accountant.audit.audit import audit_home
+from accountant.budget import Budget
+from accountant.home import Home
+
+DRIVER = Path(race_driver.__file__)
+
+
+@pytest.fixture
+def race(ledger_url, tmp_path):
+    """Runs a task in many processes, half of them as if on another host."""
+
+    def run(task: str, processes: int, tries: int = 1, **more) -> list:
+        if (tmp_path / "home").exists() and not (tmp_path / "other").exists():
+            shutil.copytree(tmp_path / "home" / "keys", tmp_path / "other" / "keys")
+        homes = [at(tmp_path / name, ledger_url) for name in ("home", "other")]
+        (tmp_path / task).mkdir()
+        asked = {"task": task, "homes": homes, "processes": processes, "tries": tries, "folder": str(tmp_path / task)}
+        done = subprocess.run(
+            [sys.executable, DRIVER], input=json.dumps(asked | more), capture_output=True, text=True, timeout=300,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return [outcome for each in json.loads(done.stdout) for outcome in each]
+
+    return run
+
+
+@pytest.fixture
+def home(ledger_url, tmp_path):
+    opened = Home.init(at(tmp_path / "home", ledger_url))
+    opened.ledger.register(registration())
+    opened.ledger.register(registration("pure", Budget.of("0.7")))
+    yield opened
+    opened.ledger.log.database.close()
+
+
+def used(home: Home, dataset: str) -> str:
+    return home.ledger.dataset(dataset).summary()["reserved"]["pure"]
+
+
+def test_the_last_of_a_budget(home, race):
+    """Sixty-four requests of sixteen processes for what fits seven times."""
+    outcomes = race("reserve", processes=16, tries=4)
+    assert Counter(map(type, outcomes)) == {int: 7, str: 57}
+    assert Counter(each for each in outcomes if isinstance(each, str)) == {"budget_refused": 57}
+    assert sorted(each for each in outcomes if isinstance(each, int)) == [job.seq for job in home.ledger.jobs()]
+    assert used(home, "pure") == "0.7"
+    assert audit_home(home).problems == ()
+
+
+def test_the_last_of_a_budget_counted_in_curves(home, race):
+    """The same where a Renyi order decides: as many as one process alone would be admitted."""
+    dataset = home.ledger.dataset("adult")
+    fitting = dataset.jobs_left(dataset.costs(CURVED))
+    assert 0 < fitting < 48
+    outcomes = race("reserve_curve", processes=16, tries=3)
+    assert Counter(isinstance(each, int) for each in outcomes) == {True: fitting, False: 48 - fitting}
+    assert audit_home(home).problems == ()
+
+
+def test_one_idempotency_key(home, race):
+    """Eight processes, three tries each: one job, one price."""
+    outcomes = race("reserve_with_key", processes=8, tries=3)
+    (job,) = home.ledger.jobs()
+    assert outcomes == [job.seq] * 24
+    assert home.ledger.log.size() == 4
+    assert audit_home(home).problems == ()
+
+
+def test_one_process_alone_may_start_a_job(home, race):
+    job = reserve(home.ledger, request("pure", "0.1", "0"), PURE).seq
+    assert Counter(race("start", processes=8, job=job)) == {job: 1, "wrong_state": 7}
+    assert audit_home(home).problems == ()
+
+
+def test_a_job_is_started_or_released(home, race):
+    """What was given back was never started: else rows could be read for nothing."""
+    job = reserve(home.ledger, request("pure", "0.1", "0"), PURE).seq
+    outcomes = Counter(race("release_or_start", processes=8, job=job))
+    assert outcomes in ({job: 1, "wrong_state": 7}, {"released": 1, "wrong_state": 7})
+    state = home.ledger.job(job).state
+    assert state == ("started" if job in outcomes else "released")
+    assert audit_home(home).problems == ()
+
+
+def test_one_name_is_given_once(home, race):
+    assert Counter(map(type, race("register", processes=8))) == {int: 1, str: 7}
+    assert len(home.ledger.datasets()) == 3
+    home.ledger.register(registration("two", commitment=hexes("two")))
+    assert audit_home(home).problems == ()
+
+
+def test_tables_are_made_once(race):
+    assert race("create", processes=8) == ["created"] * 8

@@ -1,0 +1,218 @@
+"""When the database cannot be used: full, locked, gone. Said so, and the ledger is as it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from ledgers import ROOT, place, plan, registration, request, reserve
+from postgres import server
+from sqlalchemy import event, make_url, text
+from stores import at, kind, snapshot
+
+from accountant.audit.audit import audit_home
+from accountant.errors import LedgerUnavailable
+from accountant.home import Home
+from accountant.store import engines, store
+from accountant.store.store import Store
+
+
+@pytest.fixture
+def home(ledger_url, tmp_path):
+    opened = Home.init(at(tmp_path / "home", ledger_url))
+    opened.ledger.register(registration())
+    yield opened
+    opened.ledger.log.database.close()
+
+
+@pytest.mark.parametrize("room", range(5))
+def test_a_full_disk_changes_nothing(home, room):
+    """Wherever in a transaction the disk is first found full, the ledger stays as it was."""
+    database = home.ledger.log.database
+    undo = FILL[kind(database)](database, room)
+    error, before = None, None
+    while error is None:
+        before, error = snapshot(home), failure(lambda: reserve(home.ledger, request(epsilon="0.1"), plan(count=1)))
+    assert "disk is full" in error.message or "No space left" in error.message
+    assert snapshot(home) == before
+    undo()
+    reserve(home.ledger)
+    assert audit_home(home).problems == ()
+
+
+def failure(action) -> LedgerUnavailable | None:
+    try:
+        action()
+    except LedgerUnavailable as error:
+        return error
+    return None
+
+
+def allow_pages(database: Store, room: int):
+    """SQLite gets so many more pages; returns what takes that back."""
+    with database.reading() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar() + room
+
+    def limit(connection, _record):
+        connection.execute(f"PRAGMA max_page_count = {pages}").close()
+
+    def lift():
+        event.remove(database.engine, "connect", limit)
+        database.close()
+
+    database.close()
+    event.listen(database.engine, "connect", limit)
+    return lift
+
+
+FULL = "$$ BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'; END $$"
+
+
+def refuse_table(database: Store, number: int):
+    """PostgreSQL says that the disk is full when this table grows; returns what takes that back."""
+    table = ("entry", "node", "job", "family", "checkpoint")[number]
+
+    def run(*statements):
+        with database.writing() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+
+    function = f"CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS {FULL}"
+    run(function, f"CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON {table} EXECUTE FUNCTION full_disk()")
+    return lambda: run(f"DROP TRIGGER full_disk ON {table}")
+
+
+FILL = {"sqlite": allow_pages, "postgresql": refuse_table}
+
+
+LIMITED = """
+import resource, sys
+from ledgers import place, reserve
+from pathlib import Path
+from accountant.errors import LedgerUnavailable
+from accountant.home import Home
+home = Home.open(place(Path(sys.argv[1])))
+reserve(home.ledger)
+size = (home.path / "ledger.db-wal").stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5000, size + 5000))
+try:
+    for _ in range(20):
+        reserve(home.ledger)
+except LedgerUnavailable as error:
+    print(error.message)
+"""
+
+
+def test_a_file_that_cannot_grow_changes_nothing(tmp_path):
+    """The operating system refuses the write itself."""
+    home = Home.init(place(tmp_path / "home"))
+    home.ledger.register(registration())
+    paths = [str(ROOT), str(ROOT / "tests" / "helpers")]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {paths}\n{LIMITED}", str(home.path)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "disk" in done.stdout
+    reserve(home.ledger)
+    assert audit_home(home).problems == ()
+
+
+def test_a_locked_database_is_waited_for_and_no_longer(home, ledger_url, monkeypatch):
+    monkeypatch.setattr(engines, "WAIT_SECONDS", 0.2)
+    hasty, before = Home.open(at(home.path, ledger_url)), snapshot(home)
+    with home.ledger.log.database.writing(), pytest.raises(LedgerUnavailable, match="lock"):
+        hasty.ledger.log.database.writing().__enter__()
+    assert snapshot(home) == before
+    monkeypatch.undo()  # a busy machine may take a while between two statements
+    assert reserve(hasty.ledger).seq == 2
+    hasty.ledger.log.database.close()
+
+
+def test_a_mark_that_cannot_be_written_is_found_before_anything_is_signed(home):
+    mark = home.ledger.log._mark
+    path, before = mark.path, snapshot(home)
+    (path.parent / (path.name + ".lock")).unlink()
+    (path.parent / (path.name + ".lock")).mkdir()
+    with pytest.raises(LedgerUnavailable, match="cannot be opened"):
+        reserve(home.ledger)
+    assert snapshot(home) == before
+
+
+# PostgreSQL alone: a server at the other end of a wire.
+
+
+@pytest.fixture
+def remote(tmp_path):
+    url = server().fresh()
+    home = Home.init(at(tmp_path / "home", url))
+    home.ledger.register(registration())
+    yield SimpleNamespace(home=home, name=make_url(url).database)
+    home.ledger.log.database.close()
+
+
+def cut(name: str) -> None:
+    """End every session in the database."""
+    server().execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+
+def test_connections_that_died_in_the_pool_are_replaced(remote):
+    ledger = remote.home.ledger
+    for write in (True, False):
+        cut(remote.name)
+        assert reserve(ledger).seq if write else ledger.jobs()
+
+
+def cut_between(ledger, name: str) -> None:
+    with ledger.log.database.writing() as connection:
+        store.append(connection, b"x")
+        cut(name)
+        store.append(connection, b"y")
+
+
+def cut_at_commit(ledger, name: str) -> None:
+    with ledger.log.writing() as writer:
+        writer.append("nothing")
+        commit = writer.connection.commit
+        writer.connection.commit = lambda: (cut(name), commit())
+
+
+CUTS = [(cut_between, "terminat"), (cut_at_commit, "whether it was written is not known: look before asking again")]
+
+
+@pytest.mark.parametrize(("attempt", "words"), CUTS)
+def test_a_connection_that_breaks_in_a_transaction(remote, attempt, words):
+    before = snapshot(remote.home)
+    with pytest.raises(LedgerUnavailable, match=words):
+        attempt(remote.home.ledger, remote.name)
+    assert snapshot(remote.home) == before
+    reserve(remote.home.ledger)
+    assert audit_home(remote.home).problems == ()
+
+
+def test_a_database_that_lets_nobody_in(remote):
+    database = remote.home.ledger.log.database
+    database.close()
+    server().execute(f"ALTER DATABASE {remote.name} ALLOW_CONNECTIONS false")
+    with pytest.raises(LedgerUnavailable, match="not currently accepting connections"):
+        reserve(remote.home.ledger)
+    server().execute(f"ALTER DATABASE {remote.name} ALLOW_CONNECTIONS true")
+    reserve(remote.home.ledger)
+
+
+def test_a_relaxed_server_is_tightened(remote):
+    server().execute(f"ALTER DATABASE {remote.name} SET synchronous_commit = off")
+    server().execute(f"ALTER DATABASE {remote.name} SET default_transaction_isolation = serializable")
+    database = remote.home.ledger.log.database
+    database.close()
+    with database.writing() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "read committed"
+        assert connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar() == "1min"
+    server().execute(f"ALTER DATABASE {remote.name} SET synchronous_commit = remote_apply")
+    database.close()
+    with database.reading() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "remote_apply"
+        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "repeatable read"

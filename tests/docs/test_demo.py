@@ -1,0 +1,31 @@
+"""`make demo` from end to end: the real command line, the real server, the real rows, and openssl."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.system("openssl")
+def test_the_demo_tells_the_whole_story(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--home", str(tmp_path / "home")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in (
+        "budget before: [########################################] 100.0% left",
+        "LazyBB, epsilon 0.5 (ours)",
+        "would fit",
+        "HTTP 403",
+        "Signature Verified Successfully",
+        "the server is stopped",
+    ):
+        assert said in done.stdout

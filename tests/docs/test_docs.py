@@ -1,0 +1,103 @@
+"""The documentation builds without a warning or the internet; its links lead somewhere; its commands are run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from pages import ROOT
+
+from serving.app import DOORS
+from serving.cli.app import app
+from training.learners import LEARNERS
+
+DOCS = ROOT / "docs"
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+LOADS = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
+
+
+class Page(HTMLParser):
+    """What a page can be linked at, where it links to, and what it loads."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.anchors: set[str] = {"", "__top"}
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attributes}
+        self.anchors |= {found[name] for name in ("id", "name") if name in found}
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        if tag in LOADS and LOADS[tag] in found and found.get("rel") != "canonical":
+            self.loads.append(found[LOADS[tag]])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> dict[Path, Page]:
+    return {path: Page(path) for path in site.rglob("*.html")}
+
+
+def test_every_link_leads_somewhere(site, pages):
+    broken = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc or path.name == "404.html":
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            if target in pages:
+                if unquote(parts.fragment) not in pages[target].anchors:
+                    broken.append((path.name, link, "no such heading"))
+            elif not target.exists() and not is_source(path, site, parts.path):
+                broken.append((path.name, link, "no such file"))
+    assert broken == []
+
+
+def is_source(path: Path, site: Path, link: str) -> bool:
+    """Pages also point at files of the project that are not part of the site."""
+    return (DOCS / path.relative_to(site).parent / link).resolve().exists()
+
+
+def test_nothing_is_loaded_from_elsewhere(site, pages):
+    outside = [(path.name, load) for path, page in pages.items() for load in page.loads if urlsplit(load).netloc]
+    assert outside == []
+    styles = "".join(path.read_text("utf-8") for path in site.rglob("*.css"))
+    assert re.findall(r"(?:@import|url\()\s*['\"]?(?:https?:)?//", styles) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_in_the_navigation_and_what_they_show_is_run(page):
+    assert f": {page}\n" in (ROOT / "mkdocs.yml").read_text("utf-8")
+    if re.search(r"^```(sh|python)\n", (DOCS / page).read_text("utf-8"), re.M):
+        name = Path(page).stem
+        tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path.name != Path(__file__).name]
+        said = [path for path in tests if re.search(rf'"{name}(\.md)?"|/{name}\.md"', path.read_text("utf-8"))]
+        assert said, f"no test runs the commands of docs/{page}"
+
+
+def test_the_reference_speaks_of_everything(site):
+    text = {name: (site / "reference" / f"{name}.html").read_text("utf-8") for name in ("commands", "rest", "learners")}
+    groups = {group.name for group in app.registered_groups}
+    assert all(f"dpserve {name} " in text["commands"] for name in groups)
+    assert all(door.path in text["rest"] for door in DOORS if not getattr(door, "hidden", False))
+    assert all(f'id="{name}"' in text["learners"] for name in LEARNERS)

@@ -1,0 +1,34 @@
+"""Every block of docs/notebook.md, as it stands, in one Python session."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+from training.notebook import PublicWarning, SpendWarning
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "notebook.md"
+
+
+@pytest.mark.slow
+def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    assert len(blocks) == 7
+    session: dict[str, object] = {"__name__": "__main__"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PublicWarning)
+        warnings.simplefilter("error", SpendWarning)
+        for block in blocks:
+            exec(compile(block, str(PAGE), "exec"), session)
+    said = capsys.readouterr().out
+    assert re.search(
+        r"<Account of epsilon 3, 3 fits spent 1\.\d+ and 1\.\d+ is left \(delta 0.000001, add-remove\)>", said
+    )
+    assert "account: asked epsilon 3 at delta 0.000001; of epsilon 3, 4 fits spent" in said
+    assert "FILL-IN" in said
+    assert "rounds=300: the noise drowns the signal. With records=100 and epsilon=0.1" in said
+    assert session["account"].fits == 4

@@ -1,0 +1,131 @@
+"""Runs one task after the other in children of its own and kills each (SIGKILL) where it is told; see test_crash.
+
+One JSON request a line on stdin: {"task", "home", "files", "point", "delay"}; the child's wait status on stdout.
+`point` is "module:name:before|after:n": the child dies at the n-th call of that function, just before it or just after.
+`delay`: the child is killed from outside after so many seconds. Children are forked, so that only this process pays for
+imports. What a child draws is written down, byte by byte, before it is drawn.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import ledgers
+
+from accountant.home import Home
+from accountant.privacy import adaptive
+from accountant.privacy.events import BoundedRange
+from training import job
+from training.rows import datasets
+from training.session import Session
+
+ASKED = job.Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
+
+
+def die_at(point: str) -> None:
+    """Make the named function deadly; after `outer>`, only from the first call of that function on."""
+    if ">" in point:
+        return at_call_of(*point.split(">"))
+    module, name, when, count = point.split(":")
+    owner, *inner, last = [importlib.import_module(module), *name.split(".")]
+    for step in inner:
+        owner = getattr(owner, step)
+    original, calls = getattr(owner, last), []
+
+    @functools.wraps(original)
+    def deadly(*arguments, **options):
+        calls.append(name)
+        fatal = len(calls) == int(count)
+        if fatal and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = original(*arguments, **options)
+        if fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    setattr(owner, last, deadly)
+
+
+def at_call_of(outer: str, point: str) -> None:
+    module, name = outer.split(":")
+    owner = importlib.import_module(module)
+    original = getattr(owner, name)
+
+    def arm(*arguments, **options):
+        die_at(point)
+        return original(*arguments, **options)
+
+    setattr(owner, name, arm)
+
+
+def note_draws(file: Path) -> None:
+    """One byte in `file` for every release, before it is drawn."""
+    original = Session.release
+
+    def release(self, query, mechanism):
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(descriptor, b".")
+        os.close(descriptor)
+        return original(self, query, mechanism)
+
+    Session.release = release
+
+
+def train(home: Path, files: Path) -> None:
+    note_draws(home.parent / "draws")
+    job.train(Home.open(ledgers.place(home)), ASKED, by="test", key=f"key of {os.getpid()}")
+
+
+def recover(home: Path, files: Path) -> None:
+    job.recover(Home.open(ledgers.place(home)))
+
+
+def init(home: Path, files: Path) -> None:
+    Home.init(ledgers.place(home))
+
+
+def register(home: Path, files: Path) -> None:
+    how = (ledgers.TOTAL, datasets.Relation.ADD_REMOVE, None)
+    datasets.register(Home.open(ledgers.place(home)), "second", files / "rows.parquet", files / "schema.yaml", *how)
+
+
+TASKS = {"train": train, "recover": recover, "init": init, "register": register}
+
+
+def child(request: dict) -> None:
+    """Never returns."""
+    status = 1
+    try:
+        TASKS[request["task"]](Path(request["home"]), Path(request["files"]))
+        status = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        request = json.loads(line)
+        pid = os.fork()
+        if not pid:
+            if request["point"]:
+                die_at(request["point"])
+            child(request)
+        if request["delay"] is not None:
+            time.sleep(request["delay"])
+            os.kill(pid, signal.SIGKILL)
+        print(os.waitpid(pid, 0)[1], flush=True)
+
+
+if __name__ == "__main__":
+    adaptive.epsilon_of(((BoundedRange(Decimal("0.01")), 8),), Decimal("0.000001"))  # compiled once, for all children
+    print("ready", flush=True)
+    serve()

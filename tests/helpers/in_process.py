@@ -1,0 +1,67 @@
+"""The doors over a home, asked in this process: for tests that need no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from accountant.home import Home
+from accountant.ledger.tokens import NO_LIMITS, Limits
+from serving.http.routes import Door, Doors
+from serving.state import ServingState
+from serving.tokens import new_token
+
+HOST = "ledger.example:3000"
+BASE = f"http://{HOST}"
+
+
+class Site:
+    """These doors, with the whole layer in front of them."""
+
+    def __init__(self, home: Home, doors: Sequence[Door]) -> None:
+        self.home = home
+        self.app = Starlette(routes=[Route(door.path, door.endpoint, methods=[door.method]) for door in doors])
+        self.app.state.serving = ServingState()
+        self.doors = Doors(None, self.app)
+        self.look()
+
+    def look(self) -> None:
+        """As a worker does twice a second."""
+        self.app.state.serving.refresh()
+
+    def token(self, name: str, *scopes: str, limits: Limits = NO_LIMITS) -> str:
+        secret, _ = new_token(self.home, name, scopes, limits)
+        self.look()
+        return secret
+
+    def ask(self, method: str, path: str, headers: Any = None, base: str = BASE, **more: Any) -> httpx.Response:
+        async def asking() -> httpx.Response:
+            transport = httpx.ASGITransport(self.doors)
+            async with httpx.AsyncClient(transport=transport, base_url=base) as client:
+                return await client.request(method, path, headers=headers, **more)
+
+        return asyncio.run(asking())
+
+    def bear(self, secret: str, method: str, path: str, **more: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {secret}", **more.pop("headers", {})}
+        return self.ask(method, path, headers, **more)
+
+
+@contextmanager
+def site_at(folder: Path, doors: Sequence[Door]) -> Iterator[Site]:
+    """Over a new home in the folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPSERVE_HOME", str(folder / "home"))
+        yield Site(Home.init({"DPSERVE_HOME": str(folder / "home")}), doors)
+
+
+def code(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]

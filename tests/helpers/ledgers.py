@@ -1,0 +1,217 @@
+"""Ledgers to test with: small ones with jobs in every state, and a home with models trained on real rows."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import shutil
+import sqlite3
+import tempfile
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+
+from accountant import canonical
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from accountant.ledger import tokens
+from accountant.ledger.ledger import Ledger
+from accountant.ledger.records import Job, Registration, Request, Unit
+from accountant.log import merkle, notes
+from accountant.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release
+from accountant.store import store, tables
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "data"
+TOTAL = Budget.of("3", "0.000001")
+SMALL_ROWS = 400
+
+
+def place(folder: Path) -> dict[str, str]:
+    """The environment that names a home; its database is elsewhere where the home has a file that says so."""
+    elsewhere = folder / "database.url"
+    return {"DPSERVE_HOME": str(folder)} | ({"DPSERVE_LEDGER_URL": elsewhere.read_text()} if elsewhere.exists() else {})
+
+
+def hexes(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def registration(name: str = "adult", budget: Budget = TOTAL, **changes) -> Registration:
+    fields = {"relation": Relation.ADD_REMOVE, "unit": Unit(), "records": 1000, "schema": hexes("schema")}
+    return Registration(name, budget=budget, **({"commitment": hexes(name)} | fields | changes))
+
+
+def request(dataset: str = "adult", epsilon: str = "0.5", delta: str = "0.000001", **parameters) -> Request:
+    return Request(dataset, "lazybb", Budget.of(epsilon, delta), {"rounds": 25, **parameters}, dataset)
+
+
+def plan(event: Event = BoundedRange(Decimal("0.02")), count: int = 25) -> Plan:  # noqa: B008 frozen
+    mechanism = {BoundedRange: "exponential", PureDp: "permute-and-flip", Gaussian: "discrete-gaussian"}[type(event)]
+    norm = "l2" if isinstance(event, Gaussian) else "range"
+    return Plan(((Release("a vote", mechanism, norm, 1, event), count),))
+
+
+def reserve(ledger: Ledger, asked: Request | None = None, what: Plan | None = None, **options) -> Job:
+    """Reserve a plan that asks for at least what it claims."""
+    asked, what = asked or request(), what or plan()
+    options = {"by": "test"} | options
+    return ledger.reserve(asked, Decimal("0.02"), what, **options)
+
+
+def advance(ledger: Ledger, seq: int, state: str) -> None:
+    """Bring a reserved job to `state` by the legal way."""
+    if state in ("started", "committed", "burned", "issued"):
+        ledger.start(seq, "owner:1:1", 60.0)
+    if state in ("committed", "issued"):
+        ledger.commit(seq, hexes(f"released {seq}"))
+    if state == "burned":
+        ledger.burn(seq, "failed")
+    if state == "released":
+        ledger.release(seq)
+    if state == "issued":
+        ledger.issue(seq, hexes(f"statement {seq}"), hexes(f"model {seq}"))
+
+
+STATES = ("reserved", "started", "committed", "burned", "released", "issued")
+
+
+def fill(home: Home) -> Home:
+    """Datasets, a job in every state, tokens, a quota, another total: every type of entry but those of keys."""
+    ledger = home.ledger
+    ledger.register(registration())
+    ledger.register(registration("pure", Budget.of("1")))
+    for number, state in enumerate(STATES):
+        advance(ledger, reserve(ledger, key=f"key {number}").seq, state)
+    tokens.create(ledger, "ci", ["train", "predict"], hexes("token"))
+    tokens.create(ledger, "auditor", ["audit"], hexes("other token"))
+    tokens.revoke(ledger, "ci")
+    advance(ledger, reserve(ledger, request("pure", "0.5", "0"), plan(PureDp(Decimal("0.05")), 10)).seq, "committed")
+    ledger.register(registration("copy", None, families=("adult",)))
+    ledger.set_quota("copy", "test", Decimal("0.9"), "a test", "steward")
+    ledger.change_budget("pure", Decimal("1.5"), "a test", "steward")
+    advance(ledger, reserve(ledger, request("copy")).seq, "started")
+    ledger.log.database.close()
+    return home
+
+
+@lru_cache
+def _scratch() -> Path:
+    scratch = Path(tempfile.mkdtemp(prefix="dpserve-ledgers-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    return scratch
+
+
+@lru_cache
+def filled() -> Path:
+    """A home with `fill`, to copy."""
+    fill(Home.init(place(_scratch() / "filled")))
+    return _scratch() / "filled"
+
+
+def copy(home: Path, to: Path) -> Path:
+    shutil.copytree(home, to)
+    return to
+
+
+@lru_cache
+def prepared() -> Path:
+    """A home with real rows registered and nothing spent, to copy."""
+    import pyarrow.parquet as pq
+
+    files = _scratch() / "files"
+    files.mkdir()
+    pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, SMALL_ROWS), files / "rows.parquet")
+    schema = (EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {SMALL_ROWS}")
+    (files / "schema.yaml").write_text(schema)
+    return _registered(_scratch() / "prepared")
+
+
+def _registered(folder: Path) -> Path:
+    from training.rows.datasets import register
+
+    home, files = Home.init(place(folder)), _scratch() / "files"
+    register(home, "adult", files / "rows.parquet", files / "schema.yaml", TOTAL, Relation.ADD_REMOVE, None)
+    home.ledger.log.database.close()
+    return home.path
+
+
+@lru_cache
+def prepared_on_postgresql() -> Path:
+    """As `prepared`, with its ledger in PostgreSQL."""
+    import postgres
+
+    prepared()  # the files
+    folder = _scratch() / "prepared-on-postgresql"
+    folder.mkdir()
+    (folder / "database.url").write_text(postgres.server().fresh())
+    return _registered(folder)
+
+
+def copy_on_postgresql(home: Path, to: Path) -> Path:
+    """A copy with a database of its own. Nobody may be connected to the first."""
+    import postgres
+
+    copied = copy(home, to)
+    name = (home / "database.url").read_text().split("@/")[1].split("?")[0]
+    (copied / "database.url").write_text(postgres.server().copy(name))
+    return copied
+
+
+@lru_cache
+def trained() -> Path:
+    """A home with two models trained on real rows, to copy."""
+    from training import job
+
+    home = Home.open(place(copy(prepared(), _scratch() / "trained")))
+    for epsilon in ("0.5", "0.25"):
+        job.train(home, job.Asked("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test")
+    home.ledger.log.database.close()
+    return home.path
+
+
+def bundles(home: Path) -> list[tuple[str, bytes, bytes, bytes]]:
+    """What the audit takes: name, envelope, proof and model of every bundle of a home."""
+    from models.store.bundle import ModelStore, read_bundle
+
+    models = ModelStore(home / "models")
+    names = [f"{name}@{version}" for name in models.names() for version in models.versions(name)]
+    found = [(name, read_bundle(models.resolve(name))) for name in names]
+    return [(name, each.envelope, each.proof, each.onnx) for name, each in found]
+
+
+def raw(home: Path) -> sqlite3.Connection:
+    """The database without its triggers: what an operator with a shell has. Commits by itself."""
+    connection = sqlite3.connect(home / "ledger.db", isolation_level=None)
+    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        connection.execute(f"DROP TRIGGER {name}")
+    return connection
+
+
+def bodies(home: Path) -> list[bytes]:
+    with raw(home) as connection:
+        return [bytes(body) for (body,) in connection.execute("SELECT body FROM entry ORDER BY seq")]
+
+
+def changed(body: bytes, **fields) -> bytes:
+    """An entry that says something else, in canonical form."""
+    return canonical.encode({**json.loads(body), **fields})
+
+
+def rewrite(home: Path, leaves: list[bytes]) -> None:
+    """What an operator with the log's key can do: another history, whole and signed, mark and all. The index stays."""
+    opened = Home.open(place(home))
+    with raw(home) as connection:
+        for table in ("entry", "node", "checkpoint"):
+            connection.execute(f"DELETE FROM {table}")
+    (home / "keys" / "high-water.json").unlink()
+    log = opened.ledger.log
+    with log.database.writing() as connection:
+        read = store.node_reader(connection)
+        for size, leaf in enumerate(leaves, 1):
+            store.append(connection, leaf)
+            note = notes.sign_checkpoint(log.origin, size, merkle.root(size, read), opened.keys.signer("log"))
+            connection.execute(tables.checkpoint_table.insert().values(size=size, note=note))
+        log._mark.advance(len(leaves), merkle.root(len(leaves), read))
+    log.database.close()

@@ -1,0 +1,38 @@
+"""Pages whose commands are run as they stand: their blocks, a folder to run them in, and a shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page of the project, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)
+
+
+def checkout(folder: Path) -> Path:
+    """A folder that looks like the project after `make install`, so that nothing is written into the real one."""
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    for command in ("python", "dpserve"):
+        launcher = folder / ".venv" / "bin" / command
+        module = "" if command == "python" else "-m serving.cli"
+        launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        launcher.chmod(0o755)
+    return folder
+
+
+def follow(folder: Path, script: str) -> str:
+    """Run it in one shell, with a home of its own; its output, once it has ended well."""
+    environment = {**os.environ, "DPSERVE_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-c", f"set -e\n{script}"], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout

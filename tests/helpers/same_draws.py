@@ -1,0 +1,79 @@
+"""For the differential test: every draw, the clock, names and commitments of datasets, none of them from the rows.
+
+Where nothing else of the rows can be read, two servers over neighbouring datasets then say the same, byte for byte.
+Installed by a `sitecustomize.py` in every process of the server; and run as a script, it registers two datasets.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import os
+import sys
+import types
+import uuid
+from pathlib import Path
+
+START = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+BREAK = "DPSERVE_TEST_BREAK"  # names a file: where it is, the next draw fails
+
+
+class Standing(datetime.datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+        return START.astimezone(tz)
+
+
+def install() -> None:
+    datetime.datetime = Standing
+    import numpy as np
+
+    from accountant import mechanisms
+    from accountant.keys import private_keys
+    from accountant.ledger import family_changes
+
+    count = itertools.count()
+
+    def number(values):
+        path = Path(os.environ.get(BREAK, "/nowhere"))
+        if path.exists():
+            path.unlink()
+            raise ValueError(f"the values were {np.asarray(values).ravel()[:20].tolist()}")
+        return next(count) * 7919
+
+    def selected(self, values, sensitivity):
+        return number(values) % len(values)
+
+    def noised(self, values, sensitivity):
+        return (number(values) + np.arange(np.size(values), dtype=np.int64) * 31).reshape(np.shape(values)) % 997 - 400
+
+    def answered(self, values, sensitivity):
+        return (number(values) + np.arange(values.size)).reshape(values.shape) % self.categories
+
+    for kind in (mechanisms.ExponentialSelection, mechanisms.PermuteAndFlip):
+        kind.draw = selected
+    for kind in (mechanisms.DiscreteLaplace, mechanisms.DiscreteGaussian):
+        kind.draw = noised
+    mechanisms.RandomizedResponse.draw = answered
+    mechanisms.draw_runs = lambda distribution: 3
+    real = private_keys.KeyStore.commitment
+    private_keys.KeyStore.commitment = lambda self, chunks: real(self, [each for each in chunks if b"target:" in each])
+    named = itertools.count()
+    family_changes.uuid = types.SimpleNamespace(uuid4=lambda: uuid.UUID(int=next(named)))
+
+
+def register(home: str, files: str) -> None:
+    from accountant.budget import Budget, Relation
+    from accountant.home import Home
+    from training import job
+
+    folder, found = Path(files), Home.open({"DPSERVE_HOME": home})
+    for name, relation in (("guessed", Relation.ADD_REMOVE), ("counted", Relation.REPLACE_ONE)):
+        data, schema = folder / f"{name}.parquet", folder / f"{name}.yaml"
+        job.register(found, name, data, schema, Budget.of(20, "1e-5"), relation, None)
+
+
+if __name__ == "__main__":
+    register(*sys.argv[1:])

@@ -1,0 +1,137 @@
+"""A home with the first rows of Adult in it, and a real server over it: what the tests of the doors have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+
+from accountant.home import Home
+from serving.tokens import new_token
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "examples" / "data"
+ROWS = 2000
+SCOPES = ("predict", "train", "audit", "admin")
+START_SECONDS = 120.0
+
+
+def write_files(folder: Path) -> Path:
+    """rows.parquet and schema.yaml."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pq.read_table(DATA / "adult_train.parquet").slice(0, ROWS), folder / "rows.parquet")
+    text = (DATA / "adult.schema.yaml").read_text()
+    (folder / "schema.yaml").write_text(text.replace("records: 32561", f"records: {ROWS}"))
+    return folder
+
+
+def records(count: int) -> list[dict[str, Any]]:
+    """Rows of Adult's test file, as a client would send them."""
+    return pq.read_table(DATA / "adult_test.parquet").slice(0, count).drop_columns(["income"]).to_pylist()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("BENTOML_HOME", "PROMETHEUS_MULTIPROC_DIR")
+    }
+    own = {"DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    return {**kept, **own, "DPSERVE_AUDIT_SECONDS": "0", **more}  # no audit but where one is asked for
+
+
+def dpserve(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "serving.cli", *arguments]
+    return subprocess.run(command, env=environment(home), cwd=home.parent, capture_output=True, text=True, timeout=300)
+
+
+def until(holds: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> Any:
+    """Wait until it holds; fails after `seconds`, which is a way out and not a claim."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = holds()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"waited in vain: {what}")
+
+
+@dataclass
+class Server:
+    """A running server, and a token of each scope."""
+
+    path: Path
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Home:
+        return Home.open({"DPSERVE_HOME": str(self.path)})
+
+    def ask(self, method: str, path: str, scope: str | None = "admin", **more: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[scope]}"} if scope else {}
+        headers |= more.pop("headers", {})
+        return httpx.request(method, f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=30, **more)
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        return self.ask("GET", path, **more)
+
+    def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
+        return self.ask("POST", path, json=body, **more)
+
+    def predict(self, model: str = "adult", count: int = 1) -> httpx.Response:
+        return self.post("/predict", {"model": model, "records": records(count)})
+
+    def ready(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        with contextlib.suppress(httpx.TransportError):
+            return self.get("/readyz", scope=None).status_code == 200
+        return False
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@contextlib.contextmanager
+def running(home: Path, command: list[str], port: int, cwd: Path, **more: str) -> Iterator[Server]:
+    """The command as a server over the home, from ready to stopped."""
+    log = home / "server.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, cwd=cwd, env=environment(home, **more), stdout=out, stderr=out)
+    server = Server(home, port, process, log)
+    try:
+        for scope in SCOPES:
+            server.tokens[scope] = new_token(server.home, f"{scope}-{port}", [scope])[0]
+        until(server.ready, "the server is ready")
+        yield server
+    finally:
+        try:
+            server.stop()
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def serving(home: Path, workers: int = 2, **more: str) -> contextlib.AbstractContextManager[Server]:
+    port = free_port()
+    command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", str(workers)]
+    return running(home, command, port, home.parent, **more)

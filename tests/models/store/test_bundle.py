@@ -1,0 +1,301 @@
+"""Bundles and the store on disk: whole or not there, one reader's pass, names that cannot leave the root."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import fields, replace
+
+import pytest
+
+from accountant.errors import InputError, ModelInvalid, NameTaken, UnknownName
+from models.ensemble import Vote, VotingEnsemble
+from models.features import CategoricalFeature, NumericFeature
+from models.store import bundle as module
+from models.store.bundle import (
+    FILES,
+    Bundle,
+    ModelStore,
+    ensemble_bytes,
+    ensemble_from_bytes,
+    read_bundle,
+    write_bundle,
+)
+from models.trees import Leaf, Split, TreeEnsemble
+
+ENSEMBLE = VotingEnsemble(
+    (NumericFeature("age", (18.0, 0.1 + 20.2)), CategoricalFeature("work", ("é", "b"))),
+    "income",
+    ("a", "b"),
+    (Vote("above", 0, 1, 2), Vote("is", 1, 0, -1)),
+    0.1 + 0.2,
+)
+BUNDLE = Bundle(b"onnx", b"envelope", b"sigstore", b"proof", ensemble_bytes(ENSEMBLE), b"card")
+
+
+def other(number):
+    return replace(BUNDLE, onnx=f"onnx {number}".encode())
+
+
+# ---- one bundle ---------------------------------------------------------------------------------------------------
+
+
+def test_files_are_the_contract():
+    assert list(FILES) == [
+        "model.onnx",
+        "model.onnx.dsse.json",
+        "model.onnx.sigstore.json",
+        "model.onnx.tlog-proof",
+        "ensemble.json",
+        "card.md",
+    ]
+    assert [field for field, _ in FILES.values()] == [field.name for field in fields(Bundle)]
+
+
+def test_write_and_read(tmp_path):
+    write_bundle(tmp_path / "out", BUNDLE)
+    assert read_bundle(tmp_path / "out") == BUNDLE
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "model.onnx").read_bytes() == b"onnx"
+
+
+@pytest.mark.parametrize("make", ["mkdir", "touch", "symlink"])
+def test_nothing_is_overwritten(tmp_path, make):
+    target = tmp_path / "out"
+    target.symlink_to(tmp_path / "nowhere") if make == "symlink" else getattr(target, make)()
+    with pytest.raises(NameTaken, match="out"):
+        write_bundle(target, BUNDLE)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_missing_file_is_named(tmp_path, name):
+    write_bundle(tmp_path / "out", BUNDLE)
+    (tmp_path / "out" / name).unlink()
+    with pytest.raises(ModelInvalid, match=f"^{name}: "):
+        read_bundle(tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_links_are_not_followed(tmp_path, name):
+    write_bundle(tmp_path / "out", BUNDLE)
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    (tmp_path / "out" / name).unlink()
+    (tmp_path / "out" / name).symlink_to(secret)
+    with pytest.raises(ModelInvalid, match=f"^{name}: "):
+        read_bundle(tmp_path / "out")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_only_regular_files_are_read(tmp_path, make):
+    write_bundle(tmp_path / "out", BUNDLE)
+    (tmp_path / "out" / "card.md").unlink()
+    make(tmp_path / "out" / "card.md")
+    with pytest.raises(ModelInvalid, match=r"^card\.md: "):
+        read_bundle(tmp_path / "out")
+
+
+def test_size_caps(tmp_path, monkeypatch):
+    write_bundle(tmp_path / "out", BUNDLE)
+    monkeypatch.setitem(module.FILES, "card.md", ("card", 3))
+    with pytest.raises(ModelInvalid, match=r"card\.md: more than 3 bytes"):
+        read_bundle(tmp_path / "out")
+    with pytest.raises(ModelInvalid, match=r"card\.md: 4 bytes; at most 3"):
+        write_bundle(tmp_path / "again", BUNDLE)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(ModelInvalid, match="not a bundle folder"):
+        read_bundle(tmp_path / "none")
+    (tmp_path / "file").touch()
+    with pytest.raises(ModelInvalid, match="not a bundle folder"):
+        read_bundle(tmp_path / "file")
+
+
+def test_every_file_is_read_once(tmp_path, monkeypatch):
+    write_bundle(tmp_path / "out", BUNDLE)
+    opened = []
+    real = os.open
+
+    def spy(path, *rest, **options):
+        opened.append(os.fspath(path))
+        return real(path, *rest, **options)
+
+    monkeypatch.setattr(os, "open", spy)
+    read_bundle(tmp_path / "out")
+    assert opened == [str(tmp_path / "out"), *FILES]
+
+
+# ---- ensemble.json --------------------------------------------------------------------------------------------------
+
+
+THREE = replace(ENSEMBLE, classes=(3, 1, 2), votes=(Vote("above", 0, 1, 2, 2), Vote("is", 1, 0, -1, 1)))
+TREES = TreeEnsemble(
+    ENSEMBLE.features, "income", ("a", "b"), (Split("above", 0, 1, Leaf(2), Leaf(-1)), Leaf(1)), 3, 0.1 + 0.2
+)
+
+
+@pytest.mark.parametrize("ensemble", [ENSEMBLE, THREE, TREES])
+def test_ensemble_bytes_and_back(ensemble):
+    raw = ensemble_bytes(ensemble)
+    assert ensemble_from_bytes(raw) == ensemble
+    assert raw == ensemble_bytes(ensemble_from_bytes(raw))
+    assert raw.isascii()
+
+
+RAW = ensemble_bytes(ENSEMBLE)
+OTHER_RAW = [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, RAW[:-1], RAW + b" "]
+OTHER_RAW.append(RAW.replace(b'{"classes"', b'{"classes":["x","y"],"classes"'))
+OTHER_RAW.append(RAW.replace(b'"type":"voting"', b'"type":"voting","rows":3'))
+OTHER_RAW.append(RAW.replace(b'["is",1,0,-1]', b'["is",1,0,-1,0]'))  # an output where there is one
+OTHER_RAW.append(ensemble_bytes(THREE).replace(b'["is",1,0,-1,1]', b'["is",1,0,-1]'))
+OTHER_RAW.append(ensemble_bytes(TREES).replace(b'"constant":3', b'"constant":3.0'))
+OTHER_RAW.append(ensemble_bytes(TREES).replace(b"[[", b"[" * 100_000))
+OTHER_RAW.append(ensemble_bytes(TREES).replace(b'"above",0,1,2,-1', b'"above",0,1,2,-01'))
+
+
+@pytest.mark.parametrize("raw", OTHER_RAW)
+def test_other_ensemble_bytes_are_refused(raw):
+    with pytest.raises(ModelInvalid):
+        ensemble_from_bytes(raw)
+
+
+# ---- the store ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ModelStore(tmp_path / "models")
+
+
+def test_versions_and_champion(store):
+    assert store.names() == []
+    assert [store.add("adult", other(1)), store.add("adult", other(2)), store.add("telco", other(3))] == [1, 2, 1]
+    assert store.names() == ["adult", "telco"]
+    assert store.versions("adult") == [1, 2]
+    assert store.resolve("adult") == store.resolve("adult@champion") == store.resolve("adult@2")
+    assert read_bundle(store.resolve("adult@1")) == other(1)
+    store.promote("adult", 1)
+    assert store.champion("adult") == 1
+    assert read_bundle(store.resolve("adult")) == other(1)
+    assert store.add("adult", other(4), promote=False) == 3
+    assert store.champion("adult") == 1
+
+
+def test_without_champion_the_newest_answers(store):
+    store.add("adult", other(1), promote=False)
+    store.add("adult", other(2), promote=False)
+    assert store.resolve("adult").name == "2"
+
+
+@pytest.mark.parametrize("reference", ["adult@3", "adult@99999", "nobody", "nobody@1", "nobody@champion"])
+def test_unknown_models(store, reference):
+    store.add("adult", BUNDLE)
+    with pytest.raises(UnknownName):
+        store.resolve(reference)
+
+
+BAD_NAMES = ["", "..", "../adult", "adult/1", "/etc", "Adult", ".adult", "a" * 65, "adult\0", "adult\n", "ädult", "@1"]
+BAD_VERSIONS = ["", "../1", "0", "01", "-1", "+1", "1/", "1@1", "٣", "latest", "1\n", "1000000000000"]
+
+
+@pytest.mark.parametrize("reference", [*BAD_NAMES, *(f"adult@{version}" for version in BAD_VERSIONS)])
+def test_references_that_are_none(store, reference):
+    store.add("adult", BUNDLE)
+    with pytest.raises(InputError):
+        store.resolve(reference)
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "A", "", ".x", "x" * 65, "a\n"])
+def test_names_that_are_none_are_never_stored(store, tmp_path, name):
+    with pytest.raises(InputError):
+        store.add(name, BUNDLE)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", "x", "0", "../2", "1 2"])
+def test_a_damaged_champion_fails_closed(store, text):
+    store.add("adult", BUNDLE)
+    (store.root / "adult" / "champion").write_text(text)
+    with pytest.raises(ModelInvalid, match="champion"):
+        store.resolve("adult")
+    assert store.resolve("adult@1").name == "1"
+
+
+def test_a_champion_that_is_gone(store):
+    store.add("adult", BUNDLE)
+    (store.root / "adult" / "champion").write_text("7\n")
+    with pytest.raises(UnknownName, match="7"):
+        store.resolve("adult")
+    with pytest.raises(UnknownName):
+        store.promote("adult", 7)
+
+
+def test_strange_folders_are_passed_over(store, tmp_path):
+    store.add("adult", BUNDLE)
+    for name in (".bundle-half", "x", "01", "0"):
+        (store.root / "adult" / name).mkdir()
+    (store.root / "adult" / "5").touch()
+    (store.root / "adult" / "6").symlink_to(tmp_path)
+    (store.root / "empty").mkdir()
+    (store.root / "UPPER").mkdir()
+    assert store.versions("adult") == [1]
+    assert store.names() == ["adult"]
+
+
+def test_many_writers_get_a_version_each(store):
+    found = []
+    threads = [threading.Thread(target=lambda i=i: found.append((store.add("adult", other(i)), i))) for i in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(version for version, _ in found) == list(range(1, 13))
+    assert all(read_bundle(store.resolve(f"adult@{version}")) == other(i) for version, i in found)
+    assert store.champion("adult") in store.versions("adult")
+
+
+CRASH = """
+import os, sys
+from pathlib import Path
+from models.store.bundle import Bundle, ModelStore
+
+left = int(sys.argv[2])
+
+def dying(real):
+    def call(*arguments, **options):
+        global left
+        left -= 1
+        if left < 0:
+            os._exit(9)
+        return real(*arguments, **options)
+    return call
+
+for name in ("fsync", "rename", "replace", "open", "mkdir"):
+    setattr(os, name, dying(getattr(os, name)))
+ModelStore(Path(sys.argv[1])).add("adult", Bundle(b"new", b"2", b"3", b"4", b"5", b"6"))
+"""
+
+
+def test_a_crash_at_any_step_leaves_whole_bundles_only(store):
+    store.add("adult", other(0))
+    finished = False
+    for step in range(60):
+        before = store.versions("adult")
+        done = subprocess.run([sys.executable, "-c", CRASH, str(store.root), str(step)], check=False, timeout=60)
+        assert done.returncode in (0, 9)
+        versions = store.versions("adult")
+        assert versions in (before, [*before, before[-1] + 1])
+        assert all(read_bundle(store.resolve(f"adult@{version}")).onnx for version in versions)
+        assert store.champion("adult") in versions
+        if done.returncode == 0:
+            finished = True
+            assert store.champion("adult") == versions[-1]
+            break
+    assert finished
+    assert step > 10

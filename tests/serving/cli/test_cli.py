@@ -1,0 +1,527 @@
+"""The command line: what it prints, where, and with which exit code. Mostly in this process, some in one of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import typer
+import yaml
+from small_home import DATA, ROOT, dpserve, environment, write_files
+
+from accountant.home import Home
+from models.store.bundle import FILES
+from models.store.loading import load_verified
+from serving.cli.app import app, run
+from serving.cli.data import parameters
+from training.job import Asked, submit
+
+TRAIN = ("train", "adult", "--learner", "lazybb", "--set", "rounds=5")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, files):
+    """A home with a dataset and a model, made by the command line alone."""
+    path = tmp_path_factory.mktemp("made") / "home"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPSERVE_HOME", str(path))
+        assert run(["init"]) == 0
+        assert run(registering(files)) == 0
+        assert run([*TRAIN, "--epsilon", "0.5"]) == 0
+    return path
+
+
+@pytest.fixture
+def home(made, tmp_path, monkeypatch):
+    """A copy of it, which a test may use and spoil."""
+    path = tmp_path / "home"
+    shutil.copytree(made, path)
+    monkeypatch.setenv("DPSERVE_HOME", str(path))
+    return path
+
+
+@pytest.fixture
+def said(capsys):
+    """Run a command: (exit code, stdout as JSON, stderr)."""
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = run([*arguments, "--json"])
+        out, err = capsys.readouterr()
+        return code, json.loads(out), err
+
+    return call
+
+
+def registering(files, name="adult", **changes):
+    options = {
+        "data": files / "rows.parquet",
+        "schema": files / "schema.yaml",
+        "epsilon": "3",
+        "delta": "1e-5",
+        **changes,
+    }
+    return ["dataset", "register", name, *(str(word) for key, value in options.items() for word in (f"--{key}", value))]
+
+
+def size(home):
+    return Home.open({"DPSERVE_HOME": str(home)}).ledger.log.size()
+
+
+# The home
+
+
+def test_init_prints_one_admin_token_on_stderr(tmp_path, monkeypatch, said):
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
+    code, body, err = said("init")
+    assert code == 0
+    assert len(re.findall(r"dps_[\w-]{43}", err)) == 1
+    assert "dps_" not in json.dumps(body)
+    assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
+    code, tokens, _ = said("token", "list")
+    assert [(t["name"], t["scopes"]) for t in tokens["tokens"]] == [("admin", ["admin"])]
+    code, body, _ = said("init")
+    assert (code, body["error"]["code"]) == (4, "key_invalid")
+
+
+def test_without_a_home_the_next_step_is_named(tmp_path, monkeypatch, said):
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "nowhere"))
+    code, body, err = said("dataset", "list")
+    assert (code, body["error"]["code"]) == (2, "bad_input")
+    assert "dpserve init" in err
+    assert err.count("\n") == 1
+
+
+def test_config_says_where_a_setting_came_from(home, monkeypatch, said):
+    monkeypatch.setenv("DPSERVE_PORT", "4000")
+    monkeypatch.setenv("DPSERVE_KEY_PASSPHRASE", "hush")
+    _, body, _ = said("config")
+    assert body["DPSERVE_HOME"] == {"value": str(home), "source": "environment"}
+    assert body["DPSERVE_PORT"] == {"value": "4000", "source": "environment"}
+    assert body["DPSERVE_ENGINE"] == {"value": "local", "source": "default"}
+    assert "hush" not in json.dumps(body)
+
+
+# Datasets and schemas
+
+
+def test_dataset_show_has_the_keys_programs_rely_on(home, said):
+    code, body, _ = said("dataset", "show", "adult")
+    assert code == 0
+    assert {"name", "relation", "epsilon", "delta", "budget"} <= body.keys()
+    assert body["budget"].keys() == {"total", "reserved", "spent", "left", "jobs_left"}
+    assert body["budget"]["jobs_left"]["lazybb"] > 0
+    assert {line["quota"] for line in body.pop("quotas")} <= {None}
+    assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}
+    assert said("dataset", "list")[1] == {"datasets": [body]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"epsilon": "0"}, "bad_input"),
+        ({"epsilon": "nan"}, "bad_input"),
+        ({"epsilon": "1000"}, "bad_input"),
+        ({"delta": "0.1"}, "bad_input"),
+        ({"relation": "both"}, "bad_input"),
+        ({"data": "nowhere.parquet"}, "data_invalid"),
+        ({"data": "rows.xlsx"}, "data_invalid"),
+        ({"schema": "nowhere.yaml"}, "schema_invalid"),
+        ({"unit": "person"}, "data_invalid"),
+    ],
+)
+def test_what_cannot_be_registered(home, files, said, changes, error):
+    before = size(home)
+    code, body, err = said(*registering(files, "other", **changes))
+    assert (code, body["error"]["code"]) == (2, error)
+    assert err.startswith("dpserve: ")
+    assert err.count("\n") == 1
+    assert size(home) == before
+
+
+def test_dataset_name_is_given_once(home, files, said):
+    code, body, _ = said(*registering(files))
+    assert (code, body["error"]["code"]) == (2, "name_taken")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_draft_knows_names_and_types_and_no_value(files, tmp_path, said, kind):
+    table = pq.read_table(files / "rows.parquet").slice(0, 50)
+    path = tmp_path / f"rows.{kind}"
+    (pq.write_table if kind == "parquet" else pa.csv.write_csv)(table, path)
+    code, body, err = said("schema", "draft", str(path))
+    assert code == 0
+    assert "FILL-IN" in err
+    found = yaml.safe_load(body["schema"])
+    assert list(found["features"]) == table.column_names
+    values = {str(value) for name in ("workclass", "education", "fnlwgt") for value in table[name].to_pylist()}
+    assert [value for value in values if re.search(rf"(?<!\w){re.escape(value)}(?!\w)", body["schema"])] == []
+    if kind == "parquet":
+        assert found["features"]["age"]["type"] == "numeric"
+        assert found["features"]["sex"]["type"] == "categorical"
+
+
+def test_draft_is_not_accepted_as_it_is(home, files, tmp_path, said):
+    _, body, _ = said("schema", "draft", str(files / "rows.parquet"))
+    (tmp_path / "draft.yaml").write_text(body["schema"])
+    code, body, _ = said(*registering(files, "other", schema=tmp_path / "draft.yaml"))
+    assert (code, body["error"]["code"]) == (2, "schema_invalid")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("x.csv", ""), ("x.parquet", "no"), ("x.txt", "a,b"), ("none.csv", None)]
+)
+def test_draft_of_what_is_no_table(tmp_path, said, name, content):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    code, body, _ = said("schema", "draft", str(tmp_path / name))
+    assert (code, body["error"]["code"]) == (2, "data_invalid")
+
+
+# Jobs
+
+
+def test_plan_has_its_keys_and_spends_nothing(home, said):
+    before = size(home)
+    code, body, _ = said("plan", "adult", "--learner", "lazybb", "--epsilon", "0.5")
+    assert code == 0
+    assert {"dataset", "learner", "epsilon", "delta", "rounds", "left", "model", "certificate"} <= body.keys()
+    assert size(home) == before
+
+
+def test_refusal_is_exit_code_3(home, said):
+    before = size(home)
+    for command in ("plan", "train"):
+        code, body, err = said(command, "adult", "--learner", "lazybb", "--epsilon", "50")
+        assert (code, body["error"]["code"]) == (3, "budget_refused")
+        assert {"asked", "spent", "left", "would_fit"} <= body["error"]["details"].keys()
+        assert "would fit" in err
+        fits = body["error"]["details"]["would_fit"]["epsilon"]
+        assert f"--epsilon {fits}" in err
+        assert said("plan", "adult", "--learner", "lazybb", "--epsilon", fits)[0] == 0
+    assert size(home) == before
+
+
+def test_train_spends_once_per_key(home, said):
+    asked = (*TRAIN, "--epsilon", "0.3", "--model", "second", "--idempotency-key", "k")
+    code, body, _ = said(*asked)
+    assert code == 0
+    assert {"dataset", "learner", "epsilon", "delta", "rounds", "left", "model", "certificate"} <= body.keys()
+    assert body["certificate"]["statement"]
+    before = size(home)
+    assert said(*asked)[1] == body
+    assert size(home) == before
+    code, answer, _ = said(*asked, "--delta", "0")
+    assert (code, answer["error"]["code"]) == (2, "idempotency_conflict")
+    assert said("verify", str(home / "models" / "second" / "1"))[1]["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("nope", "--learner", "lazybb", "--epsilon", "1"), "unknown_name"),
+        (("adult", "--learner", "nope", "--epsilon", "1"), "unknown_name"),
+        (("adult", "--learner", "lazybb", "--epsilon", "-1"), "bad_input"),
+        (("adult", "--learner", "lazybb", "--epsilon", "x"), "bad_input"),
+        (("adult", "--learner", "lazybb", "--epsilon", "1", "--delta", "0.5"), "bad_input"),
+        (("adult", "--learner", "lazybb", "--epsilon", "1", "--set", "rounds"), "bad_input"),
+        (("adult", "--learner", "lazybb", "--epsilon", "1", "--set", "nope=1"), "bad_input"),
+        (("adult", "--learner", "lazybb", "--epsilon", "1", "--set", "rounds=many"), "bad_input"),
+        (("adult", "--learner", "lazybb", "--epsilon", "1", "--model", "A/B"), "bad_input"),
+        (("adult", "--learner", "lazybb"), "usage"),
+        (("--nope",), "usage"),
+    ],
+)
+def test_bad_jobs(home, said, words, error):
+    before = size(home)
+    for command in ("plan", "train"):
+        code, body, _ = said(command, *words)
+        assert (code, body["error"]["code"]) == (2, error)
+    assert size(home) == before
+
+
+def test_parameters_are_key_and_value():
+    assert parameters(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    assert parameters(None) == {}
+
+
+def test_job_that_fails_after_its_start_is_exit_code_5(home, said):
+    (labels,) = (home / "datasets").rglob("labels.npy")
+    labels.write_bytes(labels.read_bytes()[:-1] + b"\x07")
+    code, body, err = said(*TRAIN, "--epsilon", "0.1")
+    assert (code, body["error"]["code"]) == (5, "job_failed")
+    assert "spent" in err
+    assert Home.open({"DPSERVE_HOME": str(home)}).ledger.jobs()[-1].state == "burned"
+
+
+def test_worker_runs_what_is_queued(home, capsys):
+    opened = Home.open({"DPSERVE_HOME": str(home)})
+    seq = submit(opened, Asked("adult", "lazybb", "0.1", parameters={"rounds": 5}), by="test").seq
+    done = dpserve(home, "worker", "--once")
+    assert done.returncode == 0, done.stderr
+    assert opened.ledger.job(seq).issued is not None
+    nothing = dpserve(home, "worker", "--once", "--json")
+    assert "no job was queued" in nothing.stderr
+    assert json.loads(nothing.stdout) == {"job": None, "state": None}
+
+
+# Models
+
+
+def test_model_list_show_explain(home, tmp_path, said, capsys):
+    _, body, _ = said("model", "list")
+    assert [(line["model"], line["state"], line["champion"]) for line in body["models"]] == [
+        ("adult@1", "served", True)
+    ]
+    _, body, _ = said("model", "show", "adult@champion")
+    assert body["certificate"]["epsilon"] == "0.5"
+    assert len(body["features"]) == 14
+    out = tmp_path / "votes.html"
+    _, body, _ = said("model", "explain", "adult", "--out", str(out))
+    assert body["votes"]
+    assert "<svg" in out.read_text()
+    assert run(["model", "explain", "adult"]) == 0
+    assert body["votes"][0]["test"] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["nope", "adult@7"])
+def test_unknown_model(home, said, name):
+    code, body, _ = said("model", "show", name)
+    assert (code, body["error"]["code"]) == (2, "unknown_name")
+
+
+def test_export_travels_and_verifies_without_a_home(home, tmp_path, said, monkeypatch):
+    out = tmp_path / "exported"
+    assert said("model", "export", "adult", "--out", str(out))[0] == 0
+    assert {path.name for path in out.iterdir()} == set(FILES)
+    code, body, _ = said("model", "export", "adult", "--out", str(out))
+    assert (code, body["error"]["code"]) == (2, "name_taken")
+    trust = tmp_path / "trust.json"
+    shutil.copy(home / "trust.json", trust)
+    shutil.rmtree(home)
+    for path in (out, out / "model.onnx"):
+        code, body, _ = said("verify", str(path), "--trust", str(trust))
+        assert code == 0
+        assert {"ok", "model", "epsilon", "delta", "relation", "problems"} <= body.keys()
+        assert (body["ok"], body["model"], body["epsilon"], body["problems"]) == (True, "adult", "0.5", [])
+    code, body, _ = said("verify", str(out))
+    assert (code, body["error"]["code"]) == (2, "bad_input")
+    assert said("verify", str(out), "--trust", str(trust), "--max-epsilon", "0.4")[0] == 4
+
+
+@pytest.mark.parametrize("file", [name for name in FILES if name not in ("card.md", "model.onnx.sigstore.json")])
+def test_tampered_bundle_is_exit_code_4(home, said, file, tmp_path, files):
+    path = home / "models" / "adult" / "1" / file
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(bytes(raw))
+    code, body, _ = said("verify", str(path.parent))
+    assert (code, body["ok"]) == (4, False)
+    assert len(body["problems"]) == 1
+    asked = ("predict", "adult", "--data", str(files / "rows.parquet"), "--out", str(tmp_path / "out.csv"))
+    assert said(*asked)[0] == 4
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_another_ledgers_keys_do_not_verify(home, tmp_path, said, monkeypatch):
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "stranger"))
+    assert run(["init"]) == 0
+    assert said("verify", str(home / "models" / "adult" / "1"))[0] == 4
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_predict_answers_every_row_in_order(home, tmp_path, said, kind):
+    table = pq.read_table(DATA / "adult_test.parquet").slice(0, 700)
+    data, out = tmp_path / f"data.{kind}", tmp_path / f"out.{kind}"
+    (pq.write_table if kind == "parquet" else pa.csv.write_csv)(table, data)
+    code, body, _ = said("predict", "adult", "--data", str(data), "--out", str(out))
+    assert (code, body["records"]) == (0, 700)
+    found = pq.read_table(out) if kind == "parquet" else pa.csv.read_csv(out)
+    assert found.column_names == ["label", "p_<=50K", "p_>50K"]
+    model = load_verified(home / "models" / "adult" / "1", Home.open({"DPSERVE_HOME": str(home)}).trust)
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    assert found["label"].to_pylist() == model.ensemble.predict(columns).tolist()
+    assert abs(found["p_>50K"].to_numpy() - model.ensemble.probabilities(columns)[:, 1]).max() < 1e-6
+
+
+def test_predict_takes_missing_values(home, tmp_path, said):
+    table = pq.read_table(DATA / "adult_test.parquet").slice(0, 3)
+    blank = {name: pa.array([None, value, None]) for name, value in table.slice(1, 1).to_pylist()[0].items()}
+    pq.write_table(pa.table(blank), tmp_path / "data.parquet")
+    code, body, _ = said("predict", "adult", "--data", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "o.csv"))
+    assert (code, body["records"]) == (0, 3)
+
+
+def test_predict_names_what_is_wrong_and_writes_nothing(home, tmp_path, said):
+    table = pq.read_table(DATA / "adult_test.parquet").slice(0, 5)
+    pq.write_table(table.drop_columns(["age"]), tmp_path / "less.parquet")
+    (tmp_path / "text.csv").write_text(",".join(table.column_names) + "\n" + ",".join(["old"] * 15) + "\n")
+    out = tmp_path / "o.csv"
+    for data, word in (("less.parquet", "age"), ("text.csv", "text.csv"), ("none.csv", "none.csv")):
+        code, body, err = said("predict", "adult", "--data", str(tmp_path / data), "--out", str(out))
+        assert (code, body["error"]["code"]) == (2, "data_invalid")
+        assert word in err
+        assert "old" not in err
+    data = DATA / "adult_test.parquet"
+    for bad in (tmp_path / "o.txt", tmp_path / "none" / "o.csv"):
+        assert said("predict", "adult", "--data", str(data), "--out", str(bad))[0] == 2
+    assert [path.name for path in tmp_path.iterdir() if "o." in path.name or "partial" in path.name] == []
+
+
+# Ledger, keys, tokens
+
+
+def test_ledger_show_and_checkpoint(home, said, capsys):
+    _, body, _ = said("ledger", "show", "--dataset", "adult")
+    kinds = [entry["type"] for entry in body["entries"]]
+    assert kinds == ["dataset-registered", "reserved", "started", "committed", "issued"]
+    _, everything, _ = said("ledger", "show")
+    assert len(everything["entries"]) == size(home)
+    assert said("ledger", "show", "--dataset", "nope")[0] == 2
+    _, body, _ = said("ledger", "checkpoint")
+    assert body["size"] == size(home)
+    assert run(["ledger", "checkpoint"]) == 0
+    assert capsys.readouterr().out == body["checkpoint"]
+
+
+def test_audit_of_the_home_and_of_an_export(home, tmp_path, said):
+    code, body, _ = said("ledger", "audit")
+    assert code == 0
+    assert (body["ok"], body["problems"], body["entries"]) == (True, [], size(home))
+    assert said("ledger", "export", "--out", str(tmp_path / "files"))[1]["entries"] == size(home)
+    trust = ("--trust", str(home / "trust.json"))
+    assert said("ledger", "audit", str(tmp_path / "files"), *trust)[1] == body
+    assert said("ledger", "audit", str(tmp_path / "files"))[0] == 2
+    entries = tmp_path / "files" / "entries.jsonl"
+    entries.write_text(entries.read_text().replace('"adult"', '"adulT"', 1))
+    code, body, _ = said("ledger", "audit", str(tmp_path / "files"), *trust)
+    assert (code, body["ok"]) == (4, False)
+    assert body["problems"]
+
+
+def test_audit_finds_a_tampered_model_and_a_rollback(home, tmp_path, said, made):
+    checkpoint = tmp_path / "checkpoint.txt"
+    run([*TRAIN, "--epsilon", "0.1"])
+    checkpoint.write_text(said("ledger", "checkpoint")[1]["checkpoint"])
+    assert said("ledger", "audit", "--seen", str(checkpoint))[0] == 0
+    onnx = home / "models" / "adult" / "2" / "model.onnx"
+    onnx.write_bytes(onnx.read_bytes()[:-1])
+    code, body, _ = said("ledger", "audit")
+    assert code == 4
+    assert "adult@2" in body["problems"][0]
+    for part in ("", "-wal", "-shm"):
+        (home / f"ledger.db{part}").unlink(missing_ok=True)
+    shutil.copy(made / "ledger.db", home / "ledger.db")
+    code, body, _ = said("ledger", "audit", "--seen", str(checkpoint))
+    assert (code, body["ok"]) == (4, False)
+    assert said("plan", "adult", "--learner", "lazybb", "--epsilon", "0.1")[0] == 4
+
+
+def test_key_list(home, said):
+    _, body, _ = said("key", "list")
+    assert [key["role"] for key in body["keys"]] == ["log", "issuer"]
+    assert all(key["keyid"].startswith("SHA256:") for key in body["keys"])
+    assert "PRIVATE" not in json.dumps(body)
+
+
+def test_token_create_list_revoke(home, said):
+    code, body, err = said("token", "create", "--scope", "predict", "--scope", "train", "--name", "shop")
+    assert code == 0
+    assert body["token"].startswith("dps_")
+    assert body["token"] not in err
+    assert body["scopes"] == ["predict", "train"]
+    assert body["token"] not in json.dumps(said("token", "list")[1])
+    assert said("token", "create", "--scope", "root", "--name", "other")[0] == 2
+    assert said("token", "create", "--scope", "audit", "--name", "shop")[1]["error"]["code"] == "name_taken"
+    assert said("token", "revoke", "--name", "shop")[1]["revoked"] is not None
+    assert said("token", "revoke", "--name", "shop")[0] == 2
+
+
+# The command itself
+
+
+def commands():
+    def walk(group, before):
+        for name, command in sorted(group.commands.items()):
+            if hasattr(command, "commands"):
+                yield from walk(command, (*before, name))
+            else:
+                yield (*before, name), command.help
+
+    return list(walk(typer.main.get_command(app), ()))
+
+
+def test_every_command_has_help_with_an_example(capsys):
+    assert len(commands()) >= 24
+    for words, help in commands():
+        assert f"dpserve {' '.join(words)}" in help, words
+        assert run([*words, "--help"]) == 0
+        assert "Usage: dpserve" in capsys.readouterr().out
+
+
+def test_human_output_of_every_reading_command(home, capsys):
+    for words in (
+        "config",
+        "dataset list",
+        "dataset show adult",
+        "model list",
+        "model show adult",
+        "ledger show",
+        "key list",
+    ):
+        assert run(words.split()) == 0
+        out, err = capsys.readouterr()
+        assert out.strip()
+        assert err == ""
+
+
+def test_in_a_process_of_its_own(home):
+    done = dpserve(home, "dataset", "show", "adult", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["name"] == "adult"
+    assert done.stderr == ""
+    refused = dpserve(home, "train", "adult", "--learner", "lazybb", "--epsilon", "50")
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert refused.stderr.count("\n") == 1
+    assert "\x1b" not in refused.stderr
+    nothing = dpserve(home, "ledger")
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert "Commands:" in nothing.stderr
+
+
+def test_bug_says_so_and_nothing_of_the_data(home, monkeypatch, capsys):
+    def broken(*_, **__):
+        raise ZeroDivisionError("row 7 has age 39")
+
+    monkeypatch.setattr(Home, "open", broken)
+    assert run(["dataset", "list"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "ZeroDivisionError" in err
+    assert "39" not in err
+    monkeypatch.setenv("DPSERVE_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        run(["dataset", "list"])
+
+
+def test_light_commands_stay_light(home):
+    """What a person types often must not load what trains or serves."""
+    heavy = {"numba", "sklearn", "bentoml", "opendp", "pyarrow", "onnxruntime"}
+    for words in (["config"], ["token", "list"], ["ledger", "show"], ["--help"]):
+        look = f"import sys; from serving.cli.app import run; run({words!r}); print({heavy!r} & sys.modules.keys())"
+        command = [sys.executable, "-c", look]
+        done = subprocess.run(command, cwd=ROOT, env=environment(home), capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == "set()", done.stderr

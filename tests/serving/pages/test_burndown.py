@@ -1,0 +1,98 @@
+"""The burn-down: what the families' own sums say, point by point."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import ledgers
+import pytest
+
+from accountant.errors import LedgerInvalid, UnknownName
+from accountant.home import Home
+from accountant.ledger import families
+from accountant.privacy.events import PureDp
+from accountant.privacy.filter import price_from_json
+from serving.pages.burndown import burndown
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home.open(ledgers.place(ledgers.copy(ledgers.filled(), tmp_path / "home")))
+
+
+def by_hand(home, name):
+    """(entry, what was used after it) from every entry, the plain way."""
+    family = home.ledger.dataset(name).tightest
+    jobs = {job.seq: job for job in home.ledger.jobs() if job.state != "released"}
+    used, found = family.filter.nothing(), []
+    for entry in home.ledger.log.entries():
+        if entry.seq in jobs and family.identity in {each.identity for each in _families(home, entry.value["dataset"])}:
+            used += price_from_json(entry.value["price"], family.filter.orders)
+            found.append((entry.seq, entry.value["time"], family.filter.share(used), family.filter.epsilon_of(used)))
+    return found
+
+
+def _families(home, name):
+    with home.ledger.log.database.reading() as connection:
+        return families.load(connection, name).families
+
+
+@pytest.mark.parametrize("name", ["adult", "copy", "pure"])
+def test_every_point_is_the_sum_of_the_jobs_before_it(home, name):
+    first, *points = burndown(home, name)
+    family = home.ledger.dataset(name).tightest
+    assert (first.entry, first.share, first.epsilon, first.jobs) == (family.seq, 0.0, "0", 0)
+    assert [(each.entry, each.time, each.share, Decimal(each.epsilon)) for each in points] == by_hand(home, name)
+    assert [each.jobs for each in points] == [*range(1, len(points) + 1)]
+
+
+@pytest.mark.parametrize("name", ["adult", "copy", "pure"])
+def test_last_point_is_where_the_budget_stands(home, name):
+    family = home.ledger.dataset(name).tightest
+    last = burndown(home, name)[-1]
+    assert last.share == family.share > 0
+    assert Decimal(last.epsilon) == family.filter.epsilon_of(family.used)
+
+
+def test_job_that_was_given_back_is_left_out(home):
+    before = burndown(home, "adult")
+    seq = ledgers.reserve(home.ledger).seq
+    assert burndown(home, "adult")[-1].entry == seq
+    home.ledger.release(seq)
+    assert burndown(home, "adult") == before
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
+def test_many_jobs_are_drawn_by_few_points(home, most):
+    for number in range(12):
+        ledgers.reserve(
+            home.ledger, ledgers.request("pure", "0.1", "0"), ledgers.plan(PureDp(Decimal("0.001")), number + 1)
+        )
+    whole, few = burndown(home, "pure"), burndown(home, "pure", most)
+    assert len(few) <= most + 1
+    assert few[0] == whole[0]
+    assert few[-1] == whole[-1]
+    assert set(few) <= set(whole)
+
+
+def test_nothing_spent_is_one_point(home):
+    home.ledger.register(ledgers.registration("new"))
+    assert [each.share for each in burndown(home, "new")] == [0.0]
+
+
+def test_other_total_is_drawn_against_what_is_in_force(home):
+    before = burndown(home, "pure")[-1]
+    home.ledger.change_budget("pure", Decimal(3), "a test", "steward")
+    after = burndown(home, "pure")[-1]
+    assert after.share == pytest.approx(before.share / 2)
+    assert after.epsilon == before.epsilon
+
+
+def test_unknown_dataset_and_torn_entry_are_refused(home):
+    with pytest.raises(UnknownName):
+        burndown(home, "nobody")
+    job = home.ledger.jobs()[0].seq
+    with ledgers.raw(home.path) as connection:
+        connection.execute(f"UPDATE entry SET body = (SELECT body FROM entry WHERE seq = 0) WHERE seq = {job}")
+    with pytest.raises(LedgerInvalid, match=f"entry {job}"):
+        burndown(home, "adult")

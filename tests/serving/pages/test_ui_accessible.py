@@ -1,0 +1,214 @@
+"""Every page, for everybody: by keyboard, read out, on a phone, light and dark, and from this server alone."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import ledgers
+import pytest
+from browser import DESK, PHONE, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in
+from small_home import SCOPES, serving, until
+
+from accountant.home import Home
+from serving.pages.all import PAGES
+from serving.pages.ui import PLACES
+from serving.process import audit_runs
+
+pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
+
+# Parts of pages, which are asked for by a page that holds them, and an address that leads to another.
+PARTS = {"/ui/", "/ui/datasets/{name}/fits", "/ui/jobs/price", "/ui/jobs/parameters"}
+# Every other page, at an address where there is something on it.
+EXAMPLES = {
+    "/ui": "/ui",
+    "/ui/login": "/ui/login?refused=1&next=/ui/jobs",
+    "/ui/datasets": "/ui/datasets",
+    "/ui/datasets/{name}": "/ui/datasets/adult",
+    "/ui/jobs": "/ui/jobs",
+    "/ui/jobs/new": "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=0.1",
+    "/ui/jobs/{job}": "/ui/jobs/{job}",
+    "/ui/models": "/ui/models",
+    "/ui/models/{name}": "/ui/models/adult",
+    "/ui/verify": "/ui/verify",
+    "/ui/ledger": "/ui/ledger?dataset=adult&job={job}",
+    "/ui/ledger/{entry:int}": "/ui/ledger/{job}",
+    "/ui/audit": "/ui/audit",
+    "/ui/tokens": "/ui/tokens",
+}
+CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
+MARK = f"""() => {{
+  const seen = each => each.checkVisibility({{visibilityProperty: true}}) && !each.disabled && each.tabIndex >= 0;
+  const first = each => each.type !== "radio" || each.checked;
+  window.controls = [...document.querySelectorAll("{CONTROLS}")].filter(each => seen(each) && first(each));
+  window.reached = new Set();
+  document.addEventListener("focusin", event => window.reached.add(event.target));
+  document.activeElement.blur();
+  return window.controls.length;
+}}"""
+MISSED = "() => window.controls.filter(each => !window.reached.has(each)).map(each => each.outerHTML.slice(0, 150))"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    home = Home.open(ledgers.place(ledgers.copy(ledgers.trained(), tmp_path_factory.mktemp("ui") / "home")))
+    home.ledger.set_quota("adult", "ana", ledgers.Decimal("0.5"), "a test", "steward")
+    with serving(home.path, workers=1) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def page(browser, server):
+    found = sign_in(new_page(browser, server), server, "admin")
+    yield found
+    found.context.close()
+
+
+def address(server, path):
+    job = server.home.ledger.jobs()[0].seq
+    return EXAMPLES[path].replace("{job}", str(job))
+
+
+def test_no_page_is_left_out():
+    pages = {door.path for door in PAGES if door.method == "GET" and door.media == "text/html"}
+    assert pages - PARTS == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_page_is_for_everybody(page, server, path):
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(DESK)
+    assert page.goto(address(server, path)).status == 200
+    page.wait_for_timeout(200)  # what a script adds is looked at as well
+    no_serious_findings(page)
+    count = page.evaluate(MARK)
+    for _ in range(count + 5):
+        page.keyboard.press("Tab")
+    assert page.evaluate(MISSED) == []
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size(PHONE)
+    no_serious_findings(page)
+    no_sideways_scroll(page)
+    no_faults(page)
+    assert page.title().endswith("dpserve")
+    assert page.locator("h1").count() == 1
+    assert page.locator("main").count() == 1
+    levels = page.evaluate("() => [...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])")
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_navigation_leads_where_the_token_may_go(server, scope):
+    cookie = {"Accept": "text/html", "Cookie": f"dpserve={server.tokens[scope]}"}
+    text = server.ask("GET", "/ui", None, headers=cookie).text
+    for place in PLACES:
+        allowed = scope == "admin" or scope in place.scopes
+        assert (f'href="{place.path}"' in text) is allowed
+        assert server.ask("GET", place.path, None, headers=cookie).status_code == (200 if allowed else 403)
+
+
+def test_entry_is_checked_by_the_browser(page, server):
+    page.goto(address(server, "/ui/ledger/{entry:int}"))
+    page.locator(".ticks li").nth(2).wait_for()
+    assert page.locator(".ticks .good").count() == 3
+    no_faults(page)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda text: re.sub("extra .", "extra f", text), "it holds other bytes"),
+        (lambda text: re.sub(r"(?m)^index \d+$", "index 0", text), "it is of another entry"),
+        (lambda text: _other_line(text, 3), "it leads to another root"),
+        (lambda text: _other_line(text, -1), "its signature does not verify"),
+    ],
+    ids=["bytes", "place", "path", "signature"],
+)
+def test_tampered_proof_is_shown_to_be_wrong(page, server, wrong, says):
+    def tamper(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, body=wrong(answer.text()))
+
+    page.route("**/proof", tamper)
+    page.goto(address(server, "/ui/ledger/{entry:int}"))
+    page.locator(".ticks .bad").wait_for()
+    assert says in page.locator(".ticks .bad").inner_text()
+    page.unroute("**/proof")
+
+
+def _other_line(text, at):
+    """One base64 digit changed, in line `at` of a proof's head or, below 0, of its signatures."""
+    lines = text.rstrip("\n").split("\n")
+    digit = 70 if at < 0 else 5
+    digit = len(lines[at]) - 30 if at < 0 else digit
+    changed = "A" if lines[at][digit] != "A" else "B"
+    lines[at] = lines[at][:digit] + changed + lines[at][digit + 1 :]
+    return "\n".join(lines) + "\n"
+
+
+def test_kept_checkpoint_is_compared_by_the_browser(page, server, tmp_path):
+    kept, later = tmp_path / "kept.txt", tmp_path / "forged.txt"
+    kept.write_text(server.get("/v1/ledger/checkpoint").text)
+    server.home.ledger.set_quota("adult", "ana", ledgers.Decimal("0.25"), "a test", "steward")
+    assert _compared(page, kept) == ["good", "good", "good"]
+    lines = kept.read_text().split("\n")
+    later.write_text("\n".join([lines[0], "1", *lines[2:]]))
+    assert _compared(page, later) == ["bad"]
+    no_faults(page)
+
+
+def _compared(page, file):
+    page.goto("/ui/audit")
+    page.get_by_label("The checkpoint that you kept").set_input_files(file)
+    page.get_by_role("button", name="Compare").click()
+    page.locator("#kept-result li.bad, #kept-result li:nth-child(3)").wait_for()
+    return [each.get_attribute("class") for each in page.locator("#kept-result li").all()]
+
+
+def test_history_that_was_changed_is_found_by_the_browser(page, server, tmp_path):
+    """The server answers with a proof of another tree: its own signature does not help it."""
+    kept = tmp_path / "kept.txt"
+    kept.write_text(server.get("/v1/ledger/checkpoint").text)
+    server.home.ledger.set_quota("adult", "ana", ledgers.Decimal("0.75"), "a test", "steward")
+    size = int(kept.read_text().split("\n")[1])
+    other = server.get(f"/v1/ledger/consistency?from={size - 1}").text
+    page.route("**/v1/ledger/consistency*", lambda route: route.fulfill(body=other, content_type="application/json"))
+    assert _compared(page, kept) == ["good", "good", "bad"]
+    page.unroute("**/v1/ledger/consistency*")
+
+
+def test_audit_that_was_asked_for_arrives_by_itself(page, server):
+    page.goto("/ui/audit")
+    page.get_by_text("There was none yet").wait_for()
+    page.get_by_role("button", name="Audit now").click()
+    page.get_by_text("An audit was asked for").wait_for()
+    until(lambda: audit_runs.last_audit(server.home), "the audit")
+    page.get_by_role("button", name="Audit now").wait_for()  # nobody reloads the page
+    page.get_by_text("The ledger is sound").wait_for()
+    no_serious_findings(page)
+    no_sideways_scroll(page)
+    assert page.locator(f"time[datetime='{audit_runs.last_audit(server.home)['at']}']").count() == 1
+
+
+def test_token_is_made_shown_once_and_ended(page, server):
+    page.goto("/ui/tokens")
+    page.get_by_label("Name").fill("reader")
+    page.get_by_role("checkbox", name=re.compile("audit")).check()
+    page.get_by_role("button", name="Make the token").click()
+    secret = page.locator("#secret").inner_text()
+    no_serious_findings(page)
+    no_sideways_scroll(page)
+    bearer = {"Authorization": f"Bearer {secret}"}
+    until(lambda: server.ask("GET", "/v1/ledger", None, headers=bearer).status_code == 200, "the token is good")
+    page.get_by_role("link", name="Back to all tokens").click()
+    page.locator("summary", has_text="End it").and_(page.get_by_label("End token reader")).click()
+    page.get_by_role("button", name="End reader for ever").click()
+    page.get_by_text("1 that was ended").wait_for()
+    until(lambda: server.ask("GET", "/v1/ledger", None, headers=bearer).status_code == 401, "the token has ended")
+    no_faults(page)

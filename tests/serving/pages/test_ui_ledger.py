@@ -1,0 +1,165 @@
+"""The pages of the ledger: all of it, in plain words, found, and proven."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import ledgers
+import pytest
+from pages_in_process import pages_at, words
+
+from accountant.ledger import placement
+from accountant.ledger.key_life import mark_compromised, revoke, rotate
+from accountant.log.entries import read_entry
+from accountant.log.merkle import leaf_hash
+from accountant.log.proofs import parse_proof, verify_proof
+from accountant.store.entry_kinds import KINDS
+from serving.pages import ledger
+from serving.pages.entry_text import LABELS, told
+
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    home = ledgers.copy(ledgers.filled(), tmp_path_factory.mktemp("ui") / "home")
+    with pages_at(home) as found:
+        issued = kinds(found)["issued"]
+        name = found.home.ledger.log.entry(issued).value["name"]
+        placement.record(found.home.ledger, "model-promoted", name, 1, issued, "better", "steward")
+        revoke(found.home, issued, "steward", EVIL)
+        found.look()
+        yield found
+
+
+def kinds(pages):
+    return {entry.value["type"]: entry.seq for entry in pages.home.ledger.log.entries()}
+
+
+def numbers(response):
+    return [int(each) for each in re.findall(r'class="entry-number" href="/ui/ledger/(\d+)"', response.text)]
+
+
+def test_everything_is_there_newest_first(pages):
+    size = pages.home.ledger.log.size()
+    assert numbers(pages.page("/ui/ledger")) == [*range(size)][::-1]
+    assert f"{size} entries in all" in words(pages.page("/ui/ledger"))
+
+
+def test_pages_lead_from_one_to_the_next_and_back(pages, monkeypatch):
+    monkeypatch.setattr(ledger, "PAGE", 10)
+    size, path, seen, newer = pages.home.ledger.log.size(), "/ui/ledger", [], []
+    while path:
+        response = pages.page(path)
+        seen += numbers(response)
+        newer += re.findall(r'href="([^"]*)" rel="prev"', response.text)
+        path = unescape((re.findall(r'href="([^"]*)" rel="next"', response.text) or [""])[0])
+    assert seen == [*range(size)][::-1]
+    assert newer == ["/ui/ledger", *(f"/ui/ledger?before={before}" for before in range(size - 10, 10, -10))]
+
+
+def test_search_keeps_what_was_asked(pages):
+    response = pages.page("/ui/ledger?dataset=adult&kind=reserved&text=TEST&name=&job=")
+    found = [pages.home.ledger.log.entry(number).value for number in numbers(response)]
+    assert {(each["type"], each["dataset"]) for each in found} == {("reserved", "adult")}
+    assert 'value="adult"' in response.text
+    assert 'value="TEST"' in response.text
+    assert re.search(r'value="reserved"\s+selected', response.text)
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "says"),
+    [
+        ("dataset=nobody", 404, "no such dataset"),
+        ("job=x", 400, "must be a whole number"),
+        ("kind=nothing", 400, "must be one of"),
+        ("text=no such text", 200, "Nothing was found"),
+        ("job=3&kind=genesis", 200, "Nothing was found"),
+    ],
+)  # fmt: skip
+def test_what_finds_nothing_says_why(pages, query, status, says):
+    response = pages.page(f"/ui/ledger?{query}")
+    assert (response.status_code, numbers(response)) == (status, [])
+    assert says in words(response)
+
+
+@pytest.mark.parametrize("query", ["before=x", "colour=red", "text=a&text=b", "entry=-1"])
+def test_what_is_no_question_is_refused(pages, query):
+    assert pages.page(f"/ui/ledger?{query}").status_code == 400
+
+
+def test_number_leads_to_its_entry(pages):
+    response = pages.page("/ui/ledger?entry=3")
+    assert (response.status_code, response.headers["location"]) == (303, "/ui/ledger/3")
+
+
+def test_entry_holds_exact_bytes_words_and_the_story_of_its_job(pages):
+    issued = kinds(pages)["issued"]
+    entry = pages.home.ledger.log.entry(issued)
+    response = pages.page(f"/ui/ledger/{issued}")
+    exact = re.search(r'<code id="exact">(.*?)</code>', response.text, re.S)
+    assert unescape(exact[1]).encode() == entry.body
+    assert leaf_hash(entry.body).hex() in response.text
+    said = words(response)
+    assert told(entry).words in said
+    job = entry.value["reservation"]
+    for words_of in ("budget reserved", "job started", "job finished", "certificate issued", "certificate revoked"):
+        assert words_of in said
+    assert f"The story of job {job}" in said
+
+
+def test_every_entry_has_a_page(pages):
+    for number in range(pages.home.ledger.log.size()):
+        assert pages.page(f"/ui/ledger/{number}").status_code == 200
+
+
+def test_proof_is_one_that_anybody_can_check(pages):
+    response = pages.page("/ui/ledger/5/proof", "audit")
+    assert response.headers["content-disposition"] == 'attachment; filename="entry-5.tlog-proof"'
+    proof, log = parse_proof(response.text), pages.home.ledger.log
+    assert (proof.index, proof.extra) == (5, log.entry(5).body)
+    trust = pages.home.trust
+    head = verify_proof(proof, log.entry(5).body, trust.origin, trust.log_key_at(log.size()))
+    assert head.size == log.size()
+
+
+def test_number_beyond_the_end_is_no_entry(pages):
+    for path in ("/ui/ledger/9999", "/ui/ledger/9999/proof"):
+        response = pages.page(path)
+        assert response.status_code == 404
+        assert "<h1>" in response.text
+
+
+@pytest.mark.parametrize("path", ["/ui/ledger", "/ui/ledger/0", "/ui/ledger/0/proof"])
+@pytest.mark.parametrize(("scope", "status"), [("predict", 403), ("train", 403), ("audit", 200), ("admin", 200)])
+def test_ledger_is_for_auditors(pages, path, scope, status):
+    assert pages.page(path, scope).status_code == status
+
+
+def test_texts_of_people_stay_text(pages):
+    revoked = kinds(pages)["revoked"]
+    for path in ("/ui/ledger", f"/ui/ledger/{revoked}", f"/ui/ledger?text={EVIL}", f"/ui/ledger?name={EVIL}&job=1"):
+        response = pages.page(path)
+        assert EVIL not in response.text
+        assert "&lt;script&gt;" in response.text
+
+
+def test_every_kind_has_words_of_its_own(pages):
+    assert set(LABELS) == set(KINDS)
+    home = pages.home
+    rotate(home, "issuer", "steward", "yearly")
+    current = home.keys.key("issuer").keyid
+    mark_compromised(home, current, home.ledger.log.size() - 1, "steward", "lost")
+    said = {entry.value["type"]: told(entry).words for entry in home.ledger.log.entries()}
+    for words_of in said.values():
+        assert words_of.endswith((".", "yearly", "lost", "better", "a test", EVIL))
+    assert len(set(said.values())) == len(said)
+    assert len(said) >= len(KINDS) - 4
+
+
+def test_entry_of_a_newer_version_is_shown_as_it_is():
+    body = b'{"colour":"red","time":"2026-01-01T00:00:00Z","type":"painted"}'
+    found = told(read_entry(7, body))
+    assert (found.label, found.text) == ("of another kind", body.decode())
+    assert "does not know" in found.words

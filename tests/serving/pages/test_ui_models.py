@@ -1,0 +1,456 @@
+"""Pages of models, in a real browser on a real server: what a model promises, its verification in the browser with
+every part tampered with in turn, its pictures with their tables, and the what-if form."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import zipfile
+from dataclasses import replace
+
+import pytest
+from additive_models import CLASSES, NUMBER
+from browser import chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in, signed_in
+from offices import Office
+from playwright.sync_api import expect
+from small_home import dpserve, serving, until, write_files
+
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from models.ensemble import Vote, VotingEnsemble
+from models.features import NumericFeature
+from models.store.bundle import FILES
+from models.trees import Leaf, Split, TreeEnsemble
+from serving.pages import models
+from serving.pages.shapes import inputs, picture
+from training import job
+from training.job import Asked
+
+pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
+STEPS = 9
+LEARNERS = {
+    "adult": ("lazybb", "0", {"rounds": 12}),
+    "terms": ("ebm", "1e-7", {}),
+    "woods": ("lazybb-tree", "0", {"rounds": 3}),
+}
+MANY = VotingEnsemble(
+    CLASSES.features,
+    "kind",
+    ("a", "b", "c"),
+    (Vote("above", 0, 1, 3, 0), Vote("is", 1, 0, 2, 1), Vote("is", 2, 1, 1, 2)),
+    0.5,
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ui-models")
+    files = write_files(folder / "files")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    data, schema = files / "rows.parquet", files / "schema.yaml"
+    job.register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    for name, (learner, delta, parameters) in [("adult", LEARNERS["adult"]), *LEARNERS.items()]:
+        job.train(home, Asked("adult", learner, "0.5", delta=delta, parameters=parameters, model=name), by="ui-test")
+    with serving(home.path, workers=1) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def session(browser, server):
+    """One page for all that only looks."""
+    return signed_in(browser, server, "predict", "/ui/models")
+
+
+@pytest.fixture
+def page(session):
+    session.faults.clear()
+    yield session
+    session.unroute_all()
+    no_faults(session)
+
+
+def opened(page, name, drawn=True):
+    page.goto(f"/ui/models/{name}")
+    if drawn:
+        page.locator("#decides").scroll_into_view_if_needed()
+        expect(page.locator("#plots")).to_have_attribute("aria-busy", "false", timeout=30_000)
+    return page
+
+
+def verify(page):
+    page.get_by_role("button", name="Verify").click()  # it says "Verifying…" at once in place of what it said
+    expect(page.locator(".verdict .notice.good, .verdict .notice.bad")).to_be_visible(timeout=30_000)
+    return page.locator(".verdict h3").inner_text()
+
+
+def crosses(page):
+    return [each.removeprefix("step-") for each in page.locator(".checks li.bad").evaluate_all("l => l.map(e => e.id)")]
+
+
+# ---- the list
+
+
+def test_the_list_names_every_model_and_narrows_as_one_types(page):
+    page.goto("/ui/models")
+    expect(page.get_by_role("row")).to_have_count(1 + len(LEARNERS))
+    expect(page.get_by_role("row", name=re.compile("^adult"))).to_contain_text("0.5")
+    page.get_by_label("Search by name").press_sequentially("OO")
+    expect(page.get_by_role("row")).to_have_count(2)
+    expect(page.get_by_role("link", name="woods")).to_be_visible()
+    expect(page).to_have_url(re.compile("q=OO"))
+    page.get_by_label("Search by name").fill("nothing like it")
+    expect(page.get_by_text("No such model")).to_be_visible()
+    no_serious_findings(page)
+
+
+def test_the_list_has_a_line_for_each_model():
+    lines = [
+        {
+            "model": f"m{n:04}@{v}",
+            "name": f"m{n:04}",
+            "version": v,
+            "champion": v == 1,
+            "state": "served",
+            "certificate": None,
+        }
+        for n in range(120)
+        for v in (1, 2)
+    ]
+    found = models._by_name(lines)
+    assert len(found) == 120
+    assert {(line["version"], line["versions"], line["broken"]) for line in found} == {(1, 2, 0)}
+
+
+# ---- verification in the browser
+
+
+def test_every_step_passes_and_the_promise_is_read_from_what_was_signed(page, server):
+    opened(page, "adult", drawn=False)
+    assert verify(page) == "Verified with this server’s keys"
+    expect(page.locator(".checks li.good")).to_have_count(STEPS)
+    expect(page.locator(".verdict")).to_contain_text("epsilon 0.5, delta 0, for one record, neighbours by add-remove")
+    expect(page.locator("#step-model")).to_contain_text(server.get("/v1/models/adult").json()["certificate"]["model"])
+
+
+def test_keys_from_elsewhere(page, server):
+    opened(page, "terms", drawn=False)
+    page.get_by_label("A trust.json that I got elsewhere").check()
+    page.get_by_role("button", name="Verify").click()
+    expect(page.locator(".verdict")).to_contain_text("Please choose a trust file first")
+    page.get_by_label("Trust file").set_input_files(server.path / "trust.json")
+    assert verify(page) == "Verified with your keys"
+    foreign = {"name": "trust.json", "mimeType": "application/json", "buffer": Office().trust.to_json()}
+    page.get_by_label("Trust file").set_input_files(foreign)
+    expect(page.locator(".verdict")).to_be_empty()  # what was said was said of other keys
+    assert verify(page) == "Not verified"
+    assert crosses(page)[:2] == ["signature", "checkpoint"]
+
+
+def flipped(base64_text: bytes) -> bytes:
+    raw = base64.b64decode(base64_text)
+    return base64.b64encode(raw[:20] + bytes([raw[20] ^ 1]) + raw[21:])
+
+
+def within(pattern: bytes):
+    """A change of one bit of the base64 that the pattern finds."""
+    return lambda raw: re.sub(pattern, lambda found: found[1] + flipped(found[2]), raw, count=1)
+
+
+B64 = rb"([A-Za-z0-9+/=]+)"
+TAMPERED = {
+    "model": ("model.onnx", lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]), "model"),
+    "statement": ("model.onnx.dsse.json", within(rb'("payload":")' + B64), "form"),
+    "signature": ("model.onnx.dsse.json", within(rb'("sig":")' + B64), "signature"),
+    "entry": ("model.onnx.tlog-proof", within(rb"(\nextra )" + B64), "inclusion"),
+    "index": ("model.onnx.tlog-proof", lambda raw: re.sub(rb"\nindex \d+\n", b"\nindex 1\n", raw), "inclusion"),
+    "root": ("model.onnx.tlog-proof", within(rb"(\n\n[^\n]+\n\d+\n)" + B64), "checkpoint"),
+    "log's signature": ("model.onnx.tlog-proof", within("(\n— [^ ]+ )".encode() + B64), "checkpoint"),
+    "keys": ("trust.json", lambda raw: raw.replace(b"SHA256:", b"SHA256:x", 1), "keys"),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_a_part_that_was_tampered_with_on_its_way_gets_a_cross(page, what):
+    file, change, step = TAMPERED[what]
+    if not page.url.endswith("/adult@1"):
+        opened(page, "adult@1", drawn=False)
+    changed = []
+
+    def tampered(route):
+        raw = route.fetch().body()
+        changed.append(change(raw) != raw)
+        route.fulfill(body=change(raw))
+
+    page.route(f"**/{file}", tampered)
+    assert verify(page) == "Not verified"
+    assert changed == [True]
+    assert crosses(page)[0] == step
+    page.unroute_all()
+    assert verify(page) == "Verified with this server’s keys"
+
+
+def test_the_certificate_of_another_model_gets_a_cross(page):
+    opened(page, "adult@1", drawn=False)
+
+    def other(route):
+        route.fulfill(response=route.fetch(url=route.request.url.replace("adult@1", "woods")))
+
+    page.route("**/adult@1/files/model.onnx", other)
+    assert verify(page) == "Not verified"
+    assert crosses(page) == ["model"]
+
+
+def test_without_a_secure_context_the_page_says_so(browser, server):
+    page = new_page(browser, server)
+    page.add_init_script("Object.defineProperty(crypto, 'subtle', {value: undefined})")  # as over plain http
+    sign_in(page, server, "predict", "/ui/models/adult")
+    expect(page.locator(".verdict")).to_contain_text("not opened in a secure context")
+    expect(page.get_by_role("button", name="Verify")).to_be_disabled()
+    no_faults(page)
+    page.context.close()
+
+
+def test_files_of_a_disk_are_verified_without_asking_the_server(page, server):
+    page.goto("/ui/verify")
+    folder = server.path / "models" / "woods" / "1"
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_label("The model’s files").set_input_files([folder / name for name in FILES])
+    page.get_by_label("A trust.json that I got elsewhere").check()
+    page.get_by_label("Trust file").set_input_files(server.path / "trust.json")
+    assert verify(page) == "Verified with your keys"
+    assert not [url for url in asked if url.startswith("http") and "/ui/static/" not in url]
+    no_serious_findings(page)
+
+
+# ---- files
+
+
+def test_downloads_are_what_was_verified(server):
+    packed = server.get("/ui/models/adult@1/bundle.zip", scope="predict")
+    assert packed.content == server.get("/ui/models/adult@1/bundle.zip", scope="audit").content
+    with zipfile.ZipFile(io.BytesIO(packed.content)) as archive:
+        assert archive.namelist() == [f"adult-1/{name}" for name in FILES]
+        archive.extractall(server.path.parent / "unpacked")
+    folder = server.path.parent / "unpacked" / "adult-1"
+    for name in FILES:
+        found = server.get(f"/ui/models/adult@1/files/{name}", scope="train")
+        assert found.content == (folder / name).read_bytes()
+        assert found.headers["content-disposition"] == f'attachment; filename="adult-1-{name}"'
+    trust = server.path.parent / "trust.json"
+    trust.write_bytes(server.get("/ui/trust.json", scope="predict").content)
+    done = dpserve(server.path, "verify", str(folder), "--trust", str(trust), "--json")
+    assert json.loads(done.stdout)["ok"], done.stderr
+
+
+def test_there_are_no_other_files(server):
+    for name in ("ensemble.pickle", "..%2f..%2ftrust.json", "model.onnx%00"):
+        assert server.get(f"/ui/models/adult/files/{name}").status_code in (400, 404)
+    assert server.get("/ui/models/nothing").status_code == 404
+    assert server.get("/ui/models/adult@9/shapes").status_code == 404
+    assert server.get("/ui/models?after=x").status_code == 400
+    assert server.get("/ui/models/adult", scope=None).status_code in (303, 401)
+
+
+# ---- pictures
+
+
+def test_pictures_have_tables_with_the_same_figures(page, server):
+    found = server.get("/ui/models/terms/shapes").json()
+    opened(page, "terms")
+    expect(page.locator(".plot-grid .plot svg")).to_have_count(found["of"])  # few enough to be drawn at once
+    first = found["features"][0]
+    card = page.locator(".plot-grid .plot").first
+    card.get_by_text(f"Figures of {first['feature']}").click()
+    expect(card.get_by_role("row")).to_have_count(1 + len(first["shapes"][0]["bins"]))
+    assert first["shapes"][0]["bins"][0]["error"] is not None
+    expect(card.get_by_role("columnheader")).to_have_text(["Value", "Adds", "Standard error", "Records (noisy)"])
+    no_serious_findings(page)
+
+
+def test_more_features_are_drawn_when_they_are_asked_for(page):
+    features = tuple(NumericFeature(f"f{n:02}", (0.0, 1.0)) for n in range(30))
+    terms = tuple((-n - 1, 0, n + 1, 0) for n in range(30))
+    wide = replace(CLASSES, features=features, terms=terms, counts=(), errors=())
+
+    def told(route):
+        after = int(route.request.url.split("=")[1])
+        route.fulfill(body=json.dumps(picture(wide, after)), content_type="application/json")
+
+    page.route("**/shapes?after=*", told)
+    opened(page, "adult")
+    drawn = page.locator(".plot-grid .plot svg")
+    expect(drawn).to_have_count(12)
+    page.get_by_role("button", name="Show 18 more of 30 features").click()
+    expect(drawn).to_have_count(30)
+    assert len(set(page.locator(".plot-grid h3").all_inner_texts())) == 30
+
+
+@pytest.mark.parametrize("ensemble", [NUMBER, MANY], ids=["number", "many classes"])
+def test_every_form_of_model_is_drawn(page, ensemble):
+    """What the server would say of it, told to the page of another model."""
+    told = json.dumps(picture(ensemble))
+    page.route("**/shapes?after=0", lambda route: route.fulfill(body=told, content_type="application/json"))
+    opened(page, "adult")
+    expect(page.locator(".plot-grid .plot svg")).to_have_count(len(picture(ensemble)["features"]))
+    expect(page.get_by_role("img", name=re.compile("^What age adds"))).to_be_visible()
+
+
+def test_trees_show_importances_and_their_text(page):
+    opened(page, "woods")
+    expect(page.get_by_role("img", name=re.compile("^How much each feature matters"))).to_be_visible()
+    page.get_by_text("The trees as text").click()
+    expect(page.get_by_label("Trees")).to_contain_text("tree 1")
+    expect(page.locator(".adds")).to_have_count(0)
+
+
+@pytest.mark.parametrize("more", [{"dark": True}, {"phone": True}], ids=["dark", "phone"])
+def test_the_page_is_for_everybody(browser, server, more):
+    page = signed_in(browser, server, "train", "/ui/models/adult", **more)
+    opened(page, "adult")
+    verify(page)
+    no_serious_findings(page)
+    no_sideways_scroll(page)
+    expect(page.get_by_text("Asking a model needs a token with the scope predict")).to_be_visible()
+    expect(page.get_by_text("asked for by ui-test")).to_be_visible()
+    no_faults(page)
+    page.context.close()
+
+
+# ---- which version answers
+
+
+def test_an_admin_moves_the_champion_and_retires_a_version(browser, server):
+    page = signed_in(browser, server, "admin", "/ui/models/adult")
+
+    def place(version, what):
+        page.get_by_text("Change which version answers").click()
+        page.get_by_label("Version", exact=True).select_option(version)
+        page.get_by_label("What", exact=True).select_option(what)
+        page.get_by_label("Why", exact=True).fill("seen in a test")
+        page.get_by_role("button", name="Write it into the ledger").click()
+        expect(page.get_by_role("status").filter(has_text="Servers follow within a second")).to_be_visible()
+
+    place("1", "make it the champion")
+    until(lambda: server.get("/v1/models/adult").json()["version"] == 1, "the champion moved")
+    place("2", "serve it no more")
+    until(lambda: server.get("/v1/models/adult@2").status_code == 404, "it is retired")
+    page.goto("/ui/models/adult@2")
+    expect(page.get_by_role("alert")).to_contain_text("was retired")
+    page.faults.clear()  # of the status 404
+    page.goto("/ui/models/adult")
+    place("2", "serve it again")
+    until(lambda: server.get("/v1/models/adult@2").status_code == 200, "it is served again")
+    no_faults(page)
+    page.context.close()
+
+
+def test_only_an_admin_may(server):
+    assert server.ask("POST", "/ui/models/adult/place", "train", data={"version": "1"}).status_code == 403
+    for form in ({"what": "delete"}, {"what": "promote", "version": "x", "why": "?"}, {"other": "1"}):
+        assert server.ask("POST", "/ui/models/adult/place", data=form).status_code == 400
+
+
+# ---- what if
+
+
+def chance(page, label):
+    return page.locator(".chances li").filter(has_text=re.compile(rf"^{label}")).locator("b")
+
+
+def test_what_if_answers_and_explains_as_the_doors_do(page, server):
+    opened(page, "terms", drawn=False)
+    expect(page.locator(".answer .said")).to_have_text(re.compile("50K"))
+    with page.expect_request("**/explain") as sent:
+        page.get_by_label("age", exact=True).fill("23")
+    record = sent.value.post_data_json["records"][0]
+    assert record["age"] == 23
+    answer = server.post("/predict", {"model": "terms@1", "records": [record]}).json()
+    expect(page.locator(".answer .said")).to_have_text(answer["predictions"][0])
+    expect(chance(page, ">50K")).to_have_text(f"{100 * answer['probabilities'][0][1]:.1f} %")
+    told = server.post("/explain", {"model": "terms@1", "records": [record]}).json()
+    adds = dict(zip(told["features"], told["contributions"][0], strict=True))
+    shown = page.locator('.ask[data-feature="age"] output').inner_text().replace("−", "-")
+    assert float(shown) == pytest.approx(adds["age"], abs=0.006)
+    expect(page.locator(".answer .why")).to_contain_text("log odds of >50K")
+
+
+def test_what_if_sends_null_for_what_is_not_known_and_other_texts(page):
+    opened(page, "woods", drawn=False)
+    with page.expect_request("**/predict") as sent:
+        page.get_by_label("age", exact=True).fill("")
+    assert sent.value.post_data_json["records"][0]["age"] is None
+    with page.expect_request("**/predict") as sent:
+        page.get_by_label("education", exact=True).select_option("another value")
+    record = sent.value.post_data_json["records"][0]
+    assert record["education"] == "another value"
+    assert record["sex"] == "Female"
+    with page.expect_request("**/predict") as sent:
+        page.get_by_role("button", name="Start again").click()
+    assert sent.value.post_data_json["records"][0]["age"] is not None
+
+
+def test_a_picture_and_the_form_move_together(page):
+    opened(page, "adult")
+    page.evaluate("document.dispatchEvent(new CustomEvent('dpserve:put', {detail: {feature: 'age', value: '61'}}))")
+    expect(page.get_by_label("age", exact=True)).to_have_value("61")
+    expect(page.get_by_label("age, slider")).to_have_value("61")
+
+
+# ---- without a browser
+
+
+def test_inputs_begin_in_the_middle_of_what_is_public():
+    age, work, owner, idle = inputs(CLASSES.features)
+    assert (age.start, age.low, age.high, age.step) == ("28", 18.0, 65.0, 1.0)
+    assert work.choices == (
+        ("=Private", "Private"),
+        ("=State & co", "State & co"),
+        ("?", "another value"),
+        ("", "not known"),
+    )
+    assert (owner.start, idle.start, idle.step) == ("false", "1", None)
+
+
+def test_the_pictures_of_trees_are_importances_alone():
+    found = picture(
+        TreeEnsemble(CLASSES.features, "income", (0, 1), (Split("above", 0, 1, Leaf(1), Leaf(-1)),), 0, 1.0)
+    )
+    assert (found["form"], found["features"], found["importances"]) == ("trees", [], [{"feature": "age", "size": 1.0}])
+    assert found["trees"] == ["age > 27.5?\n  yes: +1\n  no: -1"]
+
+
+def test_a_picture_says_log_odds_and_ends_without_infinity():
+    votes = VotingEnsemble(CLASSES.features, "income", (0, 1), (Vote("above", 0, 1, 4),), 0.25)
+    (age,) = picture(votes)["features"]
+    bins = age["shapes"][0]["bins"]
+    assert [each["adds"] for each in bins] == [-1, 1, -1]
+    assert [(each["low"], each["high"]) for each in bins] == [
+        (None, 27.5),
+        (27.5, None),
+        (None, None),
+    ]
+
+
+# ---- last, for it breaks a model
+
+
+def test_a_model_that_does_not_verify_is_not_shown(page, server):
+    path = server.path / "models" / "woods" / "1" / "model.onnx"
+    path.write_bytes(path.read_bytes() + b"\0")
+    until(lambda: server.get("/ui/models/woods").status_code == 503, "the change is seen")
+    page.goto("/ui/models/woods")
+    expect(page.get_by_role("heading", name="This model is not served")).to_be_visible()
+    expect(page.locator("#versions")).to_contain_text("does not verify")
+    page.goto("/ui/models")
+    expect(page.get_by_role("row", name=re.compile("^woods"))).to_contain_text("does not verify")
+    assert page.faults == ["Failed to load resource: the server responded with a status of 503 (Service Unavailable)"]
+    page.faults.clear()

@@ -1,0 +1,318 @@
+"""serving/pages/static/verify.js against what the accountant writes, outside a browser: every forged, tampered or
+revoked
+part is refused at its step, in the same cases in which our own verifier refuses it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from ledgers import hexes, plan
+from offices import ORIGIN, Filed, Office, office, public_of
+from securesystemslib.signer import CryptoSigner, SSlibKey
+
+from accountant import canonical
+from accountant.certificates.certificate import digest, verify
+from accountant.certificates.edited_models import Ancestor, statement_of
+from accountant.errors import DpserveError
+from accountant.keys import dsse
+from accountant.keys.private_keys import IssuerKey, LogKey, PublicKeys, fingerprint, public_pem
+from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from accountant.privacy.selection import Poisson
+
+pytestmark = pytest.mark.system("node")
+ROOT = Path(__file__).resolve().parents[3]
+STATIC = ROOT / "serving" / "pages" / "static"
+STEPS = ["keys", "form", "signature", "model", "claim", "checkpoint", "inclusion", "entry", "standing"]
+
+OFFICE, FILED = office()
+
+
+@lru_cache
+def quick() -> tuple[Office, Filed]:
+    """Whose claim is a plain sum, for what is asked hundreds of times."""
+    made = Office()
+    filed = made.issue(delta="0")
+    made.append("token-revoked", name="a token")
+    return made, filed
+
+
+class Checker:
+    """verify.js in a process of its own; what is not given anew is as it was first."""
+
+    def __init__(self, folder: Path) -> None:
+        for script in STATIC.glob("verify*.js"):
+            shutil.copy(script, folder)
+        (folder / "package.json").write_text('{"type": "module"}')
+        command = ["node", str(ROOT / "tests" / "node" / "verify_driver.mjs"), str(folder / "verify.js")]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **parts: bytes) -> dict:
+        line = json.dumps({name: base64.b64encode(raw).decode() for name, raw in parts.items()})
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def bad(self, **parts: bytes) -> list[str]:
+        """The steps that fail, without those that could not be reached."""
+        found = self.ask(**parts)
+        assert not found["ok"]
+        unreached = "Could not be checked, because a step before it failed."
+        return [id for id, state in found["steps"].items() if state == "bad" and found["says"][id] != unreached]
+
+
+def parts(filed: Filed, trust: PublicKeys) -> dict[str, bytes]:
+    return {
+        "model": filed.onnx,
+        "certificate": filed.envelope,
+        "proof": filed.proof.encode(),
+        "trust": trust.to_json(),
+    }
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory) -> Iterator[Checker]:
+    found = Checker(tmp_path_factory.mktemp("verify"))
+    assert found.ask(**parts(FILED, OFFICE.trust))["ok"]
+    yield found
+    found.process.stdin.close()
+    assert found.process.wait(30) == 0
+
+
+def test_what_the_accountant_writes_passes_every_step(checker):
+    found = checker.ask()
+    assert list(found["steps"].items()) == [(step, "good") for step in STEPS]
+    assert digest(FILED.onnx) in found["says"]["model"]
+    assert OFFICE.trust.issuers[0].keyid in found["says"]["signature"]
+
+
+def accepted(**changed: bytes) -> bool:
+    """Whether our own verifier takes it."""
+    made, filed = quick()
+    given = {**parts(filed, made.trust), **changed}
+    try:
+        trust = PublicKeys.from_json(given["trust"])
+        verify(given["certificate"], given["proof"].decode(), given["model"], trust)
+    except (DpserveError, UnicodeDecodeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("part", ["model", "certificate", "proof", "trust"])
+def test_a_changed_byte_of_any_part_fails(checker, part):
+    """At places all over the file; where a byte changes nothing for our own verifier, it may change nothing here."""
+    given = parts(quick()[1], quick()[0].trust)
+    raw = given[part]
+    places = np.random.default_rng(1).choice(len(raw), min(len(raw), 100), replace=False)
+    for at in sorted(map(int, places)):
+        for flip in (1, 0x20):
+            changed = raw[:at] + bytes([raw[at] ^ flip]) + raw[at + 1 :]
+            ours = accepted(**{part: changed})
+            assert checker.ask(**{**given, part: changed})["ok"] == ours, (at, flip)
+            assert not ours or part == "trust"  # a first index that still holds the certificate's
+
+
+@pytest.mark.parametrize("part", ["model", "certificate", "proof", "trust"])
+@pytest.mark.parametrize(
+    "change", [lambda raw: b"", lambda raw: raw[:-1], lambda raw: raw + b"\n", lambda raw: raw * 2]
+)
+def test_what_is_cut_or_added_fails(checker, part, change):
+    given = parts(quick()[1], quick()[0].trust)
+    changed = change(given[part])
+    assert checker.ask(**{**given, part: changed})["ok"] == accepted(**{part: changed})
+
+
+def test_each_step_fails_by_itself(checker):
+    other = Office(issuer=7, log=8)
+    assert checker.bad(model=b"another model") == ["model"]
+    assert checker.bad(certificate=OFFICE.sign(FILED.payload, 7)) == ["signature"]
+    issuer_only = replace(OFFICE.trust, log_pem=other.trust.log_pem)
+    assert checker.bad(trust=issuer_only.to_json()) == ["checkpoint"]
+    assert checker.bad(trust=replace(OFFICE.trust, revoked=frozenset({FILED.index})).to_json()) == ["standing"]
+    assert checker.bad(trust=replace(OFFICE.trust, origin="example.org/other").to_json()) == ["checkpoint"]
+    assert checker.bad(proof=OFFICE.proof(FILED.index - 1).encode()) == ["entry"]
+    assert checker.bad(proof=FILED.proof.replace(f"index {FILED.index}", "index 0").encode()) == ["inclusion"]
+
+
+def test_a_key_counts_only_where_it_may_speak(checker):
+    key = OFFICE.trust.issuers[0]
+    late, ended = replace(key, from_index=FILED.index + 1), replace(key, until_index=FILED.index)
+    for issuer in (late, ended):
+        assert checker.bad(trust=replace(OFFICE.trust, issuers=(issuer,)).to_json()) == ["signature"]
+    good = replace(key, from_index=FILED.index, until_index=FILED.index + 1)
+    assert checker.ask(trust=replace(OFFICE.trust, issuers=(good,)).to_json())["ok"]
+    size = FILED.index + 1  # of the checkpoint in its proof
+    former = LogKey(OFFICE.trust.log_pem, 0, size + 1)
+    moved = PublicKeys(ORIGIN, OFFICE.trust.issuers, public_of(9), size + 1, (former,))
+    assert checker.ask(trust=moved.to_json())["ok"]
+    ended_before = PublicKeys(ORIGIN, OFFICE.trust.issuers, public_of(9), size + 1, (replace(former, until_size=size),))
+    assert checker.bad(trust=ended_before.to_json()) == ["checkpoint"]
+
+
+def test_the_first_form_of_the_trust_file_is_read(checker):
+    value = json.loads(OFFICE.trust.to_json())
+    log = {name: value["logs"][0][name] for name in ("pem", "vkey")}
+    first = {"format": "dpserve-trust/v1", "origin": ORIGIN, "issuers": value["issuers"], "log": log}
+    assert checker.ask(trust=json.dumps(first, indent=1).encode())["ok"]
+
+
+def test_an_entry_that_binds_something_else_fails(checker):
+    for field, value in {"model": "0" * 64, "statement": "0" * 64, "name": "other", "reservation": 0}.items():
+        made = Office()
+        payload = made.statement(b"a model")
+        index = made.enter(payload, b"a model", **{field: value})
+        given = Filed(payload, made.sign(payload), index, made.proof(index), b"a model")
+        assert checker.bad(**parts(given, made.trust)) == ["entry"], field
+
+
+def test_an_edited_model_rests_on_what_it_came_from(checker):
+    made = Office()
+    first = made.issue()
+    onnx, chain = b"an edited model", [Ancestor(first.index, digest(first.payload), hexes("ensemble"))]
+    edit = {"at": "2025-02-01T12:00:00Z", "by": "ann", "why": "noise", "feature": "age", "what": "{}"}
+    payload = statement_of(first.payload, chain, [edit], digest(onnx), hexes("edited"))
+
+    def entered(base):
+        reservation = json.loads(payload)["predicate"]["ledger"]["reservation"]
+        fields = {"base": base, "statement": digest(payload), "model": digest(onnx), "name": "adult"}
+        index = made.append("derived", reservation=reservation, reason="noise", by="ann", **fields)
+        return parts(Filed(payload, made.sign(payload), index, made.proof(index), onnx), made.trust)
+
+    good = entered(first.index)
+    assert checker.ask(**good)["ok"]
+    verify(good["certificate"], good["proof"].decode(), onnx, made.trust)
+    assert checker.bad(**entered(first.index - 1)) == ["entry"]
+    revoked = replace(made.trust, revoked=frozenset({first.index}))
+    assert checker.bad(**{**good, "trust": revoked.to_json()}) == ["standing"]
+
+
+def test_a_key_that_stands_twice_or_a_float_is_refused(checker):
+    text = FILED.envelope.decode()
+    twice = text.replace('{"payload":', '{"payloadType":"x","payload":', 1)
+    assert checker.bad(certificate=twice.encode()) == ["form"]
+    number = OFFICE.trust.to_json().replace(b'"from_index":0', b'"from_index":0.0')
+    assert checker.bad(trust=number) == ["keys"]
+
+
+def test_a_statement_that_is_not_canonical_is_refused(checker):
+    made = Office()
+    payload = made.statement(b"a model").replace(b'{"_type"', b'{ "_type"', 1)
+    index = made.enter(made.statement(b"a model"), b"a model", statement=digest(payload))
+    given = Filed(payload, made.sign(payload), index, made.proof(index), b"a model")
+    assert checker.bad(**parts(given, made.trust)) == ["form"]
+
+
+def test_a_certificate_signed_on_p256(checker):
+    private = ec.derive_private_key(5, ec.SECP256R1())
+    public = private.public_key()
+    signer = CryptoSigner(private, SSlibKey.from_crypto(public, keyid=fingerprint(public)))
+    trust = replace(OFFICE.trust, issuers=(IssuerKey(public_pem(public)),))
+    for _ in range(8):  # signatures differ in length
+        assert checker.ask(certificate=dsse.sign(FILED.payload, signer), trust=trust.to_json())["ok"]
+    raw = json.loads(dsse.sign(FILED.payload, signer))
+    sig = base64.b64decode(raw["signatures"][0]["sig"])
+    raw["signatures"][0]["sig"] = base64.b64encode(sig[:-1] + bytes([sig[-1] ^ 1])).decode()
+    assert checker.bad(certificate=json.dumps(raw).encode(), trust=trust.to_json()) == ["signature"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 9, 33])
+def test_inclusion_at_every_place(checker, size):
+    for before in range(0, size, max(1, size // 4)):
+        made = Office()
+        for number in range(before):
+            made.append("token-revoked", name=f"token {number}")
+        filed = made.issue()
+        for number in range(size - before):
+            made.append("token-revoked", name=f"later {number}")
+        given = replace(filed, proof=made.proof(filed.index))
+        assert checker.ask(**parts(given, made.trust))["ok"]
+
+
+def releases(*runs: tuple[str, str, int]) -> Plan:
+    kinds = {"range": BoundedRange, "pure": PureDp, "gauss": Gaussian}
+    return Plan(tuple((Release("x", "exponential", "range", 1048576, kinds[k](Decimal(e))), n) for k, e, n in runs))
+
+
+CLAIMS = {
+    "pure": (releases(("range", "0.1", 5)), "0"),
+    "adaptive": (releases(("range", "0.089078691", 97), ("pure", "0.2", 3)), "0.000001"),
+    "one release": (releases(("range", "0.5", 1)), "0.000001"),
+    "gaussian": (releases(("gauss", "31", 14), ("gauss", "13.2", 1), ("gauss", "30", 400)), "0.0000001"),
+    "much noise": (releases(("gauss", "900", 1)), "0.000001"),
+    "little noise": (releases(("gauss", "0.3", 4)), "0.00001"),
+    "mixed": (releases(("gauss", "20", 40), ("range", "0.1", 20)), "0.000001"),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_epsilon_is_computed_again(checker, name):
+    what, delta = CLAIMS[name]
+    made = Office()
+    filed = made.issue(b"a model", what, delta=delta)
+    found = checker.ask(**parts(filed, made.trust))
+    assert found["ok"], found["says"]
+    assert found["steps"]["claim"] == "good"
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_an_epsilon_that_is_too_small_is_refused(checker, name):
+    """Signed and entered by the office itself: only the arithmetic tells."""
+    what, delta = CLAIMS[name]
+    made = Office()
+    body = json.loads(made.statement(b"a model", what, delta=delta))
+    stated = body["predicate"]["claim"]
+    stated["epsilon"] = canonical.decimal_string(Decimal(stated["epsilon"]) * Decimal("0.9990"))
+    payload = canonical.encode(body, 1 << 20)
+    index = made.enter(payload, b"a model")
+    filed = Filed(payload, made.sign(payload), index, made.proof(index), b"a model")
+    assert checker.bad(**parts(filed, made.trust)) == ["claim"]
+
+
+def test_what_a_browser_does_not_compute_is_said_to_be_open(checker):
+    selection = RepeatAndSelect(Poisson(Decimal(5)), ((BoundedRange(Decimal("0.01")), 3),))
+    made = Office()
+    filed = made.issue(b"a model", Plan(((Release("x", "select", "range", 1, selection), 1),)))
+    found = checker.ask(**parts(filed, made.trust))
+    assert found["ok"]
+    assert found["steps"]["claim"] == "open"
+    assert "dpserve verify does it" in found["says"]["claim"]
+
+
+def test_a_sum_that_does_not_follow_is_refused(checker):
+    for change in ({"pure": "0.1"}, {"rdp": [{"order": "2", "epsilon": "0.000001"}]}, {"variant": "pure"}):
+        made = Office()
+        body = json.loads(made.statement(b"a model", plan()))
+        body["predicate"]["claim"].update(change)
+        payload = canonical.encode(body, 1 << 20)
+        index = made.enter(payload, b"a model")
+        filed = Filed(payload, made.sign(payload), index, made.proof(index), b"a model")
+        assert checker.bad(**parts(filed, made.trust)) == ["claim"], change
+
+
+def test_the_documented_snippet_runs(checker, tmp_path):
+    page = (ROOT / "docs" / "verifying-in-the-browser.md").read_text()
+    snippet = page.split("```js\n")[1].split("```")[0]
+    for script in STATIC.glob("verify*.js"):
+        shutil.copy(script, tmp_path)
+    names = list(parts(FILED, OFFICE.trust))
+    for name, raw in parts(FILED, OFFICE.trust).items():
+        (tmp_path / name).write_bytes(raw)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    head = (
+        'import { webcrypto } from "node:crypto";\nimport { readFileSync } from "node:fs";\n'
+        "globalThis.crypto ??= webcrypto;\n"
+        f"const [{', '.join(names)}] = {json.dumps(names)}.map((name) => new Uint8Array(readFileSync(name)));\n"
+    )
+    (tmp_path / "snippet.js").write_text(f"{head}{snippet}console.log(ok, steps.length);\n")
+    done = subprocess.run(["node", "snippet.js"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"true {len(STEPS)}\n", done.stderr

@@ -1,0 +1,123 @@
+"""The metrics: what the ledger's figures are against counting again, bounded labels, and the last audit's gauges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from ledgers import copy, filled, place
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import update
+
+from accountant.home import Home
+from accountant.ledger.job_counts import PASSED, JobFigures, queue
+from accountant.ledger.records import State
+from accountant.store.tables import job_table
+from serving.process import audit_runs
+from serving.process.gauges import AuditGauges, LedgerGauges, ServingGauges
+from serving.process.metrics import REQUESTS, count_request, render
+
+
+@pytest.fixture
+def home(tmp_path):
+    found = Home.open(place(copy(filled(), tmp_path / "home")))
+    yield found
+    found.ledger.log.database.close()
+
+
+def counted_again(home):
+    found = Counter()
+    for job in home.ledger.jobs():
+        learner = home.ledger.reservation(job.seq).value["learner"]
+        states = PASSED[job.state] + (("issued",) if job.issued is not None else ())
+        found.update((job.dataset, learner, state) for state in states)
+    return found
+
+
+def set_state(home, seq, **values):
+    with home.ledger.log.database.writing() as connection:
+        connection.execute(update(job_table).where(job_table.c.seq == seq).values(**values))
+
+
+def samples(*collectors):
+    text = render(collectors).decode()
+    return {
+        (s.name, *sorted(s.labels.items())): s.value for f in text_string_to_metric_families(text) for s in f.samples
+    }
+
+
+def test_jobs_are_counted_as_they_stand(home):
+    assert JobFigures().passed(home.ledger.log.database) == counted_again(home)
+    assert sum(counted_again(home).values()) > 0
+
+
+def test_jobs_are_counted_right_while_they_move(home):
+    """One that is kept sees every step, in whatever order jobs end, and never counts one twice."""
+    kept, database = JobFigures(), home.ledger.log.database
+    jobs = [job.seq for job in home.ledger.jobs()]
+    for seq in jobs:
+        set_state(home, seq, state=State.RESERVED, issued=None)
+    steps = [(State.STARTED, None), (State.COMMITTED, None), (State.COMMITTED, 1)]
+    for seq in reversed(jobs):
+        for state, issued in steps:
+            set_state(home, seq, state=state, issued=issued)
+            assert kept.passed(database) == counted_again(home) == JobFigures().passed(database)
+    set_state(home, jobs[0], state=State.BURNED)  # cannot happen: what has ended was read once, and for good
+    assert kept.passed(database) != counted_again(home)
+
+
+def test_queue_is_as_long_and_as_old_as_its_oldest(home):
+    database, now = home.ledger.log.database, datetime.now(UTC)
+    jobs = [job.seq for job in home.ledger.jobs()]
+    for seq in jobs:
+        set_state(home, seq, state=State.COMMITTED)
+    assert (queue(database, now).length, queue(database, now).oldest_seconds) == (0, 0.0)
+    set_state(home, jobs[0], state=State.STARTED)
+    for seq in jobs[1:3]:
+        set_state(home, seq, state=State.RESERVED, queued=1)
+    reserved = datetime.fromisoformat(home.ledger.reservation(jobs[1]).value["time"])
+    found = queue(database, reserved + timedelta(seconds=90))
+    assert (found.length, found.oldest_seconds, found.running) == (2, 90.0, 1)
+    assert queue(database, reserved - timedelta(seconds=90)).oldest_seconds == 0.0  # a clock that was set back
+
+
+def test_audit_before_the_first_and_after(home):
+    before = samples(AuditGauges(home))
+    assert (before["dpserve_audit_ok",], before["dpserve_audit_timestamp_seconds",]) == (0.0, 0.0)
+    found = audit_runs.run_audit(home)
+    after = samples(AuditGauges(home))
+    assert after["dpserve_audit_ok",] == float(found["ok"])
+    assert after["dpserve_audit_entries",] == home.ledger.log.size()
+    assert abs(after["dpserve_audit_timestamp_seconds",] - datetime.now(UTC).timestamp()) < 3600
+    (home.path / "logs" / "audit.json").write_text("{}")
+    assert samples(AuditGauges(home))["dpserve_audit_ok",] == 0.0
+
+
+def test_budgets_are_the_ledgers(home):
+    found = samples(LedgerGauges(home, JobFigures()), ServingGauges(3, 1))
+    for dataset in home.ledger.datasets():
+        label = ("dataset", dataset.registration.name)
+        assert found["dpserve_epsilon_total", label] == float(dataset.budget.epsilon)
+        assert found["dpserve_budget_left_ratio", label] == pytest.approx(
+            float(dataset.summary()["left"]["share"]), abs=1e-6
+        )
+    assert (found["dpserve_models_loaded",], found["dpserve_models_refused",]) == (3, 1)
+    assert found["dpserve_ledger_size",] == home.ledger.log.size()
+
+
+def test_labels_of_requests_are_bounded():
+    """Neither a path nor a method of a client's own making becomes a label."""
+
+    class Route:
+        path = "/v1/models/{name}"
+
+    def labels():
+        return {tuple(s.labels.values()) for metric in REQUESTS.collect() for s in metric.samples}
+
+    before = labels()
+    count_request({"method": "GET", "path": "/v1/models/a", "route": Route()}, 200)
+    for word in ("one", "two"):
+        count_request({"method": word, "path": f"/{word}"}, 404)
+    assert labels() - before <= {("GET", Route.path, "200"), ("other", "none", "404")}
+    assert not any("one" in each or "/one" in each for each in labels())

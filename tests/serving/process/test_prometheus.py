@@ -1,0 +1,213 @@
+"""The rules, the board and the metrics, judged by promtool and by a real Prometheus that scrapes two workers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from small_home import ROOT, free_port, serving, until, write_files
+
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from accountant.log.last_seen import HighWater
+from training import job
+from training.job import Asked
+
+GRAFANA = ROOT / "serving" / "grafana"
+MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
+BOARD = json.loads((GRAFANA / "dashboard.json").read_text())
+EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel.get("targets", ())]
+# Named by the interface since before; promtool would rather keep the ending _total for counters.
+KNOWN = ['dpserve_epsilon_total non-counter metrics should not have "_total" suffix']
+
+pytestmark = pytest.mark.system("promtool", "prometheus")
+
+
+def promtool(*arguments, **more):
+    return subprocess.run(["promtool", *arguments], capture_output=True, text=True, **more)
+
+
+def names(text):
+    """Names of metrics in an expression, as the table of metrics spells them."""
+    return {re.sub(r"_bucket$", "", found) for found in re.findall(r"\bdpserve_[a-z_]+", text)}
+
+
+# The files
+
+
+@pytest.mark.parametrize("arguments", [("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")])
+def test_rules_are_sound_and_do_what_they_say(arguments):
+    found = promtool(*arguments, cwd=GRAFANA)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_scrape_configuration_is_sound(tmp_path):
+    shutil.copytree(GRAFANA, tmp_path / "grafana")
+    (tmp_path / "grafana" / "token").write_text("dps_x")
+    found = promtool("check", "config", "prometheus.yml", cwd=tmp_path / "grafana")
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_every_alert_is_tested():
+    alerts = set(re.findall(r"- alert: (\w+)", (GRAFANA / "alerts.yml").read_text()))
+    tests = (GRAFANA / "alerts_test.yml").read_text()
+    fired = set(re.findall(r"alertname: (\w+)\n +exp_alerts:\n", tests))
+    silent = set(re.findall(r"alertname: (\w+), exp_alerts: \[\]", tests))
+    assert alerts == fired == silent == set(re.findall(r"`(Dpserve\w+)`", MONITORING))
+
+
+def test_board_is_whole():
+    """No panel upon another, none outside the 24 columns, no id twice, every panel says what its unit measures."""
+    cells = set()
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        covered = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not covered & cells, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        cells |= covered
+    assert "://" not in json.dumps(BOARD)
+
+
+# A real Prometheus
+
+
+@dataclass
+class Watched:
+    """A server of two workers, and the Prometheus that watches it."""
+
+    server: object
+    port: int
+
+    def api(self, path, **query):
+        answer = httpx.get(f"http://127.0.0.1:{self.port}/api/v1/{path}", params=query, timeout=20).json()
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    def value(self, expression):
+        found = self.api("query", query=expression)["result"]
+        return float(found[0]["value"][1]) if found else None
+
+    def firing(self):
+        return {each["labels"]["alertname"] for each in self.api("alerts")["alerts"] if each["state"] == "firing"}
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("watched")
+    files = write_files(folder / "files")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    data, schema = files / "rows.parquet", files / "schema.yaml"
+    job.register(home, "adult", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
+    job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult"), by="test")
+    with serving(home.path, DPSERVE_AUDIT_SECONDS="3600") as server:
+        port = free_port()
+        process = start(folder / "prometheus", port, server)
+        try:
+            found = Watched(server, port)
+            until(
+                lambda: process.poll() is None and alive(port) and found.value('up{job="dpserve"}') == 1,
+                "it is scraped",
+            )
+            yield found
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def start(folder, port, server):
+    """The configuration as it is shipped: only the address and the pace are the test's own."""
+    shutil.copytree(GRAFANA, folder)
+    (folder / "token").write_text(server.tokens["audit"])
+    text = (folder / "prometheus.yml").read_text()
+    (folder / "prometheus.yml").write_text(
+        text.replace("127.0.0.1:3000", f"127.0.0.1:{server.port}").replace("15s", "1s")
+    )
+    command = ["prometheus", "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}"]
+    with (folder / "log").open("wb") as out:
+        return subprocess.Popen([*command, "--storage.tsdb.path=data"], cwd=folder, stdout=out, stderr=out)
+
+
+def alive(port):
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/-/ready").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_metrics_are_well_formed_and_each_is_meant(watched):
+    """What promtool says of the page, and that rules and board speak of no metric that is not on it."""
+    watched.server.predict()
+    asked = {"dataset": "adult", "learner": "lazybb", "epsilon": 50}
+    until(lambda: watched.server.post("/v1/plans", asked).status_code == 403, "it is refused, however slow the machine")
+    text = watched.server.get("/metrics", scope="audit").text
+    assert promtool("check", "metrics", input=text).stderr.splitlines() == KNOWN
+    on_page = set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    assert on_page <= names(MONITORING)
+    asked = names(" ".join(EXPRESSIONS) + (GRAFANA / "alerts.yml").read_text())
+    assert asked - on_page <= {"dpserve_certificate_failures_total"}  # none has failed yet
+
+
+def counted(server):
+    """Records predicted so far, as whichever worker answers says."""
+    families = text_string_to_metric_families(server.get("/metrics", scope="audit").text)
+    return sum(each.value for family in families for each in family.samples if each.name == "dpserve_predictions_total")
+
+
+def test_two_workers_count_as_one(watched):
+    """Each scrape meets either worker; the counter never falls, and gives every request."""
+    before = counted(watched.server)
+    for _ in range(20):
+        assert watched.server.predict(count=3).status_code == 200
+    assert counted(watched.server) == before + 60
+    until(lambda: watched.value("sum(dpserve_predictions_total)") == before + 60, "every record was counted")
+    assert watched.value("resets(dpserve_predictions_total[5m])") == 0
+    assert watched.value("dpserve_audit_ok") == 1
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_board_asks_what_prometheus_answers(watched, expression):
+    filled = expression.replace("$instance", ".*").replace("$dataset", ".*").replace("$__rate_interval", "1m")
+    watched.api("query", query=filled)
+
+
+def test_audit_by_request(watched):
+    server = watched.server
+    answer = server.ask("POST", "/v1/audits", scope="audit")
+    assert answer.status_code == 202
+    last = lambda: server.get("/v1/audits/last", scope="audit").json()  # noqa: E731
+    found = until(lambda: last() if last().get("at", "") >= answer.json()["asked"] else None, "the audit was made")
+    assert (found["ok"], found["problems"], found["entries"]) == (True, [], server.home.ledger.log.size())
+
+
+def test_alert_fires_where_a_model_was_changed_and_ends(watched):
+    assert "DpserveCertificateFailures" not in watched.firing()
+    path = watched.server.path / "models" / "adult" / "1" / "model.onnx"
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    try:
+        until(lambda: "DpserveCertificateFailures" in watched.firing(), "the alert fires")
+    finally:
+        path.write_bytes(good)
+    until(lambda: watched.value("max(dpserve_models_refused)") == 0, "every worker serves it again")
+
+
+def test_server_that_is_not_ready_is_seen_to_be(watched):
+    mark = watched.server.path / "keys" / "high-water.json"
+    good, (size, root) = mark.read_bytes(), HighWater(mark).read()
+    try:
+        HighWater(mark).advance(size + 5, root)
+        until(lambda: watched.value('up{job="dpserve"}') == 0, "the scrape fails")
+    finally:
+        mark.write_bytes(good)
+    until(lambda: watched.value('up{job="dpserve"}') == 1, "it is ready again")

@@ -1,0 +1,216 @@
+"""Tokens over a real server of two workers, and in a real browser: limits, trail, headers, and pages of other sites."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from browser import chromium, new_page, no_faults, sign_in, signed_in
+from pages import blocks, checkout, follow
+from small_home import free_port, serving, until
+
+from accountant.home import Home
+from accountant.ledger import tokens
+from accountant.ledger.tokens import Limits
+from serving.process.access_log import lines
+from serving.tokens import new_token
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    home = Home.init({"DPSERVE_HOME": str(tmp_path_factory.mktemp("tokens") / "home")})
+    with serving(home.path, workers=2) as found:
+        yield found
+
+
+def token(server, name, scopes=("audit",), limits=tokens.NO_LIMITS):
+    """A new one, once every worker knows it."""
+    server.tokens[name], found = new_token(server.home, name, scopes, limits)
+    known = "all workers know it"
+    until(lambda: all(server.get("/nope", scope=name).status_code == 404 for _ in range(8)), known)
+    return found
+
+
+def trail_of(server, name):
+    return [line for line in lines(server.path) if line["token"] == name]
+
+
+def written(server):
+    """Requests of the limited token, also those of which there is but a sum."""
+    return sum(line.get("times", 1) for line in trail_of(server, "limited"))
+
+
+def test_limit_is_exact_over_the_workers_and_every_request_is_in_the_trail(server):
+    """The waiting for the token counts too: it asks of a token that may ask 150 times."""
+    token(server, "limited", limits=Limits(per_day=150))
+    before = written(server)
+    headers = {"Authorization": f"Bearer {server.tokens['limited']}"}
+
+    def ask(_):
+        with httpx.Client(headers=headers, base_url=f"http://127.0.0.1:{server.port}") as client:
+            return [client.get("/v1/models") for _ in range(20)]
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = [answer for found in pool.map(ask, range(10)) for answer in found]
+    statuses = Counter(answer.status_code for answer in answers)
+    until(lambda: server.get("/nope").status_code == 404 and written(server) == before + 200, "the trail has them all")
+    through = [line for line in trail_of(server, "limited") if line["status"] != 429]
+    assert len(through) == 150
+    assert statuses[429] == 200 - (150 - before)
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert refused.json()["error"]["code"] == "too_many_requests"
+    assert int(refused.headers["Retry-After"]) >= 1
+
+
+def test_headers_stand_once_on_every_answer(server):
+    for path in ("/livez", "/v1/models", "/nope", "/docs.json", "/schema.json", "/ui", "/ui/login", "/metrics"):
+        found = server.get(path)
+        for name in ("content-security-policy", "x-content-type-options", "referrer-policy", "cache-control"):
+            assert len(found.headers.get_list(name)) == 1, (path, name)
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.mark.system("chromium")
+def test_session_from_login_to_logout(server, browser):
+    page = sign_in(new_page(browser, server), server, "audit", "/ui/models?q=adult")
+    (cookie,) = page.context.cookies()
+    assert (cookie["name"], cookie["value"]) == ("dpserve", server.tokens["audit"])
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["expires"]) == (True, "Strict", -1)
+    assert page.evaluate("document.cookie") == ""
+    assert page.goto("/ui").status == 200
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/ui/login")
+    assert page.context.cookies() == []
+    page.goto("/ui")
+    page.wait_for_url("**/ui/login?next=/ui")
+    no_faults(page)
+
+
+@pytest.mark.system("chromium")
+def test_wrong_token_is_told_and_the_page_wanted_is_kept(server, browser):
+    page = new_page(browser, server)
+    page.goto("/ui/ledger")
+    page.get_by_label("Token").fill("dps_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    assert page.get_by_role("alert").is_visible()
+    page.get_by_label("Token").fill(server.tokens["audit"])
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/ui/ledger")
+
+
+@pytest.mark.system("chromium")
+def test_revoked_token_is_out_at_its_next_page(server, browser):
+    token(server, "passing")
+    page = signed_in(browser, server, "passing")
+    tokens.revoke(server.home.ledger, "passing")
+    until(lambda: server.get("/nope", scope="passing").status_code == 401, "it is known no more")
+
+    def out():
+        page.goto("/ui")
+        return page.url.endswith("/ui/login?next=/ui")
+
+    until(out, "no worker knows it")
+
+
+@pytest.mark.system("chromium")
+def test_scripts_and_styles_of_a_page_are_our_files_alone(server, browser):
+    page = signed_in(browser, server, "audit")
+    ran = page.evaluate(
+        """() => {
+            const script = document.createElement("script")
+            script.textContent = "window.ran = true"
+            document.body.append(script)
+            return window.ran === true
+        }"""
+    )
+    assert ran is False
+    assert any("Content Security Policy" in fault for fault in page.faults)
+
+
+EVIL = """<!doctype html><form id="f" method="post" action="http://{to}/ui/logout"></form>
+<iframe id="framed" src="http://{to}/ui"></iframe>
+<script>
+async function ask(method) {{
+  try {{ return (await fetch("http://{to}/v1/models", {{method, credentials: "include"}})).status }}
+  catch (error) {{ return "refused" }}
+}}
+async function blind(path) {{
+  await fetch("http://{to}" + path, {{method: "POST", mode: "no-cors", credentials: "include", body: "x"}})
+    .catch(() => 0)
+}}
+</script>"""
+
+
+@pytest.fixture
+def elsewhere(server):
+    """A page of another port of this machine: another origin, and the same site, so that cookies go along."""
+    text = EVIL.format(to=f"127.0.0.1:{server.port}").encode()
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), Answer) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{found.server_port}"
+        found.shutdown()
+
+
+@pytest.mark.system("chromium")
+def test_page_of_another_origin_can_use_no_session(server, browser, elsewhere):
+    token(server, "victim", ("admin",))
+    page = signed_in(browser, server, "victim")
+    page.goto(elsewhere)
+    before = len(trail_of(server, "victim"))
+    assert page.evaluate("ask('GET')") == "refused"
+    assert page.evaluate("ask('POST')") == "refused"
+    page.evaluate("blind('/v1/jobs')")
+    page.evaluate("blind('/ui/tokens')")
+    assert page.frames[1].evaluate("document.body?.innerText ?? ''").count("Datasets") == 0
+    with page.expect_navigation() as gone:
+        page.evaluate("document.getElementById('f').submit()")
+    assert gone.value.status == 403
+    assert page.context.cookies()  # signed out by nobody else
+    found = trail_of(server, "victim")
+    assert found[: len(found) - before]
+    assert {line["status"] for line in found[: len(found) - before]} == {403}
+
+
+# The page about all this
+
+
+def test_every_command_of_the_page_runs(server, tmp_path):
+    folder = checkout(tmp_path)
+    (folder / "home").symlink_to(server.path)
+    script = "export PATH=$PWD/.venv/bin:$PATH\n" + "\n".join(blocks("docs/tokens.md", "sh"))
+    assert script.count("dpserve ") == 6
+    said = follow(folder, script)
+    assert "20 per second, 100000 per day" in said
+    assert (folder / "partner.token").read_text().startswith("dps_")
+    assert json.loads((folder / "partner.json").read_text()) == {"requests": []}  # it never asked
+
+
+def test_the_page_shows_a_line_of_the_trail_as_it_is(server):
+    (shown,) = blocks("docs/tokens.md", "json")
+    assert list(json.loads(shown)) == list(next(lines(server.path)))

@@ -1,0 +1,161 @@
+"""Every door is held to its own description: schemathesis makes requests from it, good and bad, with every scope.
+
+The description is read from the table of doors, so a new door is tested as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+
+import hypothesis.strategies as st
+import jsonschema
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from small_home import ROOT, SCOPES, free_port, records, running, write_files
+
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from serving.app import DOORS
+from serving.rest.json_schemas import codes
+from serving.rest.openapi import MEANINGS, openapi
+from training import job
+from training.job import Asked
+
+pytestmark = [pytest.mark.server, pytest.mark.slow]
+
+EXAMPLES = 30
+CONFORMS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+# Names that there are, so that not every request ends at the first of them.
+KNOWN = {
+    "dataset": ["adult"],
+    "learner": ["lazybb", "ebm", "forest"],
+    "model": ["adult", "tree", "adult@1", "tree@champion"],
+    "name": ["adult", "tree", "adult@1"],
+    "job": ["2", "6"],
+    "epsilon": ["0.1", 0.5, 1000],
+    "grid": [{"rounds": [5, 10]}],
+}
+
+
+def closed(schema):
+    """The same schemas with no room for a field that is not described: the description allows more, we do not."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    shut = {"additionalProperties": False} if schema.get("type") == "object" and "properties" in schema else {}
+    return {**shut, **{key: closed(value) for key, value in schema.items()}}
+
+
+def acquainted(schema):
+    """The same description with KNOWN names among what may be sent, and records that fit."""
+    if isinstance(schema, list):
+        return [acquainted(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: acquainted(value) for key, value in schema.items()}
+    if isinstance(found.get("properties"), dict):
+        found["properties"] = {name: known(name, value) for name, value in found["properties"].items()}
+    if isinstance(found.get("name"), str) and "schema" in found:
+        found["schema"] = known(found["name"], found["schema"])
+    return found
+
+
+def known(name, schema):
+    if name == "records":
+        return {**schema, "items": {"anyOf": [{"enum": records(3)}, schema["items"]]}, "maxItems": 3}
+    return {"anyOf": [{"enum": KNOWN[name]}, schema]} if name in KNOWN else schema
+
+
+def description():
+    found = copy.deepcopy(openapi({}, DOORS))
+    for item in found["paths"].values():
+        for operation in item.values():
+            asked = {key: acquainted(operation[key]) for key in ("parameters", "requestBody") if key in operation}
+            operation |= {**asked, "responses": closed(operation["responses"])}
+    found["components"] = closed(found["components"])
+    return found
+
+
+CONFIG = schemathesis.Config.from_dict({"generation": {"with-security-parameters": False}})  # we send the tokens
+SCHEMA = schemathesis.openapi.from_dict(description(), config=CONFIG)
+OPERATIONS = {found.ok().label: found.ok() for found in SCHEMA.get_all_operations()}
+LABELS = {f"{door.method} {door.path}": door for door in DOORS if not door.hidden}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Without a process that trains: what is submitted stays in the queue and costs nothing here."""
+    folder = tmp_path_factory.mktemp("described")
+    files = write_files(folder / "files")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    data, schema = files / "rows.parquet", files / "schema.yaml"
+    job.register(home, "adult", data, schema, Budget.of(100, "1e-5"), Relation.ADD_REMOVE, None)
+    for learner, model in (("lazybb", "adult"), ("lazybb-tree", "tree")):
+        job.train(home, Asked("adult", learner, "0.5", parameters={"rounds": 5}, model=model), by="test")
+    port = free_port()
+    own = {"BENTOML_HOME": str(folder / "bentoml"), "DPSERVE_WORKERS": "1"}
+    command = [sys.executable, "-m", "bentoml", "serve", "--port", str(port), "--host", "127.0.0.1"]
+    with running(home.path, command, port, ROOT, **own) as found:
+        yield found
+
+
+def test_description_is_valid_and_knows_every_error():
+    found = openapi({}, DOORS)
+    for schema in found["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    assert {f"Error{status}" for status in codes()} <= found["components"]["schemas"].keys()
+    assert codes().keys() <= MEANINGS.keys()
+    assert OPERATIONS.keys() == LABELS.keys()
+
+
+def test_every_answer_has_a_shape():
+    shapeless = [label for label, door in LABELS.items() if door.gives.keys() <= {"type"} and "json" in door.media]
+    assert shapeless == []
+    assert closed({"a": [{"type": "object", "properties": {}}]})["a"][0]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["good", "bad"])
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_answers_are_as_described(server, label, mode):
+    door, operation = LABELS[label], OPERATIONS[label]
+    checks = [*CONFORMS, negative_data_rejection] if mode is GenerationMode.NEGATIVE else CONFORMS
+    if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
+        return  # whatever stands in the path is a text, and a name that is not known
+
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode), scope=st.sampled_from([None, *SCOPES]))
+    def ask(case, scope):
+        headers = {"Authorization": f"Bearer {server.tokens[scope]}"} if scope else {}
+        answer = case.call(base_url=f"http://127.0.0.1:{server.port}", headers=headers, timeout=20)
+        may = not door.scopes or scope in (*door.scopes, "admin")
+        if may:
+            case.validate_response(answer, checks=checks)
+            return
+        case.validate_response(answer, checks=CONFORMS)
+        assert answer.status_code == (403 if scope else 401)
+
+    ask()

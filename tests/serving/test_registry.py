@@ -1,0 +1,343 @@
+"""Hot loading: new, changed, tampered and removed bundles, each verified before it serves, none stopping the others."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from small_home import records, write_files
+
+from accountant.budget import Budget, Relation
+from accountant.errors import InputError, ModelInvalid, RecordError, UnknownName
+from accountant.home import Home
+from accountant.ledger.key_life import mark_compromised as compromise
+from accountant.ledger.key_life import revoke, rotate
+from models.store import index
+from models.store.bundle import FILES, ModelStore, ensemble_bytes, ensemble_from_bytes
+from serving import registry as registry_of_models
+from serving.process.metrics import FAILURES
+from serving.registry import NotHeld, Registry, most_in_memory
+from serving.rest.models import answer_records
+from training import job
+from training.job import Asked
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A home with two versions of `adult` and one of `other`."""
+    files = write_files(tmp_path_factory.mktemp("files"))
+    home = Home.init({"DPSERVE_HOME": str(tmp_path_factory.mktemp("trained") / "home")})
+    data, schema = files / "rows.parquet", files / "schema.yaml"
+    job.register(home, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
+    for model in ("adult", "adult", "other"):
+        job.train(home, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model), by="test")
+    return home
+
+
+@pytest.fixture
+def home(trained, tmp_path):
+    """A copy that a test may spoil."""
+    shutil.copytree(trained.path, tmp_path / "home")
+    return Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def registry(home):
+    found = Registry()
+    found.refresh(home)
+    return found
+
+
+def failures(reason):
+    return FAILURES.labels(reason)._value.get()
+
+
+def test_names_versions_and_champion(home, registry):
+    assert registry.loaded == 3
+    assert registry.get("adult").reference == "adult@2"
+    assert registry.get("adult@champion").reference == "adult@2"
+    assert registry.get("adult@1").reference == "adult@1"
+    ModelStore(home.models).promote("adult", 1)
+    registry.refresh(home)
+    assert registry.get("adult").reference == "adult@1"
+    assert [line["model"] for line in registry.to_json() if line["champion"]] == ["adult@1", "other@1"]
+
+
+@pytest.mark.parametrize(
+    "name", ["nope", "adult@3", "adult@0", "adult@x", "adult@", "../adult", "", "adult@²", "adult@01"]
+)
+def test_unknown_name(registry, name):
+    with pytest.raises(UnknownName):
+        registry.get(name)
+
+
+def test_nothing_is_read_again_while_nothing_changes(home, registry):
+    before = [registry.get(name).verified for name in ("adult@1", "adult@2", "other")]
+    registry.refresh(home)
+    assert all(
+        a is registry.get(name).verified for a, name in zip(before, ("adult@1", "adult@2", "other"), strict=True)
+    )
+
+
+@pytest.mark.parametrize("file", list(FILES))
+def test_tampered_file_takes_the_model_away_and_leaves_the_others(home, registry, file):
+    path = home.models / "adult" / "2" / file
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(bytes(raw))
+    registry.refresh(home)
+    if file == "card.md":  # for people; it is never read
+        assert registry.get("adult@2")
+        return
+    with pytest.raises(ModelInvalid, match="does not verify"):
+        registry.get("adult")
+    assert registry.get("adult@1")
+    assert registry.get("other")
+    assert [line["state"] for line in registry.to_json()] == ["served", "invalid", "served"]
+
+
+def test_other_votes_under_a_good_certificate_are_refused(home, registry):
+    """ensemble.json is what explains and reads records; the ledger knows the digest of what was released."""
+    path = home.models / "adult" / "2" / "ensemble.json"
+    ensemble = ensemble_from_bytes(path.read_bytes())
+    object.__setattr__(ensemble, "votes", ensemble.votes[1:])
+    path.write_bytes(ensemble_bytes(ensemble))
+    registry.refresh(home)
+    with pytest.raises(ModelInvalid) as caught:
+        registry.get("adult")
+    assert "ensemble.json" in caught.value.details["reason"]
+
+
+def test_failure_is_counted_once_and_repair_serves_again(home, registry):
+    path = home.models / "adult" / "2" / "model.onnx"
+    good, before = path.read_bytes(), failures("certificate_invalid")
+    path.write_bytes(good + b" ")
+    registry.refresh(home)
+    registry.refresh(home)
+    assert failures("certificate_invalid") == before + 1
+    path.write_bytes(good)
+    registry.refresh(home)
+    assert registry.get("adult").reference == "adult@2"
+
+
+def test_certificate_of_another_model_is_refused(home, registry):
+    shutil.copytree(home.models / "adult" / "2", home.models / "other" / "2")
+    registry.refresh(home)
+    with pytest.raises(ModelInvalid):
+        registry.get("other@2")
+    assert registry.get("other@1")
+
+
+def test_revoked_certificate_is_served_no_more(home, registry):
+    revoke(home, registry.get("adult@2").verified.certificate.issued, "test", "the rows were wrong")
+    registry.refresh(home)
+    with pytest.raises(ModelInvalid) as caught:
+        registry.get("adult")
+    assert "was revoked" in caught.value.details["reason"]
+    assert registry.get("adult@1")
+    assert registry.get("other@1")
+    assert [line["state"] for line in registry.to_json()] == ["served", "invalid", "served"]
+
+
+def test_rotated_key_changes_nothing_for_what_was_issued_before(home, registry):
+    before = registry.get("adult@1").verified
+    rotate(home, "issuer", "test", "yearly")
+    registry.refresh(home)
+    assert registry.loaded == 3
+    assert registry.get("adult@1").verified is not before  # verified again, under the new trust
+
+
+def test_compromised_key_takes_what_it_signed_after_with_it(home, registry):
+    first, last = (registry.get(f"adult@{n}").verified.certificate for n in (1, 2))
+    compromise(home, first.issuers[0], first.issued, "test", "stolen")
+    registry.refresh(home)
+    assert registry.get("adult@1")
+    for name in ("adult@2", "other"):
+        with pytest.raises(ModelInvalid) as caught:
+            registry.get(name)
+        assert "pinned issuer key" in caught.value.details["reason"]
+    assert last.issued > first.issued
+
+
+def test_removed_model_is_gone(home, registry):
+    shutil.rmtree(home.models / "adult")
+    registry.refresh(home)
+    with pytest.raises(UnknownName):
+        registry.get("adult")
+    assert registry.loaded == 1
+
+
+def test_missing_file_and_spoiled_champion(home, registry):
+    (home.models / "adult" / "1" / "model.onnx.tlog-proof").unlink()
+    (home.models / "adult" / "champion").write_text("first")
+    registry.refresh(home)
+    for name in ("adult", "adult@1"):
+        with pytest.raises(ModelInvalid):
+            registry.get(name)
+    assert registry.get("adult@2")
+
+
+def test_another_homes_model_is_refused(home, registry, trained, tmp_path):
+    stranger = Home.init({"DPSERVE_HOME": str(tmp_path / "stranger")})
+    shutil.copytree(trained.models / "adult" / "1", stranger.models / "adult" / "1")
+    fresh = Registry()
+    fresh.refresh(stranger)
+    with pytest.raises(ModelInvalid):
+        fresh.get("adult")
+
+
+def test_answer_is_the_ensembles_own(registry):
+    rows = records(50)
+    served, answer = answer_records(registry.get, {"model": "adult", "records": rows})
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    ensemble = served.verified.ensemble
+    assert answer["predictions"] == ensemble.predict(columns).tolist()
+    assert abs(answer["probabilities"] - ensemble.probabilities(columns)).max() < 1e-6
+    assert answer["classes"] == ensemble.classes
+
+
+def test_no_records_no_answers(registry):
+    _, answer = answer_records(registry.get, {"model": "adult", "records": []})
+    assert answer["predictions"] == []
+    assert answer["probabilities"].shape == (0, 2)
+
+
+def test_record_that_does_not_fit_names_record_and_field(registry):
+    rows = records(3)
+    rows[1]["age"] = "old"
+    with pytest.raises(RecordError) as caught:
+        answer_records(registry.get, {"model": "adult", "records": rows})
+    assert caught.value.details == {"record": 1, "field": "age"}
+
+
+# Many models
+
+
+def shelve(home, count):
+    """Versions 1..count of `adult`, all of them good: copies of the second."""
+    first = home.models / "adult" / "2"
+    for version in range(3, count + 1):
+        shutil.copytree(first, home.models / "adult" / str(version))
+
+
+def opened(registry):
+    """How often a bundle is read from now on: a list that grows."""
+    seen, verify = [], registry._verify
+
+    def counted(key, keep):
+        seen.append(key)
+        return verify(key, keep)
+
+    registry._verify = counted
+    return seen
+
+
+def test_what_is_not_in_memory_is_verified_when_it_is_asked_for(home):
+    registry = Registry()
+    registry.refresh(home, seconds=-1)
+    assert {line["state"] for line in registry.to_json()} == {"unverified"}
+    assert registry.loaded == 0
+    with pytest.raises(NotHeld):
+        registry.held("adult")
+    assert registry.get("adult").reference == "adult@2"
+    assert registry.held("adult") is registry.get("adult")
+    assert [line["state"] for line in registry.to_json()] == ["unverified", "served", "unverified"]
+    registry.refresh(home)
+    assert {line["state"] for line in registry.to_json()} == {"served"}
+
+
+def test_memory_holds_no_more_than_it_may(home):
+    shelve(home, 6)
+    registry = Registry(most=3)
+    registry.refresh(home)
+    assert registry.loaded == 7
+    assert len(registry._held) == 3
+    seen = opened(registry)
+    for version in (4, 5, 6, 5, 4, 6, 4):
+        assert registry.get(f"adult@{version}").version == version
+    assert len(registry._held) == 3
+    assert sorted(seen) in ([("adult", 4), ("adult", 5), ("adult", 6)], [("adult", v) for v in (5, 6)])
+    registry.get("adult@1")  # makes room: the version that was asked for the longest ago goes
+    assert ("adult", 5) not in registry._held
+    assert {("adult", 4), ("adult", 6)} < registry._held.keys()
+
+
+def test_what_does_not_verify_is_not_read_again_until_it_changes(home):
+    path = home.models / "adult" / "2" / "model.onnx"
+    good, before = path.read_bytes(), failures("certificate_invalid")
+    path.write_bytes(good + b" ")
+    registry = Registry()
+    registry.refresh(home, seconds=-1)
+    for _ in range(3):
+        with pytest.raises(ModelInvalid):
+            registry.get("adult")
+    assert (registry.refused, failures("certificate_invalid")) == (1, before + 1)
+    path.write_bytes(good)
+    assert registry.get("adult").reference == "adult@2"  # at once: it is read when it is asked for
+    assert registry.refused == 0
+
+
+def test_a_change_is_seen_in_memory_and_in_turn_outside(home, monkeypatch):
+    monkeypatch.setattr(registry_of_models, "AT_A_LOOK", 2)
+    shelve(home, 8)
+    registry = Registry(most=1)
+    registry.refresh(home)
+    spoilt = home.models / "adult" / "7" / "model.onnx"
+    spoilt.write_bytes(spoilt.read_bytes() + b" ")
+    for _ in range(5):  # nine versions, one in memory, two at a look
+        registry.refresh(home)
+    assert [line["version"] for line in registry.to_json() if line["state"] == "invalid"] == [7]
+
+
+def test_a_folder_that_does_not_change_is_not_read(home, monkeypatch):
+    monkeypatch.setattr(index, "SETTLED", 0)
+    store, read = ModelStore(home.models), []
+    plain = ModelStore.versions
+    monkeypatch.setattr(ModelStore, "versions", lambda self, name: read.append(name) or plain(self, name))
+    first = index.look(store, {})
+    read.clear()
+    assert index.look(store, first) == first
+    assert read == []
+    store.promote("adult", 1)
+    store.retire("other", 1)
+    found = index.look(store, first)
+    assert set(read) == {"adult", "other"}
+    assert (found["adult"].champion, found["other"].retired) == (1, {1})
+    monkeypatch.setattr(index, "SETTLED", 10**18)  # what changed this century may change again within its tick
+    again = index.look(store, {})
+    read.clear()
+    index.look(store, again)
+    assert {"adult", "other"} <= set(read)
+
+
+def test_retired_versions_are_not_served_and_not_verified(home, registry):
+    store = ModelStore(home.models)
+    store.retire("adult", 2)
+    registry.refresh(home)
+    with pytest.raises(UnknownName, match="was retired"):
+        registry.get("adult")
+    assert registry.get("adult@1")
+    assert registry.versions("adult") == [1]
+    assert [line["state"] for line in registry.to_json()] == ["served", "retired", "served"]
+    store.restore("adult", 2)
+    registry.refresh(home)
+    assert registry.get("adult").reference == "adult@2"
+    with pytest.raises(UnknownName):
+        store.retire("adult", 3)
+
+
+def test_threads_that_ask_at_once_share_one_reading(home):
+    registry = Registry()
+    registry.refresh(home, seconds=-1)
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(registry.get, ["adult"] * 8))
+    assert all(each is found[0] for each in found)
+
+
+def test_the_bound_of_memory_is_a_setting():
+    assert most_in_memory({}) == 100
+    assert most_in_memory({"DPSERVE_MODELS_IN_MEMORY": "7"}) == 7
+    for text in ("0", "-1", "many", "1e3"):
+        with pytest.raises(InputError, match="above 0"):
+            most_in_memory({"DPSERVE_MODELS_IN_MEMORY": text})

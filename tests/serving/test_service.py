@@ -1,0 +1,650 @@
+"""The REST service over the loopback interface: two workers and a training process, as `dpserve serve` starts them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import bentoml
+import httpx
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from small_home import ROOT, SCOPES, dpserve, environment, free_port, records, running, serving, until, write_files
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from accountant import errors
+from accountant.budget import Budget, Relation
+from accountant.canonical import decode_base64
+from accountant.certificates.certificate import verify
+from accountant.home import Home
+from accountant.ledger import tokens
+from accountant.log import merkle
+from accountant.log.last_seen import HighWater
+from accountant.log.notes import verify_checkpoint
+from models.store.loading import load_verified
+from serving.app import DOORS
+from serving.errors import error_response
+from serving.http.routes import Doors
+from serving.process.access_log import lines
+from serving.tokens import new_token
+from training import job
+from training.job import Asked
+
+pytestmark = pytest.mark.server
+
+JOB = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "parameters": {"rounds": 5}}
+SET = b'{"dataset": "adult", "learner": "lazybb", "epsilon": 1, "parameters": {"rounds": %b}}'
+BIG = b'{"model": "' + b"a" * (17 << 20) + b'"}'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    files = write_files(folder / "files")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    data, schema = files / "rows.parquet", files / "schema.yaml"
+    job.register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    for model in ("adult", "spare"):
+        job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model=model), by="test")
+    with serving(home.path) as found:
+        yield found
+
+
+def code(response):
+    """The code, once the answer is seen to have the one shape."""
+    body = response.json()
+    if response.request.url.path.startswith("/v2"):  # the open inference protocol's: the message is the error
+        assert set(body) == {"error", "code", "details"}
+        body = {"error": {"code": body["code"], "message": body["error"], "details": body["details"]}}
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message", "details"}
+    assert isinstance(body["error"]["message"], str)
+    assert isinstance(body["error"]["details"], dict)
+    return response.status_code, body["error"]["code"]
+
+
+def metric(server, name, **labels):
+    text = server.get("/metrics", scope="audit").text
+    found = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    return sum(s.value for s in found if s.name == name and labels.items() <= s.labels.items())
+
+
+def test_predicts_as_the_released_ensemble_does(server):
+    rows = records(200)
+    answer = server.post("/predict", {"model": "adult", "records": rows}, scope="predict").json()
+    found = load_verified(server.path / "models" / "adult" / "1", server.home.trust)
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    assert answer["model"] == "adult@1"
+    assert answer["classes"] == ["<=50K", ">50K"]
+    assert answer["predictions"] == found.ensemble.predict(columns).tolist()
+    assert abs(found.ensemble.probabilities(columns) - answer["probabilities"]).max() < 1e-6
+    assert answer["certificate"]["entry"] == found.certificate.issued
+    assert Decimal(answer["certificate"]["epsilon"]) == found.certificate.epsilon
+
+
+def test_the_first_address_tells_a_program_and_leads_a_browser(server):
+    assert server.get("/").json() == {"service": "dpserve", "documentation": "/docs.json"}
+    answer = server.get("/", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui")
+
+
+def test_null_and_unknown_category_are_answered(server):
+    (row,) = records(1)
+    rows = [dict.fromkeys(row), {**row, "workclass": "Astronaut"}]
+    answer = server.post("/predict", {"model": "adult", "records": rows})
+    assert answer.status_code == 200
+    assert len(answer.json()["predictions"]) == 2
+
+
+def test_bentomls_own_client_predicts(server):
+    url = f"http://127.0.0.1:{server.port}"
+    with bentoml.SyncHTTPClient(url, token=server.tokens["predict"]) as client:
+        answer = client.predict(model="adult@champion", records=records(3))
+    assert answer == server.predict(count=3).json()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"age": "39"}, (422, "record_invalid")),
+        ({"age": True}, (422, "record_invalid")),
+        ({"age": 1e999}, (400, "bad_input")),
+        ({"workclass": 3}, (422, "record_invalid")),
+        ({"shoe_size": 43}, (422, "record_invalid")),
+        ({"age": {"$gt": 1}}, (422, "record_invalid")),
+    ],
+)
+def test_record_that_does_not_fit(server, change, expected):
+    rows = [*records(2), {**records(1)[0], **change}]
+    content = json.dumps({"model": "adult", "records": rows})
+    answer = server.ask("POST", "/predict", content=content, headers={"Content-Type": "application/json"})
+    assert code(answer) == expected
+    if expected[0] == 422:
+        assert answer.json()["error"]["details"] == {"record": 2, "field": next(iter(change))}
+
+
+def test_record_that_is_no_record(server):
+    assert code(server.post("/predict", {"model": "adult", "records": [[1, 2]]})) == (422, "record_invalid")
+    missing = records(1)
+    del missing[0]["age"]
+    assert code(server.post("/predict", {"model": "adult", "records": missing})) == (422, "record_invalid")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "expected"),
+    [
+        ("POST", "/predict", b"", (400, "bad_input")),
+        ("POST", "/predict", b"[]", (400, "bad_input")),
+        ("POST", "/predict", b"{", (400, "bad_input")),
+        ("POST", "/predict", b'{"model": "adult", "records": [{"age": NaN}]}', (400, "bad_input")),
+        ("POST", "/predict", b'{"model": "adult"}', (400, "bad_input")),
+        ("POST", "/predict", b'{"model": "adult", "records": {}}', (400, "bad_input")),
+        ("POST", "/predict", b'{"model": "adult", "records": [], "more": 1}', (400, "bad_input")),
+        ("POST", "/predict", b'{"model": 7, "records": []}', (400, "bad_input")),
+        ("POST", "/predict", b'{"model": "nope", "records": []}', (404, "unknown_name")),
+        ("POST", "/predict", b'{"model": "adult@9", "records": []}', (404, "unknown_name")),
+        ("POST", "/predict", b'{"model": "../adult", "records": []}', (404, "unknown_name")),
+        ("POST", "/predict", b"[" * 100_000, (400, "bad_input")),
+        ("POST", "/predict", b"\xff\xfe", (400, "bad_input")),
+        ("POST", "/predict", BIG, (413, "too_large")),
+        ("POST", "/predict", b'{"model": "adult", "records": [' + b"{}," * 20_000 + b"{}]}", (413, "too_large")),
+        ("POST", "/v1/jobs", b'{"dataset": "adult", "dataset": "adult"}', (400, "bad_input")),
+        ("POST", "/v1/jobs", b'{"dataset": "adult", "learner": "lazybb", "epsilon": NaN}', (400, "bad_input")),
+        ("POST", "/v1/jobs", b'{"dataset": "adult", "learner": "lazybb", "epsilon": true}', (400, "bad_input")),
+        ("POST", "/v1/jobs", b'{"dataset": "adult", "learner": "lazybb", "epsilon": 0}', (400, "bad_input")),
+        ("POST", "/v1/jobs", b'{"dataset": "adult", "learner": "lazybb", "epsilon": "x"}', (400, "bad_input")),
+        ("POST", "/v1/jobs", b'{"dataset": "adult", "learner": "lazybb", "epsilon": 1e400}', (400, "bad_input")),
+        (
+            "POST",
+            "/v1/jobs",
+            b'{"dataset": "adult", "learner": "lazybb", "epsilon": 1, "delta": 0.5}',
+            (400, "bad_input"),
+        ),
+        ("POST", "/v1/jobs", b'{"dataset": "nope", "learner": "lazybb", "epsilon": 1}', (404, "unknown_name")),
+        ("POST", "/v1/jobs", b'{"dataset": "adult", "learner": "nope", "epsilon": 1}', (404, "unknown_name")),
+        (
+            "POST",
+            "/v1/jobs",
+            b'{"dataset": "adult", "learner": "lazybb", "epsilon": 1, "model": "../x"}',
+            (400, "bad_input"),
+        ),
+        ("POST", "/v1/jobs", b'{"dataset": "adult", "learner": "lazybb", "epsilon": 1, "seed": 1}', (400, "bad_input")),
+        *(
+            ("POST", "/v1/plans", SET % value, (400, "bad_input"))
+            for value in (b"1e99999999", b'"1e99999999"', b"[]", b"{}", b'"many"', b"0.5", b"1e9", b"true", b"9" * 50)
+        ),
+        ("POST", "/v1/jobs", b'{"a": ' * 100_000, (400, "bad_input")),
+        ("POST", "/v1/jobs", b"[" + b"1" * 100_000 + b"]", (400, "bad_input")),
+        ("POST", "/v1/jobs", b" " * ((1 << 20) + 1), (413, "too_large")),
+        ("POST", "/v1/plans", b'{"dataset": "adult", "learner": "lazybb", "epsilon": 50}', (403, "budget_refused")),
+        ("GET", "/v1/jobs/999", b"", (404, "unknown_name")),
+        ("GET", "/v1/jobs/0", b"", (404, "unknown_name")),
+        ("GET", "/v1/jobs/-1", b"", (404, "unknown_name")),
+        ("GET", "/v1/jobs/1e3", b"", (404, "unknown_name")),
+        ("GET", "/v1/jobs/99999999999999999999", b"", (404, "unknown_name")),
+        ("DELETE", "/v1/jobs/999", b"", (404, "unknown_name")),
+        ("GET", "/v1/datasets/nope", b"", (404, "unknown_name")),
+        ("GET", "/v1/models/nope", b"", (404, "unknown_name")),
+        ("GET", "/v1/models/nope/certificate", b"", (404, "unknown_name")),
+        ("GET", "/v1/models/..%2f..%2fkeys", b"", (404, "not_found")),
+        ("GET", "/v1/ledger?after=x", b"", (400, "bad_input")),
+        ("GET", "/v1/ledger?after=-1", b"", (400, "bad_input")),
+        ("GET", "/v1/ledger?before=1", b"", (400, "bad_input")),
+        ("GET", "/v1/ledger/proof", b"", (400, "bad_input")),
+        ("GET", "/v1/ledger/proof?leaf=3&size=2", b"", (400, "bad_input")),
+        ("GET", "/v1/ledger/proof?leaf=0&size=99999999", b"", (400, "bad_input")),
+        ("GET", "/v1/ledger/consistency", b"", (400, "bad_input")),
+        ("GET", "/v1/ledger/consistency?from=3&to=2", b"", (400, "bad_input")),
+        ("GET", "/nope", b"", (404, "not_found")),
+        ("GET", "/static_content/main.js", b"", (404, "not_found")),
+        ("GET", "/predict", b"", (405, "method_not_allowed")),
+        ("PUT", "/v1/jobs", b"", (405, "method_not_allowed")),
+    ],
+)
+def test_bad_input(server, method, path, content, expected):
+    size = server.home.ledger.log.size()
+    answer = server.ask(method, path, content=content, headers={"Content-Type": "application/json"})
+    assert code(answer) == expected
+    assert server.home.ledger.log.size() == size
+
+
+def test_other_content_types_are_refused(server):
+    for kind in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/vnd.bentoml+pickle",
+        "application/xml",
+    ):
+        answer = server.ask("POST", "/predict", content=b"x", headers={"Content-Type": kind})
+        assert code(answer) == (415, "unsupported_media_type")
+
+
+def test_body_that_does_not_come_is_given_up(server):
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.tokens['predict']}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as slow:
+        slow.sendall(head.encode() + b'Content-Length: 99\r\n\r\n{"model": ')
+        assert server.predict().status_code == 200  # nobody else waits
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+# Who may
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: f"{door.method} {door.path}")
+def test_every_door_has_its_scopes(server, door):
+    path = door.path.replace("{job}", "999").replace("{name}", "nope")
+    if not door.scopes:
+        assert server.ask(door.method, path, scope=None).status_code == 200
+        return
+    assert code(server.ask(door.method, path, scope=None)) == (401, "unauthorized")
+    for scope in SCOPES:
+        answer = server.ask(door.method, path, scope=scope)
+        refused = answer.status_code == 403 and code(answer)[1] == "forbidden"
+        assert refused is (scope not in (*door.scopes, "admin"))
+
+
+@pytest.mark.parametrize("path", ["/docs.json", "/schema.json", "/", "/nope", "/healthz", "/ui"])
+def test_everything_else_needs_a_token_too(server, path):
+    assert code(server.get(path, scope=None)) == (401, "unauthorized")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        "Bearer dps_",
+        "Bearer dps_" + "a" * 43,
+        "Basic dps_x",
+        "Bearer é",
+        "Bearer " + "x" * 9000,
+    ],
+)
+def test_malformed_tokens(server, header):
+    answer = server.get("/v1/models", scope=None, headers={"Authorization": header.encode()})
+    assert code(answer) == (401, "unauthorized")
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_new_token_opens_and_revoked_token_closes_in_every_worker(server):
+    server.tokens["new"], _ = new_token(server.home, "passing", ["audit"])
+    until(lambda: all(server.get("/v1/models", scope="new").status_code == 200 for _ in range(8)), "the token is known")
+    tokens.revoke(server.home.ledger, "passing")
+    until(
+        lambda: all(server.get("/v1/models", scope="new").status_code == 401 for _ in range(8)), "it is known no more"
+    )
+
+
+# Jobs
+
+
+def finished(server, seq):
+    def look():
+        body = server.get(f"/v1/jobs/{seq}").json()
+        return body if body["state"] in ("issued", "burned", "released") else None
+
+    return until(look, f"job {seq} comes to its end")
+
+
+def test_job_from_submission_to_prediction(server):
+    before = metric(server, "dpserve_jobs_total", dataset="adult", learner="lazybb", state="issued")
+    answer = server.post("/v1/jobs", {**JOB, "model": "fresh"}, scope="train")
+    assert answer.status_code == 202
+    seq = answer.json()["job"]
+    assert answer.headers["Location"] == f"/v1/jobs/{seq}"
+    entry = server.home.ledger.reservation(seq).value
+    assert entry["by"] == f"token:train-{server.port}"
+    done = finished(server, seq)
+    assert (done["state"], done["error"], done["progress"]) == (
+        "issued",
+        None,
+        {"done": done["rounds"], "total": done["rounds"]},
+    )
+    until(lambda: all(server.predict("fresh").status_code == 200 for _ in range(8)), "every worker serves the model")
+    assert server.predict("fresh@1").json()["certificate"]["entry"] == done["certificate"]["entry"]
+    assert metric(server, "dpserve_jobs_total", dataset="adult", learner="lazybb", state="issued") == before + 1
+
+
+def test_number_and_text_are_the_same_epsilon(server):
+    one, two = (server.post("/v1/plans", {**JOB, "epsilon": epsilon}).json() for epsilon in (0.1, "0.1"))
+    assert one == two
+    assert Decimal(one["epsilon"]) <= Decimal("0.1")
+
+
+def test_trail_names_what_was_asked_for_where_there_is_such_a_thing(server):
+    rows = records(1)
+    asks = [
+        ("/predict", {"model": "adult", "records": rows}, "adult@1"),
+        ("/predict", {"model": "adult@champion", "records": [{**rows[0], "age": "old"}]}, "adult@1"),
+        ("/explain", {"model": "adult", "records": rows}, "adult@1"),
+        ("/predict", {"model": "nope", "records": rows}, None),
+        ("/v1/plans", JOB, "adult"),
+        ("/v1/plans", {**JOB, "epsilon": 50}, "adult"),
+        ("/v1/plans", {**JOB, "dataset": "nope"}, None),
+    ]
+    server.tokens["asker"], _ = new_token(server.home, "asker", ["predict", "train"])
+    until(lambda: all(server.get("/nope", scope="asker").status_code == 404 for _ in range(8)), "the token is known")
+    for path, body, _ in asks:
+        server.post(path, body, scope="asker")
+    found = [line for line in lines(server.path) if line["token"] == "asker"][: len(asks)][::-1]
+    assert [(line["route"], line["about"]) for line in found] == [(path, about) for path, _, about in asks], found
+
+
+def test_plan_spends_nothing(server):
+    size, left = server.home.ledger.log.size(), server.get("/v1/datasets/adult").json()["budget"]
+    plan = server.post("/v1/plans", JOB, scope="train").json()
+    assert {"dataset", "learner", "epsilon", "delta", "rounds", "left", "model", "certificate"} <= plan.keys()
+    assert server.home.ledger.log.size() == size
+    assert server.get("/v1/datasets/adult").json()["budget"] == left
+
+
+def test_idempotency_key(server):
+    body = {**JOB, "idempotency_key": "once"}
+    first = server.post("/v1/jobs", body).json()
+    again = server.post("/v1/jobs", body)
+    assert (again.status_code, again.json()["job"]) == (202, first["job"])
+    assert code(server.post("/v1/jobs", {**body, "epsilon": "0.2"})) == (409, "idempotency_conflict")
+    assert finished(server, first["job"])["state"] == "issued"
+
+
+def test_refusal_says_what_was_asked_and_what_would_fit(server):
+    size, before = server.home.ledger.log.size(), metric(server, "dpserve_refusals_total", dataset="adult")
+    answer = server.post("/v1/jobs", {**JOB, "epsilon": 50})
+    assert code(answer) == (403, "budget_refused")
+    details = answer.json()["error"]["details"]
+    assert {"asked", "spent", "left", "would_fit"} <= details.keys()
+    assert details["asked"]["epsilon"] == "50"
+    fits = details["would_fit"]["epsilon"]
+    assert server.post("/v1/plans", {**JOB, "epsilon": fits}).status_code == 200
+    assert server.home.ledger.log.size() == size
+    assert metric(server, "dpserve_refusals_total", dataset="adult") == before + 1
+
+
+def test_cancel_before_the_start_and_never_after(server):
+    left = server.get("/v1/datasets/adult").json()["budget"]["left"]
+    held = job.submit(server.home, Asked("adult", "lazybb", "1", parameters={"rounds": 5}), by="test", queued=False)
+    assert server.get("/v1/datasets/adult").json()["budget"]["left"] != left
+    answer = server.ask("DELETE", f"/v1/jobs/{held.seq}", scope="train")
+    assert (answer.status_code, answer.json()["state"]) == (200, "released")
+    assert server.get("/v1/datasets/adult").json()["budget"]["left"] == left
+    assert code(server.ask("DELETE", f"/v1/jobs/{held.seq}")) == (409, "wrong_state")
+    issued = next(each.seq for each in server.home.ledger.jobs() if each.issued is not None)
+    assert code(server.ask("DELETE", f"/v1/jobs/{issued}")) == (409, "wrong_state")
+
+
+def children(server, word):
+    found = []
+    for child in psutil.Process(server.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += [child] if word in " ".join(child.cmdline()) else []
+    return found
+
+
+def test_killed_training_process_is_replaced_and_the_queue_goes_on(server):
+    (worker,) = children(server, "serving.cli")
+    worker.kill()
+    seq = server.post("/v1/jobs", JOB).json()["job"]
+    assert finished(server, seq)["state"] == "issued"
+
+
+def test_killed_serving_worker_is_replaced(server):
+    workers = children(server, "_bentoml_impl")
+    assert len(workers) == 2
+    workers[0].kill()
+    until(lambda: len(children(server, "_bentoml_impl")) == 2, "there are two workers again")
+    until(server.ready, "the server answers")
+
+
+# The ledger, as an auditor reads it over the wire
+
+
+def test_ledger_hashes_to_its_checkpoint(server):
+    def tree():
+        size, bodies = 1, []
+        while len(bodies) < size:
+            page = server.get(f"/v1/ledger?after={len(bodies)}", scope="audit").json()
+            bodies += [entry["body"].encode() for entry in page["entries"]]
+            size = page["size"]
+        return bodies
+
+    trust = server.home.trust
+    checkpoint = verify_checkpoint(server.get("/v1/ledger/checkpoint", scope="audit").text, trust.origin, trust.log_key)
+    bodies = tree()[: checkpoint.size]
+    store: dict[tuple[int, int], bytes] = {}
+    for index, body in enumerate(bodies):
+        for level, place, digest in merkle.new_nodes(index, merkle.leaf_hash(body), lambda a, b: store[a, b]):
+            store[level, place] = digest
+    assert merkle.root(checkpoint.size, lambda a, b: store[a, b]) == checkpoint.root
+    proof = server.get(f"/v1/ledger/proof?leaf=1&size={checkpoint.size}", scope="audit").json()
+    path = [decode_base64(each) for each in proof["hashes"]]
+    merkle.verify_inclusion(1, checkpoint.size, merkle.leaf_hash(bodies[1]), path, checkpoint.root)
+    grown = server.get(f"/v1/ledger/consistency?from=2&to={checkpoint.size}", scope="audit").json()
+    path, earlier = [decode_base64(each) for each in grown["hashes"]], merkle.root(2, lambda a, b: store[a, b])
+    merkle.verify_consistency(2, checkpoint.size, path, earlier, checkpoint.root)
+
+
+def test_certificate_over_the_wire_verifies(server):
+    answer = server.get("/v1/models/adult@1/certificate", scope="predict")
+    onnx = (server.path / "models" / "adult" / "1" / "model.onnx").read_bytes()
+    envelope = answer.content[answer.content.index(b'"envelope":') + 11 : answer.content.index(b',"proof":')]
+    found = verify(envelope, answer.json()["proof"], onnx, server.home.trust)
+    assert found.statement == answer.json()["statement"]
+
+
+def test_dataset_and_models(server):
+    (dataset,) = server.get("/v1/datasets", scope="audit").json()["datasets"]
+    shown = server.get("/v1/datasets/adult", scope="train").json()
+    assert dataset == {name: shown[name] for name in dataset}
+    assert shown.keys() - dataset.keys() == {"quotas", "forecast"}
+    assert {"total", "reserved", "spent", "left", "jobs_left"} <= dataset["budget"].keys()
+    assert "records" not in dataset  # private under add-remove
+    lines = server.get("/v1/models", scope="predict").json()["models"]
+    assert [line["model"] for line in lines if line["name"] == "spare"] == ["spare@1"]
+    assert [feature["name"] for feature in server.get("/v1/models/spare").json()["features"]] == list(records(1)[0])
+
+
+# What is changed while it is served
+
+
+def test_tampered_model_is_refused_and_the_others_go_on(server):
+    before = metric(server, "dpserve_certificate_failures_total", reason="certificate_invalid")
+    path = server.path / "models" / "spare" / "1" / "model.onnx"
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    until(lambda: all(server.predict("spare").status_code == 503 for _ in range(8)), "no worker serves it")
+    assert code(server.predict("spare")) == (503, "model_invalid")
+    assert server.predict("adult").status_code == 200
+    assert server.get("/readyz", scope=None).status_code == 200
+    assert metric(server, "dpserve_certificate_failures_total", reason="certificate_invalid") > before
+    (line,) = [line for line in server.get("/v1/models").json()["models"] if line["name"] == "spare"]
+    assert line["state"] == "invalid"
+    path.write_bytes(good)
+    until(lambda: all(server.predict("spare").status_code == 200 for _ in range(8)), "every worker serves it again")
+
+
+def test_ledger_behind_its_mark_stops_everything_but_life(server):
+    mark = server.path / "keys" / "high-water.json"
+    good = mark.read_bytes()
+    size, root = HighWater(mark).read()
+    try:
+        HighWater(mark).advance(size + 5, root)
+        until(lambda: all(server.get("/readyz", scope=None).status_code == 503 for _ in range(8)), "it is not ready")
+        assert code(server.predict()) == (503, "not_ready")
+        assert code(server.post("/v1/jobs", JOB)) == (503, "not_ready")
+        assert server.get("/livez", scope=None).status_code == 200
+    finally:
+        mark.write_bytes(good)
+    until(lambda: all(server.ready() for _ in range(8)), "it is ready again")
+
+
+def test_bug_is_answered_at_once_and_says_nothing():
+    """An exception that left a middleware of BentoML's would hang the request."""
+
+    async def broken(request):
+        raise ZeroDivisionError("row 7 has age 39")
+
+    async def ask():
+        doors = Doors(None, Starlette(routes=[Route("/livez", broken)]))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(doors), base_url="http://x") as client:
+            return await client.get("/livez")
+
+    answer = asyncio.run(ask())
+    assert code(answer) == (500, "internal")
+    assert "39" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (errors.InputError("x"), 400),
+        (errors.SchemaError("x"), 400),
+        (errors.RecordError("x"), 422),
+        (errors.UnknownName("x"), 404),
+        (errors.NameTaken("x"), 409),
+        (errors.WrongState("x"), 409),
+        (errors.IdempotencyConflict("x"), 409),
+        (errors.BudgetRefused("x"), 403),
+        (errors.LedgerInvalid("x"), 503),
+        (errors.CertificateInvalid("x"), 503),
+        (errors.KeyInvalid("x"), 503),
+        (errors.PlanMismatch("x"), 500),
+    ],
+)
+def test_status_of_each_error(error, expected):
+    answer = error_response(error)
+    assert answer.status_code == expected
+    assert json.loads(answer.body) == {"error": {"code": error.code, "message": "x", "details": {}}}
+
+
+# Metrics and documentation
+
+
+def test_counts_add_up_over_the_workers(server):
+    assert len(children(server, "_bentoml_impl")) == 2
+    before = metric(server, "dpserve_predictions_total", model="adult@1")
+    requests = metric(server, "dpserve_prediction_seconds_count", model="adult@1")
+    for _ in range(30):
+        assert server.predict("adult@1", count=2).status_code == 200
+    seen = {metric(server, "dpserve_predictions_total", model="adult@1") for _ in range(10)}
+    assert seen == {before + 60}
+    assert metric(server, "dpserve_prediction_seconds_count", model="adult@1") == requests + 30
+
+
+def test_ledger_figures_are_the_ledgers(server):
+    budget = server.get("/v1/datasets/adult").json()["budget"]
+    assert metric(server, "dpserve_epsilon_total", dataset="adult") == 20
+    assert metric(server, "dpserve_epsilon_spent", dataset="adult") == float(budget["spent"]["epsilon"])
+    assert metric(server, "dpserve_budget_left_ratio", dataset="adult") == pytest.approx(
+        float(budget["left"]["share"]), abs=1e-6
+    )
+    assert metric(server, "dpserve_ledger_size") == server.home.ledger.log.size()
+    lines = server.get("/v1/models").json()["models"]
+    assert metric(server, "dpserve_models_loaded") == sum(line["state"] == "served" for line in lines)
+
+
+def test_documentation_knows_every_door(server):
+    found = server.get("/docs.json").json()
+    ours = {(door.path, door.method.lower()) for door in DOORS}
+    assert ours <= {(path, method) for path, item in found["paths"].items() for method in item}
+    assert "://" not in json.dumps(found["info"])
+    assert found["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]["required"] == [
+        "model",
+        "records",
+    ]
+
+
+def test_log_holds_no_record_and_no_token(server):
+    (row,) = records(1)
+    server.post("/predict", {"model": "adult", "records": [{**row, "occupation": 31337, "age": "Zaphod"}]})
+    server.post("/v1/jobs", {"Zaphod": 31337})
+    server.get("/v1/models/zaphod")
+    text = server.log.read_text()
+    assert "zaphod" not in text.lower()
+    assert "31337" not in text
+    assert not any(token in text for token in server.tokens.values())
+
+
+# Starting and stopping
+
+
+def test_signal_stops_everything(tmp_path):
+    made = dpserve(tmp_path / "home", "init")
+    assert made.returncode == 0, made.stderr
+    with serving(tmp_path / "home", workers=1) as found:
+        processes = psutil.Process(found.process.pid).children(recursive=True)
+        assert len(processes) >= 3
+        assert found.stop() == 0
+        until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes), "all are gone")
+
+
+def test_first_start_makes_the_home_and_prints_one_token(tmp_path):
+    port, log = free_port(), tmp_path / "log"
+    command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", "1"]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment(tmp_path / "home"), stdout=out, stderr=out)
+    try:
+        until(lambda: b"listening" in log.read_bytes(), "the server listens")
+        (line,) = [line for line in log.read_text().splitlines() if "dps_" in line]
+        token = line[line.index("dps_") :].split()[0]
+        headers = {"Authorization": f"Bearer {token}"}
+        url = f"http://127.0.0.1:{port}/v1/models"
+        until(lambda: status(url, headers) == 200, "the token opens")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def status(url, headers=None):
+    try:
+        return httpx.get(url, headers=headers).status_code
+    except httpx.TransportError:
+        return None
+
+
+def test_bentoml_serve_from_the_project_waits_for_a_home(tmp_path):
+    """Without a home it lives, and is ready for nothing; and is ready as soon as there is one."""
+    port, home = free_port(), tmp_path / "home"
+    command = [sys.executable, "-m", "bentoml", "serve", "--port", str(port), "--host", "127.0.0.1"]
+    own = {"BENTOML_HOME": str(tmp_path / "bentoml"), "DPSERVE_WORKERS": "1"}
+    with (tmp_path / "log").open("wb") as out:
+        process = subprocess.Popen(command, cwd=ROOT, env={**environment(home), **own}, stdout=out, stderr=out)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: status(f"{url}/livez") == 200, "it lives")
+        assert status(f"{url}/readyz") == 503
+        assert status(f"{url}/v1/models", {"Authorization": "Bearer dps_x"}) == 503
+        Home.init({"DPSERVE_HOME": str(home)})
+        until(lambda: status(f"{url}/readyz") == 200, "it is ready")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+@pytest.mark.slow
+def test_built_bento_serves_from_another_folder(server, tmp_path):
+    bentoml_command = [sys.executable, "-m", "bentoml"]
+    own = {"BENTOML_HOME": str(tmp_path / "bentoml"), "DPSERVE_WORKERS": "1"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # `uv` stands beside python
+    where = {**environment(server.path), **own, "PATH": path, "PYTHONPATH": ""}
+    out = tmp_path / "bento"
+    build = [*bentoml_command, "build", "--output", "tag"]
+    built = subprocess.run(build, cwd=ROOT, env=where, capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    tag = built.stdout.strip().splitlines()[-1].removeprefix("__tag__:")
+    out.mkdir()
+    port = free_port()
+    command = [*bentoml_command, "serve", tag, "--port", str(port), "--host", "127.0.0.1"]
+    with running(server.path, command, port, out, **own, PATH=path, PYTHONPATH="") as bento:
+        answer = bento.predict(count=5)
+        assert answer.json() == server.predict(count=5).json()
+        assert "src" in json.dumps([child.cwd() for child in children(bento, "_bentoml_impl")])

@@ -1,0 +1,178 @@
+"""The claims of LazyBB's further forms against exact laws: logistic weights, votes that weigh less and less, K classes.
+
+As in test_privacy_exact.py: every transcript on every pair of neighbours in a small domain; the largest loss is at most
+the claim and at least .6 of it; with half of the sensitivity it exceeds the claim.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from decimal import Decimal
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from exact_laws import BOOLEAN, canonical, neighbours, public_of, rows_of, transcript_law
+
+from accountant.budget import NANO, Relation
+from accountant.privacy.claims import compose_pure
+from models.features import CategoricalFeature
+from training.calibrate import rehearse
+from training.learners.boosting.defaults import Defaults
+from training.learners.boosting.lazybb import LazyBB, ThresholdAgreement, WeightedAgreement
+from training.learners.boosting.leaf_rules import one_rules
+from training.learners.boosting.reweighting import SCHEDULED_ONE, Scheduled
+from training.learners.boosting.smooth_boosting import FIRST_WEIGHT, weight_of_vote
+from training.session import Session
+
+ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
+UNIT = Decimal(2)
+TIGHT = 0.6
+SLACK = 1e-9
+SIZES = {ADD: range(4), REPLACE: range(3, 4)}
+CLASSES = {2: ("no", "yes"), 3: ("a", "b", "c")}
+
+
+@contextmanager
+def halved_sensitivity():
+    with pytest.MonkeyPatch.context() as patch:
+        for query in (WeightedAgreement, ThresholdAgreement):
+            true = query.sensitivity
+            patch.setattr(query, "sensitivity", lambda self, relation, true=true: true(self, relation) / 2)
+        yield
+
+
+def worst_share(learner: LazyBB, relation: Relation, classes: int, fault=nullcontext, constant=False) -> float:
+    """Largest loss over all transcripts and neighbours as a share of the plan's pure price."""
+    public = public_of(relation, 4, classes=CLASSES[classes])
+    plan = rehearse(learner, public, UNIT)
+    price = compose_pure(plan.events) / NANO
+    rows = tuple(product((0,) if constant else (0, 1), range(classes)))
+
+    @cache
+    def law(data):
+        with fault():
+            return transcript_law(learner, public, UNIT, rows_of(data, BOOLEAN, classes), len(plan))
+
+    worst = 0.0
+    for size in SIZES[relation]:
+        for one, other in neighbours(relation, size, rows):
+            loss = float(np.abs(law(canonical(one)) - law(canonical(other))).max())
+            assert loss <= price + SLACK, f"{one} / {other}: loss {loss}, claimed {price}"
+            worst = max(worst, loss / price)
+    return worst
+
+
+FORMS = list(product((ADD, REPLACE), ("exponential", "logistic"), (0.0, 1.0)))
+
+
+def of_form(weighting: str, decay: float, rate: float = 0.1, **more) -> LazyBB:
+    return LazyBB(rounds=2, weighting=weighting, rate=rate, slope=0.1, decay=decay, **more)
+
+
+@pytest.mark.parametrize(("relation", "weighting", "decay"), FORMS)
+def test_every_transcript_of_two_classes(relation, weighting, decay):
+    """Without the threshold: it has many candidates, and its range has a test of its own."""
+    learner = of_form(weighting, decay, threshold=False)
+    assert TIGHT <= worst_share(learner, relation, 2) <= 1 + SLACK
+    assert worst_share(of_form(weighting, decay, 2.0, threshold=False), relation, 2) <= 1 + SLACK
+    with pytest.raises(AssertionError, match="claimed"):
+        worst_share(learner, relation, 2, halved_sensitivity)
+
+
+@pytest.mark.parametrize(("relation", "weighting", "decay"), FORMS[::3])
+def test_every_transcript_of_three_classes(relation, weighting, decay):
+    """One selection among the rules of all classes costs what it costs for one."""
+    learner = of_form(weighting, decay)
+    assert TIGHT <= worst_share(learner, relation, 3, constant=True) <= 1 + SLACK
+    with pytest.raises(AssertionError, match="claimed"):
+        worst_share(learner, relation, 3, halved_sensitivity, constant=True)
+
+
+def test_three_classes_cost_what_two_cost():
+    learner, unit = LazyBB(rounds=7, threshold=False), Decimal("0.01")
+    plans = [rehearse(learner, public_of(ADD, classes=classes), unit) for classes in CLASSES.values()]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize(("relation", "most"), [(ADD, 1), (REPLACE, 2)])
+@pytest.mark.parametrize(("step", "lean"), [(1, 0), (3, 7), (16, 1000)])
+def test_range_of_the_threshold_on_a_grid(relation, most, step, lean):
+    rules, worst = one_rules(BOOLEAN), 0
+    for picks in product(range(rules.size), repeat=2):
+        votes = tuple(rules.vote(pick, weight) for pick, weight in zip(picks, (64, 45), strict=True))
+        query = ThresholdAgreement(109, step, lean, votes)
+        assert query.sensitivity(relation) == most
+        for one, other in neighbours(relation, 1):
+            change = query(rows_of(other)) - query(rows_of(one))
+            assert len(change) == query.size
+            worst = max(worst, int(np.ptp(change)))
+    assert worst == most
+
+
+def test_the_threshold_on_a_grid_counts_agreements():
+    rules = one_rules(BOOLEAN)
+    votes = (rules.vote(0, 64), rules.vote(2, 45))
+    data = [(0, 0)] * 3 + [(1, 0)] * 2 + [(0, 1)] + [(1, 1)] * 5 + [(2, 1)] * 2
+    scores = [sum(int(vote.table(3)[code]) for vote in votes) for code, _ in data]
+    query = ThresholdAgreement(109, 16, 0, votes)
+    thresholds = [query.threshold(pick) for pick in range(query.size)]
+    assert thresholds == list(range(-112, 113, 16))
+    expected = [sum((score > b) == (y == 1) for score, (_, y) in zip(scores, data, strict=True)) for b in thresholds]
+    assert query(rows_of(data)).tolist() == expected
+
+
+def test_of_thresholds_that_agree_alike_the_smallest_is_likeliest():
+    """One class alone: every threshold above all scores is right on all rows; without a preference, any would do."""
+    votes = (one_rules(BOOLEAN).vote(0, 64),)
+    rows = rows_of([(0, 0)] * 50)
+    plain, leaning = (ThresholdAgreement(64, 16, lean, votes)(rows) for lean in (0, 80))
+    assert plain.tolist() == [50] * 9  # the score of these rows is -64, which no threshold of the grid is below
+    assert leaning.tolist() == [50 - 20 * abs(k) for k in range(-4, 5)]
+
+
+@pytest.mark.parametrize("weighting", ["exponential", "logistic"])
+@pytest.mark.parametrize("unit", [1, 64])
+@pytest.mark.parametrize("slope", [0.0, 0.3])
+def test_weights_follow_their_formula(weighting, unit, slope):
+    bound, rate = 5 * unit, 0.6
+    margins = np.arange(-bound, bound + 1) / unit
+    found = Scheduled(rate, slope, weighting, unit).weights(bound, np.zeros(0), 100, ADD) / SCHEDULED_ONE
+    past = margins - slope * 5
+    expected = {
+        "exponential": np.minimum(1, np.exp(-rate * past)),
+        "logistic": (1 + np.exp(rate * past[0])) / (1 + np.exp(rate * past)),
+    }[weighting]
+    assert found == pytest.approx(expected, abs=1e-9)
+    assert found.max() == 1
+    assert (np.diff(found) <= 0).all()
+
+
+def test_weights_stay_finite_and_within_one_where_margins_are_huge():
+    for weighting in ("exponential", "logistic"):
+        weights = Scheduled(10.0, 0.05, weighting, 1).weights(100_000, np.zeros(0), 1, ADD)
+        assert weights.min() >= 0
+        assert weights.max() == SCHEDULED_ONE
+
+
+def test_votes_weigh_less_and_less():
+    weights = [weight_of_vote(earlier, Defaults(9, "logistic", 0.6, 0.05, 0.5)) for earlier in range(2000)]
+    assert weights[0] == FIRST_WEIGHT
+    assert weights[15] == FIRST_WEIGHT / 2
+    assert weights == sorted(weights, reverse=True)
+    assert weights[-1] >= 1
+    assert {weight_of_vote(earlier, Defaults(9, "logistic", 0.6, 0.05, 0.0)) for earlier in range(100)} == {1}
+
+
+def test_three_classes_are_learnt():
+    """Rows of class k have x = k: three features that name the class each."""
+    features = (CategoricalFeature("x", ("a", "b", "c")),)
+    public = public_of(ADD, 3000, features=features, classes=CLASSES[3])
+    random = np.random.default_rng(0)
+    data = [(int(y), int(y)) for y in random.integers(0, 3, 3000)]
+    learner = LazyBB()
+    recipe = learner.recipe(public)
+    ensemble = learner._fit(Session(public, recipe.unit, recipe.plan, rows_of(data, features, 3)))
+    found = ensemble.predict({"x": np.array(["a", "b", "c"], dtype=object)})
+    assert found.tolist() == ["a", "b", "c"]

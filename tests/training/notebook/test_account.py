@@ -1,0 +1,127 @@
+"""An account adds up like the ledger, charges before a draw, and is one and the same wherever it is copied to."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import joblib
+import pytest
+from sklearn.base import clone
+
+from accountant.budget import Budget, Relation
+from accountant.errors import BudgetRefused, InputError
+from accountant.privacy.claims import price
+from accountant.privacy.events import BoundedRange, Gaussian, Plan, Release
+from accountant.privacy.filter import Filter
+from training.notebook import Account
+
+
+def plan(epsilon: str = "0.1", count: int = 3) -> Plan:
+    release = Release("select", "exponential", "range", 2, BoundedRange(Decimal(epsilon)))
+    return Plan.of([release] * count)
+
+
+GAUSSIAN = Plan.of([Release("sum", "discrete-gaussian", "l2", 1, Gaussian(Decimal(9)))])
+
+
+@pytest.mark.parametrize("delta", ["0", "0.000001"])
+def test_an_account_admits_what_the_filter_of_a_dataset_admits(delta):
+    account, design = Account("1", delta), Filter.design(Budget.of("1", delta))
+    cost, used, times = price(plan(), design.orders), design.nothing(), 0
+    left = account.fits_left(plan())
+    while design.admits(used, cost):
+        assert account.admits(plan())
+        account.charge(plan())
+        used, times = used + cost, times + 1
+        assert account.spent == design.epsilon_of(used)
+        assert account.left == 1 - account.spent
+    assert (account.fits, left) == (times, times)
+    assert times == 3 if delta == "0" else times > 3
+    before = repr(account)
+    with pytest.raises(BudgetRefused, match="of epsilon 1, ") as caught:
+        account.charge(plan())
+    assert repr(account) == before
+    assert caught.value.details == account.to_json()
+
+
+def test_no_pure_price_does_not_fit_a_pure_account():
+    account = Account("10", "0")
+    assert not account.admits(GAUSSIAN)
+    with pytest.raises(BudgetRefused):
+        account.charge(GAUSSIAN)
+    assert account.spent == 0
+    Account("10").charge(GAUSSIAN)
+
+
+def test_threads_cannot_spend_more_than_there_is():
+    account = Account("1", "0")
+
+    def charge(_: int) -> bool:
+        try:
+            account.charge(plan("0.001", 1))
+        except BudgetRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(charge, range(1200))) == 1000 == account.fits
+    assert account.left == 0
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda each: clone(each, safe=False)])
+def test_a_copy_is_the_account_itself(copied):
+    account = Account(1)
+    assert copied(account) is account
+
+
+def test_what_comes_out_of_another_process_is_closed():
+    """joblib's hash of a parameter, which scikit-learn compares, must not move with what is spent either."""
+    account = Account("1", "0.000001", "replace-one")
+    before = joblib.hash(account)
+    account.charge(plan())
+    assert joblib.hash(account) == before
+    shut = pickle.loads(pickle.dumps(account))
+    assert shut.budget == account.budget
+    assert "closed" in repr(shut)
+    with pytest.raises(BudgetRefused):
+        shut.charge(plan())
+    with pytest.raises(BudgetRefused, match="another process"):
+        shut.check(shut.budget, Relation.REPLACE_ONE)
+
+
+def test_an_account_says_what_is_spent_and_left():
+    account = Account("3", "0", "replace-one")
+    assert repr(account) == "<Account of epsilon 3, 0 fits spent 0 and 3 is left (delta 0, replace-one)>"
+    account.charge(plan())
+    assert repr(account) == "<Account of epsilon 3, 1 fit spent 0.300000 and 2.700000 is left (delta 0, replace-one)>"
+    assert account.to_json() == {
+        "total": {"epsilon": "3", "delta": "0"}, "spent": "0.3", "left": "2.7", "fits": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"epsilon": 0}, "epsilon=0"),
+        ({"epsilon": float("nan")}, "epsilon="),
+        ({"epsilon": True}, "epsilon="),
+        ({"epsilon": 1, "delta": 1}, "delta=1"),
+        ({"epsilon": 1, "delta": "x"}, "delta="),
+        ({"epsilon": 1, "relation": "both"}, "relation='both'"),
+    ],
+)
+def test_bad_totals_are_refused(bad, said):
+    with pytest.raises(InputError, match=said):
+        Account(**bad)
+
+
+def test_a_fit_for_another_relation_or_a_larger_delta_is_none_of_its_business():
+    account = Account("1", "0.000001")
+    account.check(Budget.of("50", "0"), Relation.ADD_REMOVE)  # too large a fit is refused when its plan is known
+    with pytest.raises(InputError, match="relation=replace-one: the account promises add-remove"):
+        account.check(Budget.of("1", "0"), Relation.REPLACE_ONE)
+    with pytest.raises(InputError, match="delta=0.001: the account has 0.000001 in all"):
+        account.check(Budget.of("1", "0.001"), Relation.ADD_REMOVE)

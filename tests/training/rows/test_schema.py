@@ -1,0 +1,212 @@
+"""The public schema: what is wrong, double or incomplete is refused with its place, and nothing is ever completed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accountant.errors import InputError, SchemaError
+from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from training.rows.schema import MAX_BYTES, MAX_FEATURES, MAX_LABEL, parse_schema
+
+ADULT = Path(__file__).resolve().parents[3] / "examples" / "data" / "adult.schema.yaml"
+TARGET = "target: {name: y, classes: [a, b]}\n"
+AGE = "  age: {type: numeric, range: [0, 10], bins: 5}\n"
+GOOD = f"{TARGET}records: 100\nfeatures:\n{AGE}"
+
+
+def parse(text: str):
+    return parse_schema(text.encode())
+
+
+def with_features(lines: str) -> str:
+    return f"{TARGET}records: 100\nfeatures:\n{lines}"
+
+
+def test_a_whole_schema():
+    schema = parse(
+        TARGET
+        + "records: 100\nignore: [id]\nmissing: own-bin\nfeatures:\n"
+        + AGE
+        + "  cut: {type: numeric, edges: [1, 2.5]}\n"
+        + "  colour: {type: categorical, values: [red, 7]}\n"
+        + "  here: {type: boolean}\n"
+    )
+    assert schema.features == (
+        NumericFeature("age", (0.0, 2.0, 4.0, 6.0, 8.0)),
+        NumericFeature("cut", (1.0, 2.5)),
+        CategoricalFeature("colour", ("red", "7")),
+        BooleanFeature("here"),
+    )
+    assert (schema.target, schema.classes, schema.records, schema.ignore) == ("y", ("a", "b"), 100, ("id",))
+    assert schema.target_range is None
+
+
+def test_log_cut_points_are_added_to_the_uniform_ones():
+    (feature,) = parse(with_features("  gain: {type: numeric, range: [0, 99999], bins: 32, scale: log}\n")).features
+    assert set(parse(with_features("  gain: {type: numeric, range: [0, 99999], bins: 32}\n")).features[0].edges) < set(
+        feature.edges
+    )
+    assert 32 < len(feature.edges) <= 40
+
+
+def test_the_digest_is_of_the_bytes():
+    assert parse(GOOD).digest != parse(GOOD + "# a remark\n").digest
+    assert parse(GOOD).digest == parse(GOOD).digest
+
+
+def test_regression_targets_are_read():
+    schema = parse(GOOD.replace("classes: [a, b]", "range: [0, 5.5]"))
+    assert schema.classes is None
+    assert schema.target_range == (0.0, 5.5)
+
+
+def test_adult_has_every_feature_of_the_publisher():
+    schema = parse_schema(ADULT.read_bytes())
+    assert len(schema.features) == 14
+    assert schema.records == 32561
+
+
+REFUSED = {
+    "nothing": ("", "file"),
+    "a list": ("- a\n", "file"),
+    "not YAML": ("target: {name: y\n", "not YAML"),
+    "an unknown key": (GOOD + "extra: 1\n", "extra"),
+    "an unknown key of a feature": (
+        with_features("  age: {type: numeric, range: [0, 1], bin: 5}\n"),
+        "features.age.bin",
+    ),
+    "an unknown type": (with_features("  age: {type: date}\n"), "features.age"),
+    "no type": (with_features("  age: {range: [0, 1]}\n"), "features.age"),
+    "no features": (f"{TARGET}records: 100\nfeatures: {{}}\n", "features"),
+    "an unknown missing policy": (GOOD + "missing: mean\n", "missing"),
+    "range and edges": (with_features("  age: {type: numeric, range: [0, 1], edges: [1]}\n"), "features.age"),
+    "a range upside down": (with_features("  age: {type: numeric, range: [1, 0]}\n"), "low must be below high"),
+    "an empty range": (with_features("  age: {type: numeric, range: [1, 1]}\n"), "low must be below high"),
+    "an infinite range": (with_features("  age: {type: numeric, range: [0, .inf]}\n"), "features.age.range"),
+    "a range with NaN": (with_features("  age: {type: numeric, range: [0, .nan]}\n"), "features.age.range"),
+    "one end only": (with_features("  age: {type: numeric, range: [0]}\n"), "features.age.range"),
+    "a date for a number": (with_features("  age: {type: numeric, range: [2020-01-01, 2021-01-01]}\n"), "features.age"),
+    "edges out of order": (with_features("  age: {type: numeric, edges: [2, 1]}\n"), "ascending"),
+    "edges twice": (with_features("  age: {type: numeric, edges: [1, 1]}\n"), "ascending"),
+    "no edges": (with_features("  age: {type: numeric, edges: []}\n"), "at least one"),
+    "one bin": (with_features("  age: {type: numeric, range: [0, 1], bins: 1}\n"), "features.age.bins"),
+    "too many bins": (with_features("  age: {type: numeric, range: [0, 1], bins: 5000}\n"), "features.age.bins"),
+    "half a bin": (with_features("  age: {type: numeric, range: [0, 1], bins: 2.5}\n"), "features.age.bins"),
+    "no categories": (with_features("  c: {type: categorical, values: []}\n"), "features.c.values"),
+    "a category twice": (with_features("  c: {type: categorical, values: [x, x]}\n"), "twice"),
+    "a number and its text": (with_features('  c: {type: categorical, values: [1, "1"]}\n'), "twice"),
+    "a fraction as category": (with_features("  c: {type: categorical, values: [1.5]}\n"), "features.c.values"),
+    "one class": (GOOD.replace("[a, b]", "[a]"), "target.classes"),
+    "a class twice": (GOOD.replace("[a, b]", "[a, a]"), "target"),
+    "classes and range": (GOOD.replace("classes: [a, b]", "classes: [a, b], range: [0, 1]"), "target"),
+    "records of zero": (GOOD.replace("records: 100", "records: 0"), "records"),
+    "records of minus one": (GOOD.replace("records: 100", "records: -1"), "records"),
+    "records as text": (GOOD.replace("records: 100", 'records: "100"'), "records"),
+    "records as a fraction": (GOOD.replace("records: 100", "records: 100.5"), "records"),
+    "the target as a feature": (with_features("  y: {type: boolean}\n"), "the target cannot be a feature"),
+    "an empty name": (with_features('  "": {type: boolean}\n'), "column name"),
+    "a name that does not print": (with_features('  "a\\u0007": {type: boolean}\n'), "column name"),
+    "a name without end": (with_features(f"  {'a' * 201}: {{type: boolean}}\n"), "column name"),
+    "a name of the model's outputs": (with_features("  label: {type: boolean}\n"), "label"),
+    "an empty category": (with_features('  c: {type: categorical, values: [""]}\n'), "c.values"),
+}
+
+
+@pytest.mark.parametrize(("text", "place"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_is_refused_with_its_place(text, place):
+    with pytest.raises(SchemaError, match="schema") as caught:
+        parse(text)
+    assert place in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+INCOMPLETE = {
+    "no range": with_features("  age: {type: numeric}\n"),
+    "no categories": with_features("  c: {type: categorical}\n"),
+    "no classes": GOOD.replace("{name: y, classes: [a, b]}", "{name: y}"),
+    "no records": GOOD.replace("records: 100\n", ""),
+    "no target": GOOD.replace(TARGET, ""),
+    "no features": f"{TARGET}records: 100\n",
+}
+
+
+@pytest.mark.parametrize("text", INCOMPLETE.values(), ids=INCOMPLETE)
+def test_what_only_rows_could_complete_names_the_rule_of_public_knowledge(text):
+    with pytest.raises(SchemaError, match="public knowledge"):
+        parse(text)
+
+
+TWICE = {
+    "feature": with_features(AGE + AGE),
+    "key": GOOD + "records: 5\n",
+    "key of a feature": with_features("  age: {type: numeric, range: [0, 1], bins: 5, bins: 6}\n"),
+}
+
+
+@pytest.mark.parametrize("text", TWICE.values(), ids=TWICE)
+def test_a_key_twice_is_refused(text):
+    with pytest.raises(SchemaError, match="stand twice"):
+        parse(text)
+
+
+@pytest.mark.parametrize("words", ["yes, no", "on, off", "true, false"])
+@pytest.mark.parametrize(
+    "place", [GOOD.replace("a, b", "{}"), with_features("  c: {{type: categorical, values: [{}]}}\n")]
+)
+def test_words_that_yaml_reads_as_booleans_are_refused_with_the_remedy(place, words):
+    text = place.replace("{}", words).replace("{{", "{").replace("}}", "}")
+    with pytest.raises(SchemaError, match="quotes"):
+        parse(text)
+    quoted = ", ".join(f'"{word}"' for word in words.split(", "))
+    parse(place.replace("{}", quoted).replace("{{", "{").replace("}}", "}"))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\xff\xfe",
+        b"x" * (MAX_BYTES + 1),
+        b"a: &a [*a]",
+        b"!!python/object/apply:os.system [ls]",
+        b"? [1, 2]\n: 3\n",
+        b"a: 1\n---\nb: 2\n",
+        b"[" * 5000,
+        b"<<: 5",
+        b"{1: 2, [a]: 3, {b: c}: 4}",
+        b"\x00",
+    ],
+)
+def test_hostile_bytes_are_refused(raw):
+    with pytest.raises(SchemaError):
+        parse_schema(raw)
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_bytes_are_read_or_refused(raw):
+    try:
+        parse_schema(raw)
+    except SchemaError:
+        return
+    raise AssertionError("no random bytes make a schema")
+
+
+@given(st.integers(0, len(GOOD) - 1), st.text(max_size=3))
+def test_any_small_damage_is_read_or_refused(place, noise):
+    text = GOOD[:place] + noise + GOOD[place + 1 :]
+    with suppress(InputError):  # and nothing else, whatever was damaged
+        parse_schema(text.encode(errors="replace"))
+
+
+def test_what_could_not_be_exported_or_certified_is_refused_before_anything_is_spent():
+    many = "".join(f"  f{index}: {{type: boolean}}\n" for index in range(MAX_FEATURES + 1))
+    with pytest.raises(SchemaError, match="at most 16384"):
+        parse(with_features(many))
+    assert len(parse(with_features(many.rsplit("\n", 2)[0] + "\n")).features) == MAX_FEATURES
+    assert parse(GOOD.replace("[a, b]", f"[a, {'b' * MAX_LABEL}]")).classes == ("a", "b" * MAX_LABEL)
+    with pytest.raises(SchemaError, match="at most 200 characters"):
+        parse(GOOD.replace("[a, b]", f"[a, {'b' * (MAX_LABEL + 1)}]"))

@@ -1,0 +1,107 @@
+"""Calibration: as much as the target affords, by few trials of the dear bound, and never more."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from exact_laws import public_of
+
+from accountant.budget import NANO, Budget, Relation, from_nano, nano
+from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection
+from accountant.privacy.claims import ADAPTIVE, CHEAP_BOUNDS, GAUSSIAN, PURE, claim
+from training import calibrate as module
+from training.calibrate import calibrate, rehearse
+
+
+class Sums:
+    """A query without rows: what it asks for is all that a rehearsal needs."""
+
+    purpose, size = "sums", 3
+
+    def __init__(self, norm: str, sensitivity: int) -> None:
+        self.norm, self._sensitivity = norm, sensitivity
+
+    def sensitivity(self, relation: Relation) -> int:
+        return self._sensitivity
+
+
+class Rounds:
+    """`count` selections at the unit, then one at twice the unit: the shape of a boosting plan."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def _fit(self, session):
+        for _ in range(self.count):
+            session.release(Sums("range", 1), ExponentialSelection(session.unit))
+        session.release(Sums("range", 1), ExponentialSelection(2 * session.unit))
+
+
+class Noise:
+    """Gaussian sums: the unit is the inverse of the noise."""
+
+    def _fit(self, session):
+        multiplier = (1 / session.unit).quantize(Decimal("0.000000001"))
+        for _ in range(40):
+            session.release(Sums("l2", 1000), DiscreteGaussian(multiplier))
+
+
+class Counts:
+    def _fit(self, session):
+        session.release(Sums("l1", 1), DiscreteLaplace(session.unit))
+
+
+@pytest.fixture
+def trials(monkeypatch):
+    """How often all bounds were asked for."""
+    seen = []
+
+    def counted(plan, delta, bounds=module.BOUNDS):
+        seen.extend([bounds] if bounds == module.BOUNDS else [])
+        return claim(plan, delta, bounds)
+
+    monkeypatch.setattr(module, "claim", counted)
+    return seen
+
+
+@pytest.mark.parametrize("count", [1, 8, 60, 300])
+@pytest.mark.parametrize("epsilon", ["0.001", "0.05", "0.5", "0.777777777", "4"])
+def test_the_target_is_met_from_below_with_few_trials(trials, count, epsilon):
+    target, learner, public = Budget.of(epsilon, "0.000001"), Rounds(count), public_of(Relation.ADD_REMOVE)
+    recipe = calibrate(learner, public, target)
+    assert recipe.plan == rehearse(learner, public, recipe.unit)
+    assert recipe.claim == claim(recipe.plan, target.delta)
+    assert recipe.claim.epsilon <= target.epsilon
+    more = from_nano(nano(recipe.unit * Decimal("1.0002")) + 1)
+    assert claim(rehearse(learner, public, more), target.delta).epsilon > target.epsilon
+    assert len(trials) <= 30
+
+
+def test_the_dear_bound_buys_larger_units():
+    target, public = Budget.of("0.5", "0.000001"), public_of(Relation.ADD_REMOVE)
+    recipe = calibrate(Rounds(99), public, target)
+    assert recipe.claim.bound == ADAPTIVE
+    assert claim(recipe.plan, target.delta, CHEAP_BOUNDS).epsilon > Decimal("0.53")
+    assert recipe.claim.epsilon > Decimal("0.49999")
+
+
+def test_gaussian_plans_are_calibrated_by_their_own_bound():
+    recipe = calibrate(Noise(), public_of(Relation.ADD_REMOVE), Budget.of("2", "0.000001"))
+    assert recipe.claim.bound == GAUSSIAN
+    assert Decimal("1.9999") < recipe.claim.epsilon <= 2
+
+
+@pytest.mark.parametrize("delta", ["0", "0.000000000000000000000000000001"])
+def test_pure_plans_are_calibrated_to_the_last_digit(trials, delta):
+    recipe = calibrate(Counts(), public_of(Relation.ADD_REMOVE, pure=True), Budget.of("0.123456", delta))
+    assert recipe.unit == Decimal("0.123456")
+    assert recipe.claim.bound == PURE
+    assert len(trials) == 1
+
+
+def test_no_unit_is_above_the_target():
+    """At a large delta one release could be larger than its claim; units stay what events may hold."""
+    recipe = calibrate(Counts(), public_of(Relation.ADD_REMOVE), Budget.of("100", "0.5"))
+    assert recipe.unit <= 100
+    assert recipe.unit * NANO == nano(recipe.unit)

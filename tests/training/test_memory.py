@@ -1,0 +1,62 @@
+"""A fit, from a file much larger than its packed bins to the model, takes less than twice their size in memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS, FEATURES = 3_000_000, 24
+CONSTANT = 150 * 10**6
+
+CHILD = """
+import sys
+from pathlib import Path
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from training import job
+from training.rows.datasets import register
+
+def size(name):  # not getrusage: its maximum is inherited from the process that forked this one
+    (found,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith(name)]
+    return int(found) * 1024
+
+home, folder = Home.init(), Path(sys.argv[1])
+before = size("VmRSS:")
+budget = Budget.of("1", "1e-9")
+register(home, "big", folder / "rows.parquet", folder / "schema.yaml", budget, Relation.ADD_REMOVE, None)
+job.train(home, job.Asked("big", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
+print(before, size("VmHWM:"))
+"""
+
+
+def write(folder: Path) -> None:
+    """Row groups of made numbers: 8 bytes a cell in memory, 1 byte once packed."""
+    rng = np.random.default_rng(0)
+    names = [f"x{f}" for f in range(FEATURES)]
+    schema = pa.schema([*((name, pa.float64()) for name in names), ("y", pa.string())])
+    with pq.ParquetWriter(folder / "rows.parquet", schema) as file:
+        for _ in range(10):
+            cells = rng.integers(0, 100, (FEATURES, ROWS // 10)).astype(float)
+            labels = np.where(cells[0] > 50, "yes", "no")
+            file.write_table(pa.table([*map(pa.array, cells), pa.array(labels)], schema=schema))
+    features = "".join(f"  {name}: {{type: numeric, range: [0, 100]}}\n" for name in names)
+    target = 'target: {name: y, classes: ["no", "yes"]}\n'
+    (folder / "schema.yaml").write_text(f"{target}records: {ROWS}\nfeatures:\n{features}")
+
+
+def test_a_fit_takes_less_than_twice_the_packed_bins_and_a_constant(tmp_path):
+    """The constant: compiled code, and a batch of the file. All rows as numbers would be twice the bound."""
+    write(tmp_path)
+    environment = {**os.environ, "DPSERVE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", CHILD, str(tmp_path)]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    before, peak = map(int, done.stdout.split())
+    bins = ROWS * FEATURES
+    assert peak - before < 2 * bins + CONSTANT, f"{(peak - before) / 1e6:.0f} MB for {bins / 1e6:.0f} MB of bins"

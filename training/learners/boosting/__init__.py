@@ -1,0 +1,1 @@
+"""Learners that add up votes: LazyBB, its trees, and BDPE."""

@@ -1,0 +1,215 @@
+"""BDPE: boosted ensembles of decision trees by the M-alpha loss (Nock and Henecka, "Boosted and differentially private
+ensembles of decision trees"), with the corrected constants of docs/privacy/bdpe.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import Relation
+from accountant.errors import InputError
+from models.features import Feature
+from models.trees import TreeEnsemble
+from training.learners.base import PrivateClassifier
+from training.learners.boosting import bdpe_loss as loss
+from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE
+from training.learners.boosting.defaults import strength
+from training.learners.boosting.tree_queries import Cuts, SplitTests, level_of, split_tests
+from training.learners.checks import check_real, check_whole
+from training.learners.forest_rows import (
+    ClassWeights,
+    LeafNoise,
+    check_two_classes,
+    leaf_noise,
+    norm_of,
+    per_row,
+    price,
+    shares,
+    spread_of,
+)
+from training.notebook_budget import Account
+from training.rows.rows import Rows
+from training.rows.tree_rows import Grown, TreeRows
+from training.session import Public, Releaser
+
+Integers = NDArray[np.int64]
+MAX_ROUNDS = 2000
+MAX_DEPTH = 6
+MAX_SCORE = 1 << 21  # of the sum of all trees: a table of weights has twice as many entries, and float32 holds it
+
+
+@dataclass(frozen=True)
+class SplitRisks:
+    """Minus the M-alpha risk of the two children, for every test in every leaf: (leaves, tests).
+
+    A row adds to one child's risk at most P = most(N + 1): add/remove, every score falls by something in [0, P] as a
+    row comes, whichever leaf it is in, so a whole level has range P. Replace-one: one goes and one comes among n, range
+    2 most(n). Class weights count up to N = `records` in a child, so that P holds whatever the private number of rows.
+    """
+
+    tests: SplitTests
+    trees: tuple[Grown, ...]
+    bound: int
+    cuts: Cuts
+    alpha: float
+    curve: float  # alpha of the weights
+    records: int
+    norm: ClassVar[str] = "range"
+    purpose: ClassVar[str] = "select a split in every leaf by M-alpha risk"
+
+    @property
+    def size(self) -> int:
+        return (len(self.cuts) + 1) * self.tests.size
+
+    def sensitivity(self, relation: Relation) -> int:
+        slack = loss.rounding(len(self.cuts) + 1)
+        if relation is Relation.ADD_REMOVE:
+            return loss.most(self.records + 1, self.alpha) + slack
+        return 2 * loss.most(self.records, self.alpha) + slack
+
+    def __call__(self, rows: Rows) -> Integers:
+        sums = TreeRows(rows).histograms(self.trees, self.cuts, loss.weights(self.bound, self.curve))
+        running = np.concatenate([np.zeros_like(sums[:, :, :1]), np.cumsum(sums, axis=2)], axis=2)
+        feature, low, high = self.tests.intervals.T
+        held = running[feature, :, high + 1] - running[feature, :, low]  # (tests, 2 leaves)
+        rest, cap = running[0, :, -1] - held, self.records * WEIGHT_ONE
+        children = [loss.risk(part[:, 0::2], part[:, 1::2], self.alpha, cap) for part in (held, rest)]
+        return np.ascontiguousarray(-(children[0] + children[1]).T)
+
+
+class CalibratedBoostingClassifier(PrivateClassifier):
+    """Private boosting of decision trees by the M-alpha loss, with objective calibration. Two classes.
+
+    Parameters, all public; None stands for a public rule: `rounds` trees of `depth` tests on every path, grown level by
+    level. `alpha` in (0, 1]: of the loss, its weights and its link; 1 boosts fastest, and a split then needs the most
+    noise. `calibration` in (0, 1]: a split at depth k is chosen by alpha * calibration^k; 1 is a fixed alpha. THAT is
+    objective calibration here. The paper's alpha, the error of the tree so far over that of the root, is computed from
+    the rows, and its proof of privacy does not cover that: every leaf's score then depends on all rows. `split_share`:
+    the budget of a tree for its splits (of epsilon where delta is 0, else of the squares that compose); the rest is for
+    its leaves. `rate`: of learning; public, as the paper's leveraging coefficients are computed from the rows and have
+    no privacy at all. `clamp`: largest size of a leaf's value before `rate`. `values`: candidate cut points per feature
+    at most, evenly among the public ones (the paper's v_q); 0 for all of them.
+
+    A level costs one selection, `split_share` / depth of a tree's budget, as its leaves are disjoint (paper: divided by
+    2^level once more). Weights are w = psi^-1(-y F(x)), F the released score: the mirror update, which is free. (Done
+    step by step, as printed, it would forget F wherever |F| <= 2 (1 - alpha), where psi^-1 is flat.) Leaves: noisy
+    class weights, smoothed, through the canonical link (paper: Laplace(2 clamp) noise on the link itself).
+    """
+
+    name: ClassVar[str] = "bdpe"
+
+    def __init__(
+        self,
+        rounds: int | None = None,
+        depth: int | None = None,
+        alpha: float = 1.0,
+        calibration: float = 0.1,
+        split_share: float = 0.5,
+        rate: float = 0.5,
+        clamp: float = 10.0,
+        values: int = 10,
+        schema: object = None,
+        epsilon: object = 1,
+        delta: object = "0.000001",
+        relation: str = "add-remove",
+        account: Account | None = None,
+    ) -> None:
+        super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
+        self.rounds, self.depth, self.alpha, self.calibration = rounds, depth, alpha, calibration
+        self.split_share, self.rate, self.clamp, self.values = split_share, rate, clamp, values
+
+    def check(self, public: Public) -> None:
+        check_two_classes(self.name, public)
+        for name, value, low, high in (
+            ("rounds", self.rounds, 1, MAX_ROUNDS),
+            ("depth", self.depth, 1, MAX_DEPTH),
+        ):
+            if value is not None:
+                check_whole(name, value, low, high)
+        check_whole("values", self.values, 0, 1 << 16)
+        check_real("alpha", self.alpha, "at least 0.01 and at most 1", lambda x: 0.01 <= x <= 1)
+        check_real("calibration", self.calibration, "above 0 and at most 1", lambda x: 0 < x <= 1)
+        check_real("split_share", self.split_share, "between 0.05 and 0.95", lambda x: 0.05 <= x <= 0.95)
+        check_real("rate", self.rate, "above 0 and at most 1", lambda x: 0 < x <= 1)
+        check_real("clamp", self.clamp, "above 0 and at most 100", lambda x: 0 < x <= 100)
+        if self.rounds_for(public) * self._largest() > MAX_SCORE:
+            raise InputError(f"clamp={self.clamp}: too large for {self.rounds_for(public)} trees; scores must be small")
+
+    def rounds_for(self, public: Public) -> int:
+        return self.rounds if self.rounds is not None else rounds_of(public)
+
+    def _fit(self, session: Releaser) -> TreeEnsemble:
+        public, tests = session.public, thinned(session.public.features, self.values)
+        trees: tuple[Grown, ...] = ()
+        bound = 0
+        for _ in range(self.rounds_for(public)):
+            trees = (*trees, self._tree(session, tests, trees, bound))
+            bound += max(map(abs, trees[-1].votes))
+        assert public.classes is not None
+        grown = tuple(tree.tree() for tree in trees)
+        return TreeEnsemble(public.features, public.target, public.classes, grown, 0, 1 / SCORE_ONE)
+
+    def _tree(self, session: Releaser, tests: SplitTests, trees: tuple[Grown, ...], bound: int) -> Grown:
+        public, depth = session.public, self.depth or depth_of(session.public)
+        split, noise = self._prices(public, session.unit, depth)
+        cuts: Cuts = ()
+        for level in range(depth):
+            alpha = self.alpha * self.calibration**level
+            risks = SplitRisks(tests, trees, bound, cuts, alpha, self.alpha, public.records)
+            picks = session.release(risks, per_row(public, split))
+            cuts = level_of(cuts, tests, [int(pick) for pick in np.broadcast_to(picks, len(cuts) + 1)])
+        leaves = ClassWeights(cuts, trees, loss.weights(bound, self.alpha), WEIGHT_ONE, norm_of(public))
+        return Grown(cuts, self._values(session.release(leaves, noise), noise, public))
+
+    def _prices(self, public: Public, unit: Decimal, depth: int) -> tuple[Decimal, LeafNoise]:
+        """Of a level, and of the leaves. `unit` is a tree's epsilon where delta is 0; else its squared price is that of
+        one selection at `unit`."""
+        if public.pure:
+            level, rest = self.split_share / depth, 1 - self.split_share
+        else:
+            level, rest = sqrt(self.split_share / depth), sqrt(1 - self.split_share)
+        return price(unit * Decimal(level)), leaf_noise(public, float(unit) * rest)
+
+    def _values(self, noisy: Any, noise: LeafNoise, public: Public) -> tuple[int, ...]:
+        """Leaf values in units of 1 / SCORE_ONE: rate times the link of the smoothed share, clamped."""
+        twice = public.relation is Relation.REPLACE_ONE
+        smoothing = max(1.0, spread_of(noise) * public.contributions * (1 + twice))
+        most = self._largest()
+        raw = [loss.link(q, self.alpha) for q in shares(noisy, WEIGHT_ONE, smoothing)]
+        return tuple(max(-most, min(most, round(self.rate * SCORE_ONE * value))) for value in raw)
+
+    def _largest(self) -> int:
+        return max(1, round(self.rate * self.clamp * SCORE_ONE))
+
+
+def thinned(features: Sequence[Feature], values: int) -> SplitTests:
+    """The public candidates with at most `values` cut points of a feature, evenly among its own; 0: all of them."""
+    every = split_tests(tuple(features))
+    if not values:
+        return every
+    kept: list[int] = []
+    first = [0]
+    for f, feature in enumerate(features):
+        low, cuts = every.first[f], feature.cuts
+        few = min(cuts, values)
+        kept += [low + (2 * j + 1) * cuts // (2 * few) for j in range(few)]
+        kept += range(low + cuts, every.first[f + 1])
+        first.append(len(kept))
+    return SplitTests(tuple(every.tests[k] for k in kept), every.intervals[kept], tuple(first))
+
+
+def rounds_of(public: Public) -> int:
+    """The public rule: every tree takes its share of the budget."""
+    return int(min(100, max(3, round(0.8 * strength(public) ** 0.4))))
+
+
+def depth_of(public: Public) -> int:
+    """The public rule: more rows or more epsilon bear more regions."""
+    return 2 if strength(public) < 300 else 3 if strength(public) < 3000 else 4

@@ -1,0 +1,151 @@
+"""LazyBB over 1-rules (Asadi, Carmosino, Jahanara, Rafiey and Salamatian, "Private boosted decision trees via smooth
+re-weighting", Algorithm 1), with the corrected constants of docs/privacy/lazybb.md. Reads like the paper: weigh,
+pick, vote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import Relation
+from accountant.errors import InputError
+from models.ensemble import Vote, VotingEnsemble
+from training.learners.boosting.defaults import Defaults, link_of
+from training.learners.boosting.leaf_rules import OneRules, one_rules
+from training.learners.boosting.reweighting import Reweighting
+from training.learners.boosting.smooth_boosting import (
+    THRESHOLD_UNITS,
+    SmoothBooster,
+    Thresholds,
+    threshold_lean,
+    threshold_step,
+    unit_of,
+    weight_of_vote,
+)
+from training.notebook_budget import Account
+from training.rows.rows import Rows
+from training.session import Public, Releaser
+
+MAX_ROUNDS = 5000
+
+
+@dataclass(frozen=True)
+class WeightedAgreement:
+    """For every output k and 1-rule h: sum over rows of w y_k h(x), y_k = 1 in the class of k, else -1; w given by the
+    margins y_k F_k of the votes released so far, of total weight at most `bound` for each output.
+    """
+
+    rules: OneRules
+    reweighting: Reweighting
+    votes: tuple[Vote, ...]
+    bound: int
+    outputs: int
+    public: Public
+    purpose: ClassVar[str] = "select a 1-rule by weighted agreement"
+    norm: ClassVar[str] = "range"
+
+    @property
+    def size(self) -> int:
+        return self.outputs * self.rules.size
+
+    def sensitivity(self, relation: Relation) -> int:
+        """That of one output for all: every score of a row lies in -w..w, whichever outputs h and h' belong to."""
+        return self.reweighting.sensitivity(relation, self.bound, self.public.records)
+
+    def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        bound, public = self.bound, self.public
+        none = np.zeros(2 * bound + 1, dtype=np.int64)
+        counts = rows.margin_counts(self.votes, bound)[0] if self.reweighting.reads_counts else none
+        weights = self.reweighting.weights(bound, counts, public.records, public.relation)
+        return np.concatenate([self.rules.scores(sums) for sums in rows.signed_sums(self.votes, weights, bound)])
+
+
+@dataclass(frozen=True)
+class ThresholdAgreement(Thresholds):
+    """The thresholds for the scores of these votes."""
+
+    votes: tuple[Vote, ...]
+
+    def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        return self.agreeing(rows.score_counts(self.votes, self.bound))
+
+
+class LazyBB(SmoothBooster):
+    """Private boosting of 1-rules by smooth reweighting. Two classes, or K with one score each.
+
+    Parameters, all public; None or "auto" stands for the default rule (training/learners/boosting/defaults.py):
+    `rounds`; `weighting` "exponential" or "logistic", with its `rate` lambda per vote; `slope` of the schedule;
+    `decay`: vote t + 1 weighs (1 + t/5)^-decay, 0 for equal votes; `reweighting` "scheduled", or "projected" (the
+    paper's: equal votes, exponential weights, two classes) with its `density` kappa; `threshold`: whether one more
+    selection places the decision threshold of two classes (the paper has it at 0).
+
+    Each round costs one selection at the calibrated price (range, not twice the sensitivity: half the paper's noise),
+    however many classes there are.
+    """
+
+    name: ClassVar[str] = "lazybb"
+
+    def __init__(
+        self,
+        rounds: int | None = None,
+        rate: float | None = None,
+        reweighting: Literal["auto", "scheduled", "projected"] = "auto",
+        slope: float | None = None,
+        density: float = 0.5,
+        threshold: bool = True,
+        weighting: Literal["auto", "exponential", "logistic"] = "auto",
+        decay: float | None = None,
+        schema: object = None,
+        epsilon: object = 1,
+        delta: object = "0.000001",
+        relation: str = "add-remove",
+        account: Account | None = None,
+    ) -> None:
+        super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
+        self.rounds, self.rate, self.reweighting, self.slope = rounds, rate, reweighting, slope
+        self.density, self.threshold, self.weighting, self.decay = density, threshold, weighting, decay
+
+    def check(self, public: Public) -> None:
+        if public.classes is None:
+            raise InputError(f"learner lazybb: {public.target!r} is a number; it needs classes")
+        self.check_smooth(MAX_ROUNDS)
+        if self.reweighting == "projected" and len(public.classes) != 2:
+            raise InputError("reweighting='projected': two classes only; scheduled reweighting takes more")
+
+    def _fit(self, session: Releaser) -> VotingEnsemble:
+        public, settings = session.public, self.settings(session.public)
+        assert public.classes is not None
+        cast = _Cast(one_rules(public.features), 1 if len(public.classes) == 2 else len(public.classes))
+        reweighting, mechanism = self.reweighting_of(settings), public.selection(session.unit)
+        for _ in range(settings.rounds):
+            query = WeightedAgreement(cast.rules, reweighting, cast.votes, cast.bound, cast.outputs, public)
+            cast.add(session.release(query, mechanism), settings)
+        votes = cast.votes
+        if self.threshold and cast.outputs == 1:
+            last = ThresholdAgreement(cast.bound, threshold_step(settings), threshold_lean(session.unit), votes)
+            pick = session.release(last, public.selection(THRESHOLD_UNITS * session.unit))
+            votes = (*votes, Vote("always", 0, 0, -last.threshold(pick)))
+        link = link_of(settings) / unit_of(settings)
+        return VotingEnsemble(public.features, public.target, public.classes, votes, link)
+
+
+class _Cast:
+    """The votes released so far, and per output how many and of what total weight."""
+
+    def __init__(self, rules: OneRules, outputs: int) -> None:
+        self.rules, self.outputs = rules, outputs
+        self.votes: tuple[Vote, ...] = ()
+        self.bound = 0
+        self._counts, self._weights = [0] * outputs, [0] * outputs
+
+    def add(self, pick: int, settings: Defaults) -> None:
+        output, candidate = divmod(int(pick), self.rules.size)
+        weight = weight_of_vote(self._counts[output], settings)
+        self.votes = (*self.votes, self.rules.vote(candidate, weight, output))
+        self._counts[output] += 1
+        self._weights[output] += weight
+        self.bound = max(self.bound, self._weights[output])

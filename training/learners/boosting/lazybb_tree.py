@@ -1,0 +1,188 @@
+"""LazyBB over small decision trees (Asadi, Carmosino, Jahanara, Rafiey and Salamatian, "Private boosted decision trees
+via smooth re-weighting", Algorithms 1 and 2), with the corrected constants of docs/privacy/topdown.md: weigh, split,
+vote. What the paper has not is there too, and proved there: splits by weighted error, public splits, 1-rules as leaves.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from math import sqrt
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from accountant.budget import from_nano, nano
+from accountant.errors import InputError
+from accountant.mechanisms import ExponentialSelections, PermuteAndFlips
+from models.trees import TreeEnsemble
+from training.learners.boosting.defaults import link_of, strength
+from training.learners.boosting.smooth_boosting import (
+    THRESHOLD_UNITS,
+    SmoothBooster,
+    threshold_lean,
+    threshold_step,
+    unit_of,
+    weight_of_vote,
+)
+from training.learners.boosting.tree_queries import (
+    Criterion,
+    Cuts,
+    LeafRules,
+    LeafVotes,
+    SplitGains,
+    SplitTests,
+    TreeThreshold,
+    Weighing,
+    level_of,
+    public_cuts,
+    split_of,
+    split_tests,
+)
+from training.learners.checks import check_real, check_whole, check_word
+from training.notebook_budget import Account
+from training.rows.tree_rows import Grown
+from training.session import Public, Releaser
+
+MAX_ROUNDS = 10_000
+MAX_DEPTH = 6
+MAX_LEAVES = 32
+DEEPER_FROM = 10_000  # strength, see `defaults`
+VOTE_STEPS = 8  # votes cost so many eighths of a split: whole steps of one grid make for a tight composed claim
+
+
+class LazyBBTree(SmoothBooster):
+    """Private boosting of small decision trees by smooth reweighting. Two classes.
+
+    Parameters, all public; None or "auto" stands for a public rule: `rounds` trees with `depth` tests on every path
+    (3; 4 from a strength of 10,000 on). `criterion` of a split: "public" (a fixed table, which costs nothing; the rule
+    for levels that end in rules), "error" (the weight that majorities get wrong) or "gini" (the paper's). `leaf`:
+    "rule" (the last test and its two votes are selected together, in all leaves at the price of one selection) or
+    "vote" (the paper's: the last test is a split like the others, then votes are selected at `label_share` of a tree's
+    budget: of its epsilon where delta is 0, else of its squared epsilons, which is what composes). `growth`: "level"
+    (one selection in every leaf of a level, at the price of one) or "best-first" (one selection per split over all
+    leaves, until there are `leaves` of them; None: as many as `depth` would have). `rate`, `reweighting`, `slope`,
+    `density`, `threshold`, `weighting` and `decay` as in `lazybb`, whose default rule holds here too.
+    """
+
+    name: ClassVar[str] = "lazybb-tree"
+
+    def __init__(
+        self,
+        rounds: int | None = None,
+        depth: int | None = None,
+        criterion: Literal["auto", "error", "gini", "public"] = "auto",
+        leaf: Literal["rule", "vote"] = "rule",
+        growth: Literal["level", "best-first"] = "level",
+        leaves: int | None = None,
+        label_share: float = 0.125,
+        rate: float | None = None,
+        reweighting: Literal["auto", "scheduled", "projected"] = "auto",
+        slope: float | None = None,
+        density: float = 0.5,
+        threshold: bool = True,
+        weighting: Literal["auto", "exponential", "logistic"] = "auto",
+        decay: float | None = None,
+        schema: object = None,
+        epsilon: object = 1,
+        delta: object = "0.000001",
+        relation: str = "add-remove",
+        account: Account | None = None,
+    ) -> None:
+        super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
+        self.rounds, self.depth, self.criterion, self.leaf = rounds, depth, criterion, leaf
+        self.growth, self.leaves, self.label_share = growth, leaves, label_share
+        self.rate, self.reweighting, self.slope, self.density = rate, reweighting, slope, density
+        self.threshold, self.weighting, self.decay = threshold, weighting, decay
+
+    def check(self, public: Public) -> None:
+        if public.classes is None or len(public.classes) != 2:
+            raise InputError(f"learner {self.name}: {public.target!r} needs exactly two classes")
+        self.check_smooth(MAX_ROUNDS)
+        self._check_shape()
+
+    def _check_shape(self) -> None:
+        if self.depth is not None:
+            check_whole("depth", self.depth, 1, MAX_DEPTH)
+        check_word("criterion", self.criterion, ("auto", "error", "gini", "public"))
+        check_word("leaf", self.leaf, ("rule", "vote"))
+        check_word("growth", self.growth, ("level", "best-first"))
+        check_real("label_share", self.label_share, "between 0.05 and 0.5", lambda x: 0.05 <= x <= 0.5)
+        if self.leaves is not None:
+            check_whole("leaves", self.leaves, 2, MAX_LEAVES)
+            if self.growth != "best-first":
+                raise InputError(
+                    f"leaves={self.leaves}: only with growth best-first; those of levels follow from depth"
+                )
+        if self.growth == "best-first" and self.criterion == "public":
+            raise InputError("criterion='public': nothing is best first; grow level by level")
+
+    def _fit(self, session: Releaser) -> TreeEnsemble:
+        public, settings = session.public, self.settings(session.public)
+        tests, reweighting = split_tests(public.features), self.reweighting_of(settings)
+        trees: tuple[Grown, ...] = ()
+        bound = 0
+        for number in range(settings.rounds):
+            weight = weight_of_vote(number, settings)
+            trees = (*trees, self._tree(session, tests, Weighing(reweighting, trees, bound, public), weight))
+            bound += weight
+        constant = 0
+        if self.threshold:
+            last = TreeThreshold(bound, threshold_step(settings), threshold_lean(session.unit), trees)
+            constant = -last.threshold(int(session.release(last, public.selection(THRESHOLD_UNITS * session.unit))))
+        grown, link = tuple(tree.tree() for tree in trees), link_of(settings) / unit_of(settings)
+        assert public.classes is not None
+        return TreeEnsemble(public.features, public.target, public.classes, grown, constant, link)
+
+    def _tree(self, session: Releaser, tests: SplitTests, weighing: Weighing, weight: int) -> Grown:
+        cuts = self._cuts(session, tests, weighing)
+        last = LeafRules(tests, weighing, cuts) if self.leaf == "rule" else LeafVotes(weighing, cuts)
+        epsilon = session.unit if self.leaf == "rule" else self._vote_epsilon(session)
+        picks = session.release(last, _per_row(session.public, epsilon))
+        return last.grown(_answers(picks, len(cuts) + 1), weight)
+
+    def _cuts(self, session: Releaser, tests: SplitTests, weighing: Weighing) -> Cuts:
+        criterion, splits = self._criterion(), self._splits(session.public)
+        if criterion == "public":
+            return public_cuts(tests, len(weighing.trees), splits)
+        cuts: Cuts = ()
+        for _ in range(splits):
+            cuts = self._grow(session, SplitGains(tests, weighing, cuts, criterion, self.growth == "best-first"))
+        return cuts
+
+    def _criterion(self) -> Criterion | Literal["public"]:
+        if self.criterion != "auto":
+            return self.criterion
+        return "public" if self.growth == "level" and self.leaf == "rule" else "error"
+
+    def _grow(self, session: Releaser, gains: SplitGains) -> Cuts:
+        if gains.best_first:
+            return split_of(gains.cuts, gains.tests, session.release(gains, session.public.selection(session.unit)))
+        picks = session.release(gains, _per_row(session.public, session.unit))
+        return level_of(gains.cuts, gains.tests, _answers(picks, len(gains.cuts) + 1))
+
+    def _splits(self, public: Public) -> int:
+        """Rounds of splitting per tree: levels, or splits one by one."""
+        levels = (self.depth or depth_of(public)) - (self.leaf == "rule")
+        return levels if self.growth == "level" else (self.leaves or 1 << min(levels, 5)) - 1
+
+    def _vote_epsilon(self, session: Releaser) -> Decimal:
+        if self._criterion() == "public":
+            return session.unit
+        odds = self.label_share / (1 - self.label_share) * self._splits(session.public)
+        steps = max(1, round(VOTE_STEPS * (odds if session.public.pure else sqrt(odds))))
+        return from_nano(max(1, nano(session.unit) * steps // VOTE_STEPS))
+
+
+def depth_of(public: Public) -> int:
+    """The public rule: more rows or more epsilon bear more regions."""
+    return 3 if strength(public) < DEEPER_FROM else 4
+
+
+def _answers(picks: Any, leaves: int) -> list[int]:
+    """One answer per leaf: a rehearsal gives one blank for all of them."""
+    return [int(pick) for pick in np.broadcast_to(picks, leaves)]
+
+
+def _per_row(public: Public, epsilon: Decimal) -> ExponentialSelections | PermuteAndFlips:
+    """Private selection in every row of scores at once, at `epsilon` for all of them."""
+    return PermuteAndFlips(epsilon) if public.pure else ExponentialSelections(epsilon)

@@ -1,0 +1,113 @@
+"""Weights of rows as integers that depend on a row's margin alone, and what they do to the sensitivity of a 1-rule's
+score.
+
+A row's margin is y * (sum of released votes), an integer in -B..B after votes of total weight B: public bounds.
+The score of a rule h is sum over rows of w y h(x), twice the weight on which h agrees with the label minus all weight;
+the exponential mechanism does not see what is added to every score alike. Proofs: docs/privacy/lazybb.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, exp
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import Relation
+from training.learners.boosting.defaults import Weighting
+from training.rows.rows import ROW_LIMIT
+
+SCHEDULED_ONE = 1 << 32
+PROJECTED_ONE = 1 << 36
+FINE = 60
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """w = g(margin - slope * B) / g(-B - slope * B) in units of 2^-32, for votes of total weight B: of the row and of
+    released votes alone. `unit`: what a vote of weight 1 counts in margins, so that rate is per vote.
+
+    g is min(1, exp(-rate m)), "exponential", or 1 / (1 + exp(rate m)), "logistic": the gradient of the log loss. The
+    divisor is the largest weight there can be: public, and 1 for the first. One more row moves every score's agreeing
+    weight by something in [0, 1]: range 2 in units of w y h under add/remove, 4 under replace-one (PRIVACY section 4,
+    "scheduled reweighting"). No row count is used.
+    """
+
+    reads_counts: ClassVar[bool] = False
+    rate: float
+    slope: float
+    weighting: Weighting = "exponential"
+    unit: int = 1
+
+    def sensitivity(self, relation: Relation, bound: int, records: int) -> int:
+        return (2 if relation is Relation.ADD_REMOVE else 4) * SCHEDULED_ONE
+
+    def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
+        """(2 bound + 1,) integer weights by margin + bound, none above 2^32; `counts` is not read."""
+        past = self.rate * (np.arange(-bound, bound + 1) - self.slope * bound) / self.unit
+        if self.weighting == "exponential":
+            shape = np.exp(-np.maximum(past, 0.0))
+        else:
+            shape = np.exp(np.logaddexp(0.0, past[0]) - np.logaddexp(0.0, past))
+        return np.asarray(SCHEDULED_ONE * np.minimum(shape, 1.0), np.int64)
+
+
+@dataclass(frozen=True)
+class Projected:
+    """w = min(cap, c exp(-rate margin)), c the largest multiplier (on a grid of 2^-60) with total weight <= density *
+    records.
+
+    The measure of LazyBB (Algorithm 1), projected to density `density` exactly, in units of 2^-36. The divisor of the
+    paper's normalised error is then the public number density * records, and is left out. The cap is 1, or under
+    replace-one the largest weight that any row can have after votes of total weight B, if smaller: T / (1 + (n - 1)
+    exp(-2 rate B)). Range of w y h: at most 4 cap + 2 u under both relations; u < 2^26 >= rows pays for the rounding
+    of weights to integers.
+    """
+
+    reads_counts: ClassVar[bool] = True
+    rate: float
+    density: float
+
+    def cap(self, relation: Relation, bound: int, records: int) -> int:
+        if relation is Relation.ADD_REMOVE:
+            return PROJECTED_ONE
+        share = 1 + (records - 1) * exp(-2 * self.rate * bound)
+        return min(PROJECTED_ONE, ceil(self._mass(records) / share * (1 + 1e-9)) + 1)
+
+    def sensitivity(self, relation: Relation, bound: int, records: int) -> int:
+        return 4 * self.cap(relation, bound, records) + 2 * ROW_LIMIT
+
+    def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
+        """(2 bound + 1,) integer weights by margin + bound. `counts` (2 bound + 1,): rows per margin."""
+        cap, mass = self.cap(relation, bound, records), self._mass(records)
+        shape = [1 + int((1 << FINE) * exp(-self.rate * step)) for step in range(2 * bound + 1)]
+        held = [(size, int(count)) for size, count in zip(shape, counts, strict=True) if count]
+
+        def total(multiplier: int) -> int:
+            return sum(count * min(cap, multiplier * size >> FINE) for size, count in held)
+
+        multiplier = _largest(total, mass, (cap << FINE) // min(shape) + 1)
+        return np.array([min(cap, multiplier * size >> FINE) for size in shape], dtype=np.int64)
+
+    def _mass(self, records: int) -> int:
+        return int(Fraction(self.density) * records * PROJECTED_ONE)
+
+
+Reweighting = Scheduled | Projected
+
+
+def _largest(total: object, limit: int, high: int) -> int:
+    """Largest integer m <= high with total(m) <= limit; `total` grows with m and total(0) = 0."""
+    assert callable(total)
+    low = 0
+    if total(high) <= limit:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if total(middle) <= limit else (low, middle)
+    return low

@@ -1,0 +1,229 @@
+"""What boosted trees ask of rows: where to split, what leaves say, the threshold. Proofs: docs/privacy/topdown.md.
+
+A row's margin is y * (sum of the votes of the trees released so far); its weight is a function of that alone, an
+integer (`reweighting`). Every score here is "what all candidates share" plus a sum of some cell(a, b) over a partition
+of the rows, a and b being the weights of the two classes in a part. Its range over neighbours follows from how fast a
+cell changes with one weight: between 0 and 4 for Gini, -1 and 1 for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import Relation
+from models.features import Feature
+from training.learners.boosting.reweighting import Reweighting
+from training.learners.boosting.smooth_boosting import Thresholds
+from training.rows import tree_kernels
+from training.rows.rows import Rows
+from training.rows.tree_rows import Cut, Grown, TreeRows
+from training.session import Public
+
+Integers = NDArray[np.int64]
+Cuts = tuple[Cut, ...]
+Criterion = Literal["gini", "error"]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitTests:
+    """The public candidates of a split: every `value > cut`, and `value is code` where order does not tell it.
+    `first[f]` is the first test of feature f; they stand feature by feature.
+    """
+
+    tests: tuple[tuple[Literal["above", "is"], int, int], ...]
+    intervals: Integers  # (tests, 3): feature, lowest and highest code that pass
+    first: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.tests)
+
+    def cut(self, leaf: int, pick: int) -> Cut:
+        return Cut(leaf, *self.tests[pick])
+
+
+@lru_cache(maxsize=64)
+def split_tests(features: tuple[Feature, ...]) -> SplitTests:
+    tests: list[tuple[Literal["above", "is"], int, int]] = []
+    first = []
+    for f, feature in enumerate(features):
+        first.append(len(tests))
+        tests += [("above", f, code) for code in range(feature.cuts)]
+        tests += [("is", f, code) for code in feature.single_codes]
+    intervals = [(f, *Cut(0, test, f, code).interval(features[f].bins)) for test, f, code in tests]
+    return SplitTests(tuple(tests), np.array(intervals, np.int64), (*first, len(tests)))
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Weights of rows by their margins under the trees released so far. `bound`: their total weight; no score is
+    larger, whatever the row.
+    """
+
+    reweighting: Reweighting
+    trees: tuple[Grown, ...]
+    bound: int
+    public: Public
+
+    def moved(self, relation: Relation) -> int:
+        """Twice the most that a row can move the weights of all rows by, in sum, itself included."""
+        return self.reweighting.sensitivity(relation, self.bound, self.public.records)
+
+    def histograms(self, rows: Rows, cuts: Cuts) -> Integers:
+        return TreeRows(rows).histograms(self.trees, cuts, self.weights(rows))
+
+    def weights(self, rows: Rows) -> Integers:
+        """(2 bound + 1,) by margin + bound."""
+        bound, public = self.bound, self.public
+        counts = np.zeros(2 * bound + 1, dtype=np.int64)
+        if self.reweighting.reads_counts:
+            first, second = TreeRows(rows).score_counts(self.trees, bound)
+            counts = second + first[::-1]
+        return self.reweighting.weights(bound, counts, public.records, public.relation)
+
+
+@dataclass(frozen=True)
+class SplitGains:
+    """Gain of every test in every leaf: (leaves, tests); or, `best_first`, all of them in one row.
+
+    Range: by Gini 4 times what the weights move by in sum, plus the rounding; by error 2 times, exactly. The same for
+    one split of any leaf and for a split of every leaf at once: a level of a tree costs what one split does.
+    """
+
+    tests: SplitTests
+    weighing: Weighing
+    cuts: Cuts
+    criterion: Criterion
+    best_first: bool
+    norm: ClassVar[str] = "range"
+
+    @property
+    def purpose(self) -> str:
+        return f"select a split {'of any leaf' if self.best_first else 'in every leaf'} by {self.criterion}"
+
+    @property
+    def size(self) -> int:
+        return (len(self.cuts) + 1) * self.tests.size
+
+    def sensitivity(self, relation: Relation) -> int:
+        moved = self.weighing.moved(relation)
+        return moved if self.criterion == "error" else 2 * moved + rounding(moved, len(self.cuts) + 1)
+
+    def __call__(self, rows: Rows) -> Integers:
+        sums = self.weighing.histograms(rows, self.cuts)
+        gains: Integers = tree_kernels.gains(sums, self.tests.intervals, self.criterion == "gini")
+        return gains.ravel() if self.best_first else gains
+
+
+def rounding(moved: int, leaves: int) -> int:
+    """What computing Gini gains in floating point can add to their range (lemma 3): four times the largest error."""
+    return (moved >> 22) + 8 * leaves + 8
+
+
+@dataclass(frozen=True)
+class LeafVotes:
+    """For every leaf, the scores of voting for class 0 and for class 1: (leaves, 2) of a - b and b - a."""
+
+    weighing: Weighing
+    cuts: Cuts
+    purpose: ClassVar[str] = "select the vote of every leaf"
+    norm: ClassVar[str] = "range"
+
+    @property
+    def size(self) -> int:
+        return 2 * (len(self.cuts) + 1)
+
+    def sensitivity(self, relation: Relation) -> int:
+        return self.weighing.moved(relation)
+
+    def __call__(self, rows: Rows) -> Integers:
+        sums = TreeRows(rows).leaf_sums(self.weighing.trees, self.cuts, self.weighing.weights(rows))
+        margin = sums[:, 1] - sums[:, 0]
+        return np.column_stack([-margin, margin])
+
+    def grown(self, picks: Sequence[int], weight: int) -> Grown:
+        return Grown(self.cuts, tuple(weight * (2 * int(pick) - 1) for pick in picks))
+
+
+@dataclass(frozen=True)
+class LeafRules:
+    """For every leaf and every 1-rule h, the sum of w y h(x) over the leaf's rows: (leaves, 2 (tests + 1)), as in
+    `lazybb`. Splits the leaf and says what its halves vote in one selection; the constant rules are among them.
+    """
+
+    tests: SplitTests
+    weighing: Weighing
+    cuts: Cuts
+    purpose: ClassVar[str] = "select a 1-rule in every leaf by weighted agreement"
+    norm: ClassVar[str] = "range"
+
+    @property
+    def size(self) -> int:
+        return (len(self.cuts) + 1) * 2 * (self.tests.size + 1)
+
+    def sensitivity(self, relation: Relation) -> int:
+        return self.weighing.moved(relation)
+
+    def __call__(self, rows: Rows) -> Integers:
+        sums = self.weighing.histograms(rows, self.cuts)
+        scores: Integers = tree_kernels.agreements(sums, self.tests.intervals)
+        return scores
+
+    def grown(self, picks: Sequence[int], weight: int) -> Grown:
+        """A constant rule splits by the first test, to the same vote on both sides."""
+        return _ruled(self.cuts, self.tests, tuple(int(pick) for pick in picks), weight)
+
+
+@lru_cache(maxsize=4096)  # every rehearsal grows the same trees
+def _ruled(cuts: Cuts, tests: SplitTests, picks: tuple[int, ...], weight: int) -> Grown:
+    signs = [weight if pick <= tests.size else -weight for pick in picks]
+    picked = [pick % (tests.size + 1) for pick in picks]
+    whole = level_of(cuts, tests, [test % tests.size for test in picked])
+    fails = [sign if test == tests.size else -sign for sign, test in zip(signs, picked, strict=True)]
+    return Grown(whole, (*fails, *signs))
+
+
+@dataclass(frozen=True)
+class TreeThreshold(Thresholds):
+    """The thresholds for the scores of these trees."""
+
+    trees: tuple[Grown, ...]
+
+    def __call__(self, rows: Rows) -> Integers:
+        return self.agreeing(TreeRows(rows).score_counts(self.trees, self.bound))
+
+
+def level_of(cuts: Cuts, tests: SplitTests, picks: Sequence[int]) -> Cuts:
+    """Cuts of one more level: pick number l splits leaf l."""
+    return (*cuts, *(tests.cut(leaf, int(pick)) for leaf, pick in enumerate(picks)))
+
+
+def split_of(cuts: Cuts, tests: SplitTests, pick: int) -> Cuts:
+    """Cuts with one more of any leaf: `pick` counts (leaf, test) pairs."""
+    leaf, test = divmod(pick, tests.size)
+    return (*cuts, tests.cut(leaf, test))
+
+
+@lru_cache(maxsize=4096)
+def public_cuts(tests: SplitTests, tree: int, levels: int) -> Cuts:
+    """The first `levels` levels of tree number `tree`: tests scattered evenly over features, then over a feature's
+    tests. A fixed public table of the schema's size and these numbers: no row has a say, and nothing is spent.
+    """
+    cuts: Cuts = ()
+    for level in range(levels):
+        cuts = level_of(cuts, tests, [_scattered(tests, f"{tree} {1 << level} {leaf}") for leaf in range(1 << level)])
+    return cuts
+
+
+def _scattered(tests: SplitTests, place: str) -> int:
+    digest = sha256(place.encode()).digest()
+    feature = int.from_bytes(digest[:8], "big") % (len(tests.first) - 1)
+    low, high = tests.first[feature], tests.first[feature + 1]
+    return low + int.from_bytes(digest[8:16], "big") % (high - low)

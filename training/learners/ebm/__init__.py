@@ -1,0 +1,1 @@
+"""DP-EBM: one curve per feature."""

@@ -1,0 +1,87 @@
+"""The public default rule of `ebm`: what is used where a parameter is not given.
+
+One rule for all datasets, of public numbers alone: records, features, epsilon, delta, the relation, rows of one unit of
+privacy, and whether the target is a class or a number. Its constants were chosen by hand from simulations of
+Adult, Telco, California, wine quality, elevators and pol (benchmarks/datasets.py), at epsilons from .05 to 8: the ones
+with which no dataset did badly, not the best of any. What they reach: docs/results/dpebm.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log10, sqrt
+
+from accountant.budget import Budget, Relation
+from accountant.privacy import gdp
+from training.session import Public
+
+EPOCHS, PURE_EPOCHS = 40, 8  # Gaussian noise averages out over many epochs; Laplace noise, added up purely, does not
+TRAVEL = 16.0  # rate times epochs is at most this: how many full steps a curve may take, all in all
+RIDGE, PURE_RIDGE = 30.0, 15.0  # in standard deviations of the noise, had all epochs' budget gone into one release
+CLIP = 0.4  # the tightest
+
+
+@dataclass(frozen=True)
+class EbmDefaults:
+    """`epochs` over all features; `leaves` of a random public partition (0: every bin its own leaf); `rate` of a step;
+    `ridge`, in standard deviations of one release's noise, added to the rows that a sum is divided by; `share` of the
+    budget (mu^2, or epsilon where delta is 0) for the histograms.
+
+    `clip` of a residual: of y - p of classes, of half the range of numbers, which are also clipped at `spread` times
+    their released root mean square (0: not). `mass`: how far cut points follow the released histogram, from 0 (bins
+    are drawn alike) to 1 (rows are).
+    """
+
+    epochs: int
+    leaves: int
+    rate: float
+    ridge: float
+    share: float
+    clip: float = 1.0
+    spread: float = 0.0
+    mass: float = 0.0
+
+
+def ebm_defaults(public: Public) -> EbmDefaults:
+    """The rule. The stronger the signal, the further a curve may go, the finer its steps, and the less is clipped."""
+    power, epochs, ridge = strength(public), EPOCHS, RIDGE
+    if public.pure:
+        epochs, ridge = PURE_EPOCHS, PURE_RIDGE
+    travel = min(TRAVEL, epochs / 2, 0.4 * sqrt(power))
+    kept = min(1.0, max(CLIP, 0.5 + 0.2 * log10(power / 100)))
+    number = public.classes is None
+    return EbmDefaults(
+        epochs=epochs,
+        leaves=min(8, max(3, round(2 * power**0.25))),
+        rate=travel / epochs,
+        ridge=ridge / sqrt(epochs),
+        share=0.025,
+        clip=1.0 if number else kept,
+        spread=2 * kept if number else 0.0,
+        mass=0.7,
+    )
+
+
+def strength(public: Public) -> float:
+    """Signal to noise of a feature's sums, were they released once: records over the noise's standard deviation, halved
+    where replacing a record moves sums twice as far, and divided by the rows that a unit of privacy may have.
+    """
+    features = len(public.features)
+    if public.pure:
+        noise = sqrt(2 * PURE_EPOCHS) * features / float(public.budget.epsilon)
+    else:
+        noise = sqrt(features) / mu_of(public.budget)
+    twice = 1 if public.relation is Relation.ADD_REMOVE else 2
+    return public.records / (noise * twice * public.contributions)
+
+
+@lru_cache(maxsize=256)
+def mu_of(budget: Budget) -> float:
+    """The largest mu whose Gaussian is (epsilon, delta)-DP; delta above 0."""
+    epsilon, delta = float(budget.epsilon), float(budget.delta)
+    low, high = 0.0, 2 * sqrt(epsilon) + 2 * epsilon
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gdp.delta_of(middle, epsilon) <= delta else (low, middle)
+    return low

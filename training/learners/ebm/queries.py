@@ -1,0 +1,187 @@
+"""What DP-EBM asks of rows, in whole numbers, and how far one row moves the answers (docs/privacy/ebm.md).
+
+Every row counts in one bin of a feature, and in one leaf of a partition of its bins. What it adds there is at most
+GRID in size, by public bounds alone; a residual is brought to that size, so that all releases have one sensitivity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import exp
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import Relation
+from accountant.errors import PlanMismatch
+from training.learners.leaf_sensitivity import Norm, reach
+from training.rows.additive_kernels import FRACTION
+from training.rows.additive_rows import AdditiveRows, bin_counts, square_sum
+from training.rows.rows import TARGET_GRID, Rows
+
+Integers = NDArray[np.int64]
+GRID = 1 << 20
+SCORES = 1 << 12  # scores per logit
+CLIP = 8 * SCORES  # beyond, the chances of the last table entry stand
+
+
+class Residuals(Protocol):
+    """What is left to explain of a row. `worth`: one grid step of a sum, in logits or half ranges; `extremes`: what a
+    row may add at most, (up, down) in grid steps.
+    """
+
+    @property
+    def worth(self) -> float: ...
+
+    def extremes(self) -> tuple[int, int]: ...
+
+    def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers: ...
+
+
+@dataclass(frozen=True)
+class ClassResiduals:
+    """Two classes: y - p, p = 1 / (1 + exp(-score)), for scores that are known to lie in low..high (`constant`
+    included). Clipped to -clip..clip, at most 1.
+
+    y - p is at most A = 1 - p(low) and at least -B, B = p(high): the further the released terms are from saying
+    anything, the less one row counts.
+    """
+
+    constant: int
+    low: int
+    high: int
+    clip: float
+    relation: Relation
+    norm: Norm
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The scores that the table has: a row beyond counts as one at its end."""
+        return min(max(self.low, -CLIP), CLIP), max(min(self.high, CLIP), -CLIP)
+
+    @property
+    def worth(self) -> float:
+        low, high = self.span
+        up, down = (min(self.clip, 1 / (1 + exp(end / SCORES))) for end in (low, -high))
+        fine = 1 << 40
+        return reach(int(fine * up) + 1, int(fine * down) + 1, self.relation, self.norm) / fine / (GRID - 2)
+
+    @cached_property
+    def table(self) -> NDArray[np.int32]:
+        """By class and score - low: (2, scores), rounded toward zero."""
+        low, high = self.span
+        exact = _residuals()[:, low + CLIP : high + CLIP + 1]
+        return (np.clip(exact, -self.clip, self.clip) / self.worth).astype(np.int32)
+
+    def extremes(self) -> tuple[int, int]:
+        return int(self.table[1].max()), -int(self.table[0].min())
+
+    def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
+        return rows.class_sums(feature, leaves, self.table, self.span[0] - self.constant)
+
+
+@lru_cache(maxsize=1)
+def _residuals() -> NDArray[np.float64]:
+    """y - p by class and score + CLIP: (2, 2 CLIP + 1)."""
+    chances = 1 / (1 + np.exp(-np.arange(-CLIP, CLIP + 1) / SCORES))
+    return np.stack([-chances, 1 - chances])
+
+
+@dataclass(frozen=True)
+class NumberResiduals:
+    """A number: target - score, clipped to -clip..clip, all in steps of half the public range / TARGET_GRID. Targets
+    are centred on the middle of that range: where it lies does not matter.
+    """
+
+    constant: int
+    clip: int
+    relation: Relation
+
+    @property
+    def most(self) -> int:
+        """What the clip becomes in grid steps: a row that is replaced moves a sum by twice as much, in either norm."""
+        return GRID if self.relation is Relation.ADD_REMOVE else GRID // 2
+
+    @property
+    def factor(self) -> int:
+        return (self.most << FRACTION) // self.clip
+
+    @property
+    def worth(self) -> float:
+        return (1 << FRACTION) / self.factor / TARGET_GRID
+
+    def extremes(self) -> tuple[int, int]:
+        most = self.clip * self.factor >> FRACTION
+        return most, most
+
+    def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
+        return rows.number_sums(feature, leaves, self.constant, self.clip, self.factor)
+
+
+@dataclass(frozen=True)
+class BinCounts:
+    """Rows per bin of a feature, times GRID."""
+
+    feature: int
+    size: int
+    norm: Norm
+    purpose: ClassVar[str] = "count rows per bin"
+
+    def sensitivity(self, relation: Relation) -> int:
+        return reach(GRID, 0, relation, self.norm)
+
+    def __call__(self, rows: Rows) -> Integers:
+        return bin_counts(rows, self.feature) * GRID
+
+
+@dataclass(frozen=True)
+class SquareSum:
+    """A number: the sum of min(|target - constant|, 1)^2, in half ranges, times TARGET_GRID. One sum of parts from 0 to
+    TARGET_GRID: a row moves it by no more than that under either relation.
+    """
+
+    constant: int
+    norm: Norm
+    purpose: ClassVar[str] = "sum squared residuals"
+    size: ClassVar[int] = 1
+
+    def sensitivity(self, relation: Relation) -> int:
+        return TARGET_GRID
+
+    def __call__(self, rows: Rows) -> Integers:
+        return np.array([square_sum(rows, self.constant, TARGET_GRID)], np.int64)
+
+
+@dataclass(frozen=True)
+class LeafSums:
+    """Sums of residuals over the leaves of a public partition of a feature's bins; `leaves`: (bins,), the leaf of each.
+
+    `terms` are the released ones, without the constant.
+    """
+
+    residuals: Residuals
+    terms: tuple[Integers, ...]
+    feature: int
+    leaves: Integers
+    norm: Norm
+    relation: Relation
+    purpose: ClassVar[str] = "sum residuals per leaf"
+
+    @property
+    def size(self) -> int:
+        return int(self.leaves.max()) + 1
+
+    def sensitivity(self, relation: Relation) -> int:
+        """GRID, to which the residuals are scaled; `__call__` holds them to it."""
+        if relation is not self.relation:
+            raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.relation}")
+        return GRID
+
+    def __call__(self, rows: Rows) -> Integers:
+        """The bound is decided in whole numbers, before a row is looked at."""
+        moved = reach(*self.residuals.extremes(), self.relation, self.norm)
+        if moved > GRID:
+            raise PlanMismatch(f"sensitivity={GRID}: a row could move these sums by {moved}")
+        return self.residuals.sums(AdditiveRows(rows, self.terms), self.feature, self.leaves)

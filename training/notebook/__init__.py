@@ -1,0 +1,89 @@
+"""What a notebook needs beside the learners: a budget for many fits, schemas in a line, and how far scikit-learn goes.
+
+from training.learners import LazyBB
+from training.notebook import Account, Columns
+
+account = Account(epsilon=3)
+model = LazyBB(schema=Columns(low=0, high=1, classes=["no", "yes"]), epsilon="0.5", account=account)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from training.learners.base import SpendWarning
+from training.notebook_budget import Account
+from training.plan_warnings import PublicWarning
+from training.rows.frames import frame_table
+from training.rows.row_files import HEAD, _draft
+from training.rows.schema import Columns, Schema, uniform_schema
+
+__all__ = [
+    "CHECKS",
+    "CHECKS_OF_MANY",
+    "CHECKS_OF_NUMBERS",
+    "Account",
+    "Columns",
+    "PublicWarning",
+    "Schema",
+    "SpendWarning",
+    "draft",
+    "uniform_schema",
+]
+
+_LABELS = (
+    "brings labels of its own and expects them in classes_. Which labels occur is a fact about people: classes are "
+    "declared, and another label is refused. With these declared it is fitted"
+)
+_FEW = (
+    "expects ten people's one label to be learnt without a mistake. The noise that hides any one of ten may hide what "
+    "they have in common"
+)
+_NOISE = "fits twice and expects the same answers. Noise is drawn anew in every fit, and no seed has a say in it"
+
+_TWO = (
+    "trains on two labels and expects the answers of two classes. Declared classes have a score and a chance each, "
+    "whether they occur or not"
+)
+
+# Checks of sklearn.utils.estimator_checks that a private estimator must not pass, and why:
+# check_estimator(estimator, expected_failed_checks=CHECKS).
+CHECKS: dict[str, str] = {
+    "check_classifier_data_not_an_array": _LABELS,
+    "check_classifiers_classes": _LABELS,
+    "check_classifiers_one_label": _FEW,
+    "check_estimators_dtypes": _LABELS,
+    "check_fit2d_1feature": _LABELS,
+    "check_fit_idempotent": _NOISE,
+    "check_supervised_y_2d": _NOISE,
+}
+
+# And where more than two classes are declared.
+CHECKS_OF_MANY: dict[str, str] = {
+    **CHECKS,
+    "check_classifiers_train": _TWO,
+    "check_decision_proba_consistency": _TWO,
+}
+
+_CLIPPED = (
+    "expects an infinite target to be refused. It lies beyond the public range, and is clipped to it like every number "
+    "there: what is clipped, and how much of it, nobody is told"
+)
+
+# And of a regressor: check_estimator(estimator, expected_failed_checks=CHECKS_OF_NUMBERS).
+CHECKS_OF_NUMBERS: dict[str, str] = {
+    "check_fit_idempotent": _NOISE,
+    "check_regressor_data_not_an_array": _NOISE,
+    "check_regressors_int": _NOISE,
+    "check_supervised_y_2d": _NOISE,
+    "check_supervised_y_no_nan": _CLIPPED,
+}
+
+
+def draft(frame: Any, name: str = "frame") -> str:
+    """A schema file from a frame's column names and types alone, like `dpserve schema draft`: no value is read, and a
+    person must replace every FILL-IN by public knowledge.
+    """
+    lines = [f"  {json.dumps(column.name)}: {_draft(column.type)}" for column in frame_table(frame).schema]
+    return HEAD.format(name=name) + "\n".join(lines) + "\nmissing: own-bin\n"

@@ -1,0 +1,94 @@
+"""The same learner without its noise: how much accuracy privacy costs. What comes out is NOT private.
+
+It only predicts. It has no ensemble, no plan and no claim, so there is nothing to export, certify or serve, and it is
+not written to disk.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from accountant.errors import InputError
+from accountant.mechanisms import Mechanism
+from training.learners.base import PrivateLearner
+from training.rows.data import columns_of, rows_of
+from training.rows.frames import table_from, value_errors
+from training.rows.rows import Rows
+from training.session import Public, Query
+
+NOT_PRIVATE = "fitted without noise, it is not private: it predicts, and cannot be exported, certified or served"
+
+
+class NotPrivate(InputError, AttributeError):
+    """Something was asked of an unprotected model that only a private one has."""
+
+    code = "not_private"
+
+
+class _Exact:
+    """A releaser that answers without noise: the best candidate, of equal ones the first, or the values themselves."""
+
+    def __init__(self, public: Public, unit: Any, rows: Rows) -> None:
+        self.public, self.unit, self._rows = public, unit, rows
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        values = query(self._rows)
+        if mechanism.norm != "range":
+            return values
+        best = values.argmax(axis=-1)
+        return int(best) if values.ndim == 1 else best
+
+
+class Unprotected:
+    """Predictions of a learner fitted without noise. `private` is False; whatever else is asked raises NotPrivate."""
+
+    private: ClassVar[bool] = False
+    __slots__ = ("__answers",)
+
+    def __init__(self, answers: Any) -> None:
+        self.__answers = answers
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels (n,), or numbers (n,) where the target is a number."""
+        found: NDArray[Any] = self.__answers(X, "predict")
+        return found
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Chances (n, classes)."""
+        found: NDArray[np.float64] = self.__answers(X, "probabilities")
+        return found
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotPrivate(f"{name}: {NOT_PRIVATE}")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise NotPrivate(f"pickle: {NOT_PRIVATE}")
+
+    def __repr__(self) -> str:
+        return "Unprotected(NOT PRIVATE)"
+
+
+def unprotected(learner: PrivateLearner, X: Any, y: Any) -> Unprotected:
+    """Fit `learner` to (X, y) without noise. Its parameters are those of the private fit, the public rules for its
+    epsilon included, so the two differ by the noise alone. The learner itself stays as it is, and spends nothing.
+    """
+    twin: PrivateLearner = clone(learner)
+    who, rule = type(learner).__name__, twin._rule()
+    with value_errors():
+        table = table_from(X, rule, who)
+        schema = twin._schema(table)
+        public = twin._public(schema)
+        recipe = twin.recipe(public)
+        rows = rows_of(schema, table, twin._answers(y, schema), public.relation)
+    ensemble: Any = twin._fit(_Exact(public, recipe.unit, rows))
+
+    def answers(X: Any, method: str) -> Any:
+        with value_errors():
+            columns = columns_of(schema, table_from(X, schema, who))
+        return getattr(ensemble, method)(columns)
+
+    return Unprotected(answers)

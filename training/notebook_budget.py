@@ -1,0 +1,118 @@
+"""One budget for many fits in a notebook: every fit is charged before it draws, and what does not fit is refused.
+
+The arithmetic is the ledger's (`accountant.privacy.filter`); the memory is this process's alone. An auditor who was not
+there needs `dpserve train` and its ledger.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from threading import Lock
+from typing import Any
+
+from accountant.budget import Budget, Relation, parse_relation
+from accountant.canonical import decimal_string
+from accountant.errors import BudgetRefused, InputError
+from accountant.privacy.claims import price
+from accountant.privacy.events import Plan
+from accountant.privacy.filter import Filter
+
+
+class Account:
+    """What may be learnt about one group of people, and what was: total (epsilon, delta) under one `relation`.
+
+    Estimators that share an account add up in it, and so do their clones: cross-validation and grid search spend from
+    it fold by fold. Copying or cloning an account gives the account itself; a copy in another process is closed.
+    """
+
+    def __init__(self, epsilon: object, delta: object = "0.000001", relation: str = "add-remove") -> None:
+        self._filter = Filter.design(Budget.of(str(epsilon), str(delta)))
+        self._relation = parse_relation(relation)
+        self._used, self._fits = self._filter.nothing(), 0
+        self._lock, self._open = Lock(), True
+
+    @property
+    def budget(self) -> Budget:
+        """The total: what is promised to the people in the data, whatever was spent of it."""
+        return self._filter.budget
+
+    @property
+    def relation(self) -> Relation:
+        return self._relation
+
+    @property
+    def fits(self) -> int:
+        """How many fits were charged."""
+        return self._fits
+
+    @property
+    def spent(self) -> Decimal:
+        """Epsilon of all fits together at the account's delta, rounded up to 6 digits."""
+        return self._filter.epsilon_of(self._used)
+
+    @property
+    def left(self) -> Decimal:
+        return max(Decimal(0), self.budget.epsilon - self.spent)
+
+    def admits(self, plan: Plan) -> bool:
+        return self._filter.admits(self._used, price(plan, self._filter.orders))
+
+    def fullness(self, plan: Plan) -> float:
+        """How full it would be with a fit of this plan: above 1 where it is not admitted."""
+        return self._filter.fullness(self._used + price(plan, self._filter.orders))
+
+    def fits_left(self, plan: Plan) -> int:
+        """How many more fits with this plan (`model.recipe_.plan`) would be admitted."""
+        return self._filter.jobs_left(self._used, price(plan, self._filter.orders))
+
+    def check(self, budget: Budget, relation: Relation) -> None:
+        """Whether a fit of this budget under this relation is a matter for this account at all."""
+        if relation is not self._relation:
+            raise InputError(f"relation={relation.value}: the account promises {self._relation.value}")
+        if budget.delta > self.budget.delta:
+            raise InputError(f"delta={budget.delta}: the account has {self.budget.delta} in all")
+        if not self._open:
+            raise BudgetRefused(
+                "account: this is a copy from another process, which cannot know what is spent; fit where the account "
+                "was made (n_jobs=None, or threads)"
+            )
+
+    def charge(self, plan: Plan) -> None:
+        """Add the plan's price, or raise BudgetRefused and add nothing. Whoever draws, charges first."""
+        cost = price(plan, self._filter.orders)
+        with self._lock:
+            if not (self._open and self._filter.admits(self._used, cost)):
+                raise BudgetRefused(f"account: {self.words()}; this fit does not fit", **self.to_json())
+            self._used, self._fits = self._used + cost, self._fits + 1
+
+    def words(self) -> str:
+        times = "1 fit" if self._fits == 1 else f"{self._fits} fits"
+        return f"of epsilon {self.budget.epsilon}, {times} spent {self.spent} and {self.left} is left"
+
+    def to_json(self) -> dict[str, Any]:
+        total, left = self.budget.to_json(), decimal_string(self.left)
+        return {"total": total, "spent": decimal_string(self.spent), "left": left, "fits": self._fits}
+
+    def __repr__(self) -> str:
+        closed = "" if self._open else ", closed: a copy from another process"
+        return f"<Account {self.words()} (delta {self.budget.delta}, {self._relation.value}{closed})>"
+
+    def __sklearn_clone__(self) -> Account:
+        return self
+
+    def __copy__(self) -> Account:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Account:
+        return self
+
+    def __reduce__(self) -> Any:
+        """The total alone travels: what was spent can be known in one place only."""
+        return closed_account, (str(self.budget.epsilon), str(self.budget.delta), self._relation.value)
+
+
+def closed_account(epsilon: str, delta: str, relation: str) -> Account:
+    """An account that admits nothing: what pickling makes of one."""
+    account = Account(epsilon, delta, relation)
+    account._open = False
+    return account

@@ -1,0 +1,150 @@
+"""What public numbers alone say about a plan: how many rounds a budget carries, how many of them can be of use, and
+what budget would still fit. No row is read, nothing is spent.
+
+A selection of price e among m candidates, each of whose scores one record moves by at most its sensitivity, favours the
+best rule there can be (right on every record) over one that is right on half of them by a factor of at most
+exp(e * records / 2): the two scores differ by at most half the sensitivity times the records. The m - 1 others
+together are then as likely as the perfect rule, or more, where
+
+    e * records / 2  <=  log(m - 1)
+
+and every real rule fares worse. Such a round is drowned in noise: what it adds is close to a draw by lot.
+
+Of a learner that releases noisy sums: if each record moved a sum by its sensitivity, and all in one direction, they
+would move it by the sensitivity times the records. Where that, over all releases (in squares), is within one standard
+deviation of their noise, the sums tell next to nothing but noise.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from math import ceil, exp, log, sqrt
+from typing import Any, Protocol
+
+from sklearn.base import clone
+
+from accountant.budget import from_nano, nano
+from accountant.errors import InputError, ModelInvalid
+from accountant.mechanisms import Mechanism
+from accountant.privacy.claims import claim
+from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
+from models.onnx.export import to_onnx
+from training.calibrate import Recipe, rehearse
+from training.session import Public, Query, Rehearsal, Releaser
+
+SMALLEST_UNIT = from_nano(1)
+
+
+class PublicWarning(UserWarning):
+    """Something that public numbers alone say will not go well. It tells nothing about the data."""
+
+
+class Learner(Protocol):
+    """What is asked of a learner here."""
+
+    def _fit(self, session: Releaser) -> Any: ...
+
+    def check(self, public: Public) -> None: ...
+
+    def rounds_for(self, public: Public) -> int: ...
+
+    def recipe(self, public: Public) -> Recipe: ...
+
+    def get_params(self) -> dict[str, Any]: ...
+
+
+class _Watched(Rehearsal):
+    """A rehearsal that keeps the size of the first selection: (price of it, candidates)."""
+
+    first: tuple[float, int] | None = None
+
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        event = mechanism.event
+        if self.first is None and query.norm == "range" and isinstance(event, BoundedRange | PureDp):
+            self.first = (float(event.epsilon), query.size)
+        return super().release(query, mechanism)
+
+
+def warnings_of(learner: Learner, public: Public, recipe: Recipe) -> list[str]:
+    """What to tell the person who asks for this recipe, before it is paid for."""
+    found = _drowned(learner, public, recipe)
+    return [found] if found else []
+
+
+def _drowned(learner: Learner, public: Public, recipe: Recipe) -> str | None:
+    watched = _Watched(public, recipe.unit)
+    learner._fit(watched)
+    if watched.first is None:
+        return _drowned_sums(learner, public, recipe.plan)
+    price, others = watched.first[0], watched.first[1] - 1
+    advantage = price * public.records / (2 * public.contributions)
+    if others < 2 or advantage > log(others):
+        return None
+    chance = 1 / (1 + others * exp(-advantage))
+    least = from_nano(ceil(nano(recipe.unit) * log(others) / advantage))
+    useful = carried(learner, public, least) if least < public.budget.epsilon else 0
+    instead = f"at most {useful} rounds could be of use" if useful else "not even one could be of use"
+    return (
+        f"rounds={learner.rounds_for(public)}: the noise drowns the signal. With records={public.records} and "
+        f"epsilon={public.budget.epsilon}, even a rule that is right on every record would be picked out of "
+        f"{others + 1} with probability at most {chance:.2g}; {instead}"
+    )
+
+
+def _drowned_sums(learner: Learner, public: Public, plan: Plan) -> str | None:
+    signal = public.records / public.contributions
+    told = signal * sqrt(sum(count * _per_deviation(release) ** 2 for release, count in plan.runs))
+    if told == 0 or told > 1:
+        return None
+    return (
+        f"rounds={learner.rounds_for(public)}: the noise drowns the signal. With records={public.records} and "
+        f"epsilon={public.budget.epsilon}, even if every record moved every sum as far as one can, they would all stay "
+        f"within {max(told, 0.01):.2g} standard deviations of the noise"
+    )
+
+
+def _per_deviation(release: Release) -> float:
+    """How many standard deviations of its noise the sensitivity of a release of sums is; 0 of any other."""
+    if release.norm not in ("l1", "l2"):
+        return 0.0
+    match release.event:
+        case Gaussian(noise_multiplier=noise):
+            return 1 / float(noise)
+        case PureDp(epsilon=epsilon):
+            return float(epsilon) / sqrt(2)
+    return 0.0
+
+
+def check_exportable(learner: Learner, public: Public, recipe: Recipe) -> None:
+    """Refuse, before anything is spent, a plan whose model could not be exported: what the rehearsal releases has as
+    many votes as the real one, and they all fall on one rule, where scores are largest.
+    """
+    try:
+        to_onnx(learner._fit(Rehearsal(public, recipe.unit)), {})
+    except ModelInvalid as error:
+        raise InputError(f"rounds={learner.rounds_for(public)}: no model of it could be exported: {error}") from None
+
+
+def carried(learner: Learner, public: Public, unit: Decimal = SMALLEST_UNIT) -> int:
+    """Largest number of rounds whose plan at `unit` stays within the budget; 0: none."""
+    low, high = 0, learner.rounds_for(public) if "rounds" in learner.get_params() else 0
+    while high > low:
+        middle = (low + high + 1) // 2
+        shorter = clone(learner).set_params(rounds=middle)
+        found = claim(rehearse(shorter, public, unit), public.budget.delta).epsilon
+        low, high = (middle, high) if found <= public.budget.epsilon else (low, middle - 1)
+    return low
+
+
+def too_many_rounds(learner: Learner, public: Public) -> InputError | None:
+    """The error for a plan that this budget cannot carry, naming the largest number of rounds that it can."""
+    if "rounds" not in learner.get_params():
+        return None
+    rounds, budget = learner.rounds_for(public), public.budget
+    most = carried(learner, public)
+    can = f"it can carry at most {most}" if most else "it cannot carry a single one"
+    return InputError(
+        f"rounds={rounds}: more than epsilon={budget.epsilon} at delta={budget.delta} can carry; {can}",
+        rounds=rounds,
+        largest=most,
+    )

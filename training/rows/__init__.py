@@ -1,0 +1,1 @@
+"""Rows: schemas, files into packed bins, and the integer questions that learners ask of them."""

@@ -1,0 +1,267 @@
+"""Rows come in here: Parquet and CSV through pyarrow, straight into packed integer bins. Only the steward sees these
+errors.
+
+Reading happens once, at registration, in batches: no Python per row, memory bounded by the packed bins. Errors name
+the column and the place in the file, never a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from accountant.budget import Relation
+from accountant.errors import DataError
+from models.ensemble import ClassLabel
+from models.features import CategoricalFeature, Codes, Columns, Feature, NumericFeature
+from training.rows import kernels
+from training.rows.rows import TARGET_GRID, Rows
+from training.rows.schema import Schema
+
+BATCH_ROWS = READ_BYTES = 1 << 16
+NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
+
+
+def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
+    return np.uint8 if max(feature.bins for feature in features) <= 256 else np.uint16
+
+
+def read_batches(path: Path, schema: Schema, also: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+    """Batches with the schema's columns (and `also`), after checking names. Raises DataError on anything else."""
+    wanted = [*(feature.name for feature in schema.features), schema.target, *also]
+    try:
+        if path.suffix == ".parquet":
+            file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)  # no row group at once
+            check_names(file.schema_arrow.names, schema, also)
+            yield from file.iter_batches(BATCH_ROWS, columns=wanted)
+        elif path.suffix == ".csv":
+            yield from _csv_batches(path, schema, wanted, also)
+        else:
+            raise DataError(f"data={path.name}: must end in .parquet or .csv")
+    except FileNotFoundError:
+        raise DataError(f"data={path}: no such file") from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"data={path.name}: cannot be read as {path.suffix[1:]} with this schema: {_public_part(error)}"
+        ) from None
+
+
+def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with path.open(encoding="utf-8") as file:
+        header = file.readline()
+    if not header.strip():
+        raise DataError(f"data={path.name}: the file is empty")
+    names = pyarrow.csv.read_csv(pa.py_buffer(header.encode())).schema.names
+    check_names(names, schema, also)
+    types = {
+        feature.name: pa.float64() if isinstance(feature, NumericFeature) else pa.string()
+        for feature in schema.features
+    }
+    types |= {schema.target: pa.float64() if schema.classes is None else pa.string()} | {
+        name: pa.string() for name in also
+    }
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=types, null_values=NULLS, strings_can_be_null=False, include_columns=wanted
+    )
+    try:
+        yield from pyarrow.csv.open_csv(path, convert_options=convert)
+    except pa.ArrowInvalid as error:
+        column = re.match(r"In CSV column #(\d+)", str(error))
+        if column is None:
+            raise
+        raise DataError(f"column {names[int(column[1])]!r}: holds what is not a number") from None
+
+
+def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:
+    """Every column of the schema is there, and no column is there that the schema does not speak of."""
+    wanted = {feature.name for feature in schema.features} | {schema.target, *also}
+    absent, unknown = wanted - set(names), set(names) - wanted - set(schema.ignore)
+    if absent:
+        raise DataError(f"columns {sorted(absent)}: in the schema but not in the data, which has {sorted(names)}")
+    if unknown:
+        raise DataError(
+            f"columns {sorted(unknown)}: in the data but not in the schema; add them to `features` or to `ignore`"
+        )
+    if len(set(names)) != len(names):
+        raise DataError("columns: a name stands there twice")
+
+
+def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
+    """An Arrow column -> codes, by the feature's own law. Texts are looked up once per distinct value."""
+    if isinstance(feature, CategoricalFeature):
+        words = _texts(feature.name, column).dictionary_encode()
+        codes = np.append(
+            feature.encode(np.asarray(words.dictionary.to_pylist(), dtype=object)), np.uint16(feature.missing)
+        )
+        return np.asarray(
+            codes[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)], np.uint16
+        )
+    if isinstance(feature, NumericFeature):
+        numbers = _numbers(feature.name, column)
+        if len(feature.edges) > kernels.FEW_EDGES:
+            return feature.encode(numbers)
+        return kernels.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
+    return feature.encode(_flags(feature.name, column, start))
+
+
+def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.uint8]:
+    """Class labels -> index in `classes`. A label that is missing or not listed raises, naming its row."""
+    assert schema.classes is not None
+    texts = _texts(schema.target, column)
+    index = pc.index_in(texts, value_set=pa.array([str(label) for label in schema.classes], type=texts.type))
+    if index.null_count:
+        row = start + int(pc.index(pc.is_null(index), True).as_py())
+        raise DataError(
+            f"{schema.target}, data row {row}: missing, or not one of the classes {list(schema.classes)}", row=row
+        )
+    return np.asarray(index.to_numpy(zero_copy_only=False), dtype=np.uint8)
+
+
+def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.int32]:
+    """A number to predict -> int32 in -TARGET_GRID..TARGET_GRID: clipped to the public range, centred on its middle,
+    on a grid of half the range / TARGET_GRID. [100, 101] thus behaves as [0, 1]. Infinities lie beyond the range, and
+    nobody counts what was clipped. A missing target raises, naming its row.
+    """
+    assert schema.target_range is not None
+    numbers, (low, high) = _numbers(schema.target, column), schema.target_range
+    missing = np.isnan(numbers)
+    if missing.any():
+        row = start + int(missing.argmax())
+        raise DataError(f"{schema.target}, data row {row}: missing; every row needs a number to learn from", row=row)
+    middle, half = low / 2 + high / 2, high / 2 - low / 2  # halves first: the difference of two floats may overflow
+    steps = np.rint((np.clip(numbers, low, high) - middle) / half * TARGET_GRID)
+    return np.clip(steps, -TARGET_GRID, TARGET_GRID).astype(np.int32)
+
+
+def encode_answers(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[Any]:
+    """What is to be learnt, as `Rows` holds it: class indices uint8, or a number's targets int32."""
+    return encode_targets(schema, column, start) if schema.classes is None else encode_labels(schema, column, start)
+
+
+def answer_dtype(schema: Schema) -> type[np.int32] | type[np.uint8]:
+    """Of what `encode_answers` gives."""
+    return np.int32 if schema.classes is None else np.uint8
+
+
+def _texts(name: str, column: pa.Array) -> Any:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_null(kind):
+        return column.cast(pa.large_string())
+    raise DataError(f"column {name!r}: holds {kind}; the schema wants texts or whole numbers")
+
+
+def _numbers(name: str, column: pa.Array) -> NDArray[np.float64]:
+    kind = column.type
+    if not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    ):
+        raise DataError(f"column {name!r}: holds {kind}; the schema wants numbers")
+    return np.asarray(
+        column.cast(pa.float64(), safe=False).fill_null(float("nan")).to_numpy(zero_copy_only=False), np.float64
+    )
+
+
+def _flags(name: str, column: pa.Array, start: int) -> NDArray[np.float64]:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        lower = pc.utf8_lower(column)
+        table = {"true": 1.0, "1": 1.0, "yes": 1.0, "false": 0.0, "0": 0.0, "no": 0.0, "": float("nan")}
+        index = pc.index_in(lower, value_set=pa.array(list(table), type=lower.type))
+        bad = pc.and_(pc.is_null(index), pc.is_valid(column))
+        numbers = np.append(np.array(list(table.values())), np.nan)[
+            index.fill_null(len(table)).to_numpy(zero_copy_only=False)
+        ]
+    elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
+        numbers = np.asarray(
+            column.cast(pa.float64(), safe=False).fill_null(float("nan")).to_numpy(zero_copy_only=False), np.float64
+        )
+        bad = pa.array(~np.isnan(numbers) & (numbers != 0) & (numbers != 1))
+    else:
+        raise DataError(f"column {name!r}: holds {kind}; the schema wants booleans")
+    if pc.any(bad).as_py():
+        row = start + int(pc.index(bad, True).as_py())
+        raise DataError(f"{name}, data row {row}: neither true nor false", row=row)
+    return np.asarray(numbers, np.float64)
+
+
+def _public_part(error: Exception) -> str:
+    """The kind of an Arrow error and its first words: Arrow quotes values of the file after them."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return f"{type(error).__name__} ({str(error).split(':')[0][:80]})"
+
+
+def table_of(X: Any) -> pa.Table:
+    """A pyarrow Table from a Table, a pandas DataFrame or a mapping of columns."""
+    if isinstance(X, pa.Table):
+        return X
+    if not isinstance(X, dict) and not hasattr(X, "__arrow_c_stream__"):
+        raise DataError(f"X: {type(X).__name__}; must be a pyarrow Table, a DataFrame or a mapping of columns")
+    try:
+        return pa.table(X)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise DataError(f"X: not columns of one length and type each ({type(error).__name__})") from None
+
+
+def _label_column(y: Any) -> pa.Array:
+    if isinstance(y, pa.ChunkedArray):
+        return y.combine_chunks()
+    try:
+        return pa.array(y)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise DataError(f"y: not a column of labels of one type ({type(error).__name__})") from None
+
+
+def columns_of(schema: Schema, X: Any) -> Columns:
+    """Raw columns for the released ensemble's own encoder, from a table."""
+    table = table_of(X)
+    absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
+    if absent:
+        raise DataError(f"columns {absent}: in the schema but not in X")
+    return {feature.name: _raw(feature, table[feature.name].combine_chunks()) for feature in schema.features}
+
+
+def _raw(feature: Feature, column: pa.Array) -> NDArray[Any]:
+    if isinstance(feature, CategoricalFeature):
+        return np.asarray(_texts(feature.name, column).to_numpy(zero_copy_only=False), dtype=object)
+    return _numbers(feature.name, column) if isinstance(feature, NumericFeature) else _flags(feature.name, column, 0)
+
+
+def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
+    """Packed rows of a table in memory: the notebook's way in."""
+    table = table_of(X)
+    absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
+    if absent:
+        raise DataError(f"columns {absent}: in the schema but not in X")
+    labels = encode_answers(schema, _label_column(y))
+    if len(labels) != len(table) or not len(labels):
+        raise DataError(f"y: {len(labels)} labels for {len(table)} rows; as many labels as rows, and at least one")
+    if relation is Relation.REPLACE_ONE and len(labels) != schema.records:
+        raise DataError(
+            f"records={schema.records}: under replace-one the schema's public count must be the number of rows"
+        )
+    bins = np.empty((len(schema.features), len(labels)), dtype=bin_dtype(schema.features))
+    start = 0
+    for batch in table.select([feature.name for feature in schema.features]).to_batches(max_chunksize=BATCH_ROWS):
+        for codes, feature in zip(bins, schema.features, strict=True):
+            codes[start : start + len(batch)] = encode_column(feature, batch[feature.name], start)
+        start += len(batch)
+    return Rows(bins, labels, [feature.bins for feature in schema.features], len(schema.classes or ()))
+
+
+def class_labels(classes: Sequence[ClassLabel], index: NDArray[np.uint8]) -> NDArray[Any]:
+    return np.asarray(classes)[index]

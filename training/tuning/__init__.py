@@ -1,0 +1,1 @@
+"""Private tuning: several settings as one job at one price."""

@@ -1,0 +1,114 @@
+"""What a run of any setting may cost at most: one kind of event, so often, below which the plans of all settings stay.
+
+The price of a private selection reads the pure price and the Renyi curve of one run alone. A plan below a ceiling has a
+smaller pure price, and a smaller figure at every order (docs/tuning.md); `load` decides that in whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil, inf, isqrt
+
+from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
+from accountant.errors import InputError
+from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.events import MAX_COUNT, MAX_NOISE, BoundedRange, Event, Gaussian, Plan, PureDp, SimpleEvent
+
+Score = DiscreteLaplace | DiscreteGaussian
+Load = Fraction | float
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """`count` times `event`: what a run is charged for all but its score."""
+
+    event: SimpleEvent
+    count: int
+
+    def load(self, plan: Plan) -> Load:
+        """At most 1 where the plan is below this ceiling; infinity where no smaller unit could bring it there.
+
+        Widths of losses, squared, add up; a width below the ceiling's own counts as that one. A ceiling of one pure
+        figure is held against the sum of pure figures.
+        """
+        if isinstance(self.event, PureDp):
+            whole = _pure(plan)
+            return inf if whole is None else whole / Fraction(self.event.epsilon)
+        if isinstance(self.event, Gaussian):
+            return sum((n * _square(each) for each, n in plan.events), Fraction(0)) / _square(self.event)
+        if any(isinstance(each, Gaussian) for each, _ in plan.events):
+            return inf
+        least = _square(self.event)
+        return sum((n * max(least, _square(each)) for each, n in plan.events), Fraction(0)) / (self.count * least)
+
+    def score(self, share: Fraction) -> Score:
+        """The mechanism of a score that takes `share` of the run, what the ceiling holds being the rest."""
+        part = share / (1 - share)
+        if isinstance(self.event, PureDp):
+            return DiscreteLaplace(from_nano(max(1, int(part * nano(self.event.epsilon)))))
+        square = self.count * _square(self.event) * part  # (2 / noise multiplier)^2
+        noise = isqrt(ceil(4 * NANO**2 / square)) + 1
+        return DiscreteGaussian(min(MAX_NOISE, from_nano(noise)))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Ceilings of every height: at unit 1 an event of size `size`, `count` times."""
+
+    kind: type[SimpleEvent]
+    size: Fraction
+    count: int
+
+    def at(self, unit: Decimal) -> Ceiling:
+        """Grows with the unit, rounded down, within what an event may be."""
+        if self.kind is Gaussian:
+            noise = ceil(self.size / Fraction(unit) * NANO)
+            return Ceiling(Gaussian(min(MAX_NOISE, from_nano(noise))), self.count)
+        kind = PureDp if self.kind is PureDp else BoundedRange
+        size = min(nano(MAX_EPSILON), max(1, int(self.size * nano(unit))))
+        return Ceiling(kind(from_nano(size)), self.count)
+
+
+def shape_of(plans: Sequence[Plan], pure: bool) -> Shape:
+    """Of the plans of all settings at unit 1: as high as the dearest, in steps as fine as the finest.
+
+    `pure`: the dataset adds up nothing but pure figures. Else a plan with a Gaussian makes all a Gaussian.
+    """
+    if pure:
+        return Shape(PureDp, max(_need(_pure(plan)) for plan in plans), 1)
+    most = max(sum((n * _square(each) for each, n in plan.events), Fraction(0)) for plan in plans)
+    if any(isinstance(each, Gaussian) for plan in plans for each, _ in plan.events):
+        return Shape(Gaussian, Fraction(isqrt(ceil(4 * NANO**4 / most)) + 1, NANO**2), 1)
+    finest = min((each for plan in plans for each, _ in plan.events), key=_square)
+    count = ceil(most / _square(finest))
+    if count > MAX_COUNT:
+        raise InputError("grid: the releases of its settings differ too much in size to be charged alike")
+    return Shape(BoundedRange, Fraction(isqrt(int(_square(finest) * NANO**2)), NANO), count)
+
+
+def _square(event: Event) -> Fraction:
+    """The square of the length of the interval that holds an event's losses; of a Gaussian, that of the interval with a
+    Renyi curve as large. Releases with such squares are at most a sum / 8 at order a."""
+    if isinstance(event, BoundedRange):
+        return Fraction(event.epsilon) ** 2
+    if isinstance(event, PureDp):
+        return 4 * Fraction(event.epsilon) ** 2
+    if isinstance(event, Gaussian):
+        return 4 / Fraction(event.noise_multiplier) ** 2
+    raise InputError("learner: selects privately itself; there is no selection within a selection")
+
+
+def _pure(plan: Plan) -> Fraction | None:
+    known = [(each.pure, n) for each, n in plan.events]
+    if any(pure is None for pure, _ in known):
+        return None
+    return sum((n * Fraction(pure) for pure, n in known if pure is not None), Fraction(0))
+
+
+def _need(pure: Fraction | None) -> Fraction:
+    if pure is None:
+        raise InputError("delta=0: a setting of the grid makes releases that have no pure price")
+    return pure

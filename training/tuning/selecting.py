@@ -1,0 +1,204 @@
+"""Private selection inside a session: a random number of runs, each of one setting drawn from the public grid, each
+scored privately; the best outcome is all that is left (docs/tuning.md).
+
+The number of runs is never told. So that the time does not tell it either, at least `most` runs are made, a public
+number; those beyond the number drawn are made and forgotten. Only a draw above `most`, of chance below RARE, shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import isqrt
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import MAX_EPSILON, Relation, from_nano, nano
+from accountant.errors import InputError
+from accountant.mechanisms import ExponentialSelection, draw_runs
+from accountant.privacy.events import Plan, PureDp, Release, RepeatAndSelect, SimpleEvent
+from accountant.privacy.selection import Distribution, Poisson
+from models.answers import labels_of
+from models.ensemble import Ensemble
+from training.calibrate import rehearse
+from training.learners import PrivateClassifier
+from training.rows.rows import Rows
+from training.session import Public, Rehearsal, Releaser, Session
+from training.tuning.ceilings import Ceiling, Load, Score
+
+RARE = 1e-9
+BLOCK = 1 << 16
+FAIR = ExponentialSelection(Decimal(1))  # over equal scores: the uniform law, drawn exactly
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class CorrectRows:
+    """How many rows the released ensemble tells right. One row more or less, or another, moves it by at most 1."""
+
+    ensemble: Ensemble
+    norm: str
+    purpose: ClassVar[str] = "count the rows that the model tells right"
+    size: ClassVar[int] = 1
+
+    def sensitivity(self, relation: Relation) -> int:
+        return 1
+
+    def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        starts = range(0, rows.size, BLOCK)
+        right = (self._right(rows, slice(start, min(start + BLOCK, rows.size))) for start in starts)
+        return np.array([sum(right)], np.int64)
+
+    def _right(self, rows: Rows, part: slice) -> int:
+        scores = self.ensemble.coded_scores([codes[part] for codes in rows.bins])
+        told = labels_of(range(len(self.ensemble.classes)), scores)
+        return int(np.count_nonzero(told == rows.labels[part]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run releases: which setting of the grid it drew, what that learnt, and its noisy score. `setting` None:
+    nothing was run, and the ensemble is what the learner makes of blank answers."""
+
+    setting: int | None
+    ensemble: Ensemble
+    score: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of the grid: its learner, the unit that keeps it below the ceiling, and the plan of a run of it."""
+
+    learner: PrivateClassifier
+    unit: Decimal
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class BestOf:
+    """The best of a random number of runs. `public`: what a run is told, its own part of the budget included."""
+
+    learners: tuple[PrivateClassifier, ...]
+    public: Public
+    ceiling: Ceiling
+    score: Score
+    distribution: Distribution
+    unit: Decimal
+
+    @property
+    def charge(self) -> Release:
+        """The one line of the plan: what a run of any setting is below, and its score."""
+        runs = _merged((self.ceiling.event, self.ceiling.count), (self.score.event, 1))
+        purpose = "the best by score of a random number of runs, each with a setting drawn from the grid"
+        return Release(purpose, "private-selection", "run", 1, RepeatAndSelect(self.distribution, runs))
+
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """Every setting with the largest unit that stays below the ceiling, nearly."""
+        return tuple(self._setting(index, learner) for index, learner in enumerate(self.learners))
+
+    @property
+    def most(self) -> int:
+        return most_runs(self.distribution)
+
+    def blank(self) -> Outcome:
+        return Outcome(None, self.learners[0]._fit(Rehearsal(self.public, self.unit)), 0)
+
+    def play(self, rows: Rows, progress: Progress) -> Outcome:
+        """As many runs as are drawn, then as many again as make `most`. Of equal scores the first stands."""
+        settings, best = self.settings, self.blank()
+        runs = draw_runs(self.distribution)
+        for done in range(1, max(runs, self.most) + 1):
+            found = self._run(settings, rows)
+            if done <= runs and (best.setting is None or found.score > best.score):
+                best = found
+            progress(min(done, self.most), self.most)
+        return best
+
+    def _run(self, settings: tuple[Setting, ...], rows: Rows) -> Outcome:
+        """One run in a session of its own, which holds it to its plan. Rows anew: nothing is carried from run to
+        run."""
+        index = FAIR.draw(np.zeros(len(settings), np.int64), 1)
+        setting = settings[index]
+        session = Session(self.public, setting.unit, setting.plan, fresh(rows))
+        ensemble, score = self._play_once(setting.learner, session)
+        session.close()
+        return Outcome(index, ensemble, score)
+
+    def _play_once(self, learner: PrivateClassifier, session: Releaser) -> tuple[Ensemble, int]:
+        ensemble = learner._fit(session)
+        return ensemble, int(session.release(CorrectRows(ensemble, self.score.norm), self.score)[0])
+
+    def _setting(self, index: int, learner: PrivateClassifier) -> Setting:
+        unit = self._unit(index, learner)
+        rehearsal = Rehearsal(self.public, unit)
+        self._play_once(learner, rehearsal)
+        return Setting(learner, unit, rehearsal.plan)
+
+    def _unit(self, index: int, learner: PrivateClassifier) -> Decimal:
+        """Towards a load of 1 by the law that loads follow but for rounding; the largest unit seen that is below."""
+        unit, best, above = nano(self.unit), 0, nano(MAX_EPSILON) + 1
+        while best < unit < above:
+            load = self.ceiling.load(rehearse(learner, self.public, from_nano(unit)))
+            best, above = (unit, above) if load <= 1 else (best, unit)
+            unit = min(self._guess(unit, load), above - 1)
+        if not best:
+            raise InputError(f"grid: setting {index + 1} makes releases that cannot be charged as those of the others")
+        return from_nano(best)
+
+    def _guess(self, unit: int, load: Load) -> int:
+        """The unit of load 1: loads grow with its square, those of pure figures with itself."""
+        if not isinstance(load, Fraction) or not load:
+            return 0 if load else unit
+        return int(unit / load) if isinstance(self.ceiling.event, PureDp) else isqrt(int(unit * unit / load))
+
+
+def fresh(rows: Rows) -> Rows:
+    """The same rows, with nothing derived from them or from released votes."""
+    return Rows(rows.bins, rows.labels, rows.widths, max(rows.outputs, 2))
+
+
+def _merged(*runs: tuple[SimpleEvent, int]) -> tuple[tuple[SimpleEvent, int], ...]:
+    """Equal neighbours as one."""
+    found: list[tuple[SimpleEvent, int]] = []
+    for event, count in runs:
+        if found and found[-1][0] == event:
+            found[-1] = (event, found[-1][1] + count)
+        else:
+            found.append((event, count))
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def most_runs(distribution: Distribution) -> int:
+    """The least number that a draw exceeds with chance below RARE."""
+    chances = _chances(distribution)
+    whole = sum(chances)
+    after = 0.0
+    for count in range(len(chances) - 1, 0, -1):
+        after += chances[count]
+        if after >= RARE * whole:
+            return count
+    return 1
+
+
+def _chances(distribution: Distribution) -> list[float]:
+    """P(K = 0), P(K = 1), .. up to a common factor, until what follows is nothing beside RARE."""
+    chances = [1.0, float(distribution.mean)] if isinstance(distribution, Poisson) else [0.0, 1.0]
+    top = max(chances)
+    while len(chances) <= distribution.mean or chances[-1] > RARE * RARE * top:
+        chances.append(chances[-1] * _ratio(distribution, len(chances) - 1))
+        top = max(top, chances[-1])
+    return chances
+
+
+def _ratio(distribution: Distribution, count: int) -> float:
+    """P(K = count + 1) / P(K = count)."""
+    if isinstance(distribution, Poisson):
+        return float(distribution.mean) / (count + 1)
+    return (1 - float(distribution.gamma)) * (count + float(distribution.shape)) / (count + 1)

@@ -1,0 +1,230 @@
+"""Private tuning: one job that learns a random number of times with settings drawn from a public grid, scores each run
+privately, and keeps the best (docs/tuning.md). It stands among a job's parameters, under one name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from math import log
+from pathlib import Path
+from typing import Any
+
+from accountant import canonical
+from accountant.budget import Budget, exact_decimal, from_nano, nano
+from accountant.canonical import decimal_string
+from accountant.errors import InputError
+from accountant.home import Home
+from accountant.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
+from training.calibrate import Recipe, calibrate, rehearse
+from training.learners import PrivateClassifier
+from training.parameters import OWN, Stored, defaults_of, learner_of, stored
+from training.plan_warnings import check_exportable
+from training.session import Public, Selector
+from training.tuning.ceilings import Shape, shape_of
+from training.tuning.selecting import BestOf, Outcome, most_runs
+
+TUNING = "private-tuning"  # no parameter of a learner can be called so
+MOST_SETTINGS, MOST_RUNS = 64, 64
+SCORE_SHARE = Fraction(1, 10)  # of what a run costs
+RUN_SHARE = Decimal("0.5")  # of a job's epsilon, about what is left for one run (.43 to .59, docs/tuning.md)
+DEFAULT = "default"  # in a grid: the learner's own
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """As it is asked for: values to try for each parameter, and how many runs on average (None: by the public rule)."""
+
+    grid: Mapping[str, Sequence[Any]]
+    runs: str | int | float | Decimal | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """A learner with a grid of settings: what `training.job` drives in a learner's stead. Public in all its parts.
+
+    `share`: of the job's epsilon, what a run is told to have, where a public rule of the learner asks for it. It moves
+    no price.
+    """
+
+    name: str
+    fixed: Mapping[str, Stored]
+    grid: Mapping[str, Sequence[Stored]]
+    distribution: Distribution
+    share: Decimal
+
+    @cached_property
+    def settings(self) -> tuple[dict[str, Stored], ...]:
+        return settings_of(self.grid)
+
+    @cached_property
+    def learners(self) -> tuple[PrivateClassifier, ...]:
+        return tuple(learner_of(self.name, {**self.fixed, **setting}) for setting in self.settings)
+
+    @cached_property
+    def _shapes(self) -> dict[Public, Shape]:
+        return {}
+
+    def recipe(self, public: Public) -> Recipe:
+        """Check, rehearse and calibrate every setting to the public budget. A run is scored by how many records it gets
+        right, which says nothing of a number.
+        """
+        for learner in self.learners:
+            learner.check(self._run(public))
+        if public.classes is None:
+            raise InputError("tune: runs are scored by the records they get right; the target is a number, not a class")
+        found = calibrate(self, public, public.budget, self.guess(public))
+        for setting in self.best_of(public, found.unit).settings:
+            check_exportable(setting.learner, self._run(public), Recipe(setting.unit, setting.plan, found.claim))
+        return found
+
+    def guess(self, public: Public) -> Decimal:
+        """About where the unit will be: a run whose epsilon is that which it is told."""
+        shape, run = self._shape(public), float(self._run(public).budget.epsilon)
+        if not public.pure:
+            run = run * (2 / -log(public.budget.delta)) ** 0.5 / shape.count**0.5
+        return from_nano(max(1, int(run / float(shape.size) * 1e9)))
+
+    def _fit(self, session: Selector) -> Outcome:
+        found: Outcome = session.select(self.best_of(session.public, session.unit))
+        return found
+
+    def best_of(self, public: Public, unit: Decimal) -> BestOf:
+        """The private selection at this unit: what the dearest setting's standard release may cost, about."""
+        ceiling = self._shape(public).at(unit)
+        return BestOf(self.learners, self._run(public), ceiling, ceiling.score(SCORE_SHARE), self.distribution, unit)
+
+    def _shape(self, public: Public) -> Shape:
+        run = self._run(public)
+        if run not in self._shapes:
+            plans = [rehearse(learner, run, Decimal(1)) for learner in self.learners]
+            self._shapes[run] = shape_of(plans, public.pure)
+        return self._shapes[run]
+
+    def _run(self, public: Public) -> Public:
+        epsilon = from_nano(max(1, nano(public.budget.epsilon * self.share)))
+        return replace(public, budget=Budget(epsilon, public.budget.delta))
+
+    def stored(self) -> dict[str, Stored]:
+        """As parameters of a request: those that are fixed, and the tuning as one text."""
+        grid: dict[str, Any] = {key: list(values) for key, values in self.grid.items()}
+        body: dict[str, Any] = {"grid": grid, "runs": self.distribution.to_json(), "share": decimal_string(self.share)}
+        return {**self.fixed, TUNING: canonical.encode(body).decode("ascii")}
+
+    def to_json(self, public: Public, unit: Decimal) -> dict[str, Any]:
+        """For people and programs, before anything is spent."""
+        best = self.best_of(public, unit)
+        found = zip(self.settings, best.settings, strict=True)
+        lines = [{**s, "unit": decimal_string(one.unit), "releases": len(one.plan)} for s, one in found]
+        mean = f"{float(self.distribution.mean):.6g}"
+        return {"settings": lines, "runs": {**self.distribution.to_json(), "mean": mean, "made": best.most}}
+
+
+def settings_of(grid: Mapping[str, Sequence[Stored]]) -> tuple[dict[str, Stored], ...]:
+    """Every combination of the grid, in the order of its keys."""
+    return tuple(dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
+
+
+def fits_of(name: str, parameters: Mapping[str, Any]) -> PrivateClassifier | Tuned:
+    """What a request's parameters stand for."""
+    if TUNING not in parameters:
+        return learner_of(name, parameters)
+    body = _read(parameters)
+    fixed = {key: value for key, value in parameters.items() if key != TUNING}
+    return Tuned(name, fixed, body["grid"], distribution_from_json(body["runs"]), Decimal(body["share"]))
+
+
+def runs_of(parameters: Mapping[str, Any]) -> int | None:
+    """How many runs a tuned job makes (`training.tuning.selecting`), a public number; None where it is not tuned."""
+    return most_runs(distribution_from_json(_read(parameters)["runs"])) if TUNING in parameters else None
+
+
+def _read(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    found: Any = canonical.decode_canonical(str(parameters[TUNING]).encode())
+    return canonical.exact_object(found, ("grid", "runs", "share"), TUNING)
+
+
+def tuned_of(name: str, parameters: Mapping[str, Any] | None, tuning: Tuning, pure: bool) -> Tuned:
+    """Check a grid and settle what it leaves open by public rules. InputError says what is wrong."""
+    given = dict(parameters or {})
+    learner = learner_of(name, given)
+    grid = {key: _values(name, given, key, values) for key, values in sorted(tuning.grid.items())}
+    count = 1
+    for values in grid.values():
+        count *= len(values)
+    if not 2 <= count <= MOST_SETTINGS:
+        raise InputError(f"grid: has {count} settings; from 2 to {MOST_SETTINGS}, or there is nothing to tune")
+    fixed = {key: value for key, value in stored(learner).items() if key not in grid}
+    runs = exact_decimal("runs", min(8, max(5, 2 * count)) if tuning.runs is None else tuning.runs)
+    if not 1 <= runs <= MOST_RUNS:
+        raise InputError(f"runs={runs}: must be from 1 to {MOST_RUNS} on average")
+    distribution = _logarithmic(runs) if pure else Poisson(runs)
+    return Tuned(name, fixed, grid, distribution, RUN_SHARE)
+
+
+def _values(name: str, given: Mapping[str, Any], key: str, values: Sequence[Any]) -> list[Stored]:
+    """The values of one key as the ledger keeps them."""
+    defaults = defaults_of(name)
+    if key in OWN:
+        raise InputError(f"grid {key}: says what the promise is, and that is never tuned")
+    if key in given or key not in defaults:
+        why = "is fixed as well" if key in given else f"{name} takes {sorted(defaults)}"
+        raise InputError(f"grid {key}: {why}")
+    if isinstance(values, str) or not values:
+        raise InputError(f"grid {key}: must have values, {key}=a,b,c")
+    found = [stored(learner_of(name, {**given, key: _or_default(value, defaults[key])}))[key] for value in values]
+    if len(set(map(repr, found))) < len(found):
+        raise InputError(f"grid {key}: a value stands there twice")
+    return found
+
+
+def _or_default(value: Any, default: Any) -> Any:
+    return default if value == DEFAULT else value
+
+
+def _logarithmic(runs: Decimal) -> Distribution:
+    """The logarithmic law with that mean: it has a pure price, twice that of a run, whatever the mean."""
+    low, high = 1, 10**9 - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if logarithmic(from_nano(middle)).mean > runs else (low, middle)
+    return logarithmic(from_nano(high))
+
+
+def keep_choice(home: Home, seq: int, parameters: Mapping[str, Any], outcome: Outcome) -> None:
+    """Put on disk, before it is committed, what came out beside the model: the setting (None where nothing was run) and
+    its noisy score."""
+    settings, none = settings_of(_read(parameters)["grid"]), outcome.setting is None
+    chosen = {"setting": None if none else settings[outcome.setting or 0], "score": None if none else outcome.score}
+    path = _choice(home, seq)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump(chosen, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.chmod(0o600)
+    partial.replace(path)
+
+
+def choice_of(home: Home, seq: int) -> dict[str, Any] | None:
+    """None where it is not in this home."""
+    path = _choice(home, seq)
+    found: dict[str, Any] | None = json.loads(path.read_text("utf-8")) if path.exists() else None
+    return found
+
+
+def forget_choice(home: Home, seq: int) -> None:
+    """A burned job released nothing."""
+    for path in (_choice(home, seq), _choice(home, seq).with_suffix(".partial")):
+        path.unlink(missing_ok=True)
+
+
+def _choice(home: Home, seq: int) -> Path:
+    return home.jobs / f".{seq}.chosen.json"
