@@ -1,6 +1,6 @@
-"""The pictures of docs/img, made anew: `PYTHONPATH=.:tests/helpers python tests/helpers/screenshots.py`. A home with two datasets and
-some
-jobs, a real server, a real Chromium.
+"""The pictures of docs/img, made anew: `PYTHONPATH=.:tests/helpers python tests/helpers/screenshots.py`.
+
+A home with two datasets and some jobs, a real server, a real Chromium.
 
 Pictures hold the noise of the day they were made on; nothing compares them.
 """
