@@ -12,7 +12,7 @@ import bentoml
 
 from serving.app import make_app
 from serving.http.routes import Doors
-from serving.process import uvicorn_limits
+from serving.process import library_internals
 from serving.process.logs import set_up
 from serving.rest.models import answer_records
 
@@ -29,7 +29,7 @@ def _described() -> Mapping[str, Any]:
 
 
 set_up()
-uvicorn_limits.install()
+library_internals.install()
 APP = make_app(_described)
 
 

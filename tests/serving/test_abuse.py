@@ -22,7 +22,7 @@ from accountant.home import Home
 from accountant.ledger import tokens
 from models.store.bundle import FILES
 from serving.app import DOORS
-from serving.process.uvicorn_limits import HEAD_BYTES, HEAD_FIELDS
+from serving.process.library_internals import HEAD_BYTES, HEAD_FIELDS
 from serving.tokens import new_token
 from training import job
 from training.job import Asked

@@ -398,11 +398,20 @@ def test_killed_training_process_is_replaced_and_the_queue_goes_on(server):
 
 
 def test_killed_serving_worker_is_replaced(server):
-    workers = children(server, "_bentoml_impl")
-    assert len(workers) == 2
-    workers[0].kill()
-    until(lambda: len(children(server, "_bentoml_impl")) == 2, "there are two workers again")
+    """The killed one is gone and another in its place, which has verified the models: it is about to answer."""
+    before = {worker.pid for worker in children(server, "_bentoml_impl")}
+    assert len(before) == 2
+    killed = min(before)
+    os.kill(killed, signal.SIGKILL)
+    (fresh,) = until(lambda: replaced(server, before, killed), "there are two workers again, one of them another")
+    until(lambda: f"dpserve.registry[{fresh}]: model" in server.log.read_text(), "the new one knows the models")
     until(server.ready, "the server answers")
+
+
+def replaced(server, before, killed):
+    """The workers that were not there before, once there are as many as before without the killed one."""
+    now = {worker.pid for worker in children(server, "_bentoml_impl")}
+    return now - before if killed not in now and len(now) == len(before) else set()
 
 
 # The ledger, as an auditor reads it over the wire

@@ -1,22 +1,38 @@
-"""How long, and for how much, a connection is waited for before there is a request. Uvicorn waits for ever and for any
-amount: a thousand connections that send a header each minute, or one that sends headers without end, would stop it.
+"""What is used of BentoML, circus (kantoku is the fork that it brings) and uvicorn beyond what they promise.
+
+`bentoml serve` has no flag for either of the two, and every process of it imports the service, which calls `install`.
+`LIBRARIES` are the versions with which this was seen to work. Where one is raised,
+tests/serving/process/test_library_internals.py names what is gone; when it passes again, raise the version here too.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
+from bentoml._internal.utils import circus as bentoml_circus
 from uvicorn.config import HTTP_PROTOCOLS
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+LIBRARIES = {"bentoml": "1.4.39", "kantoku": "0.18.3", "uvicorn": "0.54.0"}
+
+# How often the supervisor looks whether a worker died. BentoML says 10 seconds: for as long a server of two workers
+# would answer with one.
+CHECK_SECONDS = 0.5
+
+# How long, and for how much, a connection is waited for before there is a request. Uvicorn waits without end and for
+# any amount: a thousand connections that send a header each minute, or one that sends headers on and on, would stop it.
 HEAD_SECONDS = 5.0
 HEAD_BYTES = 64 << 10
 HEAD_FIELDS = 200
 
 
 def install() -> None:
-    """Have every server of this process use it; uvicorn looks the name up when it starts."""
+    """Have this process's supervisor and servers use both. They look the names up when they start."""
+    slow = bentoml_circus.create_standalone_arbiter
+    if not isinstance(slow, partial):
+        bentoml_circus.create_standalone_arbiter = partial(slow, check_delay=CHECK_SECONDS)
     HTTP_PROTOCOLS["auto"] = HTTP_PROTOCOLS["httptools"] = f"{__name__}:Patient"
 
 

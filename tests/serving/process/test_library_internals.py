@@ -1,0 +1,118 @@
+"""What is used of libraries beyond what they promise is there, and does what it is used for.
+
+A failure names the library, the version and what is gone. How the limits hold against real connections is in
+test_abuse.py, and that a killed worker is replaced in test_service.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import socket
+from importlib.metadata import version
+
+import pytest
+from bentoml._internal.utils import circus as bentoml_circus
+from circus.watcher import Watcher
+from uvicorn.config import HTTP_PROTOCOLS, Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from serving.process import library_internals
+from serving.process.library_internals import CHECK_SECONDS, LIBRARIES, Patient
+
+# Name -> why it is needed.
+FUNCTIONS = {
+    "bentoml._internal.utils.circus:create_standalone_arbiter": "the supervisor is made by it",
+    "uvicorn.config:HTTP_PROTOCOLS": "names the protocol that a server uses",
+    "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol": "is subclassed",
+    **{
+        f"uvicorn.protocols.http.httptools_impl:HttpToolsProtocol.{name}": why
+        for name, why in {
+            "connection_made": "begins to count the seconds",
+            "connection_lost": "stops counting them",
+            "data_received": "counts the bytes of a head",
+            "on_message_begin": "says where a head begins",
+            "on_header": "counts its fields",
+            "on_headers_complete": "says where it ends",
+            "send_400_response": "answers what is too long",
+        }.items()
+    },
+}
+ATTRIBUTES = ("loop", "transport", "cycle")  # of a connection, set by uvicorn
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_version_is_the_one_that_was_tried(library):
+    found = version(library)
+    assert found == LIBRARIES[library], (
+        f"{library} is {found}, tried with {LIBRARIES[library]}: where the other tests of this file, test_abuse.py and "
+        f"test_service.py pass, say {found} in serving/process/library_internals.py"
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_used_is_there(name):
+    module, _, path = name.partition(":")
+    found = importlib.import_module(module)
+    for part in path.split("."):
+        assert hasattr(found, part), f"{name} is gone ({FUNCTIONS[name]}); the versions tried are {LIBRARIES}"
+        found = getattr(found, part)
+
+
+def test_supervisor_looks_as_often_as_it_is_told():
+    """`check_delay` reaches circus, also where install ran twice."""
+    library_internals.install()
+    library_internals.install()
+    arbiter = bentoml_circus.create_standalone_arbiter([Watcher("none", "true")])
+    try:
+        assert arbiter.check_delay == CHECK_SECONDS, "BentoML no longer hands check_delay on to circus's Arbiter"
+    finally:
+        arbiter.ctrl.sys_hdl.stop()  # it took this process's signals
+        arbiter.context.destroy(0)
+
+
+def test_supervisor_makes_its_arbiter_after_the_service_was_imported():
+    """`bentoml serve` loads the service first, and looks create_standalone_arbiter up when it starts the server."""
+    import bentoml_cli.serve
+    from _bentoml_impl.server.serving import serve_http
+
+    source = inspect.getsource(bentoml_cli.serve)
+    assert source.index("svc = load(") < source.index("serve_http(\n"), "the service is loaded too late"
+    assert "import create_standalone_arbiter" in inspect.getsource(serve_http), "it is looked up at another time"
+
+
+def test_servers_use_our_protocol():
+    library_internals.install()
+    assert HTTP_PROTOCOLS["auto"] == HTTP_PROTOCOLS["httptools"] == f"{library_internals.__name__}:Patient"
+    config = Config(lambda: None)
+    config.load()
+    assert config.http_protocol_class is Patient, (
+        "uvicorn takes its protocol from elsewhere than HTTP_PROTOCOLS['auto']"
+    )
+
+
+def test_connection_has_what_the_limits_look_at():
+    async def connect():
+        ours, theirs = socket.socketpair()
+        config = Config(answer, http="httptools", lifespan="off")
+        config.load()
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.connect_accepted_socket(
+            lambda: HttpToolsProtocol(config, ServerState(), {}), ours
+        )
+        with theirs:
+            for name in ATTRIBUTES:
+                assert hasattr(protocol, name), f"HttpToolsProtocol.{name} is gone"
+            assert protocol.cycle is None, "HttpToolsProtocol.cycle is not None before the first request"
+            theirs.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            while protocol.cycle is None or not protocol.cycle.response_complete:
+                await asyncio.sleep(0.01)
+        transport.abort()
+
+    async def answer(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    asyncio.run(asyncio.wait_for(connect(), 10))
