@@ -62,7 +62,7 @@ def test_report_says_what_was_met_and_what_was_not():
 
 
 def test_every_form_says_the_same_rows(tmp_path):
-    sent = serving.wire.request_bodies(tmp_path)
+    sent = serving.bodies(tmp_path)
     table = serving.rows(serving.BATCH)
     assert json.loads(sent["batch"].file.read_bytes())["records"] == table.to_pylist()
     assert pa.ipc.open_stream(sent["arrow"].file.read_bytes()).read_all() == table
