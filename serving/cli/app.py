@@ -9,78 +9,152 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import Abort, TyperException
+from typer.main import get_command
 
 from accountant.errors import DpserveError
-from serving.cli import data, edit, explain, jobs, keys, learners, ledger, models, next, placing, server, tokens, tune
-from serving.cli.terminal import note, paint
+from serving.cli.hints import with_step
+from serving.cli.terminal import Json, note, paint
+from serving.cli.tree import Branch, LazyGroup, Leaf, Nodes
 
-app = typer.Typer(name="dpserve", pretty_exceptions_enable=False, rich_markup_mode=None)
-app.callback(invoke_without_command=True)(next.start)
-COMMANDS: tuple[Callable[..., None], ...] = (
-    server.init,
-    data.plan,
-    data.train,
-    tune.tune,
-    models.predict,
-    models.verify,
-    server.serve,
-    server.worker,
-    server.auditor,
-    server.config,
-)
-for function in COMMANDS:
-    app.command()(function)
-GROUPS = {
-    "dataset": data.dataset,
-    "schema": data.schema,
-    "learner": learners.learner,
-    "job": jobs.job,
-    "model": models.model,
-    "ledger": ledger.ledger,
-    "key": keys.key,
-    "token": tokens.token,
+TREE: Nodes = {
+    "init": Leaf("server:init", "Make a home: keys, a ledger, and one admin token, printed once on stderr."),
+    "plan": Leaf("data:plan", "Price a job: what it would cost and what would be left."),
+    "train": Leaf("data:train", "Train a model: reserve its price, fit, certify, put it among the served models."),
+    "tune": Leaf("tune:tune", "Tune privately: learn a random number of times with settings from a grid."),
+    "predict": Leaf("models:predict", "Predict every row of a file, in its order, with a verified model."),
+    "verify": Leaf("models:verify", "Verify a model, its certificate and its place in the ledger."),
+    "serve": Leaf("server:serve", "Serve the models, run queued jobs and audit the ledger in processes beside it."),
+    "worker": Leaf("server:worker", "Run queued jobs until told to stop; a job that runs is finished first."),
+    "auditor": Leaf("server:auditor", "Audit the ledger now, every so often, and when it was asked for at the server."),
+    "config": Leaf("server:config", "Print every setting that is in force, and where it came from."),
+    "dataset": Branch(
+        "Register datasets, and see what is left of their budgets.",
+        {
+            "register": Leaf("data:register"),
+            "budget": Leaf("data:change_budget"),
+            "quota": Leaf("data:set_quota"),
+            "list": Leaf("data:list_datasets"),
+            "show": Leaf("data:show_dataset"),
+        },
+    ),
+    "schema": Branch("Schemas: what everybody may know before any row is read.", {"draft": Leaf("data:draft")}),
+    "learner": Branch(
+        "Learners: what can be trained, and what each takes.",
+        {"list": Leaf("learners:list_learners"), "show": Leaf("learners:show_learner")},
+    ),
+    "job": Branch(
+        "Jobs: what was asked for, how far it is, what became of it.",
+        {
+            "list": Leaf("jobs:list_jobs"),
+            "show": Leaf("jobs:show_job"),
+            "watch": Leaf("jobs:watch"),
+            "cancel": Leaf("jobs:cancel"),
+        },
+    ),
+    "model": Branch(
+        "Released models and their certificates.",
+        {
+            "list": Leaf("models:list_models"),
+            "show": Leaf("models:show_model"),
+            "export": Leaf("models:export"),
+            "explain": Leaf("explain:explain"),
+            "edit": Leaf("edit:edit"),
+            "promote": Leaf("placing:promote"),
+            "retire": Leaf("placing:retire"),
+            "restore": Leaf("placing:restore"),
+        },
+    ),
+    "ledger": Branch(
+        "The ledger: every release that was ever paid for.",
+        {
+            "show": Leaf("ledger:show_ledger"),
+            "checkpoint": Leaf("ledger:checkpoint"),
+            "proof": Leaf("ledger:proof"),
+            "consistency": Leaf("ledger:consistency"),
+            "export": Leaf("ledger:export_ledger"),
+            "tiles": Leaf("ledger:tiles"),
+            "witness": Leaf("ledger:witness"),
+            "audit": Leaf("ledger:audit_ledger"),
+        },
+    ),
+    "key": Branch(
+        "The keys that sign.",
+        {
+            "list": Leaf("keys:list_keys"),
+            "rotate": Leaf("keys:rotate"),
+            "retire": Leaf("keys:retire"),
+            "mark-compromised": Leaf("keys:mark_compromised"),
+            "renew-proofs": Leaf("keys:renew"),
+            "passphrase": Leaf("keys:passphrase"),
+            "revoke": Leaf("keys:revoke"),
+        },
+    ),
+    "token": Branch(
+        "Tokens for the service.",
+        {
+            "create": Leaf("tokens:create_token"),
+            "revoke": Leaf("tokens:revoke_token"),
+            "list": Leaf("tokens:list_tokens"),
+            "trail": Leaf("tokens:show_trail"),
+        },
+    ),
 }
-models.model.command("explain")(explain.explain)
-models.model.command("edit")(edit.edit)
-for function in (placing.promote, placing.retire, placing.restore):
-    models.model.command()(function)
-for name, group in GROUPS.items():
-    app.add_typer(group, name=name)
+
+
+class Root(LazyGroup):
+    """All of TREE."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(TREE, **attributes)
+
+
+app = typer.Typer(name="dpserve", cls=Root, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    json: Json = False,
+    says_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Train models under differential privacy, account for every release, and serve them with certificates.
+
+    `dpserve` alone says what to do next.
+    """
+    if context.invoked_subcommand is None:
+        return Leaf("next:show_version" if says_version else "next:show_next").function()(json)
+    if json:
+        raise typer.BadParameter("--json stands after the command")
 
 
 def run(arguments: Sequence[str]) -> int:
     """One command; its exit code. Errors are one line on stderr, and with --json their JSON on stdout."""
     as_json = "--json" in arguments
     try:
-        result = typer.main.get_command(app)(list(arguments), prog_name="dpserve", standalone_mode=False)
+        result = get_command(app)(list(arguments), prog_name="dpserve", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except DpserveError as error:
-        step = next.after(error)
-        return _failed(as_json, error.to_json(), error.message + (f" ({step})" if step else ""), error.exit_code)
+        return _failed(as_json, error.to_json(), with_step(error), error.exit_code)
     except TyperException as error:
-        said = error.format_message()
-        if said.startswith("Usage:"):  # a command without anything: its help is the answer
-            note(said)
+        message = error.format_message()
+        if message.startswith("Usage:"):  # a command without anything: its help is the answer
+            note(message)
             return 2
-        return _failed(as_json, _shape("usage", said), f"{said} (--help says more)", 2)
+        return _failed(as_json, _shape("usage", message), f"{message} (--help says more)", 2)
     except (Abort, KeyboardInterrupt):
         return _failed(as_json, _shape("interrupted", "interrupted"), "interrupted", 1)
     except Exception as error:
         if os.environ.get("DPSERVE_DEBUG"):
             raise
-        what = _what(error)
+        # The message of an OSError names a file; that of any other unexpected error might hold a value from the rows.
+        named = isinstance(error, OSError) and error.filename is not None
+        what = f"{error.filename}: {error.strerror}" if named else f"unexpected {type(error).__name__}"  # type: ignore[attr-defined]
         return _failed(as_json, _shape("internal", what), f"{what}; DPSERVE_DEBUG=1 shows where", 1)
-
-
-def _what(error: Exception) -> str:
-    """The message of an OSError names a file; that of any other unexpected error might hold a value from the rows."""
-    named = isinstance(error, OSError) and error.filename is not None
-    return f"{error.filename}: {error.strerror}" if named else f"unexpected {type(error).__name__}"  # type: ignore[attr-defined]
 
 
 def _shape(code: str, message: str) -> dict[str, Any]:
@@ -95,6 +169,7 @@ def _failed(as_json: bool, body: dict[str, Any], line: str, code: int) -> int:
 
 
 def main() -> None:
+    """The program: runs the command line and exits with its code."""
     sys.exit(run(sys.argv[1:]))
 
 

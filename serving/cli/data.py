@@ -13,9 +13,6 @@ from accountant.home import Home
 from serving.cli.complete import DATASETS, LEARNERS
 from serving.cli.terminal import Json, aligned, busy, note, rounds, show, this_user
 
-dataset = typer.Typer(help="Register datasets, and see what is left of their budgets.", no_args_is_help=True)
-schema = typer.Typer(help="Schemas: what everybody may know before any row is read.", no_args_is_help=True)
-
 Name = Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=DATASETS)]
 Learner = Annotated[str, typer.Option(help="The learner, for instance lazybb.", autocompletion=LEARNERS)]
 Epsilon = Annotated[str, typer.Option(help="Epsilon of this job, a decimal.")]
@@ -24,7 +21,6 @@ Set = Annotated[list[str] | None, typer.Option("--set", help="A parameter of the
 Model = Annotated[str | None, typer.Option(help="Name of the model; the dataset's when left out.")]
 
 
-@dataset.command("register")
 def register(
     name: Name,
     data: Annotated[Path, typer.Option(help="The rows, .parquet or .csv.")],
@@ -66,7 +62,6 @@ def _total(epsilon: str | None, delta: str | None, family: list[str]) -> Budget 
     return Budget.of(epsilon, delta)
 
 
-@dataset.command("budget")
 def change_budget(
     name: Name,
     epsilon: Annotated[str, typer.Option(help="The new total epsilon; what was spent stays spent.")],
@@ -88,7 +83,6 @@ def change_budget(
     show(json, body, _dataset_text(body))
 
 
-@dataset.command("quota")
 def set_quota(
     name: Name,
     analyst: Annotated[str, typer.Option(help='Whose; "*" for everybody without a quota of their own.')],
@@ -108,7 +102,6 @@ def set_quota(
     show(json, {"dataset": name, "quotas": found}, aligned(rows))
 
 
-@dataset.command("list")
 def list_datasets(json: Json = False) -> None:
     """List the datasets and their budgets.
 
@@ -133,7 +126,6 @@ def _row(body: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-@dataset.command("show")
 def show_dataset(name: Name, json: Json = False) -> None:
     """Show a dataset: its budget, and how many jobs still fit.
 
@@ -173,7 +165,6 @@ def _forecast_text(forecast: dict[str, Any]) -> str:
     return f"{float(forecast['share_per_day']):.2%} a day, {forecast['days_left']} days left"
 
 
-@schema.command("draft")
 def draft(
     file: Annotated[Path, typer.Argument(help="A .parquet or .csv file.")],
     json: Json = False,

@@ -12,14 +12,11 @@ from accountant.home import Home
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, rounds, show
 
-job = typer.Typer(help="Jobs: what was asked for, how far it is, what became of it.", no_args_is_help=True)
-
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
 LOOK_SECONDS = 0.5
 OVER = ("issued", "burned", "released")
 
 
-@job.command("list")
 def list_jobs(
     dataset: Annotated[str | None, typer.Option(help="Only of this dataset.", autocompletion=DATASETS)] = None,
     state: Annotated[str | None, typer.Option(help="reserved, started, committed, issued, burned or released.")] = None,
@@ -45,7 +42,6 @@ def _row(line: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(line[name] for name in ("job", "state", "dataset", "learner", "epsilon", "model", "by", "time"))
 
 
-@job.command("show")
 def show_job(number: Number, json: Json = False) -> None:
     """Show a job: its state, price, and certificate.
 
@@ -56,7 +52,6 @@ def show_job(number: Number, json: Json = False) -> None:
     show(json, body, _text(body))
 
 
-@job.command("watch")
 def watch(number: Number, json: Json = False) -> None:
     """Watch a queued or running job until it is over. A job that came to nothing is exit code 5.
 
@@ -73,7 +68,6 @@ def watch(number: Number, json: Json = False) -> None:
         raise typer.Exit(JobFailed.exit_code)
 
 
-@job.command("cancel")
 def cancel(number: Number, json: Json = False) -> None:
     """Give back what a job reserved, as long as it has not started.
 

@@ -17,8 +17,6 @@ from serving.cli.terminal import Json, aligned, note, show, this_user
 
 NEW_PASSPHRASE = "DPSERVE_NEW_KEY_PASSPHRASE"
 
-key = typer.Typer(help="The keys that sign.", no_args_is_help=True)
-
 
 Reason = Annotated[str, typer.Option(help="Why. It stands in the ledger for ever.")]
 IssuerUri = Annotated[
@@ -32,7 +30,6 @@ class Role(StrEnum):
     log = "log"
 
 
-@key.command("list")
 def list_keys(json: Json = False) -> None:
     """List every key there was: what it may speak for, and how it ended.
 
@@ -56,7 +53,6 @@ def _described(home: Home, row: KeyRow) -> dict[str, Any]:
     return {"role": row.role, "keyid": row.keyid, **span, "state": row.ended or "good", "pem": row.pem}
 
 
-@key.command("rotate")
 def rotate(
     role: Annotated[Role, typer.Option(help="Whose key.")],
     reason: Reason,
@@ -78,7 +74,6 @@ def rotate(
     _after(home, issuer_key)
 
 
-@key.command("retire")
 def retire(
     keyid: Annotated[str, typer.Argument(help="SHA256:..., see `key list`.")], reason: Reason, json: Json = False
 ) -> None:
@@ -94,7 +89,6 @@ def retire(
     _after(home, None)
 
 
-@key.command("mark-compromised")
 def mark_compromised(
     keyid: Annotated[str, typer.Argument(help="SHA256:..., see `key list`.")],
     after: Annotated[
@@ -119,7 +113,6 @@ def mark_compromised(
     _after(home, issuer_key)
 
 
-@key.command("renew-proofs")
 def renew(json: Json = False) -> None:
     """Make proofs anew that a compromised log key had signed. `mark-compromised` does so; this is for after a cut.
 
@@ -140,7 +133,6 @@ def _renew(home: Home) -> list[str]:
     return renewed
 
 
-@key.command("passphrase")
 def passphrase(
     remove: Annotated[bool, typer.Option("--remove", help="Leave the keys without one.")] = False, json: Json = False
 ) -> None:
@@ -161,7 +153,6 @@ def passphrase(
     note(f"From now on DPSERVE_KEY_PASSPHRASE must be {'unset' if remove else 'the new one'}.")
 
 
-@key.command("revoke")
 def revoke(
     reason: Reason,
     model: Annotated[str | None, typer.Argument(help="MODEL or MODEL@VERSION.")] = None,

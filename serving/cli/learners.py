@@ -10,12 +10,9 @@ from accountant.errors import UnknownName
 from serving.cli.complete import LEARNERS
 from serving.cli.terminal import Json, aligned, show
 
-learner = typer.Typer(help="Learners: what can be trained, and what each takes.", no_args_is_help=True)
-
 RULE = "by a public rule"
 
 
-@learner.command("list")
 def list_learners(json: Json = False) -> None:
     """List the learners.
 
@@ -27,7 +24,6 @@ def list_learners(json: Json = False) -> None:
     show(json, {"learners": found}, aligned(rows))
 
 
-@learner.command("show")
 def show_learner(
     name: Annotated[str, typer.Argument(help="The learner's name.", autocompletion=LEARNERS)], json: Json = False
 ) -> None:

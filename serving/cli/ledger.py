@@ -23,7 +23,6 @@ from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
 if TYPE_CHECKING:
     from accountant.log.witness_policy import WitnessPolicy
 
-ledger = typer.Typer(help="The ledger: every release that was ever paid for.", no_args_is_help=True)
 
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]
 
@@ -31,7 +30,6 @@ PAGE = 1000
 QUIET = {"type", "time", "plan", "price", "claim", "filter", "schema", "parameters", "commitment", "request", "pem"}
 
 
-@ledger.command("show")
 def show_ledger(
     dataset: Annotated[str | None, typer.Option(help="Only what concerns this dataset.")] = None,
     json: Json = False,
@@ -72,7 +70,6 @@ def _row(entry: Entry) -> tuple[Any, ...]:
     return (entry.seq, entry.value.get("time", ""), entry.value["type"], text)
 
 
-@ledger.command("checkpoint")
 def checkpoint(json: Json = False) -> None:
     """Print the newest signed tree head. Keep it elsewhere: it shows any rewriting of what came before.
 
@@ -84,7 +81,6 @@ def checkpoint(json: Json = False) -> None:
     show(json, {"checkpoint": text, "size": found.size, "root": encode_base64(found.root)}, text.rstrip("\n"))
 
 
-@ledger.command("proof")
 def proof(
     leaf: Annotated[int, typer.Option(help="Number of the entry.")],
     size: Annotated[int | None, typer.Option(help="Only the path in the tree of this size, as JSON.")] = None,
@@ -128,7 +124,6 @@ def _put(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
     show(json, {**body, "out": str(out)}, f"written to {out}")
 
 
-@ledger.command("consistency")
 def consistency(
     earlier: Annotated[int | None, typer.Option("--from", help="Number of entries of the earlier tree.")] = None,
     later: Annotated[int | None, typer.Option("--to", help="Of the later one; the newest when left out.")] = None,
@@ -154,7 +149,6 @@ def consistency(
     show(json, found.to_json(), "\n".join([*map(encode_base64, found.hashes), sizes]))
 
 
-@ledger.command("export")
 def export_ledger(out: Annotated[Path, typer.Option(help="A new folder.")], json: Json = False) -> None:
     """Write the whole ledger as files that an auditor reads with any tool.
 
@@ -168,7 +162,6 @@ def export_ledger(out: Annotated[Path, typer.Option(help="A new folder.")], json
     show(json, {"entries": count, "out": str(out)}, f"{count} entries written to {out}")
 
 
-@ledger.command("tiles")
 def tiles(
     out: Annotated[Path, typer.Option(help="A new folder, or one that this wrote before.")], json: Json = False
 ) -> None:
@@ -184,7 +177,6 @@ def tiles(
     show(json, {"entries": count, "out": str(out)}, f"{count} entries in {out}")
 
 
-@ledger.command("witness")
 def witness(policy: Policy = None, json: Json = False) -> None:
     """Ask the witnesses of a policy to cosign the newest checkpoint. A quorum that is missed is exit code 4.
 
@@ -212,7 +204,6 @@ def _policy(given: Path | None) -> WitnessPolicy | None:
     return None if path is None else read_policy(path)
 
 
-@ledger.command("audit")
 def audit_ledger(
     folder: Annotated[Path | None, typer.Argument(help="An export or tiles; this home's ledger when left out.")] = None,
     trust: Annotated[Path | None, typer.Option(help="The pinned keys, for an exported ledger.")] = None,

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Answer = tuple["NDArray[Any]", "NDArray[Any]"]  # labels (n,) and probabilities (n, classes)
 
-model = typer.Typer(help="Released models and their certificates.", no_args_is_help=True)
 
 BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
 Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.", autocompletion=MODELS)]
@@ -43,7 +42,6 @@ def open_model(reference: str) -> tuple[Path, VerifiedModel]:
     return folder, load_of_home(home, folder, folder.parent.name)
 
 
-@model.command("list")
 def list_models(json: Json = False) -> None:
     """List the models of this home, each verified.
 
@@ -68,7 +66,6 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
     return (name, line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"])
 
 
-@model.command("show")
 def show_model(
     name: Model,
     certificate: Annotated[
@@ -166,7 +163,6 @@ def _said(out: Path | None, text: str) -> str:
     return text.rstrip("\n") if out is None else f"written to {out}"
 
 
-@model.command("export")
 def export(
     name: Model,
     out: Annotated[Path, typer.Option(help="A new folder.")],

@@ -1,54 +1,44 @@
-"""What to do next: `dpserve` alone, from how far this home is; and after an error, in the line that tells it."""
+"""What to do next: `dpserve` alone, from how far this home is."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from accountant.errors import BudgetRefused, DpserveError
+from accountant.errors import DpserveError
 from accountant.home import Home, place
-from serving.cli.terminal import Json, aligned, paint, show
+from serving.cli.hints import with_step
+from serving.cli.terminal import aligned, paint, show
 from serving.process.settings import all_settings
 
 Step = tuple[str, str]  # a command, and what it does
+MOST = 5  # names of datasets or models in a line
 MORE = """Every command: dpserve --help. All of one: dpserve COMMAND --help.
 Tab completes commands and names after: dpserve --install-completion"""
 
 
-def start(
-    context: typer.Context,
-    json: Json = False,
-    says_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
-    """Train models under differential privacy, account for every release, and serve them with certificates.
-
-    `dpserve` alone says what to do next.
-    """
-    if context.invoked_subcommand is not None:
-        if json:
-            raise typer.BadParameter("--json stands after the command")
-        return
-    if says_version:
-        return show(json, {"version": _version()}, f"dpserve {_version()}")
-    found = standing()
-    steps = next_steps(found)
-    names = {"datasets": list(found.datasets), "models": list(found.models)}
-    told = [{"command": command, "what": what} for command, what in steps]
-    body = {"home": str(found.home), "state": found.state, "problem": found.problem or None, **names, "next": told}
-    show(json, body, _page(found, steps))
-
-
-def _version() -> str:
+def show_version(json: bool) -> None:
+    """`dpserve --version`."""
     try:
-        return version("dpserve")
+        version = version_of("dpserve")
     except PackageNotFoundError:  # a bento holds the sources, not the distribution
-        return "unknown"
+        version = "unknown"
+    show(json, {"version": version}, f"dpserve {version}")
+
+
+def show_next(json: bool) -> None:
+    """`dpserve` alone: how far this home is, and the commands that lead on."""
+    home = standing()
+    steps = next_steps(home)
+    names = {"datasets": list(home.datasets), "models": list(home.models)}
+    commands = [{"command": command, "what": what} for command, what in steps]
+    body = {"home": str(home.home), "state": home.state, "problem": home.problem or None, **names, "next": commands}
+    show(json, body, _page(home, steps))
 
 
 @dataclass(frozen=True)
@@ -63,25 +53,28 @@ class Standing:
 
 
 def standing() -> Standing:
+    """How far the home in force is. A home that cannot be opened is broken; nothing is raised."""
     path, _ = place(os.environ)
     if not (path / "keys").exists() and not (path / "trust.json").exists():
         return Standing(path, "none")
     try:
         home = Home.open()
-        datasets = [each.registration.name for each in home.ledger.datasets()]
+        datasets = [dataset.registration.name for dataset in home.ledger.datasets()]
     except DpserveError as error:
-        step = after(error)
-        return Standing(path, "broken", problem=error.message + (f" ({step})" if step else ""))
-    models = sorted(each.name for each in home.models.iterdir() if each.is_dir() and not each.name.startswith("."))
+        return Standing(path, "broken", problem=with_step(error))
+    folders = (folder for folder in home.models.iterdir() if folder.is_dir())
+    models = sorted(folder.name for folder in folders if not folder.name.startswith("."))
     state = "released" if models else "registered" if datasets else "empty"
     return Standing(path, state, datasets, models)
 
 
-def next_steps(found: Standing) -> list[Step]:
+def next_steps(home: Standing) -> list[Step]:
     """What one does from here, in order."""
-    dataset = found.datasets[0] if found.datasets else "adult"
-    model = found.models[0] if found.models else dataset
-    url = _address()
+    dataset = home.datasets[0] if home.datasets else "adult"
+    model = home.models[0] if home.models else dataset
+    values = {setting.name: setting.value for setting in all_settings()}
+    scheme = "https" if values.get("DPSERVE_TLS_CERT") else "http"
+    url = f"{scheme}://{values['DPSERVE_HOST']}:{values['DPSERVE_PORT']}"
     steps: Mapping[str, list[Step]] = {
         "none": [
             ("dpserve init", "make a home: keys, a ledger, and one admin token, printed once"),
@@ -117,57 +110,16 @@ def next_steps(found: Standing) -> list[Step]:
             ("dpserve ledger audit", "check everything that was ever paid for"),
         ],
     }
-    return steps[found.state]
+    return steps[home.state]
 
 
-def _address() -> str:
-    found = {setting.name: setting.value for setting in all_settings()}
-    scheme = "https" if found.get("DPSERVE_TLS_CERT") else "http"
-    return f"{scheme}://{found['DPSERVE_HOST']}:{found['DPSERVE_PORT']}"
-
-
-def _page(found: Standing, steps: list[Step]) -> str:
+def _page(home: Standing, steps: list[Step]) -> str:
     datasets, models = (
-        f"{len(each)}: {_some(each)}" if each else "none yet" for each in (found.datasets, found.models)
+        f"{len(names)}: {', '.join(names[:MOST])}{', ...' if len(names) > MOST else ''}" if names else "none yet"
+        for names in (home.datasets, home.models)
     )
-    lines: list[tuple[str, Any]] = [("home", found.home if found.state != "none" else f"none yet at {found.home}")]
-    lines += [("problem", found.problem)] if found.problem else []
-    lines += [("datasets", datasets), ("models", models)] if found.state not in ("none", "broken") else []
-    told = "\n".join(f"  {paint(command, 'bold')}\n      {what}" for command, what in steps)
-    return f"{aligned(lines)}\n\nNext:\n{told}\n\n{MORE}"
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-
-
-def after(error: DpserveError) -> str:
-    """The step that leads on, where there is one and the message does not say it."""
-    if isinstance(error, BudgetRefused):
-        fits = error.details.get("would_fit")
-        return f"try --epsilon {fits['epsilon']}" if fits else "nothing fits any more; dpserve dataset show says why"
-    if error.code == "unknown_name":
-        what = LISTS.get(error.message.partition("=")[0])
-        return f"dpserve {what} list shows them" if what else ""
-    said = next((step for words, step in SAID.items() if words in error.message), None)
-    return said if said is not None else STEPS.get(error.code, "")
-
-
-LISTS = {"dataset": "dataset", "learner": "learner", "model": "model", "job": "job", "name": "token"}
-# By words of the message, which say more than its code; nothing where the message leads on by itself.
-SAID = {
-    "dpserve ": "",
-    "FILL-IN": "",
-    "has keys already": "`dpserve` alone says what to do next with it",
-    "must have none of the bits": "chmod go= it, and think about who may have read it",
-    "a budget is given once": "dpserve dataset show says what is left of it",
-}
-STEPS = {
-    "schema_invalid": "dpserve schema draft FILE shows the form",
-    "idempotency_conflict": "give another --idempotency-key, or the request as it was",
-    "certificate_invalid": "trust nothing of it; dpserve ledger audit looks at all of this home",
-    "model_invalid": "trust nothing of it; dpserve ledger audit looks at all of this home",
-    "ledger_invalid": "dpserve ledger audit says where; restore the newest copy",
-    "ledger_unavailable": "mend the database and try again: nothing was changed unless it says so",
-    "job_failed": "dpserve dataset show says what is left",
-}
+    lines: list[tuple[str, Any]] = [("home", home.home if home.state != "none" else f"none yet at {home.home}")]
+    lines += [("problem", home.problem)] if home.problem else []
+    lines += [("datasets", datasets), ("models", models)] if home.state not in ("none", "broken") else []
+    shown = "\n".join(f"  {paint(command, 'bold')}\n      {what}" for command, what in steps)
+    return f"{aligned(lines)}\n\nNext:\n{shown}\n\n{MORE}"

@@ -11,12 +11,9 @@ from accountant.home import Home
 from accountant.ledger.tokens import Limits, Token, revoke, tokens
 from serving.cli.terminal import Json, aligned, note, show
 
-token = typer.Typer(help="Tokens for the service.", no_args_is_help=True)
-
 Name = Annotated[str, typer.Option(help="Whose.")]
 
 
-@token.command("create")
 def create_token(
     name: Annotated[str, typer.Option(help="Who gets it.")],
     scope: Annotated[list[str], typer.Option(help="predict, train, audit or admin. Repeatable.")],
@@ -45,7 +42,6 @@ def _limits(found: Token) -> str:
     return ", ".join(f"{most} {name.replace('_', ' ')}" for name, most in found.limits.to_json().items())
 
 
-@token.command("revoke")
 def revoke_token(name: Name, json: Json = False) -> None:
     """End a token. Running servers refuse it within a second.
 
@@ -56,7 +52,6 @@ def revoke_token(name: Name, json: Json = False) -> None:
     show(json, found.to_json(), f"token of {name} revoked, entry {found.revoked}")
 
 
-@token.command("list")
 def list_tokens(json: Json = False) -> None:
     """List the tokens there ever were.
 
@@ -69,7 +64,6 @@ def list_tokens(json: Json = False) -> None:
     show(json, {"tokens": [each.to_json() for each in found]}, aligned(rows))
 
 
-@token.command("trail")
 def show_trail(
     name: Annotated[str | None, typer.Option(help="Only what this token asked for.")] = None,
     last: Annotated[int, typer.Option(help="So many requests, the newest.", min=1)] = 50,

@@ -22,7 +22,7 @@ from accountant.home import Home
 from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.complete import DATASETS, LEARNERS, MODELS, NAMES
-from serving.cli.next import after
+from serving.cli.hints import after
 from training.job import Asked, submit
 from training.learners import LEARNERS as KNOWN
 
@@ -329,6 +329,25 @@ def test_a_shell_completes(home, tmp_path, words, expected):
     done = subprocess.run(command, cwd=tmp_path, env=environment(home, **where), capture_output=True, text=True)
     assert set(done.stdout.split()) == expected
     assert done.stderr == ""
+
+
+# The tree
+
+
+def test_lists_say_what_the_docstrings_say():
+    root = typer.main.get_command(app)
+    listed = {name: root.get_command(None, name) for name in root.list_commands(None)}
+    assert {name: command.get_short_help_str(60) for name, command in listed.items()} == {
+        name: command.get_short_help_str(60) for name, command in root.commands.items()
+    }
+
+
+def test_help_loads_the_module_of_no_command():
+    look = "import sys; from serving.cli.app import run; run(['--help']); "
+    look += "print(sorted(m for m in sys.modules if m.startswith('serving.cli.')), 'sqlalchemy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = ["serving.cli.app", "serving.cli.hints", "serving.cli.terminal", "serving.cli.tree"]
+    assert done.stdout.splitlines()[-1] == f"{loaded} False"
 
 
 # The contract

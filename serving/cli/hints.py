@@ -1,0 +1,42 @@
+"""After an error: the step that leads on, told in the same line."""
+
+from __future__ import annotations
+
+from accountant.errors import BudgetRefused, DpserveError
+
+LISTS = {"dataset": "dataset", "learner": "learner", "model": "model", "job": "job", "name": "token"}
+# By words of the message, which say more than its code; nothing where the message leads on by itself.
+BY_WORDS = {
+    "dpserve ": "",
+    "FILL-IN": "",
+    "has keys already": "`dpserve` alone says what to do next with it",
+    "must have none of the bits": "chmod go= it, and think about who may have read it",
+    "a budget is given once": "dpserve dataset show says what is left of it",
+}
+BY_CODE = {
+    "schema_invalid": "dpserve schema draft FILE shows the form",
+    "idempotency_conflict": "give another --idempotency-key, or the request as it was",
+    "certificate_invalid": "trust nothing of it; dpserve ledger audit looks at all of this home",
+    "model_invalid": "trust nothing of it; dpserve ledger audit looks at all of this home",
+    "ledger_invalid": "dpserve ledger audit says where; restore the newest copy",
+    "ledger_unavailable": "mend the database and try again: nothing was changed unless it says so",
+    "job_failed": "dpserve dataset show says what is left",
+}
+
+
+def after(error: DpserveError) -> str:
+    """The step that leads on, where there is one and the message does not say it."""
+    if isinstance(error, BudgetRefused):
+        fits = error.details.get("would_fit")
+        return f"try --epsilon {fits['epsilon']}" if fits else "nothing fits any more; dpserve dataset show says why"
+    if error.code == "unknown_name":
+        what = LISTS.get(error.message.partition("=")[0])
+        return f"dpserve {what} list shows them" if what else ""
+    by_words = (step for words, step in BY_WORDS.items() if words in error.message)
+    return next(by_words, BY_CODE.get(error.code, ""))
+
+
+def with_step(error: DpserveError) -> str:
+    """Its message, and the next step in brackets."""
+    step = after(error)
+    return error.message + (f" ({step})" if step else "")

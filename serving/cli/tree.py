@@ -1,0 +1,87 @@
+"""A tree of commands that names its modules, and loads one when a command of it is entered.
+
+So each module of commands imports plainly what it needs, and `dpserve --help` or `dpserve token list` waits for nothing
+that trains or serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+Command = TyperCommand | TyperGroup
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One command: `place` is MODULE:FUNCTION of this folder. `summary` says it in a list that does not load the
+    module, in the words in which its docstring begins."""
+
+    place: str
+    summary: str = ""
+
+    def function(self) -> Callable[..., None]:
+        """What the command runs; loads its module."""
+        module, _, name = self.place.partition(":")
+        found: Callable[..., None] = getattr(import_module(f"serving.cli.{module}"), name)
+        return found
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A group of commands, in the order in which a list shows them."""
+
+    summary: str
+    leaves: Mapping[str, Leaf]
+
+
+Nodes = Mapping[str, Leaf | Branch]
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are made when they are looked up in `commands`; listing their names makes none."""
+
+    def __init__(self, nodes: Nodes, **attributes: Any) -> None:
+        super().__init__(**{**attributes, "commands": None})
+        self._nodes = nodes
+        self.commands = _Commands(nodes)  # type: ignore[assignment]  # it is only ever read
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in order."""
+        return list(self._nodes)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Command | None:
+        """For a list: a command that has its name and summary alone, where the tree says them."""
+        node = self._nodes.get(cmd_name)
+        summary = getattr(node, "summary", "")
+        return TyperCommand(cmd_name, help=summary) if summary else self.commands.get(cmd_name)  # type: ignore[return-value]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """The real one, to be run."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and self.commands[str(name)], rest
+
+
+class _Commands(Mapping[str, Command]):
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    def __getitem__(self, name: str) -> Command:
+        node = self._nodes[name]
+        if isinstance(node, Branch):
+            return LazyGroup(node.leaves, name=name, help=node.summary, no_args_is_help=True, rich_markup_mode=None)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        alone.command(name)(node.function())
+        return get_command(alone)  # type: ignore[return-value]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
