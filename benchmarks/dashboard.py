@@ -37,6 +37,7 @@ from benchmarks import made_ledger
 from models.store.bundle import ModelStore
 from serving.tokens import new_token
 from training import job
+from training.plans import Asked
 from training.rows.datasets import register
 
 ROOT = Path(__file__).parent.parent
@@ -124,7 +125,7 @@ def make(folder: Path, size: Size) -> Home:
         schema.write_text((ADULT / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {ROWS}"))
         register(home, "adult", data, schema, Budget.of("100", "0.00001"), Relation.ADD_REMOVE, None)
     for number in range(size.models):
-        asked = job.Asked("adult", "lazybb", "0.01", parameters={"rounds": 2}, model=f"model-{number}")
+        asked = Asked("adult", "lazybb", "0.01", parameters={"rounds": 2}, model=f"model-{number}")
         job.train(home, asked, by=f"analyst-{number % 7}")
     return home
 

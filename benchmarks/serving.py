@@ -105,11 +105,13 @@ def make_home(folder: Path) -> str:
     from accountant.home import Home
     from serving.tokens import new_token
     from training import job
+    from training.plans import Asked
+    from training.rows.datasets import register
 
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     data, schema = DATA / "adult_train.parquet", DATA / "adult.schema.yaml"
-    job.register(home, "adult", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
-    job.train(home, job.Asked("adult", "lazybb", "1", model="adult"), by="benchmark")
+    register(home, "adult", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
+    job.train(home, Asked("adult", "lazybb", "1", model="adult"), by="benchmark")
     secret, _ = new_token(home, "bench", ["predict"])
     home.ledger.log.database.close()
     return secret

@@ -164,6 +164,7 @@ def one_file(_: str, name: str) -> Line:
     from accountant.budget import Budget, Relation
     from accountant.home import Home
     from training import job
+    from training.plans import Asked
     from training.rows.datasets import register
 
     with tempfile.TemporaryDirectory() as folder:
@@ -176,7 +177,7 @@ def one_file(_: str, name: str) -> Line:
         def work() -> None:
             budget = Budget.of("2", DELTA)  # the job asks for less than all of it
             register(home, "d", place / "rows.parquet", place / "schema.yaml", budget, Relation.ADD_REMOVE, None)
-            job.train(home, job.Asked("d", "lazybb", EPSILON), by="benchmark")
+            job.train(home, Asked("d", "lazybb", EPSILON), by="benchmark")
 
         found = timed(work)
     return {"rows": rows, "features": FEATURES, "bins_mb": rows * FEATURES / 2**20, **found}

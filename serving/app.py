@@ -47,7 +47,6 @@ def make_app(base: Callable[[], Mapping[str, Any]] = dict) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with serving.watching(), warming(serving):
-            await anyio.to_thread.run_sync(jobs.training_job)  # or the first request would wait for the import
             await anyio.to_thread.run_sync(static_files.files)  # fails where one is not the pinned one
             gc.collect()
             gc.freeze()  # what was made up to here stays for ever: the collector need not look at it again

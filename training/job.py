@@ -8,65 +8,27 @@ committed, so from there on nothing can be lost: exporting and signing are post-
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import BudgetRefused, DpserveError, InputError, JobFailed, PlanMismatch, WrongState
+from accountant.errors import BudgetRefused, DpserveError, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
-from accountant.ledger.families import Dataset, Started
-from accountant.ledger.forecast import forecast
+from accountant.ledger.families import Started
 from accountant.ledger.records import Holding, Job, State
 from accountant.privacy.events import Plan
 from models.ensemble import Ensemble
-from training.derive import derive as derive
-from training.learners.docs import learners_to_json as learners_to_json
+from training.job_views import job_to_json
 from training.lease import Lease, dead, this_process
-from training.plans import Asked as Asked
-from training.plans import jobs_left as jobs_left
-from training.plans import plan as plan
-from training.plans import public_of, request_of
+from training.plans import Asked, plan, public_of, request_of
 from training.release import finish, forget, keep
 from training.rows.datasets import open_rows, schema_of
-from training.rows.datasets import register as register  # the doors know this module, and no other of this room
-from training.rows.row_files import draft_schema as draft_schema
-from training.rows.row_files import read_columns as read_columns
-from training.rows.row_files import write_predictions as write_predictions
 from training.session import Session
 from training.tuning.selecting import Outcome
-from training.tuning.tune import TUNING, choice_of, fits_of, forget_choice, keep_choice, runs_of
-from training.tuning.tune import Tuning as Tuning
+from training.tuning.tune import fits_of, forget_choice, keep_choice
 
 LOG = logging.getLogger("dpserve.jobs")
-ISSUED = "issued"
-STATES = (*(state.value for state in State), ISSUED)
-LAST = 2**53  # above every job's number
 Progress = Callable[[int, int], None]
-
-
-def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True) -> dict[str, Any]:
-    """What everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}."""
-    registration = dataset.registration
-    public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
-    return {
-        "name": registration.name,
-        "uuid": dataset.uuid,
-        "family": dataset.family,
-        "families": [family.identity for family in dataset.families],
-        "version": dataset.version,
-        "relation": registration.relation.value,
-        "unit": registration.unit.name,
-        "contributions": registration.unit.contributions,
-        **dataset.budget.to_json(),
-        **public_count,
-        "schema": registration.schema,
-        "budget": {**dataset.summary(), "jobs_left": jobs_left(home, dataset)},
-        **(_detail(home, dataset) if detail else {}),
-    }
-
-
-def _detail(home: Home, dataset: Dataset) -> dict[str, Any]:
-    return {"quotas": home.ledger.quotas(dataset.registration.name), "forecast": forecast(home.ledger, dataset)}
 
 
 def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued: bool = True) -> Job:
@@ -150,67 +112,6 @@ def train(
         failed = JobFailed if job.state == "burned" else WrongState  # given back, or run by another process
         raise failed(f"job {job.seq}: stands for this idempotency key and is {job.state.value}", job=job.seq)
     return job_to_json(home, home.ledger.job(job.seq))
-
-
-def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A job as `dpserve train` prints it and GET /v1/jobs/{id} answers it. `left`: of its dataset, where it is known.
-
-    Progress is counted in releases of the plan, or in the public number of runs where a job is tuned.
-    """
-    entry = home.ledger.reservation(job.seq).value
-    total = runs_of(entry["parameters"]) or job.total
-    over = job.issued is not None or job.state is State.COMMITTED
-    return {
-        "job": job.seq,
-        "state": state_of(job),
-        "progress": {"done": total if over else min(job.done, total), "total": total},
-        "dataset": job.dataset,
-        "learner": entry["learner"],
-        "epsilon": entry["claim"]["epsilon"],
-        "delta": entry["claim"]["delta"],
-        "rounds": job.total,
-        "left": home.ledger.dataset(job.dataset).summary()["left"] if left is None else left,
-        "model": job.model,
-        "by": entry["by"],
-        "time": entry["time"],
-        **_tuning(home, job, entry["parameters"]),
-        "certificate": None if job.issued is None else {"entry": job.issued, "statement": _statement(home, job.issued)},
-        "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,
-    }
-
-
-def state_of(job: Job) -> str:
-    """What the world calls it: a committed job whose certificate stands in the ledger is `issued`."""
-    return ISSUED if job.issued is not None else job.state.value
-
-
-def jobs_to_json(
-    home: Home, dataset: str | None = None, state: str | None = None, after: int | None = None, limit: int = 50
-) -> dict[str, Any]:
-    """GET /v1/jobs: the newest first, a page at a time. `after`: the `next` of the page before; None on the last one.
-
-    UnknownName where there is no such dataset; InputError where there is no such state.
-    """
-    if state is not None and state not in STATES:
-        raise InputError(f"state={state[:40]!r}: must be one of {', '.join(STATES)}")
-    if dataset is not None:
-        home.ledger.dataset(dataset)
-    kind = None if state is None else State.COMMITTED if state == ISSUED else State(state)
-    issued = state == ISSUED if kind is State.COMMITTED else None
-    found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1)
-    page, more = found[:limit], len(found) > limit
-    left = {name: home.ledger.dataset(name).summary()["left"] for name in {job.dataset for job in page}}
-    listed = [job_to_json(home, job, left[job.dataset]) for job in page]
-    return {"jobs": listed, "next": page[-1].seq if more else None}
-
-
-def _tuning(home: Home, job: Job, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting that a tuned job kept, and its noisy score: released with the model, and not before."""
-    return {"chosen": choice_of(home, job.seq) if job.issued is not None else None} if TUNING in parameters else {}
-
-
-def _statement(home: Home, issued: int) -> str:
-    return str(home.ledger.log.entry(issued).value["statement"])
 
 
 def recover(home: Home) -> dict[str, list[int]]:

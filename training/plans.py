@@ -20,8 +20,7 @@ from accountant.privacy.events import Plan
 from training import fitting
 from training.calibrate import Recipe, rehearse
 from training.learners import LEARNERS, PrivateClassifier
-from training.parameters import learner_of as learner_of
-from training.parameters import stored
+from training.parameters import learner_of, stored
 from training.plan_warnings import warnings_of
 from training.rows.datasets import schema_of
 from training.rows.schema import Schema

@@ -43,14 +43,15 @@ def register(
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     """
-    from training import job
+    from training.job_views import dataset_to_json
+    from training.rows import datasets
 
     home = Home.open()
     budget = _total(epsilon, delta, family or [])
     promised, shared = parse_relation(relation), family or []
     with busy(f"packing the rows of {name}"):
-        found = job.register(home, name, data, schema, budget, promised, unit, contributions, shared)
-    body = job.dataset_to_json(home, found)
+        found = datasets.register(home, name, data, schema, budget, promised, unit, contributions, shared)
+    body = dataset_to_json(home, found)
     show(json, body, _dataset_text(body))
 
 
@@ -75,11 +76,11 @@ def change_budget(
     \b
     dpserve dataset budget adult --epsilon 2 --reason "decision 14 of the data board"
     """
-    from training import job
+    from training.job_views import dataset_to_json
 
     home = Home.open()
     found = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, this_user())
-    body = job.dataset_to_json(home, found)
+    body = dataset_to_json(home, found)
     show(json, body, _dataset_text(body))
 
 
@@ -108,10 +109,10 @@ def list_datasets(json: Json = False) -> None:
     \b
     dpserve dataset list
     """
-    from training import job
+    from training.job_views import dataset_to_json
 
     home = Home.open()
-    found = [job.dataset_to_json(home, each, detail=False) for each in home.ledger.datasets()]
+    found = [dataset_to_json(home, each, detail=False) for each in home.ledger.datasets()]
     rows = [("NAME", "RELATION", "EPSILON", "SPENT", "RESERVED", "LEFT"), *map(_row, found)]
     show(json, {"datasets": found}, aligned(rows))
 
@@ -132,10 +133,10 @@ def show_dataset(name: Name, json: Json = False) -> None:
     \b
     dpserve dataset show adult
     """
-    from training import job
+    from training.job_views import dataset_to_json
 
     home = Home.open()
-    body = job.dataset_to_json(home, home.ledger.dataset(name))
+    body = dataset_to_json(home, home.ledger.dataset(name))
     show(json, body, _dataset_text(body))
 
 
@@ -174,9 +175,9 @@ def draft(
     \b
     dpserve schema draft adult.parquet > adult.yaml
     """
-    from training import job
+    from training.rows.row_files import draft_schema
 
-    text = job.draft_schema(file)
+    text = draft_schema(file)
     show(json, {"schema": text}, text.rstrip("\n"))
     note("Fill in every FILL-IN from public knowledge, never from the rows: dpserve accepts the file only then.")
 
@@ -195,10 +196,11 @@ def plan(
     \b
     dpserve plan adult --learner lazybb --epsilon 0.5
     """
-    from training import job
+    from training import plans
+    from training.plans import Asked
 
-    asked = job.Asked(name, learner, epsilon, delta, parameters(set), model)
-    body = job.plan(Home.open(), asked, this_user()).to_json()
+    asked = Asked(name, learner, epsilon, delta, parameters(set), model)
+    body = plans.plan(Home.open(), asked, this_user()).to_json()
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}, {body['rounds']} releases"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
@@ -226,8 +228,9 @@ def train(
     dpserve train adult --learner lazybb --epsilon 0.5
     """
     from training import job
+    from training.plans import Asked
 
-    home, asked = Home.open(), job.Asked(name, learner, epsilon, delta, parameters(set), model)
+    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model)
     job.recover(home)
     with rounds(f"{learner} on {name}") as progress:
         body = job.train(home, asked, by=this_user(), key=idempotency_key, progress=progress)

@@ -86,9 +86,9 @@ def edit(
     body |= {"changed": list(_changes(before, after)), "epsilon_spent": "0"}
     if dry_run:
         return show(json, {**body, "model": None}, "\n".join((*_text(body), FREE, "dry run: nothing was written")))
-    from training import job
+    from training.derive import derive
 
-    place = job.derive(Home.open(), found, after, promote)
+    place = derive(Home.open(), found, after, promote)
     body["model"] = f"{place.parent.name}@{place.name}"
     body["champion"] = promote
     state = "champion now" if promote else "not promoted"

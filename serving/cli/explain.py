@@ -119,10 +119,10 @@ def _moves(features: list[dict[str, Any]], head: str) -> list[tuple[Any, ...]]:
 
 def _record(data: Path, row: int, ensemble: Ensemble) -> Columns:
     """One row of a file as columns of length 1."""
-    from training import job
+    from training.rows.row_files import read_columns
 
     start = 0
-    for columns in job.read_columns(data, ensemble.features):
+    for columns in read_columns(data, ensemble.features):
         count = len(next(iter(columns.values())))  # type: ignore[arg-type]
         if row < start + count:
             return {name: values[row - start : row - start + 1] for name, values in columns.items()}  # type: ignore[index]

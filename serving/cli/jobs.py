@@ -29,7 +29,7 @@ def list_jobs(
     \b
     dpserve job list --dataset adult --state issued
     """
-    from training.job import jobs_to_json
+    from training.job_views import jobs_to_json
 
     body = jobs_to_json(Home.open(), dataset, state, after, limit)
     rows = [("JOB", "STATE", "DATASET", "LEARNER", "EPSILON", "MODEL", "BY", "TIME"), *map(_row, body["jobs"])]
@@ -81,7 +81,7 @@ def cancel(number: Number, json: Json = False) -> None:
 
 
 def _job(home: Home, number: int) -> dict[str, Any]:
-    from training.job import job_to_json
+    from training.job_views import job_to_json
 
     return job_to_json(home, home.ledger.job(number))
 

@@ -40,7 +40,7 @@ def show_learner(
 
 
 def _learners() -> list[dict[str, Any]]:
-    from training.job import learners_to_json
+    from training.learners.docs import learners_to_json
 
     found: list[dict[str, Any]] = learners_to_json()
     return found

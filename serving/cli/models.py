@@ -217,13 +217,13 @@ def predict(
     \b
     dpserve predict adult --data new.parquet --out predictions.parquet
     """
-    from training import job
+    from training.rows.row_files import read_columns, write_predictions
 
     folder, found = open_model(name)
     features, classes = found.ensemble.features, found.ensemble.classes
     with rounds(f"predicting with {reference(folder)}") as progress:
-        answers = (found.runtime.predict(columns) for columns in job.read_columns(data, features))
-        count = job.write_predictions(out, classes, _counted(answers, progress))
+        answers = (found.runtime.predict(columns) for columns in read_columns(data, features))
+        count = write_predictions(out, classes, _counted(answers, progress))
     body = {"model": reference(folder), "records": count, "out": str(out)}
     show(json, body, f"{count} records predicted with {body['model']}, written to {out}")
 

@@ -42,12 +42,14 @@ def tune(
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --grid rate=0.2,0.4
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --plan
     """
-    from training import job
+    from training import job, plans
+    from training.plans import Asked
+    from training.tuning.tune import Tuning
 
-    tuning = job.Tuning(grid_of(grid), runs)
-    home, asked = Home.open(), job.Asked(name, learner, epsilon, delta, parameters(set), model, tuning)
+    tuning = Tuning(grid_of(grid), runs)
+    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, tuning)
     if plan:
-        body = job.plan(home, asked, this_user()).to_json()
+        body = plans.plan(home, asked, this_user()).to_json()
         return show(json, body, _planned(body))
     job.recover(home)
     with rounds(f"tuning {learner} on {name}") as progress:

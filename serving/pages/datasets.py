@@ -17,8 +17,9 @@ from serving.http.routes import Door, in_thread, state
 from serving.pages import burndown_chart
 from serving.pages.burndown import Point, history
 from serving.pages.ui import page
-from serving.rest.jobs import training_job
 from serving.wire.request_bodies import known_query
+from training.job_views import jobs_to_json
+from training.plans import jobs_left
 
 HTML = "text/html"
 READS = ("train", "audit")
@@ -92,7 +93,7 @@ def _dataset(home: Home, name: str) -> dict[str, Any]:
         "forecast": forecast(home.ledger, found),
         "points": points,
         "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], datetime.now(UTC)),
-        "jobs": training_job().jobs_to_json(home, dataset=name, limit=NEWEST_JOBS),
+        "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS),
     }
 
 
@@ -111,7 +112,7 @@ async def fits(request: Request) -> Response:
 
 def _fits(home: Home, name: str) -> dict[str, Any]:
     found = home.ledger.dataset(name)
-    left = training_job().jobs_left(home, found)
+    left = jobs_left(home, found)
     return {"name": name, "left": left, "epsilon": found.budget.epsilon / 10}
 
 

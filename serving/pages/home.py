@@ -18,7 +18,7 @@ from serving.pages import static_files
 from serving.pages.datasets import tightest_first
 from serving.pages.ui import page
 from serving.process import audit_runs
-from serving.rest.jobs import training_job
+from training.job_views import jobs_to_json
 
 HTML = "text/html"
 REFUSED = "This token is not good here. It may have been revoked, or not all of it was copied."
@@ -47,7 +47,7 @@ def _home(home: Home, token: Token) -> dict[str, Any]:
     """What there is and what comes next, as far as this token may see it."""
     reads, audits = token.may(("train", "audit")), token.may(("audit",))
     datasets = tightest_first(home) if reads else []
-    jobs = training_job().jobs_to_json(home, limit=MOST_JOBS)["jobs"] if reads else []
+    jobs = jobs_to_json(home, limit=MOST_JOBS)["jobs"] if reads else []
     return {
         "reads": reads,
         "datasets": datasets[:MOST_DATASETS],

@@ -18,7 +18,8 @@ from accountant.home import Home
 from serving.errors import TakesTooLong, status_of
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
-from serving.rest.jobs import planned, submitted, training_job
+from serving.rest.jobs import planned, submitted
+from training.learners.docs import learners_to_json
 
 FIELDS = ("dataset", "learner", "epsilon", "delta", "model", "runs")
 BESIDE = frozenset({"idempotency_key", "priced"})
@@ -76,7 +77,7 @@ def _values(text: str) -> list[str]:
 
 def view(home: Home, form: Form) -> dict[str, Any]:
     """What the form offers: datasets with their budgets, learners, and what the chosen learner takes."""
-    learners = training_job().learners_to_json()
+    learners = learners_to_json()
     chosen = next((each for each in learners if each["name"] == form["learner"]), learners[0])
     datasets = [
         {"name": each.registration.name, "delta": each.delta, "budget": each.summary()} for each in every_dataset(home)

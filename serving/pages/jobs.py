@@ -14,8 +14,9 @@ from serving.http.routes import Door, caller, in_thread, state
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import Form, price_of, send, view
 from serving.pages.ui import form_fields, page, see_other
-from serving.rest.jobs import STATES, cancelled, job_number, training_job
+from serving.rest.jobs import STATES, cancelled, job_number
 from serving.wire.request_bodies import known_query, query_int
+from training.job_views import job_to_json, jobs_to_json
 
 HTML = "text/html"
 READS, ASKS = ("train", "audit"), ("train",)
@@ -35,7 +36,7 @@ async def jobs(request: Request) -> Response:
 
 def _jobs(home: Home, asked: dict[str, str], after: int | None) -> dict[str, Any]:
     wanted = (asked["dataset"] or None, asked["state"] or None)
-    found: dict[str, Any] = training_job().jobs_to_json(home, *wanted, after, ON_A_PAGE)
+    found = jobs_to_json(home, *wanted, after, ON_A_PAGE)
     return {**found, "datasets": 1 if found["jobs"] else len(every_dataset(home))}
 
 
@@ -47,7 +48,7 @@ async def job(request: Request) -> Response:
 
 def _job(home: Home, seq: int) -> dict[str, Any]:
     """The job, what it was asked with, and what became of it, step by step: entries of the ledger."""
-    found = training_job().job_to_json(home, home.ledger.job(seq))
+    found = job_to_json(home, home.ledger.job(seq))
     steps = search(home.ledger.log.database, Wanted(job=seq), limit=MOST_STEPS).entries
     entry = home.ledger.reservation(seq).value
     named = [{"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)]

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,9 +21,9 @@ from serving.process.metrics import REFUSALS
 from serving.rest import json_schemas
 from serving.rest.event_stream import Event, events
 from serving.wire.request_bodies import Fields, check_fields, json_fields, known_query, query_int, query_text
-
-if TYPE_CHECKING:
-    from training.job import Asked, Tuning
+from training import job, job_views, plans
+from training.plans import Asked
+from training.tuning.tune import Tuning
 
 NUMBER = (str, int, Decimal)
 MOST_DIGITS = 40
@@ -33,13 +32,6 @@ MOST_LISTED = 200
 REQUIRED: Fields = {"dataset": (str,), "learner": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,), "tuning": (dict,)}
 KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
-
-
-def training_job() -> ModuleType:
-    """What trains takes a second or more to import (scikit-learn, numba), so it is imported once and in a thread."""
-    from training import job
-
-    return job
 
 
 def check_parameters(parameters: Mapping[str, Any] | None) -> None:
@@ -60,10 +52,9 @@ def _exponent(text: str) -> int:
 
 
 def asked(body: dict[str, Any]) -> Asked:
-    """Blocks, as everything here that speaks of training: call it in a thread."""
     check_parameters(body.get("parameters"))
     tuning = None if body.get("tuning") is None else _tuning(body["tuning"])
-    found: Asked = training_job().Asked(
+    return Asked(
         body["dataset"],
         body["learner"],
         body["epsilon"],
@@ -72,7 +63,6 @@ def asked(body: dict[str, Any]) -> Asked:
         body.get("model"),
         tuning,
     )
-    return found
 
 
 def _tuning(body: dict[str, Any]) -> Tuning:
@@ -84,8 +74,7 @@ def _tuning(body: dict[str, Any]) -> Tuning:
         for value in values:
             check_parameters({key: value})
     check_parameters({"runs": fields.get("runs")})
-    found: Tuning = training_job().Tuning(fields["grid"], fields.get("runs"))
-    return found
+    return Tuning(fields["grid"], fields.get("runs"))
 
 
 async def submit_job(request: Request) -> Response:
@@ -97,8 +86,8 @@ async def submit_job(request: Request) -> Response:
 
 def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     with _refusals(body["dataset"]):
-        job = training_job().submit(home, asked(body), by=by, key=body.get("idempotency_key"))
-        return _job(home, job.seq)
+        reserved = job.submit(home, asked(body), by=by, key=body.get("idempotency_key"))
+        return _job(home, reserved.seq)
 
 
 async def plan_job(request: Request) -> Response:
@@ -109,8 +98,7 @@ async def plan_job(request: Request) -> Response:
 
 def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     with _refusals(body["dataset"]):
-        found: dict[str, Any] = training_job().plan(home, asked(body), by).to_json()
-        return found
+        return plans.plan(home, asked(body), by).to_json()
 
 
 @contextmanager
@@ -130,8 +118,7 @@ async def show_job(request: Request) -> Response:
 
 
 def _job(home: Home, seq: int) -> dict[str, Any]:
-    found: dict[str, Any] = training_job().job_to_json(home, home.ledger.job(seq))
-    return found
+    return job_views.job_to_json(home, home.ledger.job(seq))
 
 
 async def job_events(request: Request) -> Response:
@@ -146,9 +133,9 @@ async def job_events(request: Request) -> Response:
 
 
 def _event(home: Home, seq: int, seen: str | None) -> Event | None:
-    job, training = home.ledger.job(seq), training_job()
-    name = f"{training.state_of(job)}:{job.done}"
-    return None if name == seen else Event(name, training.job_to_json(home, job))
+    known = home.ledger.job(seq)
+    name = f"{job_views.state_of(known)}:{known.done}"
+    return None if name == seen else Event(name, job_views.job_to_json(home, known))
 
 
 async def list_jobs(request: Request) -> Response:
@@ -160,8 +147,7 @@ async def list_jobs(request: Request) -> Response:
 
 
 def _jobs(home: Home, *chosen: Any) -> dict[str, Any]:
-    found: dict[str, Any] = training_job().jobs_to_json(home, *chosen)
-    return found
+    return job_views.jobs_to_json(home, *chosen)
 
 
 async def cancel_job(request: Request) -> Response:
@@ -188,7 +174,7 @@ async def list_datasets(request: Request) -> Response:
 
 
 def _datasets(home: Home) -> list[dict[str, Any]]:
-    return [training_job().dataset_to_json(home, dataset, detail=False) for dataset in home.ledger.datasets()]
+    return [job_views.dataset_to_json(home, dataset, detail=False) for dataset in home.ledger.datasets()]
 
 
 async def show_dataset(request: Request) -> Response:
@@ -197,8 +183,7 @@ async def show_dataset(request: Request) -> Response:
 
 
 def _dataset(home: Home, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = training_job().dataset_to_json(home, home.ledger.dataset(name))
-    return found
+    return job_views.dataset_to_json(home, home.ledger.dataset(name))
 
 
 STATES = ["reserved", "started", "committed", "issued", "burned", "released"]

@@ -18,7 +18,8 @@ from accountant.home import Home
 from dpserve import Client, ServiceError
 from dpserve import errors as refused
 from training import job
-from training.job import Asked
+from training.plans import Asked
+from training.rows.datasets import register
 
 pytestmark = pytest.mark.server
 
@@ -31,7 +32,7 @@ def server(tmp_path_factory):
     files = write_files(folder / "files")
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     data, schema = files / "rows.parquet", files / "schema.yaml"
-    job.register(home, "adult", data, schema, Budget.of(4, "1e-5"), Relation.ADD_REMOVE, None)
+    register(home, "adult", data, schema, Budget.of(4, "1e-5"), Relation.ADD_REMOVE, None)
     job.train(home, Asked("adult", "lazybb", "0.5", parameters=FEW), by="test")
     job.train(home, Asked("adult", "ebm", "0.5", parameters={"epochs": 2}, model="curves"), by="test")
     with serving(home.path, workers=1) as found:

@@ -24,10 +24,11 @@ from accountant.home import Home
 from accountant.privacy import adaptive
 from accountant.privacy.events import BoundedRange
 from training import job
+from training.plans import Asked
 from training.rows import datasets
 from training.session import Session
 
-ASKED = job.Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
+ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 
 
 def die_at(point: str) -> None:

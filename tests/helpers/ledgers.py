@@ -163,10 +163,11 @@ def copy_on_postgresql(home: Path, to: Path) -> Path:
 def trained() -> Path:
     """A home with two models trained on real rows, to copy."""
     from training import job
+    from training.plans import Asked
 
     home = Home.open(place(copy(prepared(), _scratch() / "trained")))
     for epsilon in ("0.5", "0.25"):
-        job.train(home, job.Asked("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test")
+        job.train(home, Asked("adult", "lazybb", epsilon, parameters={"rounds": 8}), by="test")
     home.ledger.log.database.close()
     return home.path
 

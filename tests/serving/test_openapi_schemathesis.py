@@ -30,7 +30,8 @@ from serving.app import DOORS
 from serving.rest.json_schemas import codes
 from serving.rest.openapi import MEANINGS, openapi
 from training import job
-from training.job import Asked
+from training.plans import Asked
+from training.rows.datasets import register
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -107,7 +108,7 @@ def server(tmp_path_factory):
     files = write_files(folder / "files")
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     data, schema = files / "rows.parquet", files / "schema.yaml"
-    job.register(home, "adult", data, schema, Budget.of(100, "1e-5"), Relation.ADD_REMOVE, None)
+    register(home, "adult", data, schema, Budget.of(100, "1e-5"), Relation.ADD_REMOVE, None)
     for learner, model in (("lazybb", "adult"), ("lazybb-tree", "tree")):
         job.train(home, Asked("adult", learner, "0.5", parameters={"rounds": 5}, model=model), by="test")
     port = free_port()

@@ -20,7 +20,8 @@ from serving.process.metrics import FAILURES
 from serving.registry import NotHeld, Registry, most_in_memory
 from serving.rest.models import answer_records
 from training import job
-from training.job import Asked
+from training.plans import Asked
+from training.rows.datasets import register
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def trained(tmp_path_factory):
     files = write_files(tmp_path_factory.mktemp("files"))
     home = Home.init({"DPSERVE_HOME": str(tmp_path_factory.mktemp("trained") / "home")})
     data, schema = files / "rows.parquet", files / "schema.yaml"
-    job.register(home, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
+    register(home, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
     for model in ("adult", "adult", "other"):
         job.train(home, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model), by="test")
     return home

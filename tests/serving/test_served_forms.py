@@ -22,8 +22,9 @@ from serving.cli.app import run
 from serving.registry import Registry
 from serving.rest.models import answer_records
 from training import job
-from training.job import Asked
 from training.learners import LEARNERS
+from training.plans import Asked
+from training.rows.datasets import register
 
 SCHEMA = """
 target: {{name: sort, classes: {classes}}}
@@ -73,7 +74,7 @@ def made(tmp_path_factory):
             pq.write_table(rows, folder / f"{name}.parquet")
             budget = Budget.of(1, "1e-3")
             data, schema = folder / f"{name}.parquet", folder / "schema.yaml"
-            job.register(home, name, data, schema, budget, Relation.ADD_REMOVE, None)
+            register(home, name, data, schema, budget, Relation.ADD_REMOVE, None)
             job.train(home, Asked(name, Released.name, "0.5", "0.001"), by="test")
     return home
 

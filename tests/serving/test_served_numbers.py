@@ -24,8 +24,9 @@ from serving.registry import Registry
 from serving.rest.json_schemas import PREDICTED
 from serving.rest.models import _description, answer_records
 from training import job
-from training.job import Asked
 from training.learners import LEARNERS
+from training.plans import Asked
+from training.rows.datasets import register
 
 SCHEMAS = {
     "rent": "target: {name: rent, range: [0, 2000]}",
@@ -69,7 +70,7 @@ def made(tmp_path_factory):
             rent = np.arange(60) * 50.0 if name == "rent" else ["low", "high"] * 30
             columns = {"age": np.arange(60.0), "colour": ["red", "green", "blue"] * 20, "member": [True, False] * 30}
             pq.write_table(pa.table({**columns, "rent": rent}), data)
-            job.register(home, name, data, schema, Budget.of(1, "1e-3"), Relation.ADD_REMOVE, None)
+            register(home, name, data, schema, Budget.of(1, "1e-3"), Relation.ADD_REMOVE, None)
             job.train(home, Asked(name, Released.name, "0.5", "0.001"), by="test")
     return home
 

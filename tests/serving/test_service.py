@@ -38,7 +38,8 @@ from serving.http.routes import Doors
 from serving.process.access_log import lines
 from serving.tokens import new_token
 from training import job
-from training.job import Asked
+from training.plans import Asked
+from training.rows.datasets import register
 
 pytestmark = pytest.mark.server
 
@@ -53,7 +54,7 @@ def server(tmp_path_factory):
     files = write_files(folder / "files")
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     data, schema = files / "rows.parquet", files / "schema.yaml"
-    job.register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
     for model in ("adult", "spare"):
         job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model=model), by="test")
     with serving(home.path) as found:

@@ -25,7 +25,8 @@ from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
 from accountant.home import Home
 from training import job
-from training.job import Asked
+from training.plans import Asked
+from training.rows.datasets import register
 
 pytestmark = pytest.mark.server
 
@@ -40,7 +41,7 @@ def server(tmp_path_factory):
     files = write_files(folder / "files")
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     data, schema = files / "rows.parquet", files / "schema.yaml"
-    job.register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
     for _ in range(2):
         job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult"), by="test")
     with serving(home.path, workers=1) as found:

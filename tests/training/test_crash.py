@@ -21,11 +21,12 @@ from accountant.errors import InputError, JobFailed, NameTaken, WrongState
 from accountant.home import Home
 from accountant.privacy.claims import Price, price
 from accountant.privacy.events import Plan
-from training import job
+from training import job, plans
 from training.lease import this_process
+from training.plans import Asked
 from training.rows.datasets import register
 
-ASKED = job.Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
+ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 
 
 class Driver:
@@ -81,7 +82,7 @@ def covers(used: Price, cost: Price) -> bool:
 def check_charged(opened: Home, draws: int) -> None:
     """What is charged covers what was drawn, release by release of the plan."""
     dataset = opened.ledger.dataset("adult")
-    plan = job.plan(opened, ASKED).recipe.plan
+    plan = plans.plan(opened, ASKED).recipe.plan
     jobs, rest = divmod(draws, len(plan))
     cost = dataset.filter.nothing()
     for _ in range(jobs):
@@ -194,7 +195,7 @@ def killed_at(driver, home, point):
 def test_a_child_that_is_not_killed_ends_well(driver, home):
     """Else every test here could pass for want of a point that is ever reached."""
     assert driver.run("train", home) == 0
-    assert drawn(home) == len(job.plan(Home.open(place(home)), ASKED).recipe.plan)
+    assert drawn(home) == len(plans.plan(Home.open(place(home)), ASKED).recipe.plan)
     opened, found = settle(home, drawn(home))
     assert state_of(opened) == "issued"
     assert found == {"burned": [], "released": [], "finished": [], "stuck": []}
@@ -224,7 +225,7 @@ def test_the_same_key_after_a_crash_spends_nothing_more(driver, home, point, err
 def test_recovery_leaves_a_living_process_alone(driver, home):
     """A job that is held by a process that lives is neither burned nor given back."""
     opened = Home.open(place(home))
-    planned = job.plan(opened, ASKED)
+    planned = plans.plan(opened, ASKED)
     recipe, owner = planned.recipe, this_process()
     ours = (planned.request, recipe.unit, recipe.plan)
     held = opened.ledger.reserve(*ours, by="test", owner=owner).seq
@@ -320,5 +321,5 @@ def test_a_registration_that_was_cut_is_whole_or_can_be_made_again(driver, tmp_p
     else:
         assert opened.ledger.datasets() == []
         register(opened, "second", *again)
-    assert job.train(opened, job.Asked("second", "lazybb", "0.05"), by="test")["state"] == "issued"
+    assert job.train(opened, Asked("second", "lazybb", "0.05"), by="test")["state"] == "issued"
     assert audit_home(opened, ledgers.bundles(opened.path)).problems == ()

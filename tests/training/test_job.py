@@ -32,9 +32,10 @@ from accountant.errors import (
 from accountant.home import Home
 from accountant.keys import dsse
 from models.store.loading import load_verified
-from training import job, queue
-from training.job import Asked
+from training import job, plans, queue
+from training.job_views import dataset_to_json, job_to_json
 from training.learners import LEARNERS
+from training.plans import Asked
 from training.rows.data import columns_of
 from training.rows.datasets import register, schema_of
 
@@ -85,7 +86,7 @@ def table(files: Path) -> pa.Table:
 
 
 def test_a_job_from_rows_to_a_verified_model(adult):
-    planned = job.plan(adult, asked())
+    planned = plans.plan(adult, asked())
     before = lines(adult)
     answer = job.train(adult, asked(), by="test")
     assert [e.value["type"] for e in adult.ledger.log.entries(before)] == ["reserved", "started", "committed", "issued"]
@@ -117,7 +118,7 @@ def test_the_onnx_file_answers_as_the_ensemble_does_on_every_row_of_adults_test_
 
 def test_a_plan_spends_nothing(adult):
     before = lines(adult)
-    job.plan(adult, asked())
+    plans.plan(adult, asked())
     assert lines(adult) == before
     assert adult.ledger.dataset("adult").used == adult.ledger.dataset("adult").filter.nothing()
 
@@ -131,20 +132,20 @@ def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(adult):
     assert refused.value.exit_code == 3
     assert lines(adult) == before
     fits = details["would_fit"]["epsilon"]
-    job.plan(adult, asked(epsilon=fits))
+    plans.plan(adult, asked(epsilon=fits))
     with pytest.raises(BudgetRefused):
-        job.plan(adult, asked(epsilon=str(Decimal(fits) + Decimal("0.002"))))
+        plans.plan(adult, asked(epsilon=str(Decimal(fits) + Decimal("0.002"))))
 
 
 def test_jobs_left_is_what_is_admitted(adult):
     tenth = asked(epsilon="0.3", parameters=None)
-    left = job.jobs_left(adult, adult.ledger.dataset("adult"))["lazybb"]
+    left = plans.jobs_left(adult, adult.ledger.dataset("adult"))["lazybb"]
     assert left > 10
     for _ in range(left):
         job.submit(adult, tenth, by="test")
     with pytest.raises(BudgetRefused):
         job.submit(adult, tenth, by="test")
-    assert job.dataset_to_json(adult, adult.ledger.dataset("adult"))["budget"]["jobs_left"]["lazybb"] == 0
+    assert dataset_to_json(adult, adult.ledger.dataset("adult"))["budget"]["jobs_left"]["lazybb"] == 0
 
 
 def test_one_idempotency_key_spends_once(adult):
@@ -161,7 +162,7 @@ def test_the_queue_runs_what_was_submitted(adult):
     assert queued.state == "reserved"
     assert queue.work_once(adult) == queued.seq
     assert queue.work_once(adult) is None
-    assert job.job_to_json(adult, adult.ledger.job(queued.seq))["state"] == "issued"
+    assert job_to_json(adult, adult.ledger.job(queued.seq))["state"] == "issued"
 
 
 def test_a_failure_after_the_start_burns_and_says_nothing_of_the_rows(adult, monkeypatch):
@@ -261,11 +262,11 @@ def test_replace_one_wants_the_public_count_to_be_exact(home, files):
     with pytest.raises(DataError, match="records=3000"):
         register_rows(home, files, table(files).slice(1), relation=Relation.REPLACE_ONE)
     dataset = register_rows(home, files, table(files), relation=Relation.REPLACE_ONE)
-    assert job.dataset_to_json(home, dataset)["records"] == ROWS
+    assert dataset_to_json(home, dataset)["records"] == ROWS
 
 
 def test_add_remove_never_tells_the_count(adult):
-    shown = json.dumps(job.dataset_to_json(adult, adult.ledger.dataset("adult")))
+    shown = json.dumps(dataset_to_json(adult, adult.ledger.dataset("adult")))
     assert "records" not in shown
     job.train(adult, asked(), by="test")
     envelope = (adult.models / "adult" / "1" / "model.onnx.dsse.json").read_bytes()
@@ -321,9 +322,9 @@ def test_released_numbers_that_were_altered_are_found_without_the_ledger(adult):
 @pytest.mark.parametrize("huge", ["1e99999999", "1e-99999999", "9" * 60])
 def test_numbers_of_absurd_length_are_refused_at_once(adult, huge):
     with pytest.raises(InputError, match="digits"):
-        job.plan(adult, asked(parameters={"rounds": huge}))
+        plans.plan(adult, asked(parameters={"rounds": huge}))
     with pytest.raises(InputError, match="digits"):
-        job.plan(adult, asked(epsilon=huge))
+        plans.plan(adult, asked(epsilon=huge))
 
 
 def test_a_job_that_cannot_be_settled_does_not_stop_the_queue(adult):

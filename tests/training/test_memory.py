@@ -21,6 +21,7 @@ from pathlib import Path
 from accountant.budget import Budget, Relation
 from accountant.home import Home
 from training import job
+from training.plans import Asked
 from training.rows.datasets import register
 
 def size(name):  # not getrusage: its maximum is inherited from the process that forked this one
@@ -31,7 +32,7 @@ home, folder = Home.init(), Path(sys.argv[1])
 before = size("VmRSS:")
 budget = Budget.of("1", "1e-9")
 register(home, "big", folder / "rows.parquet", folder / "schema.yaml", budget, Relation.ADD_REMOVE, None)
-job.train(home, job.Asked("big", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
+job.train(home, Asked("big", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
 print(before, size("VmHWM:"))
 """
 

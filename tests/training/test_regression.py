@@ -22,10 +22,10 @@ from accountant.ledger.records import Unit
 from models.ensemble import Vote
 from models.store.loading import load_verified
 from serving.cli.app import run
-from training import job
-from training.job import Asked
+from training import job, plans
+from training.job_views import dataset_to_json
 from training.learners import LEARNERS
-from training.plans import public_of
+from training.plans import Asked, public_of
 from training.rows.data import columns_of, encode_targets, rows_of
 from training.rows.datasets import pack, register, schema_of
 from training.rows.rows import TARGET_GRID, Rows
@@ -242,17 +242,17 @@ def test_learners_of_classes_refuse_a_number_and_are_not_counted_among_the_jobs_
         with pytest.raises(InputError, match="classes"):
             job.train(home, asked, by="test")
     assert home.ledger.log.size() == lines
-    assert sorted(job.dataset_to_json(home, home.ledger.dataset("d"))["budget"]["jobs_left"]) == NUMBERS
+    assert sorted(dataset_to_json(home, home.ledger.dataset("d"))["budget"]["jobs_left"]) == NUMBERS
 
 
 def test_a_learner_of_numbers_is_not_counted_where_there_are_classes(tmp_path, monkeypatch):
     monkeypatch.setitem(LEARNERS, "mean-by-bin", MeanByBin)
     home = registered(tmp_path)
-    assert job.jobs_left(home, home.ledger.dataset("d"))["mean-by-bin"] > 1
+    assert plans.jobs_left(home, home.ledger.dataset("d"))["mean-by-bin"] > 1
     (tmp_path / "classes.yaml").write_bytes(text().replace(b"range: [0, 1]", b'classes: ["a", "b"]'))
     rows = columns(["a", "b"])
     register(home, "c", parquet(tmp_path, rows), tmp_path / "classes.yaml", TOTAL, Relation.ADD_REMOVE, None)
-    found = job.jobs_left(home, home.ledger.dataset("c"))
+    found = plans.jobs_left(home, home.ledger.dataset("c"))
     assert "mean-by-bin" not in found
     assert "lazybb" in found
 
@@ -268,7 +268,7 @@ def test_tuning_scores_classes_and_refuses_a_number(tmp_path, monkeypatch):
     monkeypatch.setitem(LEARNERS, "choosy", Choosy)
     home = registered(tmp_path)
     with pytest.raises(InputError, match="tune: .* is a number"):
-        job.plan(home, Asked("d", "choosy", "1", tuning=Tuning({"floor": [5, 10]})))
+        plans.plan(home, Asked("d", "choosy", "1", tuning=Tuning({"floor": [5, 10]})))
 
 
 @pytest.mark.parametrize("relation", list(Relation))
@@ -277,7 +277,7 @@ def test_a_number_from_rows_to_a_verified_model_that_answers(tmp_path, monkeypat
     monkeypatch.setitem(LEARNERS, "mean-by-bin", MeanByBin)
     home = registered(tmp_path, relation)
     asked = Asked("d", name, "2")
-    planned = job.plan(home, asked)
+    planned = plans.plan(home, asked)
     with caplog.at_level(logging.DEBUG):
         answer = job.train(home, asked, by="test")
     assert answer["state"] == "issued"

@@ -678,9 +678,9 @@ def test_a_kill_leaves_the_old_key_in_force_or_the_new_one(driver, home, task, p
 
 
 def asked(**parameters):
-    from training import job
+    from training.plans import Asked
 
-    return job.Asked("adult", "lazybb", "0.25", parameters={"rounds": 8, **parameters})
+    return Asked("adult", "lazybb", "0.25", parameters={"rounds": 8, **parameters})
 
 
 @pytest.fixture

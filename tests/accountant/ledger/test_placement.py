@@ -17,7 +17,8 @@ from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from serving import placing
 from training import job
-from training.job import Asked
+from training.plans import Asked
+from training.rows.datasets import register
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def home(tmp_path_factory):
     files = write_files(tmp_path_factory.mktemp("files"))
     found = Home.init({"DPSERVE_HOME": str(tmp_path_factory.mktemp("placed") / "home")})
     data, schema = files / "rows.parquet", files / "schema.yaml"
-    job.register(found, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
+    register(found, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
     for model in ("adult", "adult", "other"):
         job.train(found, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model), by="test")
     return found

@@ -22,7 +22,8 @@ from models.store.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli.app import app, run
 from serving.cli.data import parameters
-from training.job import Asked, submit
+from training.job import submit
+from training.plans import Asked
 
 TRAIN = ("train", "adult", "--learner", "lazybb", "--set", "rounds=5")
 

@@ -23,8 +23,9 @@ from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.complete import DATASETS, LEARNERS, MODELS, NAMES
 from serving.cli.hints import after
-from training.job import Asked, submit
+from training.job import submit
 from training.learners import LEARNERS as KNOWN
+from training.plans import Asked
 
 FEW = {"rounds": 5}
 

@@ -26,7 +26,8 @@ from models.trees import Leaf, Split, TreeEnsemble
 from serving.pages import models
 from serving.pages.shapes import inputs, picture
 from training import job
-from training.job import Asked
+from training.plans import Asked
+from training.rows.datasets import register
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 STEPS = 9
@@ -50,7 +51,7 @@ def server(tmp_path_factory):
     files = write_files(folder / "files")
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     data, schema = files / "rows.parquet", files / "schema.yaml"
-    job.register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
     for name, (learner, delta, parameters) in [("adult", LEARNERS["adult"]), *LEARNERS.items()]:
         job.train(home, Asked("adult", learner, "0.5", delta=delta, parameters=parameters, model=name), by="ui-test")
     with serving(home.path, workers=1) as found:

@@ -33,7 +33,8 @@ from serving.process.launch import server_environment
 from serving.process.startup import Listening, Tls, check_home, check_listening, check_place, tls_of
 from serving.tokens import new_token
 from training import job
-from training.job import Asked
+from training.plans import Asked
+from training.rows.datasets import register
 
 # Checks at the start
 
@@ -285,7 +286,7 @@ def running(tmp_path_factory):
     folder = tmp_path_factory.mktemp("running")
     files, tls, port = write_files(folder / "files"), certificate(folder), free_port()
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
-    job.register(
+    register(
         home, "adult", files / "rows.parquet", files / "schema.yaml", Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None
     )
     job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}, model="adult"), by="test")

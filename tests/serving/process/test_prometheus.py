@@ -17,7 +17,8 @@ from accountant.budget import Budget, Relation
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
 from training import job
-from training.job import Asked
+from training.plans import Asked
+from training.rows.datasets import register
 
 GRAFANA = ROOT / "serving" / "grafana"
 MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
@@ -108,7 +109,7 @@ def watched(tmp_path_factory):
     files = write_files(folder / "files")
     home = Home.init({"DPSERVE_HOME": str(folder / "home")})
     data, schema = files / "rows.parquet", files / "schema.yaml"
-    job.register(home, "adult", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
+    register(home, "adult", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
     job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult"), by="test")
     with serving(home.path, DPSERVE_AUDIT_SECONDS="3600") as server:
         port = free_port()

@@ -17,7 +17,9 @@ from accountant.ledger import tokens
 from serving.rest.event_stream import Event
 from serving.tokens import new_token
 from training import job
-from training.job import Asked, Tuning
+from training.plans import Asked
+from training.rows.datasets import register
+from training.tuning.tune import Tuning
 
 pytestmark = pytest.mark.server
 
@@ -36,7 +38,7 @@ def server(tmp_path_factory):
             (folder / "more").mkdir()
             rows = write_other(folder / "more" / "rows.parquet", rows)
         schema = files / "schema.yaml"
-        job.register(home, name, rows, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+        register(home, name, rows, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
     with serving(home.path, workers=1) as found:
         yield found
 

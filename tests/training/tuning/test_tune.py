@@ -22,11 +22,11 @@ from accountant.privacy.selection import Poisson
 from models.store.loading import load_verified
 from serving.cli import app
 from serving.rest.jobs import asked as asked_by_rest
-from training import job
-from training.job import Asked, Tuning
+from training import job, plans
+from training.plans import Asked
 from training.rows.datasets import register
 from training.tuning import selecting
-from training.tuning.tune import tuned_of
+from training.tuning.tune import Tuning, tuned_of
 
 GRID = {"rounds": [3, 6], "rate": ["0.2", "0.4"]}
 
@@ -56,7 +56,7 @@ def asked(grid=None, runs=2, **changes) -> Asked:
 @pytest.mark.parametrize("delta", ["0.000001", "0"])
 def test_a_tuned_job_from_rows_to_a_verified_model(tmp_path, files, delta):
     home = home_of(tmp_path, files, delta)
-    planned, before = job.plan(home, asked()), home.ledger.log.size()
+    planned, before = plans.plan(home, asked()), home.ledger.log.size()
     assert home.ledger.dataset("adult").used == home.ledger.dataset("adult").filter.nothing()
     answer = job.train(home, asked(), by="test")
     entries = [entry.value for entry in home.ledger.log.entries(before)]
@@ -88,7 +88,7 @@ def test_what_is_said_of_the_number_of_runs_is_public(home, monkeypatch):
         stored = {each.name for each in (home.models / model / "1").iterdir()}
         seen.append((told, kinds, sorted(answer), answer["progress"], stored, sorted(answer["chosen"])))
     assert seen[0] == seen[1]
-    most = job.plan(home, asked()).to_json()["tuning"]["runs"]["made"]
+    most = plans.plan(home, asked()).to_json()["tuning"]["runs"]["made"]
     assert seen[0][0] == [(done, most) for done in range(1, most + 1)]
     assert seen[0][3] == {"done": most, "total": most}
 
@@ -120,7 +120,7 @@ def test_the_chosen_setting_is_told_with_the_model(home, monkeypatch):
 def test_a_plain_job_says_nothing_of_tuning(home):
     answer = job.train(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 3}), by="test")
     assert "chosen" not in answer
-    assert "tuning" not in job.plan(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 3})).to_json()
+    assert "tuning" not in plans.plan(home, Asked("adult", "lazybb", "0.1", parameters={"rounds": 3})).to_json()
 
 
 def test_one_key_spends_once_and_stands_for_its_grid(home, monkeypatch):
@@ -166,7 +166,7 @@ def test_bad_grids_change_nothing(home, changes, problem):
 
 def test_an_unknown_learner(home):
     with pytest.raises(UnknownName):
-        job.plan(home, asked(learner="none"))
+        plans.plan(home, asked(learner="none"))
 
 
 def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(home):
@@ -176,7 +176,7 @@ def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(home):
     assert home.ledger.log.size() == before
     fits = refused.value.details["would_fit"]["epsilon"]
     assert Decimal("1.5") < Decimal(fits) < 3
-    job.plan(home, asked(epsilon=fits))
+    plans.plan(home, asked(epsilon=fits))
 
 
 @pytest.mark.parametrize(("settings", "mean"), [(2, 5), (3, 6), (4, 8), (30, 8)])
@@ -187,7 +187,7 @@ def test_by_default_runs_follow_the_grid(settings, mean):
 
 
 def test_default_in_a_grid_is_the_learner_s_own(home):
-    lines = job.plan(home, asked({"rounds": [3, "default"]})).to_json()["tuning"]["settings"]
+    lines = plans.plan(home, asked({"rounds": [3, "default"]})).to_json()["tuning"]["settings"]
     assert [line["rounds"] for line in lines] == [3, None]
     assert lines[1]["releases"] > 5
 
@@ -215,6 +215,9 @@ KILLED = """
 import os, signal, sys
 from accountant.home import Home
 from training import job
+from training import plans
+from training.plans import Asked
+from training.tuning.tune import Tuning
 from training.tuning import selecting, tune
 where, number = sys.argv[1], int(sys.argv[2])
 owner, name = {"run": (selecting.BestOf, "_run"), "choice": (job, "keep_choice")}[where]
@@ -228,8 +231,8 @@ def deadly(*arguments):
     return answer
 
 setattr(owner, name, deadly)
-tuning = job.Tuning({"rounds": [3, 6]}, 2)
-job.train(Home.open(), job.Asked("adult", "lazybb", "1", tuning=tuning), by="test")
+tuning = Tuning({"rounds": [3, 6]}, 2)
+job.train(Home.open(), Asked("adult", "lazybb", "1", tuning=tuning), by="test")
 """
 
 
@@ -245,7 +248,7 @@ def test_killed_between_runs_all_is_spent_and_nothing_is_left(home, where, numbe
     assert left_behind(home) == []
     assert not list(home.models.glob("*/*"))
     spent = home.ledger.dataset("adult").used
-    plan = job.plan(home, asked({"rounds": [3, 6]})).recipe.plan
+    plan = plans.plan(home, asked({"rounds": [3, 6]})).recipe.plan
     assert spent == price(plan, home.ledger.dataset("adult").filter.orders)
     assert audit_home(home, ledgers.bundles(home.path)).problems == ()
 

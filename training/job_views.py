@@ -1,0 +1,104 @@
+"""What the doors show of datasets and jobs: JSON, from the ledger and what is public about a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from accountant.errors import InputError
+from accountant.home import Home
+from accountant.ledger.families import Dataset
+from accountant.ledger.forecast import forecast
+from accountant.ledger.records import Job, State
+from training.plans import jobs_left
+from training.tuning.tune import TUNING, choice_of, runs_of
+
+ISSUED = "issued"
+STATES = (*(state.value for state in State), ISSUED)
+LAST = 2**53  # above every job's number
+
+
+def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True) -> dict[str, Any]:
+    """What everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}."""
+    registration = dataset.registration
+    public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
+    return {
+        "name": registration.name,
+        "uuid": dataset.uuid,
+        "family": dataset.family,
+        "families": [family.identity for family in dataset.families],
+        "version": dataset.version,
+        "relation": registration.relation.value,
+        "unit": registration.unit.name,
+        "contributions": registration.unit.contributions,
+        **dataset.budget.to_json(),
+        **public_count,
+        "schema": registration.schema,
+        "budget": {**dataset.summary(), "jobs_left": jobs_left(home, dataset)},
+        **(_detail(home, dataset) if detail else {}),
+    }
+
+
+def _detail(home: Home, dataset: Dataset) -> dict[str, Any]:
+    return {"quotas": home.ledger.quotas(dataset.registration.name), "forecast": forecast(home.ledger, dataset)}
+
+
+def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A job as `dpserve train` prints it and GET /v1/jobs/{id} answers it. `left`: of its dataset, where it is known.
+
+    Progress is counted in releases of the plan, or in the public number of runs where a job is tuned.
+    """
+    entry = home.ledger.reservation(job.seq).value
+    total = runs_of(entry["parameters"]) or job.total
+    over = job.issued is not None or job.state is State.COMMITTED
+    return {
+        "job": job.seq,
+        "state": state_of(job),
+        "progress": {"done": total if over else min(job.done, total), "total": total},
+        "dataset": job.dataset,
+        "learner": entry["learner"],
+        "epsilon": entry["claim"]["epsilon"],
+        "delta": entry["claim"]["delta"],
+        "rounds": job.total,
+        "left": home.ledger.dataset(job.dataset).summary()["left"] if left is None else left,
+        "model": job.model,
+        "by": entry["by"],
+        "time": entry["time"],
+        **_tuning(home, job, entry["parameters"]),
+        "certificate": None if job.issued is None else {"entry": job.issued, "statement": _statement(home, job.issued)},
+        "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,
+    }
+
+
+def state_of(job: Job) -> str:
+    """What the world calls it: a committed job whose certificate stands in the ledger is `issued`."""
+    return ISSUED if job.issued is not None else job.state.value
+
+
+def jobs_to_json(
+    home: Home, dataset: str | None = None, state: str | None = None, after: int | None = None, limit: int = 50
+) -> dict[str, Any]:
+    """GET /v1/jobs: the newest first, a page at a time. `after`: the `next` of the page before; None on the last one.
+
+    UnknownName where there is no such dataset; InputError where there is no such state.
+    """
+    if state is not None and state not in STATES:
+        raise InputError(f"state={state[:40]!r}: must be one of {', '.join(STATES)}")
+    if dataset is not None:
+        home.ledger.dataset(dataset)
+    kind = None if state is None else State.COMMITTED if state == ISSUED else State(state)
+    issued = state == ISSUED if kind is State.COMMITTED else None
+    found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1)
+    page, more = found[:limit], len(found) > limit
+    left = {name: home.ledger.dataset(name).summary()["left"] for name in {job.dataset for job in page}}
+    listed = [job_to_json(home, job, left[job.dataset]) for job in page]
+    return {"jobs": listed, "next": page[-1].seq if more else None}
+
+
+def _tuning(home: Home, job: Job, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting that a tuned job kept, and its noisy score: released with the model, and not before."""
+    return {"chosen": choice_of(home, job.seq) if job.issued is not None else None} if TUNING in parameters else {}
+
+
+def _statement(home: Home, issued: int) -> str:
+    return str(home.ledger.log.entry(issued).value["statement"])
