@@ -32,11 +32,19 @@ Number = str | float | Decimal
 
 
 class Client:
-    """A service at `url`, asked with `token`; DPSERVE_URL and DPSERVE_TOKEN where they are left out.
+    """A service, asked over a pool of connections that `close`, or the end of a `with` block, ends.
 
-    `retries`: how often a request is asked again that failed for a while (429, 502, 503, 504, no answer), where asking
-    twice does no more than asking once: reading, predicting, pricing, and submitting, which has an idempotency key.
-    `options` go to httpx.Client: `verify` for a certificate authority of your own, `cert`, `proxy`.
+    Every method raises a ServiceError for what is not a success: BadInput for a wrong request, NotAllowed for the
+    token, Unavailable where the service does not answer.
+
+    Args:
+        url: Where it is; DPSERVE_URL when left out, and http://127.0.0.1:3000 without that.
+        token: `dps_...`, of a scope that the method needs; DPSERVE_TOKEN when left out.
+        timeout: Seconds that a connection, or a silence of the service, may last.
+        retries: How often a request is asked again that failed for a while (429, 502, 503, 504, no answer), where
+            asking twice does no more than asking once: reading, predicting, pricing, and submitting, which has an
+            idempotency key.
+        options: For httpx.Client: `verify` for a certificate authority of your own, `cert`, `proxy`.
     """
 
     def __init__(
@@ -60,19 +68,36 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """End the connections."""
         self._transport.http.close()
 
     # Datasets and jobs: scope train; reading also audit
 
     def datasets(self) -> list[Dataset]:
-        return [Dataset.of(each) for each in self._get("/v1/datasets")["datasets"]]
+        """Every dataset and its budget."""
+        return [Dataset.of(body) for body in self._get("/v1/datasets")["datasets"]]
 
     def dataset(self, name: str) -> Dataset:
+        """One dataset and its budget.
+
+        Raises:
+            UnknownName: No such dataset.
+        """
         return Dataset.of(self._get(f"/v1/datasets/{_segment(name)}"))
 
     def plan(self, dataset: str, learner: str, epsilon: Number, **more: Any) -> Plan:
-        """Price a job; spends nothing. `more` as for `submit`. BudgetRefused where it would not be admitted."""
-        return Plan.of(self._post("/v1/plans", _asked(dataset, learner, epsilon, **more)))
+        """Price a job; spends nothing.
+
+        Args:
+            dataset: Its name.
+            learner: The learner's name, for instance `lazybb`.
+            epsilon: Of this job, above 0; a text or a Decimal keeps every digit.
+            more: `delta`, `parameters`, `model` and `tuning`, as for `submit`.
+
+        Raises:
+            BudgetRefused: It would not be admitted; `would_fit` says what would.
+        """
+        return Plan.of(self._post("/v1/plans", _request(dataset, learner, epsilon, **more)))
 
     def submit(
         self,
@@ -86,19 +111,42 @@ class Client:
         tuning: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
-        """Charge a job and put it in the queue. BudgetRefused where it does not fit; nothing is spent then.
+        """Charge a job and put it in the queue.
 
-        A key of its own is made where none is given, so a request that is tried again spends once. Give your own where
-        your program may be started again.
+        Args:
+            dataset: Its name.
+            learner: The learner's name, for instance `lazybb`.
+            epsilon: Of this job, above 0; a text or a Decimal keeps every digit.
+            delta: Of this job, in [0, 1); the dataset's when left out.
+            parameters: Of the learner, by name; the defaults when left out. They are public.
+            model: Name of the model; the dataset's when left out.
+            tuning: `{"grid": {parameter: [values]}, "runs": mean}`: the best of a random number of runs, as one job.
+            idempotency_key: The same key with the same request is the same job, and spends once. One is made where
+                none is given, so that a request tried again spends once; give your own where your program may be
+                started again.
+
+        Raises:
+            BudgetRefused: It does not fit; nothing was spent, and `would_fit` says what fits.
+            BadInput: A parameter is wrong, or (409) the key stands for another request.
         """
-        body = _asked(dataset, learner, epsilon, delta, parameters, model, tuning)
+        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning)
         return Job.of(self._post("/v1/jobs", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
 
     def job(self, number: int) -> Job:
+        """A job as it stands.
+
+        Raises:
+            UnknownName: No such job.
+        """
         return Job.of(self._get(f"/v1/jobs/{number:d}"))
 
     def jobs(self, dataset: str | None = None, state: str | None = None) -> Iterator[Job]:
-        """Every job, the newest first, a page at a time as they are asked for."""
+        """Every job, the newest first, fetched a page at a time.
+
+        Args:
+            dataset: Only of this dataset.
+            state: Only in this one: reserved, started, committed, issued, burned or released.
+        """
         after: int | None = None
         while True:
             page = self._get("/v1/jobs", dataset=dataset, state=state, after=after, limit=200)
@@ -107,7 +155,11 @@ class Client:
                 return
 
     def cancel(self, number: int) -> Job:
-        """Give a reservation back. BadInput (409) once the job has started, for then its budget is spent."""
+        """Give a reservation back.
+
+        Raises:
+            BadInput: (409) The job has started, and its budget is spent.
+        """
         return Job.of(self._transport.ask("DELETE", f"/v1/jobs/{number:d}", again=False))
 
     def events(self, number: int) -> Iterator[Job]:
@@ -142,12 +194,20 @@ class Client:
             raise unreachable(error) from error
 
     def wait(self, number: int, progress: Callable[[int, int], None] = lambda done, total: None) -> Job:
-        """The job once it is issued. JobFailed where it came to nothing: burned, its budget is spent; released, not."""
+        """The job, once it is issued.
+
+        Args:
+            number: The job's.
+            progress: Called with releases done and in all (of a tuned job: runs); they say nothing of the data.
+
+        Raises:
+            JobFailed: It came to nothing: `job_burned`, its budget is spent; `job_released`, nothing was.
+        """
         for job in self.events(number):
             progress(job.done, job.total)
         if job.state != "issued":
-            said = job.error or "the job was cancelled before it started; nothing was spent"
-            raise JobFailed(200, f"job_{job.state}", f"job {number}: {said}", {"job": number})
+            reason = job.error or "the job was cancelled before it started; nothing was spent"
+            raise JobFailed(200, f"job_{job.state}", f"job {number}: {reason}", {"job": number})
         return job
 
     def train(
@@ -159,32 +219,47 @@ class Client:
         progress: Callable[[int, int], None] = lambda done, total: None,
         **more: Any,
     ) -> Job:
-        """`submit` and `wait`."""
+        """`submit` and `wait`: their arguments, and their errors."""
         return self.wait(self.submit(dataset, learner, epsilon, **more).number, progress)
 
     # Models: scope predict; reading with any
 
     def models(self) -> list[Model]:
-        return [Model.of(each) for each in self._get("/v1/models")["models"]]
+        """Every version of every model, served or not."""
+        return [Model.of(body) for body in self._get("/v1/models")["models"]]
 
     def model(self, reference: str) -> Json:
         """Features, classes or range, certificate. `adult`, `adult@champion` or `adult@2`."""
-        found: Json = self._get(f"/v1/models/{_segment(reference)}")
-        return found
+        body: Json = self._get(f"/v1/models/{_segment(reference)}")
+        return body
 
     def certificate(self, reference: str) -> Json:
         """Envelope, proof and statement: with the model's file and the pinned keys, all that a verifier needs."""
-        found: Json = self._get(f"/v1/models/{_segment(reference)}/certificate")
-        return found
+        body: Json = self._get(f"/v1/models/{_segment(reference)}/certificate")
+        return body
 
     def predict(self, model: str, records: Sequence[Record]) -> Predictions:
+        """A label, or a number, for each record, in their order.
+
+        Args:
+            model: `adult`, `adult@champion` or `adult@2`.
+            records: Feature -> value; None where a value is missing, never NaN.
+
+        Raises:
+            UnknownName: No such model is served.
+            BadInput: (422) A record does not fit the model's schema; the message names record and field.
+        """
         return Predictions.of(self._post("/predict", {"model": model, "records": list(records)}))
 
     def explain(self, model: str, records: Sequence[Record]) -> Explanation:
-        """What each feature adds, of additive models; BadInput (422, not_additive) for trees."""
+        """What each feature adds to each prediction; arguments as for `predict`.
+
+        Raises:
+            BadInput: As `predict`; `not_additive` (422) for trees.
+        """
         return Explanation.of(self._post("/explain", {"model": model, "records": list(records)}))
 
-    # Which version answers to a name: scope admin. `reason` stands in the ledger for ever
+    # Which version answers to a name: scope admin. `reason` stands in the ledger permanently
 
     def promote(self, name: str, version: int, reason: str) -> Json:
         """Let the name alone mean this version from now on."""
@@ -199,8 +274,8 @@ class Client:
         return self._place(f"{_segment(reference)}/restore", {"reason": reason})
 
     def _place(self, path: str, body: Json) -> Json:
-        found: Json = self._transport.ask("POST", f"/v1/models/{path}", again=False, body=body)
-        return found
+        placed: Json = self._transport.ask("POST", f"/v1/models/{path}", again=False, body=body)
+        return placed
 
     # The ledger: scope audit
 
@@ -215,30 +290,35 @@ class Client:
         return self._transport.text("/v1/ledger/checkpoint")
 
     def proof(self, leaf: int, size: int | None = None) -> Json:
-        found: Json = self._get("/v1/ledger/proof", leaf=leaf, size=size)
-        return found
+        """That entry `leaf` is in the ledger: against the newest checkpoint, or in the tree of `size` entries."""
+        body: Json = self._get("/v1/ledger/proof", leaf=leaf, size=size)
+        return body
 
     def audit(self, seconds: float = 600.0) -> Json:
-        """Ask for an audit of everything and wait for its result: `ok`, `entries`, `root`, `problems`."""
+        """Ask for an audit of everything and wait for its result: `ok`, `entries`, `root`, `problems`.
+
+        Raises:
+            Unavailable: None was made within `seconds`.
+        """
         asked = self._transport.ask("POST", "/v1/audits", again=True)["asked"]
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            found = self.last_audit()
-            if found is not None and found["at"] >= asked:
-                return found
+            audit = self.last_audit()
+            if audit is not None and audit["at"] >= asked:
+                return audit
             time.sleep(AGAIN_SECONDS)
         raise Unavailable(0, "timeout", f"no audit was made within {seconds:g} seconds; the server's log says why")
 
     def last_audit(self) -> Json | None:
         """The newest audit's result; None before the first."""
         try:
-            found: Json = self._get("/v1/audits/last")
+            audit: Json = self._get("/v1/audits/last")
         except UnknownName:
             return None
-        return found
+        return audit
 
     def ready(self, seconds: float = 0.0) -> bool:
-        """Whether the service answers; waits for it up to `seconds`."""
+        """Whether the service answers; waits for it up to `seconds`. Never raises."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -258,7 +338,7 @@ class Client:
         return self._transport.ask("POST", path, again=True, body=body)
 
 
-def _asked(
+def _request(
     dataset: str,
     learner: str,
     epsilon: Number,
@@ -268,8 +348,8 @@ def _asked(
     tuning: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     given = {"delta": None if delta is None else str(delta), "parameters": parameters, "model": model, "tuning": tuning}
-    said = {name: value for name, value in given.items() if value is not None}
-    return {"dataset": dataset, "learner": learner, "epsilon": str(epsilon), **said}
+    more = {name: value for name, value in given.items() if value is not None}
+    return {"dataset": dataset, "learner": learner, "epsilon": str(epsilon), **more}
 
 
 def _segment(name: str) -> str:

@@ -26,15 +26,15 @@ class ServiceError(Exception):
 
 
 class BadInput(ServiceError):
-    pass
+    """What was asked is wrong; the message names the field."""
 
 
 class UnknownName(BadInput):
-    pass
+    """No such dataset, learner, job, model or entry."""
 
 
 class NotAllowed(ServiceError):
-    pass
+    """No token that is good (401), or one without this scope (403)."""
 
 
 class BudgetRefused(ServiceError):
@@ -43,16 +43,16 @@ class BudgetRefused(ServiceError):
     @property
     def would_fit(self) -> Decimal | None:
         """The largest epsilon that this learner could still get at this delta; None where there is none."""
-        found = self.details.get("would_fit")
-        return None if found is None else Decimal(found["epsilon"])
+        fits = self.details.get("would_fit")
+        return None if fits is None else Decimal(fits["epsilon"])
 
 
 class TooManyRequests(ServiceError):
-    pass
+    """Over the token's limit, after having asked again as often as `retries` says."""
 
 
 class Unavailable(ServiceError):
-    pass
+    """No good answer came, after having asked again where that is safe."""
 
 
 class JobFailed(ServiceError):
@@ -65,11 +65,11 @@ _BY_STATUS = {401: NotAllowed, 403: NotAllowed, 404: UnknownName, 429: TooManyRe
 
 def error_of(status: int, body: Any) -> ServiceError:
     """The exception for an answer; `body` may be what some proxy said."""
-    found = body.get("error") if isinstance(body, Mapping) else None
-    if not isinstance(found, Mapping):
-        found = {"code": "http_error", "message": f"the answer was {status}, and not of dpserve"}
-    code, message = str(found.get("code", "http_error")), str(found.get("message", ""))
+    error = body.get("error") if isinstance(body, Mapping) else None
+    if not isinstance(error, Mapping):
+        error = {"code": "http_error", "message": f"the answer was {status}, and not of dpserve"}
+    code, message = str(error.get("code", "http_error")), str(error.get("message", ""))
     usual = BadInput if status < 500 else Unavailable if status in (502, 503, 504) else ServiceError
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status, usual)
-    details = found.get("details")
+    details = error.get("details")
     return kind(status, code, message, details if isinstance(details, Mapping) else None)

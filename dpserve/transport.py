@@ -31,6 +31,7 @@ class Transport:
         return self._answer(method, path, again, body, query or {}).json()
 
     def text(self, path: str) -> str:
+        """The answer as a text. Raises ServiceError."""
         return self._answer("GET", path, True, None, {}).text
 
     def _answer(self, method: str, path: str, again: bool, body: Any, query: Json) -> httpx.Response:
@@ -48,9 +49,9 @@ class Transport:
                 continue
             if answer.is_success:
                 return answer
-            found = failure(answer)
-            if last or not hopeful(found):
-                raise found
+            refusal = failure(answer)
+            if last or not hopeful(refusal):
+                raise refusal
             self.wait(attempt, answer)
         raise AssertionError("the last attempt returns or raises")
 
@@ -68,6 +69,7 @@ def hopeful(error: ServiceError) -> bool:
 
 
 def failure(answer: httpx.Response) -> ServiceError:
+    """The exception for an answer that is not a success."""
     try:
         body = answer.json()
     except ValueError:
@@ -76,6 +78,7 @@ def failure(answer: httpx.Response) -> ServiceError:
 
 
 def unreachable(error: httpx.TransportError) -> Unavailable:
+    """The exception where there was no answer: the kind of the error alone, whose text may hold an address."""
     return Unavailable(0, "unreachable", f"no answer: {type(error).__name__}")
 
 

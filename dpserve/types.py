@@ -27,6 +27,7 @@ class Budget:
 
     @classmethod
     def of(cls, body: Json) -> Budget:
+        """From the service's JSON."""
         return cls(
             epsilon=Decimal(body["total"]["epsilon"]),
             delta=Decimal(body["total"]["delta"]),
@@ -40,6 +41,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Dataset:
+    """`relation`: add-remove or replace-one; `unit`: whom the promise protects, `record` or a column of people."""
+
     name: str
     relation: str
     unit: str
@@ -48,6 +51,7 @@ class Dataset:
 
     @classmethod
     def of(cls, body: Json) -> Dataset:
+        """From the service's JSON."""
         return cls(body["name"], body["relation"], body["unit"], Budget.of(body["budget"]), body)
 
 
@@ -68,6 +72,7 @@ class Plan:
 
     @classmethod
     def of(cls, body: Json) -> Plan:
+        """From the service's JSON."""
         return cls(
             dataset=body["dataset"],
             learner=body["learner"],
@@ -106,10 +111,12 @@ class Job:
 
     @property
     def over(self) -> bool:
+        """Whether it changes no more."""
         return self.state in FINAL
 
     @classmethod
     def of(cls, body: Json) -> Job:
+        """From the service's JSON."""
         return cls(
             number=body["job"],
             state=body["state"],
@@ -143,6 +150,7 @@ class Model:
 
     @classmethod
     def of(cls, body: Json) -> Model:
+        """From the service's JSON."""
         claim = body["certificate"] or {}
         return cls(
             reference=body["model"],
@@ -169,6 +177,7 @@ class Predictions:
 
     @classmethod
     def of(cls, body: Json) -> Predictions:
+        """From the service's JSON."""
         return cls(body["model"], body["predictions"], body.get("classes", []), body.get("probabilities", []), body)
 
 
@@ -186,6 +195,7 @@ class Explanation:
 
     @classmethod
     def of(cls, body: Json) -> Explanation:
+        """From the service's JSON."""
         return cls(
             model=body["model"],
             unit=body["unit"],
