@@ -1,7 +1,8 @@
-"""Budgets and neighbouring relations: the two public words every price is stated in."""
+"""The public words that prices and entries are stated in: budgets, neighbouring relations, the names people give."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -12,6 +13,7 @@ from accountant.errors import InputError
 NANO = 10**9
 MAX_EPSILON = Decimal(100)
 MAX_DIGITS = 40
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 
 
 class Relation(StrEnum):
@@ -84,3 +86,14 @@ class Budget:
 
     def to_json(self) -> dict[str, str]:
         return {"epsilon": decimal_string(self.epsilon), "delta": decimal_string(self.delta)}
+
+
+def check_name(what: str, name: str) -> str:
+    """`name`, of a dataset, model or token, if it is 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit; else
+    InputError. Names become folder names and metric labels, so they are narrow.
+    """
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise InputError(
+            f"{what}={name!r:.80}: must be 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+        )
+    return name

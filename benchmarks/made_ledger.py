@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from accountant import canonical, home
 from accountant.budget import Budget, Relation
 from accountant.home import Home
-from accountant.ledger.families import load, price_text
+from accountant.ledger.family_rows import load, price_text
 from accountant.ledger.records import Registration, Request, Unit
 from accountant.log import merkle, notes
 from accountant.log.last_seen import HighWater

@@ -18,7 +18,7 @@ from accountant.errors import InputError, ModelInvalid
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import key_life
-from accountant.ledger.key_life import Why
+from accountant.ledger.records import Why
 from models.additive import AdditiveEnsemble
 from models.edit.editing import to_additive
 from models.onnx.export import to_onnx

@@ -14,8 +14,8 @@ from typing import Any
 
 from accountant.errors import BudgetRefused, DpserveError, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
-from accountant.ledger.families import Started
 from accountant.ledger.records import Holding, Job, State
+from accountant.ledger.started import Started
 from accountant.privacy.events import Plan
 from models.ensemble import Ensemble
 from training.job_views import job_to_json

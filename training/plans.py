@@ -8,13 +8,13 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from accountant.budget import Budget, from_nano, nano
+from accountant.budget import Budget, check_name, from_nano, nano
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger.families import Dataset, refusal
+from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
-from accountant.names import check_name
+from accountant.ledger.refusal import refusal
 from accountant.privacy.claims import Price, claim
 from accountant.privacy.events import Plan
 from training import fitting
@@ -85,7 +85,7 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     recipe = learner.recipe(public)
     costs = dataset.costs(recipe.plan)
     if dataset.refusing(costs):
-        raise refusal(dataset, request, recipe.plan, would_fit(dataset, learner, public, recipe.plan))
+        raise refusal(dataset, request, costs, would_fit(dataset, learner, public, recipe.plan))
     tuning = learner.to_json(public, recipe.unit) if isinstance(learner, Tuned) else None
     warned = () if isinstance(learner, Tuned) else warnings_of(learner, public, recipe)
     return Planned(request, recipe, costs, dataset, tuning, tuple(warned))

@@ -16,11 +16,11 @@ from accountant import canonical
 from accountant.audit.judge import Figures, Value, judge_job, require, require_hex
 from accountant.audit.replay_budget import Books
 from accountant.audit.replay_keys import KeyRing, require_reasons
+from accountant.budget import check_name
 from accountant.canonical import JSON, parse_decimal
 from accountant.errors import DpserveError, LedgerInvalid
 from accountant.keys.private_keys import PublicKeys
 from accountant.log.entry_reader import decode_entry
-from accountant.names import check_name
 
 FORMAT = "dpserve-ledger/v1"
 MOST_REQUESTS = 10**9

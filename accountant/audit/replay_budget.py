@@ -9,9 +9,8 @@ from math import floor
 from typing import Any
 
 from accountant.audit.judge import Figures, Value, judge_filter, read_budget, require, require_hex
-from accountant.budget import NANO, Budget, Relation, nano, parse_relation
+from accountant.budget import NANO, Budget, Relation, check_name, nano, parse_relation
 from accountant.canonical import decimal_string, parse_decimal
-from accountant.names import check_name
 from accountant.privacy.filter import Filter
 from accountant.privacy.second_opinion import to_epsilon
 

@@ -29,8 +29,9 @@ from accountant.keys import dsse
 from accountant.keys.private_keys import PublicKeys, fingerprint
 from accountant.log import notes, proofs
 from accountant.log.entries import read_entry
-from accountant.privacy.claims import BOUNDS, PURE, RENYI, claim, compose_pure, compose_rdp, epsilon_at, round_up
+from accountant.privacy.claims import BOUNDS, PURE, RENYI, claim, round_up
 from accountant.privacy.events import Plan, plan_from_json
+from accountant.privacy.renyi import compose_pure, compose_rdp, epsilon_at
 
 ANY = Policy()
 LAST_DIGITS = Decimal("0.00001")  # what floating point may add to a figure that is rounded up to 6 digits

@@ -18,7 +18,7 @@ from accountant.certificates.predicate import STATEMENT_LIMIT, read_statement
 from accountant.certificates.statement import listed
 from accountant.errors import LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
-from accountant.ledger.key_life import CERTIFYING, Why
+from accountant.ledger.records import CERTIFYING, Why
 from accountant.log.entries import Entry, Writer, read_entry
 from accountant.store.store import body_at, size
 

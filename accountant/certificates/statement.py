@@ -23,9 +23,10 @@ from accountant.keys import dsse
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.records import Request, Unit
-from accountant.privacy.claims import Claim, claim, compose_pure, compose_rdp
+from accountant.privacy.claims import Claim, claim
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import price_to_json
+from accountant.privacy.renyi import compose_pure, compose_rdp
 
 LISTED = 1 << 16  # most characters of names and domains; beyond, the schema's digest speaks for them
 CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed mechanisms

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 
 from accountant.canonical import spell
 from accountant.errors import InputError
-from accountant.ledger.families import load
+from accountant.ledger.family_rows import load
 from accountant.log.entries import Entry, read_entry
 from accountant.store.entry_kinds import KINDS, EntryIndex, entry_index
 from accountant.store.store import Store, body_at, size

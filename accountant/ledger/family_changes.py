@@ -9,13 +9,13 @@ from decimal import Decimal
 
 from sqlalchemy import Connection, insert, select, update
 
-from accountant.budget import Budget, Relation
+from accountant.budget import Budget, Relation, check_name
 from accountant.canonical import decimal_string
 from accountant.errors import InputError, NameTaken
-from accountant.ledger.families import Family, found_family, load, put_analyst
+from accountant.ledger.families import Family
+from accountant.ledger.family_rows import found_family, load, put_analyst
 from accountant.ledger.records import Registration, registration_fields
 from accountant.log.entries import Writer, dumps
-from accountant.names import check_name
 from accountant.privacy.filter import Filter
 from accountant.store.tables import dataset_table, family_table
 

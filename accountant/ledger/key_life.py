@@ -6,7 +6,6 @@ What follows from an entry is in the index (`accountant.keys.key_rows`), the tru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,29 +16,13 @@ from accountant.keys import dsse, key_exchange, key_rows, signers
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import ROLES, KeyStore, PublicKeys, Role, SigningKey, load_public_pem, public_pem
 from accountant.keys.private_keys import passphrase_from_environment as passphrase
+from accountant.ledger.records import CERTIFYING, Why
 from accountant.log.entries import Writer, read_entry
 from accountant.store.store import Store, body_at, size
 
 if TYPE_CHECKING:
     from accountant.home import Home
     from accountant.ledger.ledger import Ledger
-
-LONGEST_REASON, LONGEST_NAME = 500, 200
-CERTIFYING = ("issued", "derived")  # entries that bind a certificate
-
-
-@dataclass(frozen=True)
-class Why:
-    """Who does it, and why: both stand in the ledger for ever."""
-
-    by: str
-    reason: str
-
-    def __post_init__(self) -> None:
-        for name, most in (("by", LONGEST_NAME), ("reason", LONGEST_REASON)):
-            text = getattr(self, name)
-            if not text.strip() or not text.isprintable() or len(text) > most:
-                raise InputError(f"{name}: must be one line of 1 to {most} characters")
 
 
 def open_keys(directory: Path, database: Store, issuer_key: str) -> KeyStore:

@@ -14,21 +14,31 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
+from accountant.budget import check_name
 from accountant.certificates import edited_models
 from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore, public_pem
 from accountant.ledger import family_changes
-from accountant.ledger.families import Dataset, Started, account, charge_analyst, load, quotas, refusal
-from accountant.ledger.key_life import Why
-from accountant.ledger.records import Holding, Job, Registration, Request, State, request_from_entry, reservation_fields
+from accountant.ledger.families import Dataset
+from accountant.ledger.family_rows import account, charge_analyst, load, quotas
+from accountant.ledger.records import (
+    Holding,
+    Job,
+    Registration,
+    Request,
+    State,
+    Why,
+    request_from_entry,
+    reservation_fields,
+)
+from accountant.ledger.refusal import refusal
+from accountant.ledger.started import Started
 from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
 from accountant.log.last_seen import HighWater
 from accountant.log.merkle import EMPTY_ROOT, leaf_hash
-from accountant.names import check_name
-from accountant.privacy.claims import claim, price
+from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan, plan_from_json
-from accountant.privacy.filter import price_to_json
 from accountant.store.store import Store, body_at
 from accountant.store.tables import dataset_table, job_table
 
@@ -138,10 +148,10 @@ class Ledger:
             if known:
                 return known
             dataset = load(connection, request.dataset, by)
-            costs = dataset.costs(plan)
+            cost = dataset.price_to_json(plan)
+            costs = dataset.costs_from_json(cost)  # what the entry says is what is charged
             if dataset.refusing(costs):
-                raise refusal(dataset, request, plan)
-            cost = price_to_json(price(plan, dataset.orders), dataset.orders)
+                raise refusal(dataset, request, costs)
             seq = writer.append("reserved", **reservation_fields(request, unit, plan, claimed, cost, by, key))
             for family, each in zip(dataset.families, costs, strict=True):
                 account(connection, family, family.used + each, family.reserved + each)

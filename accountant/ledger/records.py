@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from accountant import canonical
@@ -16,6 +17,8 @@ from accountant.privacy.claims import Claim
 from accountant.privacy.events import Plan
 
 MOST_CONTRIBUTIONS = 10_000
+LONGEST_REASON, LONGEST_NAME = 500, 200  # characters
+CERTIFYING = ("issued", "derived")  # entries that bind a certificate
 
 
 class State(StrEnum):
@@ -88,8 +91,9 @@ class Request:
         }
         return {**own, **self.budget.to_json()}
 
-    @property
+    @cached_property
     def digest(self) -> str:
+        """sha256 of the canonical JSON, in hex: two requests are the same where it is."""
         return hashlib.sha256(canonical.encode(self.to_json())).hexdigest()
 
 
@@ -115,6 +119,22 @@ class Holding:
     state: State
     owner: str
     expires: float
+
+
+@dataclass(frozen=True)
+class Why:
+    """Who does it, and why: one line each, of at most LONGEST_NAME and LONGEST_REASON characters, kept permanently in
+    the ledger.
+    """
+
+    by: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        for name, most in (("by", LONGEST_NAME), ("reason", LONGEST_REASON)):
+            text = getattr(self, name)
+            if not text.strip() or not text.isprintable() or len(text) > most:
+                raise InputError(f"{name}: must be one line of 1 to {most} characters")
 
 
 def registration_fields(registration: Registration, identity: str) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
+from accountant.budget import check_name
 from accountant.errors import InputError, NameTaken, UnknownName
 from accountant.ledger.ledger import Ledger
-from accountant.names import check_name
 from accountant.store.tables import entry_table, token_table
 
 SCOPES = ("predict", "train", "audit", "admin")

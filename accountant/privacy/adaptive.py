@@ -17,8 +17,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.privacy.claims import compose_grid, epsilon_at
 from accountant.privacy.events import BoundedRange, Event
+from accountant.privacy.renyi import compose_grid, epsilon_at
 
 Events = tuple[tuple[Event, int], ...]
 Floats = NDArray[np.float64]

@@ -18,7 +18,8 @@ from typing import Any
 from accountant.budget import NANO, Budget, from_nano, nano
 from accountant.canonical import decimal_string, parse_decimal
 from accountant.errors import InputError
-from accountant.privacy.claims import Price, epsilon_at, round_up
+from accountant.privacy.claims import Price, round_up
+from accountant.privacy.renyi import epsilon_at
 
 WEIGHTS = (Decimal("0.90"), Decimal("0.05"), Decimal("0.05"))
 FACTORS = (1, 2, 4)

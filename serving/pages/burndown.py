@@ -11,7 +11,8 @@ from sqlalchemy import Connection, func, select
 from accountant.canonical import decimal_string
 from accountant.home import Home
 from accountant.ledger.charges import charged, charges
-from accountant.ledger.families import Family, load
+from accountant.ledger.families import Family
+from accountant.ledger.family_rows import load
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import read_entry
 from accountant.store.store import body_at

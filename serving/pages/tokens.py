@@ -7,11 +7,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.budget import check_name
 from accountant.errors import DpserveError, InputError, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger import tokens
 from accountant.ledger.tokens import SCOPES, Limits, Token
-from accountant.names import check_name
 from serving.errors import status_of
 from serving.http.routes import Door, caller, in_thread, state
 from serving.pages.ui import form_fields, page, see_other

@@ -244,7 +244,7 @@ def test_any_order_of_events_on_postgresql():
 
 def test_a_refund_of_what_was_started_would_be_caught(monkeypatch):
     """The invariant has teeth: a ledger that gives back a burned job's price is found out."""
-    from accountant.ledger.families import account
+    from accountant.ledger.family_rows import account
     from accountant.ledger.ledger import Ledger, load
 
     real = Ledger.burn

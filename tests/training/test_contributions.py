@@ -11,7 +11,7 @@ import pytest
 from exact_laws import EVERY_ROW, canonical, datasets, public_of, rows_of, transcript_law
 
 from accountant.budget import NANO, Relation
-from accountant.privacy.claims import compose_pure
+from accountant.privacy.renyi import compose_pure
 from training.calibrate import rehearse
 from training.learners.boosting import smooth_boosting
 from training.learners.boosting.lazybb import LazyBB

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from accountant.budget import Budget, Relation
+from accountant.budget import Budget, Relation, check_name
 from accountant.errors import DataError, JobFailed, LedgerUnavailable, NameTaken, SchemaError
 from accountant.home import Home
-from accountant.ledger.families import Dataset, Started
+from accountant.ledger.families import Dataset
 from accountant.ledger.records import RECORD, Registration, Unit
-from accountant.names import check_name
+from accountant.ledger.started import Started
 from training.rows.data import answer_dtype, bin_dtype, encode_answers, encode_column, read_batches
 from training.rows.rows import Rows
 from training.rows.schema import Schema, parse_schema

@@ -20,8 +20,8 @@ from accountant.budget import NANO
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
 from accountant.log import notes
-from accountant.privacy.claims import rdp_nano
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
+from accountant.privacy.renyi import rdp_nano
 from accountant.privacy.second_opinion import renyi
 
 

@@ -32,7 +32,7 @@ from accountant.ledger.records import Unit
 from accountant.log import proofs
 from accountant.log.collect import keep
 from accountant.privacy import claims
-from accountant.privacy.claims import claim, compose_rdp
+from accountant.privacy.claims import claim
 from accountant.privacy.events import (
     EVENT_TYPES,
     BoundedRange,
@@ -43,6 +43,7 @@ from accountant.privacy.events import (
     RepeatAndSelect,
     plan_from_json,
 )
+from accountant.privacy.renyi import compose_rdp
 from accountant.privacy.selection import Poisson, logarithmic
 from models.store.bundle import read_bundle, write_bundle
 from models.store.loading import domains, load_of_home, load_verified

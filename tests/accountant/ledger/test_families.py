@@ -20,9 +20,9 @@ from accountant.errors import BudgetRefused, InputError, LedgerInvalid, NameTake
 from accountant.home import Home
 from accountant.ledger.forecast import forecast
 from accountant.ledger.records import Unit
-from accountant.privacy.claims import epsilon_at
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
 from accountant.privacy.filter import Filter
+from accountant.privacy.renyi import epsilon_at
 from training.learners import LEARNERS
 
 PEOPLE = Unit("person", "name")

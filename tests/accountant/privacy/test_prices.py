@@ -17,22 +17,9 @@ from hypothesis import strategies as st
 
 from accountant.budget import NANO, Budget, nano
 from accountant.errors import InputError
-from accountant.privacy.claims import (
-    BOUNDS,
-    FIRST_BOUNDS,
-    GRID,
-    PURE,
-    RENYI,
-    claim,
-    compose_grid,
-    compose_pure,
-    compose_rdp,
-    epsilon_at,
-    price,
-    rdp_nano,
-    round_up,
-)
+from accountant.privacy.claims import BOUNDS, FIRST_BOUNDS, PURE, RENYI, claim, price, round_up
 from accountant.privacy.events import SIMPLE, BoundedRange, Event, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from accountant.privacy.renyi import GRID, compose_grid, compose_pure, compose_rdp, epsilon_at, rdp_nano
 from accountant.privacy.selection import geometric
 
 DELTA = Decimal("0.000001")

@@ -20,8 +20,8 @@ from accountant import mechanisms
 from accountant.budget import NANO
 from accountant.errors import InputError
 from accountant.mechanisms import draw_runs
-from accountant.privacy.claims import compose_pure, compose_rdp, rdp_nano
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, RepeatAndSelect, event_from_json, event_to_json
+from accountant.privacy.renyi import compose_pure, compose_rdp, rdp_nano
 from accountant.privacy.second_opinion import pure, renyi
 from accountant.privacy.selection import Poisson, TruncatedNegativeBinomial, delta_at, geometric, logarithmic, selected
 

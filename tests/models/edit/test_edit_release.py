@@ -30,7 +30,7 @@ from accountant.errors import (
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import key_life
-from accountant.ledger.key_life import Why
+from accountant.ledger.records import Why
 from models.edit import editing
 from models.edit.editing import Note, to_additive
 from models.store import lineage

@@ -9,7 +9,7 @@ import pytest
 
 from accountant.errors import LedgerInvalid, UnknownName
 from accountant.home import Home
-from accountant.ledger import families
+from accountant.ledger import family_rows
 from accountant.privacy.events import PureDp
 from accountant.privacy.filter import price_from_json
 from serving.pages.burndown import burndown
@@ -34,7 +34,7 @@ def by_hand(home, name):
 
 def _families(home, name):
     with home.ledger.log.database.reading() as connection:
-        return families.load(connection, name).families
+        return family_rows.load(connection, name).families
 
 
 @pytest.mark.parametrize("name", ["adult", "copy", "pure"])

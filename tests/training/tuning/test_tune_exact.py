@@ -20,8 +20,8 @@ from selection_laws import law_of_one_run, law_of_the_best
 
 from accountant.budget import NANO, Budget, Relation
 from accountant.errors import PlanMismatch
-from accountant.privacy.claims import compose_pure, compose_rdp
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
+from accountant.privacy.renyi import compose_pure, compose_rdp
 from accountant.privacy.selection import Poisson, logarithmic
 from training.learners.boosting.lazybb import WeightedAgreement
 from training.session import Rehearsal, Session

@@ -26,7 +26,7 @@ from some_trees import FEATURES, leaf_of, scores_of, some_rows, some_tree, some_
 from accountant.budget import NANO, Relation
 from accountant.errors import InputError
 from accountant.mechanisms import ExponentialSelections, PermuteAndFlips
-from accountant.privacy.claims import compose_pure
+from accountant.privacy.renyi import compose_pure
 from models.features import BooleanFeature, encode_columns
 from models.onnx.export import to_onnx
 from training.calibrate import rehearse

@@ -16,8 +16,8 @@ from draws import ALARM, refuted
 from exact_laws import Dataset, public_of, rows_of
 
 from accountant.budget import NANO, Relation
-from accountant.privacy.claims import compose_pure
 from accountant.privacy.events import Release
+from accountant.privacy.renyi import compose_pure
 from training.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, ThresholdAgreement, WeightedAgreement
 from training.session import Session, sensitivity_of

@@ -30,7 +30,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.budget import NANO, Relation
-from accountant.privacy.claims import claim, compose_pure, compose_rdp
+from accountant.privacy.claims import claim
+from accountant.privacy.renyi import compose_pure, compose_rdp
 from models.features import BooleanFeature, NumericFeature
 from training.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, ThresholdAgreement, WeightedAgreement

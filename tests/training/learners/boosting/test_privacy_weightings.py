@@ -16,7 +16,7 @@ import pytest
 from exact_laws import BOOLEAN, canonical, neighbours, public_of, rows_of, transcript_law
 
 from accountant.budget import NANO, Relation
-from accountant.privacy.claims import compose_pure
+from accountant.privacy.renyi import compose_pure
 from models.features import CategoricalFeature
 from training.calibrate import rehearse
 from training.learners.boosting.defaults import Defaults

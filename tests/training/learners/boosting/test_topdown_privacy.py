@@ -18,7 +18,7 @@ from topdown_laws import FLAGS, Walk, flags_of, people, public
 
 from accountant.budget import NANO, Relation
 from accountant.mechanisms import ExponentialSelections
-from accountant.privacy.claims import compose_pure
+from accountant.privacy.renyi import compose_pure
 from models.features import BooleanFeature, NumericFeature
 from training.calibrate import rehearse
 from training.learners.boosting.lazybb_tree import LazyBBTree

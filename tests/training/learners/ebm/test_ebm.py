@@ -12,7 +12,7 @@ import pytest
 
 from accountant.budget import NANO, Budget, Relation
 from accountant.errors import InputError
-from accountant.privacy.claims import compose_pure
+from accountant.privacy.renyi import compose_pure
 from models.additive import AdditiveEnsemble
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.calibrate import calibrate, rehearse

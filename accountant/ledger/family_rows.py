@@ -1,0 +1,150 @@
+"""Families and their datasets in the database: read from rows and founding entries, charged, given quotas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from accountant.budget import Budget, Relation
+from accountant.errors import LedgerInvalid, UnknownName
+from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota
+from accountant.ledger.records import Registration, Unit
+from accountant.log.entries import dumps, read_entry
+from accountant.privacy.claims import Price
+from accountant.privacy.filter import Filter, price_from_json, price_to_json
+from accountant.store.store import body_at
+from accountant.store.tables import analyst_table, dataset_table, family_table
+
+# Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
+_DATASET = select(dataset_table).where(dataset_table.c.name == bindparam("at"))
+_VERSION = (
+    select(func.count())
+    .select_from(dataset_table)
+    .where(dataset_table.c.seq <= bindparam("upto"), dataset_table.c.families.contains(bindparam("family")))
+)
+_FAMILY = select(family_table).where(family_table.c.id == bindparam("at"))
+_ACCOUNT = update(family_table).where(family_table.c.id == bindparam("at"))
+_ANALYSTS = select(analyst_table).where(analyst_table.c.family == bindparam("at")).order_by(analyst_table.c.name)
+_NAMED = _ANALYSTS.where(analyst_table.c.name.in_(bindparam("names", expanding=True)))
+_PUT_ANALYST = update(analyst_table).where(
+    analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who")
+)
+
+
+def load(connection: Connection, name: str, analyst: str | None = None) -> Dataset:
+    """A dataset as it stands; with `analyst`, under that analyst's quotas. UnknownName where there is none."""
+    row = connection.execute(_DATASET, {"at": name}).first()
+    if row is None:
+        raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
+    entry = read_entry(row.seq, body_at(connection, row.seq)).value
+    identities = json.loads(row.families)
+    found = tuple(load_family(connection, identity, analyst, {row.seq: entry}) for identity in identities)
+    registration = Registration(
+        entry["dataset"],
+        Relation(entry["relation"]),
+        _budget(entry) if "budget" in entry else None,
+        Unit(**entry["unit"]),
+        entry["records"],
+        entry["schema"],
+        entry["commitment"],
+        () if "budget" in entry else tuple(identities),
+    )
+    return Dataset(registration, entry["uuid"], row.seq, _version(connection, row.seq, identities[0]), found)
+
+
+def _version(connection: Connection, seq: int, family: str) -> int:
+    return int(connection.execute(_VERSION, {"upto": seq, "family": family}).scalar_one())
+
+
+def load_family(
+    connection: Connection, identity: str, analyst: str | None = None, read: Mapping[int, dict[str, Any]] | None = None
+) -> Family:
+    """A family as it stands. The stored filter must be the one that its budget gives. `read`: entries at hand."""
+    row = connection.execute(_FAMILY, {"at": identity}).first()
+    if row is None:
+        raise UnknownName(f"family={identity}: no such family", family=identity)
+    founding = (read or {}).get(row.seq) or read_entry(row.seq, body_at(connection, row.seq)).value
+    design = Filter.design(_budget(founding))
+    stored = founding
+    if row.changed is not None:
+        stored = read_entry(row.changed, body_at(connection, row.changed)).value
+        design = design.with_total(_budget(stored).epsilon)
+    if stored["filter"] != design.to_json():
+        at = row.seq if row.changed is None else row.changed
+        raise LedgerInvalid(f"entry {at}: the stored filter is not the one that its budget gives", entry=at)
+    used, reserved = (price_from_json(json.loads(text), design.orders) for text in (row.used, row.reserved))
+    unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
+    quota = None if analyst is None else _quota(connection, identity, analyst, design)
+    return Family(identity, row.seq, relation, unit, design, used, reserved, quota)
+
+
+def _budget(entry: dict[str, Any]) -> Budget:
+    return Budget.of(entry["budget"]["epsilon"], entry["budget"]["delta"])
+
+
+def _quota(connection: Connection, family: str, analyst: str, design: Filter) -> Quota | None:
+    """The analyst's own quota, else everybody's; None where neither was set."""
+    rows = {row.name: row for row in _analysts(connection, family, (analyst, EVERYBODY))}
+    shares = [rows[name].share for name in (analyst, EVERYBODY) if name in rows and rows[name].share is not None]
+    if not shares:
+        return None
+    used = price_from_json(json.loads(rows[analyst].used), design.orders) if analyst in rows else design.nothing()
+    return Quota(analyst, Decimal(shares[0]), design.part(Decimal(shares[0])), used)
+
+
+def _analysts(connection: Connection, family: str, names: Iterable[str] | None = None) -> list[Any]:
+    if names is None:
+        return list(connection.execute(_ANALYSTS, {"at": family}))
+    return list(connection.execute(_NAMED, {"at": family, "names": list(names)}))
+
+
+def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
+    """What each analyst used of the family's budget, as a share of it, and the quota that holds for each."""
+    rows = _analysts(connection, family.identity)
+    general = next((row.share for row in rows if row.name == EVERYBODY), None)
+    found = []
+    for row in rows:
+        used = price_from_json(json.loads(row.used), family.filter.orders)
+        quota = row.share if row.share is not None else general
+        found.append({"analyst": row.name, "quota": quota, "used": f"{family.filter.share(used):.6f}"})
+    return found
+
+
+def found_family(connection: Connection, identity: str, seq: int, design: Filter) -> None:
+    nothing = price_text(design.nothing(), design)
+    values = {"id": identity, "seq": seq, "changed": None, "used": nothing, "reserved": nothing}
+    connection.execute(insert(family_table).values(**values))
+
+
+def account(connection: Connection, family: Family, used: Price, reserved: Price) -> None:
+    """Put a family's sums at `used`, of which `reserved` has not started."""
+    texts = {"used": price_text(used, family.filter), "reserved": price_text(reserved, family.filter)}
+    connection.execute(_ACCOUNT, {"at": family.identity, **texts})
+
+
+def charge_analyst(connection: Connection, family: Family, analyst: str, cost: Price, sign: int = 1) -> None:
+    """Add `cost` to what the analyst used of the family's budget, or take it back."""
+    rows = _analysts(connection, family.identity, (analyst,))
+    design = family.filter
+    before = price_from_json(json.loads(rows[0].used), design.orders) if rows else design.nothing()
+    put_analyst(connection, family, analyst, before + cost if sign > 0 else before - cost)
+
+
+def put_analyst(
+    connection: Connection, family: Family, analyst: str, used: Price | None = None, share: str | None = None
+) -> None:
+    """Write an analyst's row; what is None keeps its value."""
+    design = family.filter
+    changes = {"used": used and price_text(used, design), "share": share}
+    values = {name: value for name, value in changes.items() if value is not None}
+    if not connection.execute(_PUT_ANALYST, {"at": family.identity, "who": analyst, **values}).rowcount:
+        fresh = {"share": None, "used": price_text(design.nothing(), design), **values}
+        connection.execute(insert(analyst_table).values(family=family.identity, name=analyst, **fresh))
+
+
+def price_text(figure: Price, design: Filter) -> str:
+    return dumps(price_to_json(figure, design.orders))

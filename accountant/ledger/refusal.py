@@ -1,0 +1,36 @@
+"""What is said when a job does not fit: public figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accountant.errors import BudgetRefused
+from accountant.ledger.families import Dataset
+from accountant.ledger.records import Request
+from accountant.privacy.claims import Price
+from accountant.privacy.filter import price_to_json
+
+
+def refusal(
+    dataset: Dataset, request: Request, costs: Sequence[Price], would_fit: Mapping[str, Any] | None = None
+) -> BudgetRefused:
+    """The refusal of a job at `costs`, its price in each family, which one of them does not admit: asked, spent, left,
+    and the epsilon and delta that would fit. Every part of it is public.
+    """
+    pairs = zip(dataset.families, costs, strict=True)
+    family, cost = next((family, cost) for family, cost in pairs if not family.admits(cost))
+    summary, by_quota = family.summary(), family.filter.admits(family.used, cost)
+    asked = {**request.budget.to_json(), "price": price_to_json(cost, family.filter.orders)}
+    fits = "nothing more fits" if would_fit is None else f"epsilon {would_fit['epsilon']} would fit"
+    quota = family.quota if by_quota else None
+    why = "" if quota is None else f"{quota.analyst} may use {quota.share} of it; "
+    message = (
+        f"dataset={request.dataset}: asked epsilon {request.budget.epsilon} at delta {request.budget.delta}; "
+        f"of epsilon {family.budget.epsilon}, {summary['spent']['epsilon']} is spent and "
+        f"{summary['reserved']['epsilon']} reserved; {why}{fits}"
+    )
+    return BudgetRefused(
+        message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=summary["left"],
+        reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit,
+    )  # fmt: skip
