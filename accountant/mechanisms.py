@@ -8,11 +8,13 @@ and no float rounding can betray a row. Floating point appears once, in the scal
 from __future__ import annotations
 
 import os
+import secrets
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib.metadata import version
 from math import ceil, inf, nextafter
 from typing import Any, ClassVar, Protocol
@@ -21,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from opendp.domains import atom_domain, vector_domain
 from opendp.measurements import make_gaussian, make_laplace, make_noisy_max, make_randomized_response
-from opendp.measures import max_divergence, zero_concentrated_divergence
+from opendp.measures import zero_concentrated_divergence
 from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
@@ -72,8 +74,13 @@ class ExponentialSelection:
 
 @dataclass(frozen=True)
 class PermuteAndFlip:
-    """Permute-and-flip (McKenna and Sheldon 2020), drawn as noisy max with exponential noise: epsilon-DP, never worse
-    than the exponential mechanism in utility, but NOT of bounded range. For datasets registered with delta = 0."""
+    """Permute-and-flip (McKenna and Sheldon 2020): epsilon-DP, never worse than the exponential mechanism in utility,
+    but NOT of bounded range. For datasets registered with delta = 0.
+
+    In a random order each candidate flips a coin, heads with chance exp(epsilon * (values[h] - max) / sensitivity), and
+    the first heads wins. The coins do not depend on the order, so it is the same to flip them all and to take one of
+    the heads, each as likely: how much is flipped, and so the time, tells nothing of the values.
+    """
 
     name: ClassVar[str] = "permute-and-flip"
     norm: ClassVar[str] = "range"
@@ -84,7 +91,10 @@ class PermuteAndFlip:
         return PureDp(self.epsilon)
 
     def draw(self, values: Integers, sensitivity: int) -> int:
-        return int(_noisy_max(_scale(sensitivity, self.epsilon), "exponential")(np.ascontiguousarray(values, np.int64)))
+        values = np.ascontiguousarray(values, np.int64)
+        below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
+        heads = np.flatnonzero(_coins(below, _scale(sensitivity, self.epsilon)))
+        return int(heads[secrets.randbelow(heads.size)])
 
 
 @dataclass(frozen=True)
@@ -166,43 +176,61 @@ def _select(values: Integers, scale: float) -> int:
     below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
     far = below > NEAR * scale
     if not far.any():
-        return int(_noisy_max(scale, "gumbel")(values))
+        return int(_noisy_max(scale)(values))
     part = np.flatnonzero(far if _is_far(below[~far], below[far], scale) else ~far)
     return int(part[_select(values[part], scale)])
 
 
 def _is_far(near: NDArray[np.uint64], far: NDArray[np.uint64], scale: float) -> bool:
-    """An exact coin: true with chance F / (N + F), the sums of exp(-below / scale) over both parts.
-
-    64 bits of a uniform number and rough bounds of the chance nearly always tell. If not, more bits are drawn of the
-    same number, and the chance is computed to more digits than those.
-    """
-    low, high = _rough_share(near, far, scale)
-    bits, uniform = 0, 0
-    while True:
-        bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
-        if uniform + 1 <= low * 2**bits:
-            return True
-        if uniform >= high * 2**bits:
-            return False
-        low, high = _share(near, far, scale, bits + 64)
+    """An exact coin: true with chance F / (N + F), the sums of exp(-below / scale) over both parts."""
+    uniform = int.from_bytes(os.urandom(8), "big")
+    return _coin(uniform, *_rough_share(near, far, scale), lambda bits: _share(near, far, scale, bits))
 
 
 def _rough_share(near: NDArray[np.uint64], far: NDArray[np.uint64], scale: float) -> tuple[Fraction, Fraction]:
     """F / (N + F) between two numbers, from sums and products of floats alone."""
-    (least, most), (low, high) = (tuple(map(Fraction, _rough_sum(part, scale))) for part in (near, far))
+    (least, most), (low, high) = ([Fraction(float(b.sum())) for b in _weights(part, scale)] for part in (near, far))
     return low / (low + most), high / (high + least)
 
 
-def _rough_sum(below: NDArray[np.uint64], scale: float) -> tuple[float, float]:
-    """The sum of exp(-x), x = below / scale, between two numbers: x is a step of the table and a rest r < 1/64, and
-    1 - r <= exp(-r) <= 1 - r + r^2 / 2. Floats are off by 1e-12 of either; 1e-9 is allowed for.
+def _coins(below: NDArray[np.uint64], scale: float) -> NDArray[np.bool_]:
+    """Independent exact coins, each true with chance exp(-below / scale), in a time that hardly depends on `below`:
+    one in 1e8 needs more than 64 bits and the rough bounds of its chance."""
+    uniform = np.frombuffer(os.urandom(8 * below.size), np.uint64)
+    (low, high), place = _weights(below, scale), uniform * 2.0**-64
+    heads = place * (1 + 1e-12) + 2.0**-63 <= low
+    for i in np.flatnonzero(~heads & (place * (1 - 1e-12) - 2.0**-63 < high)):
+        chance = partial(_weight, int(below[i]), scale)
+        heads[i] = _coin(int(uniform[i]), Fraction(float(low[i])), Fraction(float(high[i])), chance)
+    return heads
+
+
+def _coin(uniform: int, low: Fraction, high: Fraction, chance: Callable[[int], tuple[Fraction, Fraction]]) -> bool:
+    """True with a chance that lies from `low` to `high`, and within bounds closer than 2^-bits by `chance(bits)`.
+
+    `uniform`, 64 random bits, and these bounds nearly always tell. If not, more bits are drawn of the same uniform
+    number, and the chance is computed to more digits than those.
+    """
+    bits = 64
+    while True:
+        if uniform + 1 <= low * 2**bits:
+            return True
+        if uniform >= high * 2**bits:
+            return False
+        low, high = chance(bits + 64)
+        bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
+
+
+def _weights(below: NDArray[np.uint64], scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """exp(-x), x = below / scale, between two numbers each, from sums and products of floats alone: x is a step of the
+    table and a rest r < 1/64, and the series of exp(-r) alternates. Floats are off by 1e-12 of either; 1e-9 is allowed
+    for, also in a sum of them.
     """
     x = np.minimum(below / scale, REACH)
     step = (x * STEPS).astype(np.int64)
     rest, weight = x - step / STEPS, _table()[step]
-    low = np.where(x < REACH, weight * (1 - rest), 0.0).sum()
-    return float(low) * (1 - 1e-9), float((weight * (1 - rest + rest * rest / 2)).sum()) * (1 + 1e-9)
+    low = weight * (1 - rest * (1 - rest / 2 * (1 - rest / 3)))
+    return np.where(x < REACH, low * (1 - 1e-9), 0.0), (low + weight * rest**4 / 24) * (1 + 1e-9)
 
 
 @lru_cache(maxsize=1)
@@ -223,6 +251,15 @@ def _share(near: NDArray[np.uint64], far: NDArray[np.uint64], scale: float, bits
         share = Fraction(parts[1] / (parts[0] + parts[1]))
     slack = Fraction(20 * (near.size + far.size), 10 ** (digits - 1))
     return share - slack, share + slack
+
+
+def _weight(gap: int, scale: float, bits: int) -> tuple[Fraction, Fraction]:
+    """exp(-gap / scale) between two numbers that are closer than 2^-bits, as in `_share`."""
+    digits = bits // 3 + 30
+    with localcontext(prec=digits):
+        weight = Fraction((-(Decimal(gap) / Decimal(scale))).exp())
+    slack = Fraction(4, 10 ** (digits - 1))
+    return max(weight - slack, Fraction(0)), weight + slack
 
 
 def draw_runs(distribution: Distribution) -> int:
@@ -290,10 +327,10 @@ def _round_up(exact: Fraction) -> float:
 
 
 @lru_cache(maxsize=256)
-def _noisy_max(scale: float, noise: str) -> Any:
-    measure = zero_concentrated_divergence() if noise == "gumbel" else max_divergence()
+def _noisy_max(scale: float) -> Any:
+    """OpenDP's exponential mechanism: noisy max with Gumbel noise."""
     space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64", monotonic=True)
-    return make_noisy_max(*space, measure, scale=scale)
+    return make_noisy_max(*space, zero_concentrated_divergence(), scale=scale)
 
 
 @lru_cache(maxsize=256)
