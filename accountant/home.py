@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
+from accountant.files import replace_file
 from accountant.keys import key_exchange, signers
-from accountant.keys.private_keys import KeyStore, PublicKeys, sync_directory, write_new
+from accountant.keys.private_keys import KeyStore, PublicKeys
 from accountant.ledger import key_life
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import TransparencyLog
@@ -98,11 +99,8 @@ class Home:
 
     def write_trust(self) -> None:
         """Write what the ledger says of its keys to the file that auditors pin, in one step."""
-        partial = self.path / f"{TRUST}.{uuid.uuid4()}.partial"
         with key_exchange.alone(self.keys.directory):  # what was read last is written last
-            write_new(partial, self.trust.to_json(), 0o644)
-            partial.replace(self.path / TRUST)
-        sync_directory(self.path)
+            replace_file(self.path / TRUST, self.trust.to_json(), 0o644, alone=True)
 
     @classmethod
     def open(cls, environment: Mapping[str, str] = os.environ) -> Home:

@@ -15,6 +15,7 @@ from pathlib import Path
 from accountant.certificates import certificate
 from accountant.certificates.edited_models import statement_of
 from accountant.errors import InputError, ModelInvalid
+from accountant.files import PRIVATE, replace_file
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import key_life
@@ -25,7 +26,7 @@ from models.onnx.export import to_onnx
 from models.store.bundle import ModelStore, ensemble_bytes, ensemble_from_bytes
 from models.store.lineage import ancestors, edits_of
 from models.store.loading import VerifiedModel
-from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, sign, store, write
+from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, sign, store
 
 SINCE = "since"  # the file that holds the ledger's size before the entry was made
 
@@ -70,7 +71,7 @@ def _kept(folder: Path, edited: AdditiveEnsemble) -> AdditiveEnsemble:
     """The edited numbers as an earlier try wrote them, or as they are now."""
     path = folder / ENSEMBLE
     if not path.exists():
-        write(path, ensemble_bytes(edited))
+        replace_file(path, ensemble_bytes(edited), PRIVATE, alone=True)
     found = ensemble_from_bytes(path.read_bytes())
     if not isinstance(found, AdditiveEnsemble) or replace(found, edits=edited.edits) != edited:
         raise ModelInvalid(f"{path}: is not what was edited; remove that folder")
@@ -88,7 +89,7 @@ def _entered(home: Home, folder: Path, base: VerifiedModel, model: AdditiveEnsem
     may sign no more and it was not entered yet, the same statement is signed anew."""
     path, since = folder / ENVELOPE, folder / SINCE
     if not path.exists():
-        write(since, str(home.ledger.log.size()).encode())
+        replace_file(since, str(home.ledger.log.size()).encode(), PRIVATE, alone=True)
         sign(home, path, _payload(base, model, onnx))
     envelope = path.read_bytes()
     payload = dsse.parse(envelope).payload

@@ -7,8 +7,6 @@ envelope before the `issued` entry. Every step gives the same bytes when it is d
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from pathlib import Path
 
 from accountant.certificates import certificate
 from accountant.errors import JobFailed, ModelInvalid
+from accountant.files import PRIVATE, locked, replace_file, sync_directory
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import key_life
@@ -35,8 +34,8 @@ def keep(home: Home, seq: int, ensemble: Ensemble) -> str:
     folder = home.jobs / str(seq)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     raw = ensemble_bytes(ensemble)
-    write(folder / ENSEMBLE, raw)
-    _sync(home.jobs)
+    replace_file(folder / ENSEMBLE, raw, PRIVATE, alone=True)
+    sync_directory(home.jobs)
     return certificate.digest(raw)
 
 
@@ -117,7 +116,7 @@ def sign(home: Home, path: Path, payload: bytes) -> bytes:
     """The envelope over a statement by the key in force, on disk when it returns."""
     key_life.keep_up(home)  # another process may have put a new key in force
     envelope = certificate.sign(payload, home.keys)
-    write(path, envelope)
+    replace_file(path, envelope, PRIVATE, alone=True)
     return envelope
 
 
@@ -162,33 +161,9 @@ def _stored(home: Home, job: Job) -> Path:
     raise JobFailed(f"job {job.seq}: its model is not in the store any more")
 
 
-def write(path: Path, content: bytes) -> None:
-    """All or nothing, and on disk when it returns."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.chmod(0o600)
-    partial.replace(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def alone(home: Home, name: int | str) -> Iterator[None]:
     """One process at a time finishes a job, or an edit; the other finds it finished."""
     home.jobs.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(home.jobs / f".{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(home.jobs / f".{name}.lock"):
         yield
-    finally:
-        os.close(descriptor)

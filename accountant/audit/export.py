@@ -8,7 +8,6 @@ another way, for who forges a ledger can forge the file beside it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -19,8 +18,9 @@ from accountant.audit.judge_models import Bundle
 from accountant.audit.tree_of_entries import Report
 from accountant.canonical import ENTRY_LIMIT, exact_integer, exact_object, exact_text
 from accountant.errors import InputError, LedgerInvalid
+from accountant.files import PUBLIC, sync_directory, write_chunks, write_new
 from accountant.home import TRUST, Home
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.log.collect import WITNESSED, kept, newest, read_note
 from accountant.log.entries import read_entry
 from accountant.log.notes import NOTE_LIMIT, parse_checkpoint
@@ -38,13 +38,18 @@ def export(home: Home, directory: Path) -> int:
         raise InputError(f"out={directory}: must be a new folder ({error.strerror})") from error
     with home.ledger.log.database.reading() as connection:
         # An entry that is canonical has no newline in it.
-        count = _write(directory / ENTRIES, (read_entry(seq, body).body for seq, body in leaves(connection)))
-        _write(directory / CHECKPOINTS, (_line(size, note) for size, note in checkpoints(connection)))
+        entries = (read_entry(seq, body).body + b"\n" for seq, body in leaves(connection))
+        count = write_chunks(directory / ENTRIES, entries, PUBLIC)
+        notes = (
+            canonical.encode({"note": note, "size": size}, 2 * NOTE_LIMIT) for size, note in checkpoints(connection)
+        )
+        write_chunks(directory / CHECKPOINTS, (line + b"\n" for line in notes), PUBLIC)
         note, cosigned = newest(home.path, connection), kept(home.path)
-    (directory / TRUST).write_bytes(home.trust.to_json())
+    write_new(directory / TRUST, home.trust.to_json(), PUBLIC)
     if cosigned is not None:
-        (directory / WITNESSED).write_bytes(cosigned.encode())
-    (directory / CHECKPOINT).write_bytes(note.encode())
+        write_new(directory / WITNESSED, cosigned.encode(), PUBLIC)
+    write_new(directory / CHECKPOINT, note.encode(), PUBLIC)
+    sync_directory(directory)
     return count
 
 
@@ -77,21 +82,6 @@ def vouching(directory: Path) -> list[str]:
     """The newest checkpoint of an export or of a folder of tiles, and the newest cosigned one where there is one."""
     cosigned = kept(directory)
     return [read_note(directory / CHECKPOINT), *([] if cosigned is None else [cosigned])]
-
-
-def _line(size: int, note: str) -> bytes:
-    return canonical.encode({"note": note, "size": size}, 2 * NOTE_LIMIT)
-
-
-def _write(path: Path, lines: Iterable[bytes]) -> int:
-    count = 0
-    with path.open("xb") as file:
-        for line in lines:
-            file.write(line + b"\n")
-            count += 1
-        file.flush()
-        os.fsync(file.fileno())
-    return count
 
 
 def _lines(file: IO[bytes], limit: int) -> Iterator[Leaf]:

@@ -13,6 +13,7 @@ from accountant.audit.export import vouching
 from accountant.audit.judge_models import Bundle
 from accountant.audit.tree_of_entries import Findings, Report, Tree
 from accountant.errors import LedgerInvalid
+from accountant.files import read_beginning
 from accountant.keys.private_keys import PublicKeys
 from accountant.log.collect import verify_head
 from accountant.log.merkle import HASH_SIZE
@@ -158,8 +159,7 @@ class _Tiles:
         if not file.is_file():  # a pipe, say, would keep us waiting
             raise LedgerInvalid(f"{path}: is missing")
         try:
-            with file.open("rb") as opened:
-                raw = opened.read(limit + 1)
+            raw = read_beginning(file, limit)
         except OSError as error:
             raise LedgerInvalid(f"{path}: cannot be read ({error.strerror})") from error
         if len(raw) > limit:

@@ -7,14 +7,14 @@ discarded. The old private key is destroyed: it could only do harm.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from accountant.errors import KeyInvalid
-from accountant.keys.key_files import private_pem, read_file, sync_directory, write_new
+from accountant.files import PRIVATE, holding, replace_file, sync_directory, write_new
+from accountant.keys.key_files import private_pem, read_file
 from accountant.keys.private_keys import (
     ROLES,
     Passphrase,
@@ -32,12 +32,8 @@ from accountant.keys.private_keys import (
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Against every other process that opens these keys or changes them. Not re-entrant."""
-    fd = open_directory(directory)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    with holding(open_directory(directory)):
         yield
-    finally:
-        os.close(fd)
 
 
 def stage(directory: Path, role: Role, passphrase: Passphrase) -> SigningKey:
@@ -51,11 +47,9 @@ def stage(directory: Path, role: Role, passphrase: Passphrase) -> SigningKey:
 
 def put_in_place(directory: Path, role: Role, key: SigningKey) -> None:
     """The ledger has this key as its newest of the role: make the files say so. May be done twice."""
-    public = directory / f"{role}.pub.pem"
-    new = public.with_name(f".{public.name}.new")
-    new.unlink(missing_ok=True)
-    write_new(new, public_pem(key.public).encode(), 0o644)
-    new.replace(public)  # first: as long as the private half is not in its place, it is still known to be next
+    # First: as long as the private half is not in its place, it is still known to be next.
+    public = public_pem(key.public).encode()
+    replace_file(directory / f"{role}.pub.pem", public, 0o644, alone=True, sync_folder=False)
     if key.elsewhere:
         for name in (f"{role}.pem", staged(role)):
             (directory / name).unlink(missing_ok=True)
@@ -99,7 +93,7 @@ def encrypt(directory: Path, passphrase: Passphrase, new: bytes | None) -> None:
         os.close(fd)
     for role, pem in pems.items():
         (directory / staged(role)).unlink(missing_ok=True)
-        write_new(directory / staged(role), pem, 0o600)
+        write_new(directory / staged(role), pem, PRIVATE)
     sync_directory(directory)
     for role in pems:
         (directory / staged(role)).replace(directory / f"{role}.pem")

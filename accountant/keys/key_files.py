@@ -1,10 +1,9 @@
-"""Small files that nobody else may read: how they are written and read."""
+"""Small files that nobody else may read: how they are read, and how a key is spelled in them."""
 
 from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization as pkix
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from accountant.errors import KeyInvalid
+from accountant.files import open_no_link
 
 PASSPHRASE_VARIABLE = "DPSERVE_KEY_PASSPHRASE"
 _LIMIT = 16_384
@@ -42,22 +42,6 @@ def load_private(raw: bytes, secret: bytes | None, name: str) -> Ed25519PrivateK
     return key
 
 
-def write_new(path: Path, content: bytes, mode: int) -> None:
-    """A new file, synced. Fails where anything has that name. The umask may take rights away, never add any."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def check_owner(status: os.stat_result, name: str, forbidden: int) -> None:
     """KeyInvalid unless the file is ours and has none of these mode bits."""
     if status.st_uid != os.geteuid():
@@ -68,8 +52,8 @@ def check_owner(status: os.stat_result, name: str, forbidden: int) -> None:
 
 def read_file(directory_fd: int | None, name: str, forbidden: int) -> bytes:
     """A small regular file of ours, never through a link; `forbidden` are the mode bits it must not have."""
-    try:  # O_NONBLOCK: opening a FIFO must not wait for a writer
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory_fd)
+    try:
+        fd = open_no_link(name, directory_fd)
     except OSError as error:
         raise KeyInvalid(f"{name}: must be a readable file and no link ({error.strerror})") from error
     with os.fdopen(fd, "rb") as file:

@@ -23,7 +23,9 @@ from typing import TypeAlias
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.signer import CryptoSigner, Signer, SSlibKey
 
+from accountant import files
 from accountant.errors import KeyInvalid
+from accountant.files import PRIVATE, sync_directory, write_new
 from accountant.keys.key_files import (
     PASSPHRASE_VARIABLE,
     check_owner,
@@ -31,8 +33,6 @@ from accountant.keys.key_files import (
     passphrase_from_environment,
     private_pem,
     read_file,
-    sync_directory,
-    write_new,
 )
 from accountant.keys.trust import (
     ROLES,
@@ -59,8 +59,6 @@ __all__ = [  # who imports keys finds the files' and the trust file's names here
     "load_public_pem",
     "passphrase_from_environment",
     "public_pem",
-    "sync_directory",
-    "write_new",
 ]
 
 Passphrase: TypeAlias = Callable[[], bytes | None]
@@ -232,21 +230,21 @@ def _write_all(directory: Path, secret: bytes | None, issuer: SigningKey | None)
     for role in ROLES:
         public = issuer.public if issuer and role == "issuer" else write_private(directory / f"{role}.pem", secret)
         write_new(directory / f"{role}.pub.pem", public_pem(public).encode(), 0o644)
-    write_new(directory / COMMITMENT_FILE, secrets.token_bytes(32), 0o600)
+    write_new(directory / COMMITMENT_FILE, secrets.token_bytes(32), PRIVATE)
     sync_directory(directory)
 
 
 def write_private(path: Path, secret: bytes | None) -> PublicKey:
     """Make a key and write it; its public half."""
     key = Ed25519PrivateKey.generate()
-    write_new(path, private_pem(key, secret), 0o600)
+    write_new(path, private_pem(key, secret), PRIVATE)
     return key.public_key()
 
 
 def open_directory(directory: Path) -> int:
     """A descriptor of the directory, so that what was checked is what is read."""
     try:
-        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return files.open_directory(directory, os.O_NOFOLLOW)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and _partial(directory).exists():
             raise KeyInvalid(f"{_partial(directory)}: {_INTERRUPTED}") from error

@@ -5,8 +5,6 @@ It is kept beside the ledger as `witnessed`, a C2SP note like any checkpoint, wi
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +14,8 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from accountant.errors import DpserveError, InputError, LedgerInvalid
-from accountant.keys.private_keys import PublicKeys, sync_directory
+from accountant.files import PUBLIC, read_beginning, replace_file
+from accountant.keys.trust import PublicKeys
 from accountant.log import merkle, notes
 from accountant.log.cosignature import cosignatures, require_quorum, with_cosignatures
 from accountant.log.entries import latest_checkpoint
@@ -111,18 +110,8 @@ def verify_head(note: str, trust: PublicKeys) -> Checkpoint:
 def keep(home: Path, note: str) -> None:
     """Make this the home's cosigned checkpoint, unless it holds one of a larger tree."""
     before = kept(home)
-    if before is not None and notes.parse_checkpoint(before).size > notes.parse_checkpoint(note).size:
-        return
-    new = home / f".{WITNESSED}.{uuid.uuid4()}.partial"
-    try:
-        with new.open("xb") as file:
-            file.write(note.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(home / WITNESSED)
-    finally:
-        new.unlink(missing_ok=True)
-    sync_directory(home)
+    if before is None or notes.parse_checkpoint(before).size <= notes.parse_checkpoint(note).size:
+        replace_file(home / WITNESSED, note.encode(), PUBLIC)
 
 
 def kept(folder: Path) -> str | None:
@@ -134,8 +123,7 @@ def kept(folder: Path) -> str | None:
 def read_note(file: Path) -> str:
     """A note's text. InputError where the file cannot be read, LedgerInvalid where it is too long or no text."""
     try:
-        with file.open("rb") as opened:
-            raw = opened.read(NOTE_LIMIT + 1)
+        raw = read_beginning(file, NOTE_LIMIT)
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror})") from error
     if len(raw) > NOTE_LIMIT:

@@ -7,7 +7,6 @@ written, which the digest in it shows, and then the other one, the mark before, 
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import os
 import re
@@ -19,7 +18,7 @@ from pathlib import Path
 from accountant import canonical
 from accountant.canonical import CanonicalError, exact_integer, exact_object, exact_text
 from accountant.errors import LedgerInvalid, LedgerUnavailable
-from accountant.keys.private_keys import sync_directory, write_new
+from accountant.files import PRIVATE, holding, replace_file
 from accountant.log import merkle
 
 SLOT = 4096  # no block of a disk holds a part of both
@@ -50,11 +49,8 @@ class HighWater:
 
         Not re-entrant: inside, use the `LockedMark`, never `HighWater.advance`."""
         fd = _open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        with holding(fd):
             yield LockedMark(self.path, *_find(self.path))
-        finally:
-            os.close(fd)
 
     def advance(self, size: int, root: bytes) -> None:
         """Raise the mark. LedgerInvalid below it, or for another root at its size; the same (size, root) is fine."""
@@ -93,11 +89,7 @@ class LockedMark:
 
     def _write(self, content: bytes) -> None:
         if self.slot is None:
-            new = self.path.with_name(self.path.name + ".new")
-            new.unlink(missing_ok=True)  # left by a crash; we hold the lock
-            write_new(new, content + BLANK, 0o600)
-            new.replace(self.path)
-            sync_directory(self.path.parent)
+            replace_file(self.path, content + BLANK, PRIVATE, alone=True)
             self.slot = 0
         else:
             _overwrite(self.path, (1 - self.slot) * SLOT, content)
@@ -180,6 +172,6 @@ def _overwrite(path: Path, offset: int, content: bytes) -> None:
 
 def _open(path: Path, flags: int) -> int:
     try:
-        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+        return os.open(path, flags | os.O_CLOEXEC, PRIVATE)
     except OSError as error:
         raise LedgerUnavailable(f"{path}: cannot be opened ({error.strerror})") from error

@@ -7,19 +7,17 @@ last of each kind may be partial: `.p/<W>` behind N, W its width. `witnessed`: o
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, select
 
 from accountant.canonical import ENTRY_LIMIT
 from accountant.errors import InputError, LedgerInvalid
+from accountant.files import PUBLIC, holding, open_directory, replace_file, sync_directory
 from accountant.home import Home
-from accountant.keys.private_keys import PublicKeys, sync_directory
+from accountant.keys.trust import PublicKeys
 from accountant.log import merkle
 from accountant.log.collect import WITNESSED, kept, newest, read_note, verify_head
 from accountant.log.notes import parse_checkpoint, verify_checkpoint
@@ -74,7 +72,8 @@ def export_tiles(home: Home, directory: Path) -> int:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"out={directory}: must be a folder ({error.strerror})") from error
-    with _alone(directory), home.ledger.log.database.reading() as connection:
+    # One export into a folder at a time: an older one must not put its checkpoint over a newer one.
+    with holding(open_directory(directory)), home.ledger.log.database.reading() as connection:
         note, cosigned = newest(home.path, connection), kept(home.path)
         head = verify_head(note, home.trust)
         before = _before(directory, home.trust, head.size, store.node_reader(connection))
@@ -167,21 +166,5 @@ def _place_all(directory: Path, tiles: Iterable[tuple[str, bytes]]) -> None:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """In one step: a crash leaves the old file or the new one."""
-    new = file.with_name(f".{file.name}.partial")  # nobody else writes here, see _alone
-    with new.open("wb") as opened:
-        opened.write(content)
-        opened.flush()
-        os.fsync(opened.fileno())
-    new.replace(file)
-
-
-@contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """One export into a folder at a time: an older one must not put its checkpoint over a newer one."""
-    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(held)
+    """In one step, alone. The folder is synced when all of its files are there."""
+    replace_file(file, content, PUBLIC, alone=True, sync_folder=False)

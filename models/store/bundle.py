@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accountant.errors import InputError, ModelInvalid, NameTaken, UnknownName
+from accountant.files import PRIVATE, PUBLIC, open_no_link, replace_file, sync_directory, write_new
 from models.ensemble import Ensemble, ensemble_from_json
 
 CHAMPION = "champion"
@@ -96,7 +97,7 @@ class ModelStore:
         """Store as the next version and, unless told otherwise, make it champion. Returns the version."""
         home = self._home(name)
         home.mkdir(parents=True, exist_ok=True)
-        _sync(self.root)
+        sync_directory(self.root)
         with _staged(home, bundle) as staged:
             version = self._number(home, staged)
         if promote:
@@ -106,25 +107,19 @@ class ModelStore:
     def promote(self, name: str, version: int) -> None:
         """Point `name@champion` at a version that exists, in one step."""
         home = self._version(name, str(version)).parent
-        descriptor, temporary = tempfile.mkstemp(prefix=".champion-", dir=home)
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{version}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, home / CHAMPION)
-        _sync(home)
+        replace_file(home / CHAMPION, f"{version}\n".encode("ascii"), PRIVATE)
 
     def retire(self, name: str, version: int) -> None:
         """Keep a version that exists, and serve it no more."""
         home = self._version(name, str(version)).parent
         (home / f"{version}{RETIRED}").touch()
-        _sync(home)
+        sync_directory(home)
 
     def restore(self, name: str, version: int) -> None:
         """Undo `retire`."""
         home = self._version(name, str(version)).parent
         (home / f"{version}{RETIRED}").unlink(missing_ok=True)
-        _sync(home)
+        sync_directory(home)
 
     def retired(self, name: str) -> list[int]:
         """Versions that are kept and not served, ascending."""
@@ -210,8 +205,11 @@ def _staged(parent: Path, bundle: Bundle) -> Iterator[Path]:
     try:
         staged.chmod(0o755)
         for name, (field, cap) in FILES.items():
-            _write(staged / name, getattr(bundle, field), cap)
-        _sync(staged)
+            content = getattr(bundle, field)
+            if len(content) > cap:
+                raise ModelInvalid(f"{name}: {len(content)} bytes; at most {cap}")
+            write_new(staged / name, content, PUBLIC)
+        sync_directory(staged)
         yield staged
     finally:
         shutil.rmtree(staged, ignore_errors=True)  # gone by now if all went well
@@ -226,21 +224,12 @@ def _publish(staged: Path, directory: Path) -> None:
         if os.path.lexists(directory):
             raise NameTaken(f"{directory}: exists already") from error
         raise
-    _sync(directory.parent)
-
-
-def _write(path: Path, content: bytes, cap: int) -> None:
-    if len(content) > cap:
-        raise ModelInvalid(f"{path.name}: {len(content)} bytes; at most {cap}")
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    sync_directory(directory.parent)
 
 
 def _read(folder: int, name: str, cap: int) -> bytes:
-    try:  # O_NONBLOCK: opening a pipe must not wait for somebody to write to it
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        descriptor = open_no_link(name, folder)
     except OSError as error:
         raise ModelInvalid(f"{name}: cannot be read ({error.strerror})") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -251,12 +240,3 @@ def _read(folder: int, name: str, cap: int) -> bytes:
     if len(content) > cap:
         raise ModelInvalid(f"{name}: more than {cap} bytes")
     return content
-
-
-def _sync(directory: Path) -> None:
-    """A rename is durable once its folder is."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 from accountant.errors import KeyInvalid
-from accountant.keys.key_files import sync_directory
+from accountant.files import PUBLIC, replace_file
 from accountant.keys.trust import PublicKeys
 from accountant.log.notes import parse_checkpoint
 from accountant.log.proofs import parse_proof
@@ -26,7 +24,7 @@ def renew_proofs(store: ModelStore, trust: PublicKeys, prove: Callable[[int], st
             place = store.resolve(f"{name}@{version}") / PROOF
             proof = parse_proof(place.read_text("utf-8"))
             if not _counts(trust, parse_checkpoint(proof.checkpoint_note).size):
-                _replace(place, prove(proof.index))
+                replace_file(place, prove(proof.index).encode(), PUBLIC)
                 found.append(f"{name}@{version}")
     return found
 
@@ -37,13 +35,3 @@ def _counts(trust: PublicKeys, size: int) -> bool:
     except KeyInvalid:
         return False
     return True
-
-
-def _replace(place: Path, text: str) -> None:
-    partial = place.with_name(f".{place.name}.partial")
-    with partial.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(place)
-    sync_directory(place.parent)

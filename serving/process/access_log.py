@@ -11,7 +11,6 @@ All workers append to one file; a line is one write, so that none tears another.
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import time
@@ -26,6 +25,7 @@ from typing import Any
 import orjson
 
 from accountant.errors import InputError
+from accountant.files import locked
 from serving.errors import NotReady
 from serving.process.settings import TRAIL_BYTES, TRAIL_FILES, trail_setting
 
@@ -119,9 +119,7 @@ class Trail:
 
     def _rotate(self) -> None:
         """Under a lock, and only where no other worker did it meanwhile."""
-        lock = os.open(self._folder / "access.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._folder / "access.lock"):
             if not self._is_current():
                 return
             for number in reversed(range(self._files - 1)):
@@ -129,8 +127,6 @@ class Trail:
                     os.replace(path_of(self._folder, number), path_of(self._folder, number + 1))
             if self._files == 1:
                 os.unlink(path_of(self._folder, 0))
-        finally:
-            os.close(lock)
 
 
 def path_of(folder: Path, number: int) -> Path:

@@ -7,11 +7,9 @@ elsewhere (docs/audit.md).
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accountant.errors import InputError, LedgerInvalid, ModelInvalid, VerificationError
+from accountant.files import PUBLIC, locked, replace_unsynced
 from accountant.home import Home
 
 if TYPE_CHECKING:
@@ -146,9 +145,7 @@ def _asked(path: Path) -> Path:
 def _write(path: Path, raw: bytes) -> None:
     """Whole or not at all: a reader never sees a part."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{uuid.uuid4()}.partial")
-    partial.write_bytes(raw)
-    partial.replace(path)
+    replace_unsynced(path, raw, PUBLIC)
 
 
 @contextmanager
@@ -156,6 +153,5 @@ def _alone(path: Path) -> Iterator[None]:
     """One audit of a home at a time; a second waits."""
     lock = path / "logs" / "audit.lock"
     lock.parent.mkdir(mode=0o700, exist_ok=True)
-    with lock.open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with locked(lock):
         yield

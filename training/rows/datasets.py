@@ -8,7 +8,6 @@ accountant: it names the rows in the ledger and says nothing about them.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import uuid
 from collections import Counter
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation, check_name
 from accountant.errors import DataError, JobFailed, LedgerUnavailable, NameTaken, SchemaError
+from accountant.files import PRIVATE, replace_unsynced, sync_file
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import RECORD, Registration, Unit
@@ -182,9 +182,8 @@ def _write(folder: Path, packed: Packed, schema: bytes) -> None:
     np.save(folder / "labels.npy", packed.labels, allow_pickle=False)
     (folder / "schema.yaml").write_bytes(schema)
     for file in folder.iterdir():
-        file.chmod(0o600)
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
+        file.chmod(PRIVATE)
+        sync_file(file)
 
 
 def _content(folder: Path) -> Iterator[bytes]:
@@ -198,7 +197,4 @@ def _note(home: Home, name: str, about: dict[str, str]) -> None:
     """`datasets.json`: where the steward's files came from. For people; nothing is decided by it."""
     path = home.path / "datasets.json"
     known = json.loads(path.read_text()) if path.exists() else {}
-    partial = path.with_suffix(f".{uuid.uuid4()}.partial")
-    partial.write_text(json.dumps({**known, name: about}, indent=2) + "\n")
-    partial.chmod(0o600)
-    partial.replace(path)
+    replace_unsynced(path, f"{json.dumps({**known, name: about}, indent=2)}\n".encode(), PRIVATE)

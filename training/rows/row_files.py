@@ -6,7 +6,6 @@ Files of rows are opened in this room alone. Errors name the column and the plac
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from accountant.errors import DataError, InputError
+from accountant.files import replacing
 from models.ensemble import ClassLabel
 from models.features import Columns, Feature, NumericFeature
 from training.rows.data import BATCH_ROWS, NULLS, _public_part, _raw
@@ -121,18 +121,13 @@ def write_predictions(path: Path, classes: Sequence[ClassLabel], answers: Iterab
     if not path.absolute().parent.is_dir():
         raise InputError(f"out={path}: its folder does not exist")
     schema = _schema(classes)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
     count = 0
-    try:
-        kind = pyarrow.parquet.ParquetWriter if path.suffix == ".parquet" else pyarrow.csv.CSVWriter
-        with kind(partial, schema) as writer:
-            for labels, probabilities in answers:
-                columns = [pa.array(labels.tolist(), schema[0].type), *(pa.array(column) for column in probabilities.T)]
-                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-                count += len(labels)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    kind = pyarrow.parquet.ParquetWriter if path.suffix == ".parquet" else pyarrow.csv.CSVWriter
+    with replacing(path) as partial, kind(partial, schema) as writer:  # unsynced: it can be made again
+        for labels, probabilities in answers:
+            columns = [pa.array(labels.tolist(), schema[0].type), *(pa.array(column) for column in probabilities.T)]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+            count += len(labels)
     return count
 
 

@@ -5,7 +5,6 @@ privately, and keeps the best (docs/tuning.md). It stands among a job's paramete
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -20,6 +19,7 @@ from accountant import canonical
 from accountant.budget import Budget, exact_decimal, from_nano, nano
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
+from accountant.files import PRIVATE, partial_of, replace_file
 from accountant.home import Home
 from accountant.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
 from training.calibrate import Recipe, calibrate, rehearse
@@ -204,13 +204,7 @@ def keep_choice(home: Home, seq: int, parameters: Mapping[str, Any], outcome: Ou
     chosen = {"setting": None if none else settings[outcome.setting or 0], "score": None if none else outcome.score}
     path = _choice(home, seq)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(chosen, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.chmod(0o600)
-    partial.replace(path)
+    replace_file(path, json.dumps(chosen).encode(), PRIVATE, alone=True)
 
 
 def choice_of(home: Home, seq: int) -> dict[str, Any] | None:
@@ -222,7 +216,7 @@ def choice_of(home: Home, seq: int) -> dict[str, Any] | None:
 
 def forget_choice(home: Home, seq: int) -> None:
     """A burned job released nothing."""
-    for path in (_choice(home, seq), _choice(home, seq).with_suffix(".partial")):
+    for path in (_choice(home, seq), partial_of(_choice(home, seq))):
         path.unlink(missing_ok=True)
 
 

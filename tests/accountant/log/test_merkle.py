@@ -302,7 +302,7 @@ def test_a_damaged_mark_is_refused(tmp_path, raw):
 def test_a_crash_before_the_rename_leaves_the_old_mark(tmp_path):
     mark = HighWater(tmp_path / "mark")
     mark.advance(1, A)
-    (tmp_path / "mark.new").write_bytes(b"half writ")
+    (tmp_path / ".mark.partial").write_bytes(b"half writ")
     assert mark.read() == (1, A)
     mark.advance(2, B)
     assert mark.read() == (2, B)
