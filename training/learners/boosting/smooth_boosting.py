@@ -58,10 +58,11 @@ class Thresholds:
     def agreeing(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """`counts` (2, 2 bound + 1): rows per class and score -> (size,)."""
         negative, positive = counts
-        agree = np.cumsum(negative) + positive.sum() - np.cumsum(positive)
+        below = np.concatenate([np.zeros((2, 1), np.int64), np.cumsum([negative, positive], axis=1)], axis=1)
+        agree = below[0] + positive.sum() - below[1]  # of -bound - 1, which every score is above, to bound
         at = self.step * np.arange(-self.steps, self.steps + 1) + self.bound
         lean = self.lean * np.abs(at - self.bound) // max(1, self.bound)
-        return np.asarray(agree[np.clip(at, 0, 2 * self.bound)] - lean, np.int64)
+        return np.asarray(agree[np.clip(at + 1, 0, 2 * self.bound + 1)] - lean, np.int64)
 
 
 class SmoothBooster(PrivateClassifier):

@@ -316,15 +316,21 @@ def test_range_of_the_threshold(relation):
         widest_threshold(relation)
 
 
-def test_the_threshold_counts_agreements():
-    """Against its definition: for every b in -B..B, the rows on which `score > b` agrees with the label."""
-    votes = tuple(one_rules(public_of(ADD).features).vote(pick, 1) for pick in (0, 2, 4, 0))
+@pytest.mark.parametrize("step", [1, 2, 3, 5])
+@pytest.mark.parametrize("picks", [(0, 2, 4, 0), (0, 0, 0, 0)])
+def test_the_threshold_counts_agreements(picks, step):
+    """Against its definition: for every b that can be released, also where the lowest lies below every score, the rows
+    on which `score > b` agrees with the label."""
+    votes = tuple(one_rules(public_of(ADD).features).vote(pick, 1) for pick in picks)
     data = [(0, 0)] * 3 + [(1, 0)] * 2 + [(0, 1)] + [(1, 1)] * 5 + [(2, 1)] * 2
     scores = [sum(int(vote.table(3)[code]) for vote in votes) for code, _ in data]
+    query = ThresholdAgreement(4, step, 0, votes)
+    thresholds = [query.threshold(pick) for pick in range(query.size)]
+    assert (thresholds[0], thresholds[-1]) == (-4 // step * step, -(-4 // step) * step)
     expected = [
-        sum((score > b) == (label == 1) for score, (_, label) in zip(scores, data, strict=True)) for b in range(-4, 5)
+        sum((score > b) == (label == 1) for score, (_, label) in zip(scores, data, strict=True)) for b in thresholds
     ]
-    assert ThresholdAgreement(4, 1, 0, votes)(rows_of(data)).tolist() == expected
+    assert query(rows_of(data)).tolist() == expected
 
 
 # ---- every term of the projection's proof is needed ------------------------------------------------------------------
