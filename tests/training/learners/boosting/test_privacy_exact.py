@@ -322,7 +322,7 @@ def test_the_threshold_counts_agreements(picks, step):
     """Against its definition: for every b that can be released, also where the lowest lies below every score, the rows
     on which `score > b` agrees with the label."""
     votes = tuple(one_rules(public_of(ADD).features).vote(pick, 1) for pick in picks)
-    data = [(0, 0)] * 3 + [(1, 0)] * 2 + [(0, 1)] + [(1, 1)] * 5 + [(2, 1)] * 2
+    data = [(0, 0)] * 9 + [(1, 0)] * 2 + [(0, 1)] + [(1, 1)] * 5 + [(2, 1)] * 2
     scores = [sum(int(vote.table(3)[code]) for vote in votes) for code, _ in data]
     query = ThresholdAgreement(4, step, 0, votes)
     thresholds = [query.threshold(pick) for pick in range(query.size)]
