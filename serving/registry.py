@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,7 +21,7 @@ import orjson
 
 from accountant.canonical import decimal_string
 from accountant.certificates.certificate import digest
-from accountant.errors import InputError, ModelInvalid, UnknownName, VerificationError
+from accountant.errors import ModelInvalid, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.keys.dsse import parse
 from accountant.keys.private_keys import PublicKeys
@@ -31,9 +30,9 @@ from models.store.index import Shelf, Stamp, look, stamp_of
 from models.store.loading import VerifiedModel, load_of_home
 from serving.process.access_log import about
 from serving.process.metrics import FAILURES, PREDICTIONS, SECONDS
+from serving.process.settings import ServerSettings
 
 LOG = logging.getLogger("dpserve.registry")
-IN_MEMORY = 100
 AT_A_LOOK = 200  # versions outside memory whose files are looked at each time, in turn
 
 Key = tuple[str, int]
@@ -77,14 +76,6 @@ class Served:
         return SECONDS.labels(self.reference)
 
 
-def most_in_memory(environment: Mapping[str, str] = os.environ) -> int:
-    """DPSERVE_MODELS_IN_MEMORY, or IN_MEMORY. InputError where it is not a whole number above 0."""
-    text = environment.get("DPSERVE_MODELS_IN_MEMORY") or str(IN_MEMORY)
-    if not _is_whole(text):
-        raise InputError(f"DPSERVE_MODELS_IN_MEMORY={text[:40]!r}: must be a whole number above 0")
-    return int(text)
-
-
 class NotHeld(Exception):
     """The model is not in memory: ask again where waiting is no harm."""
 
@@ -101,8 +92,8 @@ class Slot:
 class Registry:
     """Looked at by `refresh` alone, in one thread at a time; read from any. `most`: models kept in memory."""
 
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most_in_memory() if most is None else most
+    def __init__(self, most: int = ServerSettings.model_fields["models_in_memory"].default) -> None:
+        self._most = most
         self._shelves: dict[str, Shelf] = {}
         self._slots: dict[Key, Slot] = {}
         self._held: dict[Key, Served] = {}

@@ -4,7 +4,6 @@ well, so that BentoML's client and its builder know of it. Tuned as measured; no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,13 +13,8 @@ from serving.app import make_app
 from serving.http.routes import Doors
 from serving.process import library_internals
 from serving.process.logs import set_up
+from serving.process.settings import ServerSettings
 from serving.rest.models import answer_records
-
-
-def _workers() -> int | str:
-    """DPSERVE_WORKERS, or one for each core. Read here because BentoML reads it from the service's definition."""
-    text = os.environ.get("DPSERVE_WORKERS", "")
-    return int(text) if text else "cpu_count"
 
 
 def _described() -> Mapping[str, Any]:
@@ -28,6 +22,7 @@ def _described() -> Mapping[str, Any]:
     return found
 
 
+SETTINGS = ServerSettings()
 set_up()
 library_internals.install()
 APP = make_app(_described)
@@ -35,7 +30,7 @@ APP = make_app(_described)
 
 @bentoml.service(
     name="dpserve",
-    workers=_workers(),
+    workers=SETTINGS.workers if "workers" in SETTINGS.model_fields_set else "cpu_count",
     traffic={"timeout": 5},  # a timer per request is kept as long as this
     tracing={"excluded_urls": ".*"},  # the tracing layer costs more than all the rest, even when it is off
     metrics={"enabled": False},  # they label raw paths, without bound; ours are at the same address

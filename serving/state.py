@@ -19,6 +19,7 @@ from accountant.ledger.job_counts import JobFigures
 from accountant.ledger.tokens import Token
 from serving.errors import NotReady
 from serving.process.orphans import is_orphan, stop_server
+from serving.process.settings import ServerSettings
 from serving.registry import Registry
 from serving.tokens import good_tokens
 
@@ -32,7 +33,7 @@ class ServingState:
     """One per worker. `refresh` blocks and runs in a thread; everything else only reads."""
 
     def __init__(self) -> None:
-        self.registry = Registry()
+        self.registry = Registry(ServerSettings().models_in_memory)
         self.figures = JobFigures()
         self.stopping = False
         self._stopping = os.environ.get("DPSERVE_STOPPING", "")

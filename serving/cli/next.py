@@ -14,7 +14,7 @@ from accountant.errors import DpserveError
 from accountant.home import Home, place
 from serving.cli.hints import with_step
 from serving.cli.terminal import aligned, paint, show
-from serving.process.settings import all_settings
+from serving.process.startup import HOST, PORT
 
 Step = tuple[str, str]  # a command, and what it does
 MOST = 5  # names of datasets or models in a line
@@ -72,9 +72,8 @@ def next_steps(home: Standing) -> list[Step]:
     """What one does from here, in order."""
     dataset = home.datasets[0] if home.datasets else "adult"
     model = home.models[0] if home.models else dataset
-    values = {setting.name: setting.value for setting in all_settings()}
-    scheme = "https" if values.get("DPSERVE_TLS_CERT") else "http"
-    url = f"{scheme}://{values['DPSERVE_HOST']}:{values['DPSERVE_PORT']}"
+    scheme = "https" if os.environ.get("DPSERVE_TLS_CERT") else "http"
+    url = f"{scheme}://{os.environ.get('DPSERVE_HOST') or HOST}:{os.environ.get('DPSERVE_PORT') or PORT}"
     steps: Mapping[str, list[Step]] = {
         "none": [
             ("dpserve init", "make a home: keys, a ledger, and one admin token, printed once"),

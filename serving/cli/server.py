@@ -20,8 +20,17 @@ from serving.cli.terminal import Json, aligned, note, show
 from serving.pages import static_files
 from serving.process import audit_runs, logs
 from serving.process.launch import WORKER_PARENT, launch
-from serving.process.settings import HOST, PORT, all_settings, check_trail
-from serving.process.startup import Listening, check_home, check_listening, check_place, tls_of
+from serving.process.settings import ServerSettings, all_settings
+from serving.process.startup import (
+    AUDIT_SECONDS,
+    HOST,
+    PORT,
+    Listening,
+    check_home,
+    check_listening,
+    check_place,
+    tls_of,
+)
 
 LOG = logging.getLogger("dpserve.auditor")
 AuditSeconds = Annotated[
@@ -82,7 +91,7 @@ def serve(
         Path | None, typer.Option(help="Certificate chain, PEM: serve HTTPS.", envvar="DPSERVE_TLS_CERT")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.", envvar="DPSERVE_TLS_KEY")] = None,
-    audit_seconds: AuditSeconds = str(audit_runs.AUDIT_SECONDS),
+    audit_seconds: AuditSeconds = str(AUDIT_SECONDS),
     drain_seconds: Annotated[
         float,
         typer.Option(help="When told to stop, say not ready for so long first.", envvar="DPSERVE_DRAIN_SECONDS", min=0),
@@ -96,11 +105,10 @@ def serve(
     dpserve serve --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
     """
     logs.set_up()
-    seconds = audit_runs.audit_seconds(audit_seconds)
+    seconds = ServerSettings.given(audit_seconds=audit_seconds).audit_seconds
     asked = Listening(host, port, workers, tls_of(tls_cert, tls_key))
     check_listening(asked)
     static_files.files()  # of the pages: those of others must be the pinned ones
-    check_trail()
     path, _ = place(os.environ)
     check_place(path)
     if not (path / "keys").exists():
@@ -143,7 +151,7 @@ def worker(
 
 def auditor(
     once: Annotated[bool, typer.Option("--once", help="Make one audit and stop; exit code 4 where it failed.")] = False,
-    seconds: AuditSeconds = str(audit_runs.AUDIT_SECONDS),
+    seconds: AuditSeconds = str(AUDIT_SECONDS),
     json: Json = False,
 ) -> None:
     """Audit the ledger now, every so often, and when it was asked for at the server. The dashboard and the metrics
@@ -155,7 +163,7 @@ def auditor(
     _require_end(once, json)
     os.nice(10)
     logs.set_up()
-    period = audit_runs.audit_seconds(seconds)
+    period = ServerSettings.given(audit_seconds=seconds).audit_seconds
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     path, url = place(os.environ)
     if once:

@@ -24,10 +24,9 @@ from typing import Any
 
 import orjson
 
-from accountant.errors import InputError
 from accountant.files import locked
 from serving.errors import NotReady
-from serving.process.settings import TRAIL_BYTES, TRAIL_FILES, trail_setting
+from serving.process.settings import ServerSettings
 
 LOG = logging.getLogger("dpserve.serving")
 BLOCK = 1 << 16
@@ -136,12 +135,9 @@ def path_of(folder: Path, number: int) -> Path:
 
 @lru_cache(maxsize=1)
 def trail(home: Path) -> Trail:
-    """This process's. NotReady where its settings are wrong, which `dpserve serve` has looked at before."""
-    try:
-        return Trail(home / "logs", trail_setting(TRAIL_BYTES), trail_setting(TRAIL_FILES))
-    except InputError as error:
-        LOG.error("the audit trail cannot be written: %s", error.message)
-        raise NotReady("the audit trail cannot be written; the server's log says why") from None
+    """This process's."""
+    settings = ServerSettings()
+    return Trail(home / "logs", settings.trail_bytes, settings.trail_files)
 
 
 def lines(home: Path) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accountant.errors import InputError, LedgerInvalid, ModelInvalid, VerificationError
+from accountant.errors import LedgerInvalid, ModelInvalid, VerificationError
 from accountant.files import PUBLIC, locked, replace_unsynced
 from accountant.home import Home
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from accountant.audit.audit import Bundle
     from accountant.audit.tree_of_entries import Report
 
-AUDIT_SECONDS = 3600
 MOST_PROBLEMS = 200
 KEYS = {"at", "entries", "root", "ok", "problems", "seconds"}
 
@@ -115,13 +114,6 @@ def ask(home: Home) -> str:
 def is_asked(path: Path) -> bool:
     """Whether an audit was asked for that has not begun."""
     return _asked(path).exists()
-
-
-def audit_seconds(text: str) -> int:
-    """DPSERVE_AUDIT_SECONDS: seconds between audits; 0: only when asked."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InputError(f"DPSERVE_AUDIT_SECONDS={text[:20]}: must be a whole number of seconds; 0: only when asked")
-    return int(text)
 
 
 def now() -> str:

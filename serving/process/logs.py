@@ -9,34 +9,25 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 import traceback
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import InputError
+from serving.process.settings import ServerSettings
 
-FORMATS = ("text", "json")
 OURS = "dpserve"
 ROOT = Path(__file__).resolve().parents[2]
 QUIETED = ("bentoml", "uvicorn", "uvicorn.error", "uvicorn.access", "circus")  # they bring handlers of their own
 
 
-def log_format(environment: Mapping[str, str] = os.environ) -> str:
-    """DPSERVE_LOG_FORMAT, text where it is not set. InputError for anything but text and json."""
-    found = environment.get("DPSERVE_LOG_FORMAT") or "text"
-    if found not in FORMATS:
-        raise InputError(f"DPSERVE_LOG_FORMAT={found[:20]}: must be text or json")
-    return found
-
-
-def set_up(environment: Mapping[str, str] = os.environ) -> None:
-    """Take the place of every handler there is. Ours from INFO on, all others from WARNING on."""
+def set_up() -> None:
+    """Take the place of every handler there is, in the form that DPSERVE_LOG_FORMAT says. Ours from INFO on, all others
+    from WARNING on. InputError as ServerSettings.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLine() if log_format(environment) == "json" else TextLine())
+    handler.setFormatter(JsonLine() if ServerSettings().log_format == "json" else TextLine())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)

@@ -1,26 +1,95 @@
-"""Every setting, its value, and where it came from: `dpserve config`."""
+"""The server's settings: variables, types, bounds and defaults in one place; `dpserve config` tells them.
+
+A flag of `dpserve serve` goes before its variable. Reading them costs a tenth of a second of imports, so no light
+command does; defaults that its flags need are in `startup`. Those of the home are `accountant.home`'s.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ValidationInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from accountant.errors import InputError
 from accountant.home import Setting
 from accountant.home import settings as home_settings
+from serving.process.startup import AUDIT_SECONDS, HOST, PORT
 
-HOST, PORT = "127.0.0.1", 3000
-TRAIL_BYTES, TRAIL_FILES = "DPSERVE_TRAIL_BYTES", "DPSERVE_TRAIL_FILES"
-TRAIL = {TRAIL_BYTES: 100_000_000, TRAIL_FILES: 20}
+FORMATS = ("text", "json")
+
+
+def variable(field: str) -> str:
+    """`audit_seconds` -> DPSERVE_AUDIT_SECONDS."""
+    return f"DPSERVE_{field.upper()}"
+
+
+def _within(least: int, most: int, says: str) -> BeforeValidator:
+    """A whole number in ASCII digits, least..most; InputError else."""
+
+    def read(value: Any, info: ValidationInfo) -> int:
+        text = str(value)
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+            raise InputError(f"{variable(str(info.field_name))}={text[:40]!r}: must be {says}")
+        return int(text)
+
+    return BeforeValidator(read)
+
+
+def _log_format(value: Any, info: ValidationInfo) -> str:
+    if value not in FORMATS:
+        raise InputError(f"{variable(str(info.field_name))}={str(value)[:20]}: must be text or json")
+    return str(value)
+
+
+def _drain_seconds(value: Any, info: ValidationInfo) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise InputError(
+            f"{variable(str(info.field_name))}={str(value)[:20]!r}: must be a number of seconds, 0 or more"
+        )
+    return seconds
+
+
+Above0 = Annotated[int, _within(1, 2**53 - 1, "a whole number above 0")]
+
+
+class ServerSettings(BaseSettings):
+    """What the processes of the server read from the environment. InputError, at the start, for what means nothing."""
+
+    model_config = SettingsConfigDict(
+        alias_generator=variable, populate_by_name=True, case_sensitive=True, env_ignore_empty=True, frozen=True
+    )
+
+    host: str = HOST
+    port: Annotated[int, _within(1, 65535, "a port, 1 to 65535")] = PORT
+    workers: Above0 = os.cpu_count() or 1
+    tls_cert: str = ""
+    tls_key: str = ""
+    log_format: Annotated[str, BeforeValidator(_log_format)] = "text"
+    audit_seconds: Annotated[int, _within(0, 999_999_999, "a whole number of seconds; 0: only when asked")] = (
+        AUDIT_SECONDS
+    )
+    drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = 0
+    models_in_memory: Above0 = 100
+    trail_bytes: Above0 = 100_000_000
+    trail_files: Above0 = 20
+
+    @classmethod
+    def given(cls, **flags: str) -> ServerSettings:
+        """With flags as they were typed, which go before their variables."""
+        typed: dict[str, Any] = dict(flags)
+        return cls(**typed)
 
 
 def all_settings(environment: Mapping[str, str] = os.environ) -> list[Setting]:
-    """The home's settings, then the server's. Each is a variable; a flag of `dpserve serve` goes before it."""
-    defaults = {"DPSERVE_HOST": HOST, "DPSERVE_PORT": str(PORT), "DPSERVE_WORKERS": str(os.cpu_count() or 1)}
-    defaults |= {"DPSERVE_TLS_CERT": "", "DPSERVE_TLS_KEY": "", "DPSERVE_LOG_FORMAT": "text"}
-    defaults |= {"DPSERVE_AUDIT_SECONDS": "3600", "DPSERVE_DRAIN_SECONDS": "0"}
-    defaults |= {"DPSERVE_MODELS_IN_MEMORY": "100"}
-    defaults |= {name: str(value) for name, value in TRAIL.items()}
+    """The home's settings, then the server's, as they were given: each with its value and where it came from."""
+    defaults = {variable(name): str(field.default) for name, field in ServerSettings.model_fields.items()}
     serving = [
         Setting(name, environment.get(name) or default, "environment" if environment.get(name) else "default")
         for name, default in defaults.items()
@@ -28,17 +97,3 @@ def all_settings(environment: Mapping[str, str] = os.environ) -> list[Setting]:
     secret = "DPSERVE_KEY_PASSPHRASE" in environment
     passphrase = Setting("DPSERVE_KEY_PASSPHRASE", "(hidden)" if secret else "", "environment" if secret else "default")
     return [*home_settings(environment).values(), *serving, passphrase]
-
-
-def trail_setting(name: str, environment: Mapping[str, str] = os.environ) -> int:
-    """Of the audit trail. InputError where it is not a whole number above 0."""
-    text = environment.get(name) or str(TRAIL[name])
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**53):
-        raise InputError(f"{name}={text[:40]!r}: must be a whole number above 0")
-    return int(text)
-
-
-def check_trail() -> None:
-    """At the start. InputError where a setting of the trail is wrong."""
-    for name in TRAIL:
-        trail_setting(name)

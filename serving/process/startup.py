@@ -16,6 +16,7 @@ from cryptography import x509
 from accountant.errors import InputError
 from accountant.home import Home
 
+HOST, PORT, AUDIT_SECONDS = "127.0.0.1", 3000, 3600  # of `dpserve serve`; its flags show them
 FOLDERS = ("models", "datasets", "jobs", "logs", "run")
 
 

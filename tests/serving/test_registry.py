@@ -9,7 +9,7 @@ import pytest
 from small_home import records, write_files
 
 from accountant.budget import Budget, Relation
-from accountant.errors import InputError, ModelInvalid, RecordError, UnknownName
+from accountant.errors import ModelInvalid, RecordError, UnknownName
 from accountant.home import Home
 from accountant.ledger.key_life import mark_compromised as compromise
 from accountant.ledger.key_life import revoke, rotate
@@ -17,7 +17,7 @@ from models.store import index
 from models.store.bundle import FILES, ModelStore, ensemble_bytes, ensemble_from_bytes
 from serving import registry as registry_of_models
 from serving.process.metrics import FAILURES
-from serving.registry import NotHeld, Registry, most_in_memory
+from serving.registry import NotHeld, Registry
 from serving.rest.models import answer_records
 from training import job
 from training.plans import Asked
@@ -334,11 +334,3 @@ def test_threads_that_ask_at_once_share_one_reading(home):
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(registry.get, ["adult"] * 8))
     assert all(each is found[0] for each in found)
-
-
-def test_the_bound_of_memory_is_a_setting():
-    assert most_in_memory({}) == 100
-    assert most_in_memory({"DPSERVE_MODELS_IN_MEMORY": "7"}) == 7
-    for text in ("0", "-1", "many", "1e3"):
-        with pytest.raises(InputError, match="above 0"):
-            most_in_memory({"DPSERVE_MODELS_IN_MEMORY": text})

@@ -16,14 +16,12 @@ from ledgers import ROOT
 from small_home import dpserve
 from starlette.responses import JSONResponse
 
-from accountant.errors import InputError
 from accountant.ledger.tokens import Limits
 from serving.errors import ClientGone, NotReady
 from serving.http.routes import Door, in_thread
 from serving.pages import login
 from serving.process import access_log
 from serving.process.access_log import Trail, about, lines, path_of
-from serving.process.settings import TRAIL_BYTES, TRAIL_FILES, trail_setting
 
 SECRET = "31337"
 
@@ -259,14 +257,6 @@ def test_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "logs").write_text("a file")
     with pytest.raises(NotReady):
         Trail(tmp_path / "logs", 300, 3).write("auditor", "GET", "/v1/models", 200, None)
-
-
-def test_settings():
-    assert trail_setting(TRAIL_BYTES, {}) == 100_000_000
-    assert trail_setting(TRAIL_FILES, {TRAIL_FILES: "3"}) == 3
-    for wrong in ("0", "-1", "many", "1e3", "٣"):
-        with pytest.raises(InputError, match=TRAIL_FILES):
-            trail_setting(TRAIL_FILES, {TRAIL_FILES: wrong})
 
 
 # The command

@@ -1,0 +1,99 @@
+"""The server's settings: what each takes, refuses, and is without a variable. Light commands do not read them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from small_home import environment
+
+from accountant.errors import InputError
+from serving.process.settings import ServerSettings, all_settings, variable
+
+NUMBERS = ("-1", "many", "1e3", "1.5", "٣", " 3", "0x10", "1_000", "9" * 20, "True")
+RUBBISH = {
+    "port": (*NUMBERS, "0", "65536"),
+    "workers": (*NUMBERS, "0"),
+    "log_format": ("xml", "JSON", "text ", "0"),
+    "audit_seconds": (*NUMBERS, "9999999999"),
+    "drain_seconds": ("-1", "many", "nan", "inf", "-inf", "1 s"),
+    "models_in_memory": (*NUMBERS, "0"),
+    "trail_bytes": (*NUMBERS, "0", str(2**53)),
+    "trail_files": (*NUMBERS, "0"),
+}
+GOOD = {
+    "host": ("0.0.0.0", "0.0.0.0"),
+    "port": ("4000", 4000),
+    "workers": ("3", 3),
+    "tls_cert": ("chain.pem", "chain.pem"),
+    "tls_key": ("key.pem", "key.pem"),
+    "log_format": ("json", "json"),
+    "audit_seconds": ("0", 0),
+    "drain_seconds": ("2.5", 2.5),
+    "models_in_memory": ("7", 7),
+    "trail_bytes": ("1", 1),
+    "trail_files": ("3", 3),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch):
+    for name in ServerSettings.model_fields:
+        monkeypatch.delenv(variable(name), raising=False)
+
+
+def test_every_setting_is_tried_here():
+    assert GOOD.keys() == ServerSettings.model_fields.keys()
+    assert ServerSettings.model_fields.keys() - RUBBISH.keys() == {
+        "host",
+        "tls_cert",
+        "tls_key",
+    }  # texts: startup looks
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in RUBBISH.items() for value in values])
+def test_rubbish_is_refused_by_name(monkeypatch, name, value):
+    monkeypatch.setenv(variable(name), value)
+    with pytest.raises(InputError, match=f"^{variable(name)}="):
+        ServerSettings()
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_variable_is_read_as_its_type(monkeypatch, name):
+    text, value = GOOD[name]
+    monkeypatch.setenv(variable(name), text)
+    found = getattr(ServerSettings(), name)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_empty_variable_and_one_in_small_letters_are_none(monkeypatch, name):
+    monkeypatch.setenv(variable(name), "")
+    monkeypatch.setenv(variable(name).lower(), "rubbish")
+    assert getattr(ServerSettings(), name) == ServerSettings.model_fields[name].default
+
+
+def test_flag_goes_before_the_variable_and_is_read_as_strictly(monkeypatch):
+    monkeypatch.setenv("DPSERVE_AUDIT_SECONDS", "7")
+    assert ServerSettings.given(audit_seconds="9").audit_seconds == 9
+    with pytest.raises(InputError, match="^DPSERVE_AUDIT_SECONDS="):
+        ServerSettings.given(audit_seconds="-1")
+
+
+def test_all_are_told_with_their_defaults():
+    found = {setting.name: (setting.value, setting.source) for setting in all_settings({"DPSERVE_PORT": "4000"})}
+    assert found["DPSERVE_PORT"] == ("4000", "environment")
+    assert found["DPSERVE_DRAIN_SECONDS"] == ("0", "default")
+    assert found["DPSERVE_TRAIL_BYTES"] == ("100000000", "default")
+    assert {variable(name) for name in ServerSettings.model_fields} <= found.keys()
+
+
+def test_light_commands_do_not_wait_for_it(tmp_path):
+    program = (
+        "import sys, serving.cli.app; print([name for name in sys.modules if name.startswith('pydantic_settings')])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], env=environment(tmp_path), capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
