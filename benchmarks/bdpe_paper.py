@@ -90,7 +90,7 @@ def errors(data: Folded, learner: PrivateClassifier, trees: int, epsilon: str) -
         )
         unit = from_nano(nano(budget.epsilon) // trees)
         session = Session(public, unit, rehearse(learner, public, unit), rows)
-        ensemble: Any = learner._fit(session)
+        ensemble: Any = learner.learn(session)
         session.close()
         found.append(float(((ensemble.coded_scores(codes)[:, 0] > 0) != truth).mean()))
     return np.array(found)

@@ -208,7 +208,7 @@ def fit(planned: Planned, data: Coded, train: Indices) -> Any:
     """The released ensemble of one fit on the rows `train`."""
     learner, public, unit, plan = planned
     rows = Rows(np.ascontiguousarray(data.bins[:, train]), data.labels[train], data.widths)
-    return learner._fit(Session(public, unit, plan, rows))
+    return learner.learn(Session(public, unit, plan, rows))
 
 
 def labels_of(model: Any, data: Coded, rows: Indices, ties: bool = False) -> NDArray[np.uint8]:

@@ -86,7 +86,7 @@ def learn(split: Split, learner: PrivateClassifier | Tuned, epsilon: str) -> tup
     recipe = learner.recipe(public)
     rows = Rows(split.rows.bins, split.rows.labels, split.rows.widths, max(2, split.rows.outputs))
     session = Session(public, recipe.unit, recipe.plan, rows)
-    found = learner._fit(session)
+    found = learner.learn(session)
     session.close()
     return split.figures(found.ensemble if isinstance(found, Outcome) else found)
 

@@ -24,6 +24,7 @@ from serving.rest import explain, jobs, ledger, models, operations, placing, v2
 from serving.rest.openapi import openapi
 from serving.state import ServingState
 from serving.wire.request_bodies import known_query
+from training.learners.docs import learners_to_json
 
 DOORS: tuple[Door, ...] = (
     *models.DOORS,
@@ -47,6 +48,7 @@ def make_app(base: Callable[[], Mapping[str, Any]] = dict) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with serving.watching(), warming(serving):
+            await anyio.to_thread.run_sync(learners_to_json)  # loads them, or the first request would wait for it
             await anyio.to_thread.run_sync(static_files.files)  # fails where one is not the pinned one
             gc.collect()
             gc.freeze()  # what was made up to here stays for ever: the collector need not look at it again

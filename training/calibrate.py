@@ -3,57 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from accountant.budget import Budget, from_nano, nano
 from accountant.errors import InputError
-from accountant.privacy.claims import BOUNDS, CHEAP_BOUNDS, PURE, Claim, claim
+from accountant.privacy.claims import BOUNDS, CHEAP_BOUNDS, PURE, claim
 from accountant.privacy.events import Plan
+from training.learner import Recipe, Rehearsable
 from training.session import Public, Rehearsal
-
-
-class Fits(Protocol):
-    """The learner's real fit: it runs unchanged on a rehearsal and on a session."""
-
-    def _fit(self, session: Rehearsal) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A plan with the unit it was rehearsed at and the claim it supports. Public in all its parts."""
-
-    unit: Decimal
-    plan: Plan
-    claim: Claim
-
 
 Trial = Callable[[int], Recipe]
 
 
-def rehearse(learner: Fits, public: Public, unit: Decimal) -> Plan:
+def rehearse(learner: Rehearsable, public: Public, unit: Decimal) -> Plan:
+    """What `learner` would release at this unit, in its order. No row is read, nothing is spent."""
     rehearsal = Rehearsal(public, unit)
-    learner._fit(rehearsal)
+    learner.learn(rehearsal)
     return rehearsal.plan
 
 
-def calibrate(learner: Fits, public: Public, target: Budget, guess: Decimal | None = None) -> Recipe:
+def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decimal | None = None) -> Recipe:
     """Recipe with the largest unit whose claim at target.delta is at most target.epsilon, nearly: by the
     bounds that are cheap, and from there upwards by all of them. With a `guess`, in few trials from
     there: for plans whose cheap bounds are dear.
     """
 
     @lru_cache(maxsize=2)  # the last cheap trial is the first of the others
-    def plan_at(unit: int) -> Plan:
-        return rehearse(learner, public, from_nano(unit))
+    def rehearsed(unit: int) -> tuple[Rehearsal, Plan, Any]:
+        rehearsal = Rehearsal(public, from_nano(unit))
+        blank = learner.learn(rehearsal)
+        return rehearsal, rehearsal.plan, blank
 
     def trial(unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
-        plan = plan_at(unit)
-        return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds))
+        rehearsal, plan, blank = rehearsed(unit)
+        first = None if rehearsal.first is None else (rehearsal.first[0].epsilon, rehearsal.first[1])
+        return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds), first, blank)
 
     cheap = partial(trial, bounds=CHEAP_BOUNDS)
     start = _near(cheap, target.epsilon) if guess is None else _down(cheap, nano(guess), target.epsilon)

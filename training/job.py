@@ -87,7 +87,7 @@ def _play(home: Home, started: Started, progress: Progress) -> str:
 
 def _learn(home: Home, started: Started, session: Session) -> Ensemble:
     request = started.request
-    found = fits_of(request.learner, request.parameters)._fit(session)
+    found = fits_of(request.learner, request.parameters).learn(session)
     if not isinstance(found, Outcome):
         return found
     keep_choice(home, started.seq, request.parameters, found)

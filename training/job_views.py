@@ -18,8 +18,12 @@ STATES = (*(state.value for state in State), ISSUED)
 LAST = 2**53  # above every job's number
 
 
-def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True) -> dict[str, Any]:
-    """What everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}."""
+def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: bool = True) -> dict[str, Any]:
+    """What everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}.
+
+    `detail`: quotas and the forecast as well. `priced`: how many jobs of each learner still fit, which loads all of
+    them and takes a second.
+    """
     registration = dataset.registration
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
     return {
@@ -34,7 +38,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True) -> dict[s
         **dataset.budget.to_json(),
         **public_count,
         "schema": registration.schema,
-        "budget": {**dataset.summary(), "jobs_left": jobs_left(home, dataset)},
+        "budget": {**dataset.summary(), **({"jobs_left": jobs_left(home, dataset)} if priced else {})},
         **(_detail(home, dataset) if detail else {}),
     }
 

@@ -11,13 +11,14 @@ from typing import Any
 from accountant.budget import exact_decimal
 from accountant.canonical import decimal_string
 from accountant.errors import InputError, UnknownName
-from training.learners import LEARNERS, PrivateClassifier
+from training.learner import Learner
+from training.learners import LEARNERS
 
 OWN = {"schema", "epsilon", "delta", "relation", "account"}
 Stored = str | int | bool | None
 
 
-def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> PrivateClassifier:
+def learner_of(name: str, parameters: Mapping[str, Any] | None = None) -> Learner:
     """The learner of that name with these public parameters; InputError names what it would take."""
     defaults = defaults_of(name)
     unknown = set(parameters or {}) - set(defaults)
@@ -38,7 +39,7 @@ def defaults_of(name: str) -> dict[str, Any]:
     return {key: value for key, value in LEARNERS[name]().get_params().items() if key not in OWN}
 
 
-def stored(learner: PrivateClassifier) -> dict[str, Stored]:
+def stored(learner: Learner) -> dict[str, Stored]:
     """Every hyper-parameter, defaults included; floats as their shortest decimal text."""
     found = {key: value for key, value in learner.get_params().items() if key not in OWN}
     return {

@@ -19,18 +19,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import ceil, exp, log, sqrt
-from typing import Any, Protocol
-
-from sklearn.base import clone
 
 from accountant.budget import from_nano, nano
 from accountant.errors import InputError, ModelInvalid
-from accountant.mechanisms import Mechanism
 from accountant.privacy.claims import claim
-from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
+from accountant.privacy.events import Gaussian, Plan, PureDp, Release
+from models.ensemble import Ensemble
 from models.onnx.export import to_onnx
-from training.calibrate import Recipe, rehearse
-from training.session import Public, Query, Rehearsal, Releaser
+from training.calibrate import rehearse
+from training.learner import Learner, Recipe
+from training.session import Public
 
 SMALLEST_UNIT = from_nano(1)
 
@@ -39,44 +37,15 @@ class PublicWarning(UserWarning):
     """Something that public numbers alone say will not go well. It tells nothing about the data."""
 
 
-class Learner(Protocol):
-    """What is asked of a learner here."""
-
-    def _fit(self, session: Releaser) -> Any: ...
-
-    def check(self, public: Public) -> None: ...
-
-    def rounds_for(self, public: Public) -> int: ...
-
-    def recipe(self, public: Public) -> Recipe: ...
-
-    def get_params(self) -> dict[str, Any]: ...
-
-
-class _Watched(Rehearsal):
-    """A rehearsal that keeps the size of the first selection: (price of it, candidates)."""
-
-    first: tuple[float, int] | None = None
-
-    def release(self, query: Query, mechanism: Mechanism) -> Any:
-        event = mechanism.event
-        if self.first is None and query.norm == "range" and isinstance(event, BoundedRange | PureDp):
-            self.first = (float(event.epsilon), query.size)
-        return super().release(query, mechanism)
-
-
 def warnings_of(learner: Learner, public: Public, recipe: Recipe) -> list[str]:
     """What to tell the person who asks for this recipe, before it is paid for."""
-    found = _drowned(learner, public, recipe)
-    return [found] if found else []
+    first = recipe.first
+    text = _drowned_sums(learner, public, recipe.plan) if first is None else _drowned(learner, public, recipe, *first)
+    return [text] if text else []
 
 
-def _drowned(learner: Learner, public: Public, recipe: Recipe) -> str | None:
-    watched = _Watched(public, recipe.unit)
-    learner._fit(watched)
-    if watched.first is None:
-        return _drowned_sums(learner, public, recipe.plan)
-    price, others = watched.first[0], watched.first[1] - 1
+def _drowned(learner: Learner, public: Public, recipe: Recipe, epsilon: Decimal, candidates: int) -> str | None:
+    price, others = float(epsilon), candidates - 1
     advantage = price * public.records / (2 * public.contributions)
     if others < 2 or advantage > log(others):
         return None
@@ -115,12 +84,12 @@ def _per_deviation(release: Release) -> float:
     return 0.0
 
 
-def check_exportable(learner: Learner, public: Public, recipe: Recipe) -> None:
-    """Refuse, before anything is spent, a plan whose model could not be exported: what the rehearsal releases has as
-    many votes as the real one, and they all fall on one rule, where scores are largest.
+def check_exportable(learner: Learner, public: Public, blank: Ensemble) -> None:
+    """Refuse, before anything is spent, a plan whose model could not be exported: `blank`, what its rehearsal released,
+    has as many votes as the real one, and they all fall on one rule, where scores are largest.
     """
     try:
-        to_onnx(learner._fit(Rehearsal(public, recipe.unit)), {})
+        to_onnx(blank, {})
     except ModelInvalid as error:
         raise InputError(f"rounds={learner.rounds_for(public)}: no model of it could be exported: {error}") from None
 
@@ -130,7 +99,7 @@ def carried(learner: Learner, public: Public, unit: Decimal = SMALLEST_UNIT) -> 
     low, high = 0, learner.rounds_for(public) if "rounds" in learner.get_params() else 0
     while high > low:
         middle = (low + high + 1) // 2
-        shorter = clone(learner).set_params(rounds=middle)
+        shorter = type(learner)(**{**learner.get_params(), "rounds": middle})
         found = claim(rehearse(shorter, public, unit), public.budget.delta).epsilon
         low, high = (middle, high) if found <= public.budget.epsilon else (low, middle - 1)
     return low

@@ -17,9 +17,10 @@ from accountant.ledger.records import Request
 from accountant.ledger.refusal import refusal
 from accountant.privacy.claims import Price, claim
 from accountant.privacy.events import Plan
-from training import fitting
-from training.calibrate import Recipe, rehearse
-from training.learners import LEARNERS, PrivateClassifier
+from training import would_fit as search
+from training.calibrate import rehearse
+from training.learner import Learner, Recipe
+from training.learners import LEARNERS
 from training.parameters import learner_of, stored
 from training.plan_warnings import warnings_of
 from training.rows.datasets import schema_of
@@ -27,7 +28,7 @@ from training.rows.schema import Schema
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
 
-Fits = PrivateClassifier | Tuned
+Fits = Learner | Tuned
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def would_fit(dataset: Dataset, learner: Fits, public: Public, refused: Plan) ->
     """
     if isinstance(learner, Tuned):
         return _tuned_would_fit(dataset, learner, public)
-    found = fitting.would_fit(
+    found = search.would_fit(
         learner,
         public,
         refused,

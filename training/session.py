@@ -1,6 +1,6 @@
 """Rehearse and play: the only way a learner reaches rows is `session.release(query, mechanism)`.
 
-A learner's `_fit` runs twice. On a `Rehearsal` there are no rows and no noise: what it asks for becomes the plan. On a
+A learner's `learn` runs twice. On a `Rehearsal` there are no rows and no noise: what it asks for becomes the plan. On a
 `Session` the plan is played: the head is compared and popped before anything is computed, and only then drawn.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accountant.budget import Budget, Relation
 from accountant.errors import PlanMismatch
 from accountant.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
-from accountant.privacy.events import Plan, Release
+from accountant.privacy.events import BoundedRange, Plan, PureDp, Release
 from models.ensemble import ClassLabel
 from models.features import Feature
 from training.rows.rows import Rows
@@ -112,22 +112,32 @@ def _release(query: Query, mechanism: Mechanism, public: Public) -> Release:
 
 
 class Rehearsal:
-    """No rows, no noise: writes down what `release` would charge and answers with blanks."""
+    """No rows, no noise: writes down what `release` would charge and answers with blanks.
+
+    `first`: what the first selection of the plan charges, and how many candidates it has; None where there is none.
+    """
 
     def __init__(self, public: Public, unit: Decimal) -> None:
         self.public, self.unit = public, unit
+        self.first: tuple[BoundedRange | PureDp, int] | None = None
         self._asked: list[Release] = []
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
-        self._asked.append(_release(query, mechanism, self.public))
+        """A blank: 0 for a selection, else zeros (size,). PlanMismatch where query and mechanism do not go together."""
+        asked = _release(query, mechanism, self.public)
+        self._asked.append(asked)
+        if self.first is None and query.norm == "range" and isinstance(asked.event, BoundedRange | PureDp):
+            self.first = asked.event, query.size
         return 0 if mechanism.norm == "range" else np.zeros(query.size, dtype=np.int64)
 
     def select(self, selection: Selection) -> Any:
+        """A blank outcome of private selection, which is one line of the plan."""
         self._asked.append(selection.charge)
         return selection.blank()
 
     @property
     def plan(self) -> Plan:
+        """What was asked for so far."""
         return Plan.of(self._asked)
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import isfinite
 from reprlib import repr as short
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import ArrayLike, NDArray
 from onnx import ModelProto, TensorProto
 
@@ -19,6 +18,9 @@ from models.ensemble import ClassLabel
 from models.features import MISSING_TEXT, CategoricalFeature, Columns, Feature, encodable
 from models.onnx.check import check_graph
 from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 Record = Mapping[str, Any]
 Feed = Mapping[str, NDArray[Any]]
@@ -206,6 +208,8 @@ def _error(index: int, field: str, value: str, problem: str) -> RecordError:
 
 
 def _session(model_bytes: bytes) -> onnxruntime.InferenceSession:
+    import onnxruntime  # loaded with the first model: who makes or lists models runs none
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # workers, not threads, share the cores
     options.inter_op_num_threads = 1

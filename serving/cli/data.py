@@ -112,7 +112,7 @@ def list_datasets(json: Json = False) -> None:
     from training.job_views import dataset_to_json
 
     home = Home.open()
-    found = [dataset_to_json(home, each, detail=False) for each in home.ledger.datasets()]
+    found = [dataset_to_json(home, each, detail=False, priced=json) for each in home.ledger.datasets()]
     rows = [("NAME", "RELATION", "EPSILON", "SPENT", "RESERVED", "LEFT"), *map(_row, found)]
     show(json, {"datasets": found}, aligned(rows))
 

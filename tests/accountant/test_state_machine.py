@@ -127,7 +127,7 @@ class Machine(RuleBasedStateMachine):
         self.counter.left = draws
         learner = LazyBB(rounds=int(started.request.parameters["rounds"]), threshold=False)
         try:
-            learner._fit(self.counter.wrap(session, started.request.dataset))
+            learner.learn(self.counter.wrap(session, started.request.dataset))
         except Crash:
             self.reopen()
             return
@@ -265,7 +265,7 @@ def test_a_refund_of_what_was_started_would_be_caught(monkeypatch):
         started = machine.home.ledger.start(seq, "owner:1:1", 60.0)
         rows = Rows(np.array([[0, 1]], dtype=np.uint8), np.array([0, 1], dtype=np.uint8), [3])
         session = machine.counter.wrap(Session(machine._public(), started.unit, started.plan, rows), "both")
-        LazyBB(rounds=3, threshold=False)._fit(session)
+        LazyBB(rounds=3, threshold=False).learn(session)
         machine.drawn_is_charged()
         machine.home.ledger.burn(seq, "failed")
         with pytest.raises(AssertionError, match="drawn"):

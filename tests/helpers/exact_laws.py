@@ -80,7 +80,7 @@ class Enumerating:
         """log P of every answer after `script`, or None where the learner asks for nothing more."""
         self._script, self._place = script, 0
         try:
-            learner._fit(self)
+            learner.learn(self)
         except _Branch as branch:
             return branch.args[0]
         return None

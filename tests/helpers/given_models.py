@@ -36,6 +36,6 @@ class Given(PrivateClassifier):
     def rounds_for(self, public):
         return 1
 
-    def _fit(self, session):
+    def learn(self, session):
         session.release(Nothing(), session.public.selection(session.unit))
         return self.ensemble(session.public)

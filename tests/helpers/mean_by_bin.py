@@ -48,7 +48,7 @@ class MeanByBin(PrivateRegressor):
     def rounds_for(self, public: Public) -> int:
         return 2
 
-    def _fit(self, session: Releaser) -> AdditiveEnsemble:
+    def learn(self, session: Releaser) -> AdditiveEnsemble:
         public = session.public
         self.check(public)
         assert public.target_range is not None

@@ -40,7 +40,7 @@ def answers_of(learner, public, unit, rows, releases: int):
 
     session = Sizes(public, unit, rows, ())
     session.sizes = []
-    learner._fit(session)
+    learner.learn(session)
     assert len(session.sizes) == releases
     return session.sizes
 
@@ -67,7 +67,7 @@ def law_of_one_run(best, rows, most_rows: int):
         public, releases = best.public, len(setting.plan) - 1  # the last one is the score
         for script in product(*map(range, answers_of(setting.learner, public, setting.unit, rows, releases))):
             session = Scripted(public, setting.unit, rows, script)
-            query = CorrectRows(setting.learner._fit(session), best.score.norm)
+            query = CorrectRows(setting.learner.learn(session), best.score.norm)
             z, law = noise_law(best.score, sensitivity_of(query, public))
             right = int(query(rows)[0])
             line = law[most_rows - right : law.size - right]

@@ -6,8 +6,8 @@ import numpy as np
 
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from training.learners.boosting.tree_queries import split_tests
+from training.rows.kernels.trees import BLOCK
 from training.rows.rows import Rows
-from training.rows.tree_kernels import BLOCK
 from training.rows.tree_rows import Grown
 
 FEATURES = (

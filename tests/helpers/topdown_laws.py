@@ -62,7 +62,7 @@ class Walk:
         """(log P, shape of the scores) of the release after `script`."""
         self._left = list(script)
         try:
-            learner._fit(self)
+            learner.learn(self)
         except _Branch as branch:
             return branch.args
         raise AssertionError("the learner asks for nothing more")

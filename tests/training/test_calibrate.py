@@ -32,7 +32,7 @@ class Rounds:
     def __init__(self, count: int) -> None:
         self.count = count
 
-    def _fit(self, session):
+    def learn(self, session):
         for _ in range(self.count):
             session.release(Sums("range", 1), ExponentialSelection(session.unit))
         session.release(Sums("range", 1), ExponentialSelection(2 * session.unit))
@@ -41,14 +41,14 @@ class Rounds:
 class Noise:
     """Gaussian sums: the unit is the inverse of the noise."""
 
-    def _fit(self, session):
+    def learn(self, session):
         multiplier = (1 / session.unit).quantize(Decimal("0.000000001"))
         for _ in range(40):
             session.release(Sums("l2", 1000), DiscreteGaussian(multiplier))
 
 
 class Counts:
-    def _fit(self, session):
+    def learn(self, session):
         session.release(Sums("l1", 1), DiscreteLaplace(session.unit))
 
 

@@ -170,7 +170,7 @@ def test_a_failure_after_the_start_burns_and_says_nothing_of_the_rows(adult, mon
         raise ValueError("secret 4711")
 
     queued = job.submit(adult, asked(), by="test", queued=False)
-    monkeypatch.setattr(LEARNERS["lazybb"], "_fit", broken)
+    monkeypatch.setattr(LEARNERS["lazybb"], "learn", broken)
     with pytest.raises(JobFailed) as failed:
         job.run(adult, queued.seq)
     assert "4711" not in json.dumps(failed.value.to_json())

@@ -52,7 +52,7 @@ class Asks:
     def __init__(self, *asks) -> None:
         self.asks = asks
 
-    def _fit(self, session):
+    def learn(self, session):
         return [session.release(query, mechanism) for query, mechanism in self.asks]
 
 
@@ -83,7 +83,7 @@ NOISE = (Count(norm="l1"), DiscreteLaplace(ONE))
 def test_spent_is_what_was_rehearsed_event_by_event(draws):
     learner = Asks(SELECT, SELECT, NOISE, SELECT)
     session = session_of(learner)
-    answers = learner._fit(session)
+    answers = learner.learn(session)
     assert [type(answer) for answer in answers] == [int, int, np.ndarray, int]
     assert session.spent == session.plan
     assert session.close() == rehearse(learner, public_of(Relation.ADD_REMOVE), ONE)
@@ -186,7 +186,7 @@ def test_rehearsal_answers_with_blanks_of_the_right_shape():
 def test_progress_counts_releases_of_the_plan():
     seen = []
     learner = Asks(SELECT, NOISE)
-    learner._fit(session_of(learner, progress=lambda done, total: seen.append((done, total))))
+    learner.learn(session_of(learner, progress=lambda done, total: seen.append((done, total))))
     assert seen == [(1, 2), (2, 2)]
 
 
@@ -204,7 +204,7 @@ def test_the_schedule_does_not_depend_on_rows(relation, reweighting):
     flipped = ["<=50K"] * len(table)
     for labels in (table["income"], flipped):
         session = Session(public, Decimal("0.05"), plan, rows_of_table(schema, table, labels, relation))
-        learner._fit(session)
+        learner.learn(session)
         assert session.close() == plan
 
 

@@ -1,18 +1,22 @@
-"""The learners. Being listed here gives a learner the command line, REST, the dashboard and every contract test."""
+"""The learners. Being listed here gives a learner the command line, REST, the dashboard and every contract test.
+
+A learner's module is loaded when it is first looked up, and scikit-learn with it, which takes a second: who lists
+datasets or asks for help needs the names alone.
+"""
 
 from __future__ import annotations
 
-from training.learners.base import PrivateClassifier
-from training.learners.boosting.bdpe import CalibratedBoostingClassifier
-from training.learners.boosting.lazybb import LazyBB
-from training.learners.boosting.lazybb_tree import LazyBBTree
-from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
-from training.learners.forest import DPRandomForestClassifier
+from collections import UserDict
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-LEARNERS: dict[str, type[PrivateClassifier]] = {
-    learner.name: learner
-    for learner in (LazyBB, LazyBBTree, DPEBMClassifier, CalibratedBoostingClassifier, DPRandomForestClassifier)
-}
+if TYPE_CHECKING:
+    from training.learners.base import PrivateClassifier
+    from training.learners.boosting.bdpe import CalibratedBoostingClassifier
+    from training.learners.boosting.lazybb import LazyBB
+    from training.learners.boosting.lazybb_tree import LazyBBTree
+    from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
+    from training.learners.forest import DPRandomForestClassifier
 
 __all__ = [
     "LEARNERS",
@@ -24,3 +28,39 @@ __all__ = [
     "LazyBBTree",
     "PrivateClassifier",
 ]
+
+MODULES = {
+    "CalibratedBoostingClassifier": "training.learners.boosting.bdpe",
+    "DPEBMClassifier": "training.learners.ebm.ebm",
+    "DPEBMRegressor": "training.learners.ebm.ebm",
+    "DPRandomForestClassifier": "training.learners.forest",
+    "LazyBB": "training.learners.boosting.lazybb",
+    "LazyBBTree": "training.learners.boosting.lazybb_tree",
+    "PrivateClassifier": "training.learners.base",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """An estimator of this package, from its module."""
+    if name not in MODULES:
+        raise AttributeError(f"{__name__} has no {name}")
+    return getattr(import_module(MODULES[name]), name)
+
+
+class Learners(UserDict[str, Any]):
+    """Estimators by the name that a job asks for; one given as the name of its class is loaded when looked up."""
+
+    def __getitem__(self, name: str) -> type[PrivateClassifier]:
+        learner: type[PrivateClassifier] | str = super().__getitem__(name)
+        return __getattr__(learner) if isinstance(learner, str) else learner
+
+
+LEARNERS = Learners(
+    {
+        "lazybb": "LazyBB",
+        "lazybb-tree": "LazyBBTree",
+        "ebm": "DPEBMClassifier",
+        "bdpe": "CalibratedBoostingClassifier",
+        "forest": "DPRandomForestClassifier",
+    }
+)

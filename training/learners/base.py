@@ -1,14 +1,15 @@
-"""What every learner is: a scikit-learn estimator whose `_fit(session)` is its only way to rows.
+"""What every learner is: a scikit-learn estimator whose `learn(session)` is its only way to rows.
 
 Alone in a notebook a learner carries its own budget: `fit` rehearses, plays, and refuses a second time. With an
 `account` every fit is charged there first, so that it may fit again, and so may its clones, until the account is used
-up. On the platform `training.job` drives the same `_fit` with a plan that the ledger has reserved.
+up. On the platform `training.job` drives the same `learn` with a plan that the ledger has reserved.
 """
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -22,14 +23,16 @@ from accountant.errors import BudgetRefused, InputError
 from accountant.privacy.claims import Claim
 from models.ensemble import Ensemble
 from models.features import Columns as ByName
-from training.calibrate import Recipe, calibrate
-from training.fitting import would_fit
+from training.calibrate import calibrate
+from training.learner import Recipe
 from training.notebook_budget import Account
 from training.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
 from training.rows.data import columns_of, rows_of
 from training.rows.frames import Unfitted, is_frame, label_column, table_from, target_column, value_errors
+from training.rows.rows import Rows
 from training.rows.schema import Columns, Schema, parse_schema
 from training.session import Public, Releaser, Session
+from training.would_fit import would_fit
 
 SPENDS = (
     "clones of one estimator were fitted several times, as cross-validation and searches do. Each fit costs its own "
@@ -71,7 +74,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
         """Raise InputError where a parameter or the schema does not fit this learner."""
 
     @abstractmethod
-    def _fit(self, session: Releaser) -> Ensemble:
+    def learn(self, session: Releaser) -> Ensemble:
         """The learner: release, go on with what came back, return what was released."""
 
     @abstractmethod
@@ -89,8 +92,8 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
             recipe = calibrate(self, public, public.budget, self.guess(public))
         except InputError as error:
             raise too_many_rounds(self, public) or error from None
-        check_exportable(self, public, recipe)
-        return recipe
+        check_exportable(self, public, recipe.blank)
+        return replace(recipe, blank=None)
 
     def guess(self, public: Public) -> Decimal | None:
         """A unit near the one that calibration looks for, where the learner knows one: saves dear rehearsals."""
@@ -106,22 +109,29 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
             raise BudgetRefused(
                 "fit: this estimator's budget is spent; a clone is a new release and costs its epsilon again"
             )
-        who, rule = type(self).__name__, self._rule()
-        with value_errors():
-            table = table_from(X, rule, who)
-            schema = self._schema(table)
-            public = self._public(schema)
-            self.check(public)
-            rows = rows_of(schema, table, self._answers(y, schema), public.relation)
+        schema, public, rows = self.declared(X, y)
         recipe = self.recipe(public)
         for text in warnings_of(self, public, recipe):
             warnings.warn(text, PublicWarning, stacklevel=2)
         self._charge(public, recipe)
         session = Session(public, recipe.unit, recipe.plan, rows)
         self._begin(schema, recipe, named=is_frame(X))
-        self.ensemble_ = self._fit(session)
+        self.ensemble_ = self.learn(session)
         session.close()
         return self
+
+    def declared(self, X: Any, y: Any) -> tuple[Schema, Public, Rows]:
+        """(X, y) as the declared schema reads them: the schema, what is public of it, and packed rows. Spends nothing.
+
+        InputError where a parameter does not fit; a ValueError as scikit-learn's where X or y does not.
+        """
+        who, rule = type(self).__name__, self._rule()
+        with value_errors():
+            table = table_from(X, rule, who)
+            schema = self._schema(table)
+            public = self._public(schema)
+            self.check(public)
+            return schema, public, rows_of(schema, table, self._answers(y, schema), public.relation)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (n,), or numbers (n,) float64 within the public range."""
@@ -230,7 +240,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
 class PrivateClassifier(ClassifierMixin, PrivateLearner):  # type: ignore[misc]
     """Base of private classifiers. After `fit` they also have `classes_`, the declared ones.
 
-    On the platform, where a job fits whatever its schema declares, one that can may fit a number as well: `_fit` and
+    On the platform, where a job fits whatever its schema declares, one that can may fit a number as well: `learn` and
     `check` read `public.classes`, and only `fit` here is for labels alone.
     """
 

@@ -6,7 +6,8 @@ import inspect
 from inspect import signature
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from training.learners import LEARNERS, PrivateClassifier
+from training.learner import Learner
+from training.learners import LEARNERS
 from training.parameters import defaults_of
 
 
@@ -18,7 +19,7 @@ def learners_to_json() -> list[dict[str, Any]]:
     return [_learner(name, learner) for name, learner in LEARNERS.items()]
 
 
-def _learner(name: str, learner: type[PrivateClassifier]) -> dict[str, Any]:
+def _learner(name: str, learner: type[Learner]) -> dict[str, Any]:
     hints, about = get_type_hints(learner.__init__), inspect.getdoc(learner) or ""
     taken = [key for key in signature(learner).parameters if key in defaults_of(name)]
     parameters = [_parameter(key, hints[key], defaults_of(name)[key]) for key in taken]

@@ -79,7 +79,7 @@ class DPRandomForestClassifier(PrivateClassifier):
     def rounds_for(self, public: Public) -> int:
         return self.trees if self.trees is not None else trees_of(public)
 
-    def _fit(self, session: Releaser) -> TreeEnsemble:
+    def learn(self, session: Releaser) -> TreeEnsemble:
         public, tests = session.public, split_tests(session.public.features)
         depth, number = self.depth or depth_of(public), self.rounds_for(public)
         forest = [public_cuts(tests, tree, depth) for tree in range(number)]

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from accountant.errors import InputError
 from accountant.mechanisms import Mechanism
 from training.learners.base import PrivateLearner
-from training.rows.data import columns_of, rows_of
+from training.rows.data import columns_of
 from training.rows.frames import table_from, value_errors
 from training.rows.rows import Rows
 from training.session import Public, Query
@@ -77,18 +77,12 @@ def unprotected(learner: PrivateLearner, X: Any, y: Any) -> Unprotected:
     epsilon included, so the two differ by the noise alone. The learner itself stays as it is, and spends nothing.
     """
     twin: PrivateLearner = clone(learner)
-    who, rule = type(learner).__name__, twin._rule()
-    with value_errors():
-        table = table_from(X, rule, who)
-        schema = twin._schema(table)
-        public = twin._public(schema)
-        recipe = twin.recipe(public)
-        rows = rows_of(schema, table, twin._answers(y, schema), public.relation)
-    ensemble: Any = twin._fit(_Exact(public, recipe.unit, rows))
+    schema, public, rows = twin.declared(X, y)
+    ensemble: Any = twin.learn(_Exact(public, twin.recipe(public).unit, rows))
 
     def answers(X: Any, method: str) -> Any:
         with value_errors():
-            columns = columns_of(schema, table_from(X, schema, who))
+            columns = columns_of(schema, table_from(X, schema, type(learner).__name__))
         return getattr(ensemble, method)(columns)
 
     return Unprotected(answers)

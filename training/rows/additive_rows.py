@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from training.rows import additive_kernels as kernels
+from training.rows.kernels import additive as kernels
 from training.rows.rows import Rows
 
 Integers = NDArray[np.int64]

@@ -107,9 +107,9 @@ def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
         )
     if isinstance(feature, NumericFeature):
         numbers = _numbers(feature.name, column)
-        if len(feature.edges) > kernels.FEW_EDGES:
+        if len(feature.edges) > kernels.votes.FEW_EDGES:
             return feature.encode(numbers)
-        return kernels.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
+        return kernels.votes.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
     return feature.encode(_flags(feature.name, column, start))
 
 

@@ -45,7 +45,7 @@ class Rows:
         self.bins, self._column, self.widths, self.classes = bins, labels, tuple(widths), classes
         self.outputs = 1 if classes in (0, 2) else classes
         self.memo: dict[str, Any] = {}  # what a family of queries derived from rows and released votes
-        self._groups = kernels.grouped(self.widths, min(JOINT_CODES, self.size))
+        self._groups = kernels.votes.grouped(self.widths, min(JOINT_CODES, self.size))
         self._threads = THREADS if bins.size >= PARALLEL_CELLS else 1
         self._states: list[NDArray[Any]] = []
         self._totals: list[int] = []  # |F_k| is at most this, whatever the rows
@@ -103,7 +103,7 @@ class Rows:
 
         def sums(part: slice, state: NDArray[Any]) -> Integers:
             rows = (part.start, part.stop)
-            return kernels.signed_sums(self.bins, state, rows, signed, 2 * bound, widths, self._groups)
+            return kernels.votes.signed_sums(self.bins, state, rows, signed, 2 * bound, widths, self._groups)
 
         return self._summed(votes, bound, sums)
 
@@ -117,7 +117,8 @@ class Rows:
     def _state_counts(self, votes: Sequence[Vote], bound: int) -> Integers:
         """Rows per state: (outputs, 2 bound + 1, 2), by F_k + bound and whether y_k = 1."""
         size = 2 * (2 * bound + 1)
-        counts = self._summed(votes, bound, lambda part, state: kernels.count_states(state[part], 2 * bound, size))
+        count = kernels.votes.count_states
+        counts = self._summed(votes, bound, lambda part, state: count(state[part], 2 * bound, size))
         return counts.reshape(self.outputs, -1, 2)
 
     def _summed(self, votes: Sequence[Vote], bound: int, work: Callable[[slice, NDArray[Any]], Integers]) -> Integers:
@@ -153,7 +154,7 @@ class Rows:
         passes = np.flatnonzero(holds(vote.test, vote.code, self.widths[vote.feature]))  # neighbouring codes, or none
         low, high = passes[[0, -1]] if passes.size else (1, 0)
         change, code = state.dtype.type(2 * vote.weight), codes.dtype.type
-        kernels.advance(codes[part], code(low), code(high), change, state[part])
+        kernels.votes.advance(codes[part], code(low), code(high), change, state[part])
 
 
 def _check(bins: NDArray[Any], labels: NDArray[Any], widths: Sequence[int], classes: int) -> None:

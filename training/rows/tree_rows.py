@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import InputError
 from models.trees import Leaf, Split, Tree
-from training.rows import tree_kernels as kernels
+from training.rows.kernels import trees as kernels
 from training.rows.rows import Rows
 
 Integers = NDArray[np.int64]
@@ -95,7 +95,7 @@ class TreeRows:
         return sum(parts, np.zeros((size, 2), np.int64))
 
     def histograms(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
-        """Weight per feature, leaf and class, and code: (features, 2 leaves, max width); see `tree_kernels`."""
+        """Weight per feature, leaf and class, and code: (features, 2 leaves, max width); see `kernels.trees`."""
         table, bound = _by_class(weights)
         self._bring_up_to(tuple(trees), cuts, bound)
         rows, leaves, scores = self._rows, self._known.leaves, self._known.scores

@@ -26,7 +26,7 @@ from accountant.privacy.selection import Distribution, Poisson
 from models.answers import labels_of
 from models.ensemble import Ensemble
 from training.calibrate import rehearse
-from training.learners import PrivateClassifier
+from training.learner import Learner
 from training.rows.rows import Rows
 from training.session import Public, Rehearsal, Releaser, Session
 from training.tuning.ceilings import Ceiling, Load, Score
@@ -72,18 +72,21 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of the grid: its learner, the unit that keeps it below the ceiling, and the plan of a run of it."""
+    """One setting of the grid: its learner, the unit that keeps it below the ceiling, the plan of a run of it, and what
+    its rehearsal made of blank answers.
+    """
 
-    learner: PrivateClassifier
+    learner: Learner
     unit: Decimal
     plan: Plan
+    blank: Ensemble
 
 
 @dataclass(frozen=True)
 class BestOf:
     """The best of a random number of runs. `public`: what a run is told, its own part of the budget included."""
 
-    learners: tuple[PrivateClassifier, ...]
+    learners: tuple[Learner, ...]
     public: Public
     ceiling: Ceiling
     score: Score
@@ -107,7 +110,7 @@ class BestOf:
         return most_runs(self.distribution)
 
     def blank(self) -> Outcome:
-        return Outcome(None, self.learners[0]._fit(Rehearsal(self.public, self.unit)), 0)
+        return Outcome(None, self.learners[0].learn(Rehearsal(self.public, self.unit)), 0)
 
     def play(self, rows: Rows, progress: Progress) -> Outcome:
         """As many runs as are drawn, then as many again as make `most`. Of equal scores the first stands."""
@@ -130,17 +133,17 @@ class BestOf:
         session.close()
         return Outcome(index, ensemble, score)
 
-    def _play_once(self, learner: PrivateClassifier, session: Releaser) -> tuple[Ensemble, int]:
-        ensemble = learner._fit(session)
+    def _play_once(self, learner: Learner, session: Releaser) -> tuple[Ensemble, int]:
+        ensemble = learner.learn(session)
         return ensemble, int(session.release(CorrectRows(ensemble, self.score.norm), self.score)[0])
 
-    def _setting(self, index: int, learner: PrivateClassifier) -> Setting:
+    def _setting(self, index: int, learner: Learner) -> Setting:
         unit = self._unit(index, learner)
         rehearsal = Rehearsal(self.public, unit)
-        self._play_once(learner, rehearsal)
-        return Setting(learner, unit, rehearsal.plan)
+        blank, _ = self._play_once(learner, rehearsal)
+        return Setting(learner, unit, rehearsal.plan, blank)
 
-    def _unit(self, index: int, learner: PrivateClassifier) -> Decimal:
+    def _unit(self, index: int, learner: Learner) -> Decimal:
         """Towards a load of 1 by the law that loads follow but for rounding; the largest unit seen that is below."""
         unit, best, above = nano(self.unit), 0, nano(MAX_EPSILON) + 1
         while best < unit < above:

@@ -22,8 +22,8 @@ from accountant.errors import InputError
 from accountant.files import PRIVATE, partial_of, replace_file
 from accountant.home import Home
 from accountant.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
-from training.calibrate import Recipe, calibrate, rehearse
-from training.learners import PrivateClassifier
+from training.calibrate import calibrate, rehearse
+from training.learner import Learner, Recipe
 from training.parameters import OWN, Stored, defaults_of, learner_of, stored
 from training.plan_warnings import check_exportable
 from training.session import Public, Selector
@@ -64,7 +64,7 @@ class Tuned:
         return settings_of(self.grid)
 
     @cached_property
-    def learners(self) -> tuple[PrivateClassifier, ...]:
+    def learners(self) -> tuple[Learner, ...]:
         return tuple(learner_of(self.name, {**self.fixed, **setting}) for setting in self.settings)
 
     @cached_property
@@ -81,7 +81,7 @@ class Tuned:
             raise InputError("tune: runs are scored by the records they get right; the target is a number, not a class")
         found = calibrate(self, public, public.budget, self.guess(public))
         for setting in self.best_of(public, found.unit).settings:
-            check_exportable(setting.learner, self._run(public), Recipe(setting.unit, setting.plan, found.claim))
+            check_exportable(setting.learner, self._run(public), setting.blank)
         return found
 
     def guess(self, public: Public) -> Decimal:
@@ -91,7 +91,7 @@ class Tuned:
             run = run * (2 / -log(public.budget.delta)) ** 0.5 / shape.count**0.5
         return from_nano(max(1, int(run / float(shape.size) * 1e9)))
 
-    def _fit(self, session: Selector) -> Outcome:
+    def learn(self, session: Selector) -> Outcome:
         found: Outcome = session.select(self.best_of(session.public, session.unit))
         return found
 
@@ -131,7 +131,7 @@ def settings_of(grid: Mapping[str, Sequence[Stored]]) -> tuple[dict[str, Stored]
     return tuple(dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
 
 
-def fits_of(name: str, parameters: Mapping[str, Any]) -> PrivateClassifier | Tuned:
+def fits_of(name: str, parameters: Mapping[str, Any]) -> Learner | Tuned:
     """What a request's parameters stand for."""
     if TUNING not in parameters:
         return learner_of(name, parameters)

@@ -526,3 +526,13 @@ def test_light_commands_stay_light(home):
         command = [sys.executable, "-c", look]
         done = subprocess.run(command, cwd=ROOT, env=environment(home), capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == "set()", done.stderr
+
+
+@pytest.mark.parametrize("words", ["dataset list", "job list", "plan --help", "train --help"])
+def test_commands_that_compute_nothing_load_no_compiler_and_no_learner(home, words):
+    heavy = {"numba", "sklearn", "bentoml", "onnxruntime", "training.learners.base"}
+    look = f"import sys; from serving.cli.app import run; run({words.split()!r}); print({heavy!r} & sys.modules.keys())"
+    command = [sys.executable, "-c", look]
+    done = subprocess.run(command, cwd=ROOT, env=environment(home), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "set()"

@@ -44,7 +44,7 @@ def scores_of_fits(runs: int, **parameters):
     recipe = learner.recipe(public)
     for _ in range(runs):
         session = Session(public, recipe.unit, recipe.plan, rows)
-        ensemble = learner._fit(session)
+        ensemble = learner.learn(session)
         assert session.close() == recipe.plan
         yield ensemble.coded_scores(codes)[:, 0]
 

@@ -25,7 +25,7 @@ from training.notebook import Account, Columns, PublicWarning, uniform_schema
 from training.plan_warnings import check_exportable, warnings_of
 from training.rows.rows import Rows
 from training.rows.schema import parse_schema
-from training.session import Session
+from training.session import Rehearsal, Session
 
 EVERY = pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
 BOTH = pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
@@ -346,8 +346,8 @@ def test_margins_of_a_hundred_thousand_rounds_are_exact(rounds, weight):
 class Heavy(LazyBB):
     """Releases one round of a public weight that float32 cannot add up exactly."""
 
-    def _fit(self, session):
-        found = super()._fit(session)
+    def learn(self, session):
+        found = super().learn(session)
         return VotingEnsemble(found.features, found.target, found.classes, (Vote("always", 0, 0, 1 << 24),), 1.0)
 
 
@@ -359,7 +359,7 @@ def test_a_model_that_could_not_be_exported_is_refused_before_it_is_paid_for(mon
 def test_what_can_be_exported_passes():
     learner = make(LazyBB, schema=uniform_schema(3, 0, 1, ["no", "yes"], ROWS))
     public = learner._public()
-    check_exportable(learner, public, learner.recipe(public))
+    check_exportable(learner, public, learner.learn(Rehearsal(public, learner.recipe(public).unit)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learner.fit(*data())

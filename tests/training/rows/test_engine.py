@@ -106,8 +106,8 @@ def test_groups_of_features_are_invisible(widths, limit, seed):
     bins, labels = make(seed, 50, widths, 2, np.uint16)
     weights = np.array([-5, 11, 1 << 36])
     together, apart = Rows(bins, labels, widths), Rows(bins, labels, widths)
-    together._groups = engine.kernels.grouped(tuple(widths), limit)
-    apart._groups = engine.kernels.grouped(tuple(widths), 0)
+    together._groups = engine.kernels.votes.grouped(tuple(widths), limit)
+    apart._groups = engine.kernels.votes.grouped(tuple(widths), 0)
     vote = [Vote("above", 0, 0, 1)]
     assert (together.signed_sums(vote, weights, 1) == apart.signed_sums(vote, weights, 1)).all()
     assert apart._groups[1].size == len(widths) + 1
@@ -115,7 +115,7 @@ def test_groups_of_features_are_invisible(widths, limit, seed):
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(1, 1 << 14))
 def test_every_feature_is_in_one_group_of_bounded_size(widths, limit):
-    members, starts, entries = engine.kernels.grouped(tuple(widths), limit)
+    members, starts, entries = engine.kernels.votes.grouped(tuple(widths), limit)
     assert sorted(members.tolist()) == list(range(len(widths)))
     sizes = [np.prod([widths[m] for m in members[low:high]]) for low, high in pairwise(starts)]
     lengths = np.diff(starts)

@@ -11,8 +11,8 @@ from accountant.errors import DataError
 from models.ensemble import Vote
 from models.features import NumericFeature
 from training.learners.boosting.leaf_rules import one_rules
-from training.rows import kernels
 from training.rows import rows as engine
+from training.rows.kernels import votes as kernels
 from training.rows.rows import Rows
 
 SIZES = [1, 2, 3, 4, 5, 7, kernels.BLOCK - 1, kernels.BLOCK, kernels.BLOCK + 1, 2 * kernels.BLOCK + 3]

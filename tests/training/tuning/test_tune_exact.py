@@ -126,7 +126,7 @@ def test_a_score_of_half_the_noise_breaks_the_score_s_price(monkeypatch):
     ceiling = Ceiling(PureDp(Decimal(1)), 1)
     for sensitivity, holds in ((1, True), (0.5, False)):
         monkeypatch.setattr(CorrectRows, "sensitivity", lambda self, relation, s=sensitivity: s)
-        query, losses = CorrectRows(tuned(True).learners[0]._fit(rehearsal(ADD)), "l1"), []
+        query, losses = CorrectRows(tuned(True).learners[0].learn(rehearsal(ADD)), "l1"), []
         mechanism = ceiling.score(Fraction(1, 2))
         for one, other in neighbours(ADD, 3):
             moved = abs(int(query(rows_of(one))[0]) - int(query(rows_of(other))[0]))
@@ -141,7 +141,7 @@ def rehearsal(relation: Relation) -> Rehearsal:
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
 def test_a_row_moves_the_score_by_at_most_one(relation):
     for votes in range(4):
-        query = CorrectRows(tuned(True, grid={"rounds": [1, votes + 2]}).learners[1]._fit(rehearsal(relation)), "l1")
+        query = CorrectRows(tuned(True, grid={"rounds": [1, votes + 2]}).learners[1].learn(rehearsal(relation)), "l1")
         moves = {
             abs(int(query(rows_of(one))[0]) - int(query(rows_of(other))[0])) for one, other in neighbours(relation, 3)
         }
@@ -149,7 +149,7 @@ def test_a_row_moves_the_score_by_at_most_one(relation):
 
 
 def test_the_score_counts_what_the_ensemble_tells_right():
-    ensemble = tuned(True).learners[1]._fit(rehearsal(ADD))
+    ensemble = tuned(True).learners[1].learn(rehearsal(ADD))
     data = [(0, 0)] * 3 + [(1, 0)] * 2 + [(0, 1)] + [(1, 1)] * 5 + [(2, 1)] * 2
     told = ensemble.predict({"x": [[0.0, 1.0, np.nan][code] for code, _ in data]})
     expected = sum(answer == ("no", "yes")[label] for answer, (_, label) in zip(told, data, strict=True))
@@ -314,7 +314,7 @@ def test_a_selection_off_the_plan_raises_before_anything_is_drawn(monkeypatch):
     monkeypatch.setattr(selecting, "draw_runs", lambda *_: pytest.fail("drawn"))
     session = Session(about, recipe.unit * 2, recipe.plan, rows_of(DATA))
     with pytest.raises(PlanMismatch):
-        job._fit(session)
+        job.learn(session)
     assert session.spent == Plan(())
 
 
@@ -333,6 +333,6 @@ def test_spent_is_what_was_rehearsed():
     about, job = public(ADD, False), tuned(False, 2)
     recipe = job.recipe(about)
     session = Session(about, recipe.unit, recipe.plan, rows_of(DATA))
-    assert isinstance(job._fit(session), Outcome)
+    assert isinstance(job.learn(session), Outcome)
     assert session.close() == recipe.plan == session.spent
     assert len(recipe.plan) == 1

@@ -145,7 +145,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
     def rounds_for(self, public: Public) -> int:
         return self.rounds if self.rounds is not None else rounds_of(public)
 
-    def _fit(self, session: Releaser) -> TreeEnsemble:
+    def learn(self, session: Releaser) -> TreeEnsemble:
         public, tests = session.public, thinned(session.public.features, self.values)
         trees: tuple[Grown, ...] = ()
         bound = 0

@@ -116,7 +116,7 @@ class LazyBB(SmoothBooster):
         if self.reweighting == "projected" and len(public.classes) != 2:
             raise InputError("reweighting='projected': two classes only; scheduled reweighting takes more")
 
-    def _fit(self, session: Releaser) -> VotingEnsemble:
+    def learn(self, session: Releaser) -> VotingEnsemble:
         public, settings = session.public, self.settings(session.public)
         assert public.classes is not None
         cast = _Cast(one_rules(public.features), 1 if len(public.classes) == 2 else len(public.classes))

@@ -116,7 +116,7 @@ class LazyBBTree(SmoothBooster):
         if self.growth == "best-first" and self.criterion == "public":
             raise InputError("criterion='public': nothing is best first; grow level by level")
 
-    def _fit(self, session: Releaser) -> TreeEnsemble:
+    def learn(self, session: Releaser) -> TreeEnsemble:
         public, settings = session.public, self.settings(session.public)
         tests, reweighting = split_tests(public.features), self.reweighting_of(settings)
         trees: tuple[Grown, ...] = ()

@@ -21,7 +21,7 @@ from accountant.budget import Relation
 from models.features import Feature
 from training.learners.boosting.reweighting import Reweighting
 from training.learners.boosting.smooth_boosting import Thresholds
-from training.rows import tree_kernels
+from training.rows.kernels import trees as kernels
 from training.rows.rows import Rows
 from training.rows.tree_rows import Cut, Grown, TreeRows
 from training.session import Public
@@ -118,7 +118,7 @@ class SplitGains:
 
     def __call__(self, rows: Rows) -> Integers:
         sums = self.weighing.histograms(rows, self.cuts)
-        gains: Integers = tree_kernels.gains(sums, self.tests.intervals, self.criterion == "gini")
+        gains: Integers = kernels.gains(sums, self.tests.intervals, self.criterion == "gini")
         return gains.ravel() if self.best_first else gains
 
 
@@ -173,7 +173,7 @@ class LeafRules:
 
     def __call__(self, rows: Rows) -> Integers:
         sums = self.weighing.histograms(rows, self.cuts)
-        scores: Integers = tree_kernels.agreements(sums, self.tests.intervals)
+        scores: Integers = kernels.agreements(sums, self.tests.intervals)
         return scores
 
     def grown(self, picks: Sequence[int], weight: int) -> Grown:

@@ -106,7 +106,7 @@ class DPEBM(PrivateLearner):
         given = {field.name: getattr(self, field.name) for field in fields(EbmDefaults)}
         return replace(_rule(public), **{name: value for name, value in given.items() if value is not None})
 
-    def _fit(self, session: Releaser) -> AdditiveEnsemble:
+    def learn(self, session: Releaser) -> AdditiveEnsemble:
         public, settings = session.public, self.settings(session.public)
         noise = noise_of(public, session.unit, settings)
         features = list(enumerate(public.features))

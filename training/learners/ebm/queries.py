@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from accountant.budget import Relation
 from accountant.errors import PlanMismatch
 from training.learners.leaf_sensitivity import Norm, reach
-from training.rows.additive_kernels import FRACTION
 from training.rows.additive_rows import AdditiveRows, bin_counts, square_sum
+from training.rows.kernels.additive import FRACTION
 from training.rows.rows import TARGET_GRID, Rows
 
 Integers = NDArray[np.int64]

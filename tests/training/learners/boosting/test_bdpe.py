@@ -270,10 +270,10 @@ def test_whole_runs_lose_no_more_than_they_claim(relation, monkeypatch):
     losses = []
     for turn in range(20):
         session = Noted(public, UNIT, plan, rows_of(PAIR[relation][turn % 2], FLAGS))
-        learner._fit(session)
+        learner.learn(session)
         sides = [Weighed(public, rows_of(data, FLAGS), session.transcript) for data in PAIR[relation]]
         for side in sides:
-            learner._fit(side)
+            learner.learn(side)
         losses.append(abs(sides[0].log - sides[1].log))
     assert max(losses) <= claimed + SLACK
 

@@ -67,7 +67,7 @@ def count_event(learner: LazyBB, pair: Pair, labels: tuple[int, ...], fault: boo
         rows = rows_of(pair.data(labels))
         for _ in range(runs):
             session = Session(public, UNIT, plan, rows)
-            seen += says_yes(learner._fit(session).votes)
+            seen += says_yes(learner.learn(session).votes)
             session.close()
     return seen
 
@@ -95,7 +95,7 @@ def test_the_claim_stands_and_a_factor_of_two_is_seen(pair):
 def test_the_claim_of_the_threshold_stands_and_a_factor_of_two_is_seen(pure):
     """One release alone: the threshold after one vote, on rows that the vote gets wrong. False alarm: 1e-4."""
     public = public_of(REPLACE, 4, pure)
-    votes = LazyBB(rounds=1, decay=0.0, threshold=False)._fit(Blank(public)).votes
+    votes = LazyBB(rounds=1, decay=0.0, threshold=False).learn(Blank(public)).votes
     query, mechanism = ThresholdAgreement(1, 1, 0, votes), public.selection(UNIT)
 
     def count(labels, sensitivity, runs) -> int:

@@ -173,6 +173,6 @@ def test_three_classes_are_learnt():
     data = [(int(y), int(y)) for y in random.integers(0, 3, 3000)]
     learner = LazyBB()
     recipe = learner.recipe(public)
-    ensemble = learner._fit(Session(public, recipe.unit, recipe.plan, rows_of(data, features, 3)))
+    ensemble = learner.learn(Session(public, recipe.unit, recipe.plan, rows_of(data, features, 3)))
     found = ensemble.predict({"x": np.array(["a", "b", "c"], dtype=object)})
     assert found.tolist() == ["a", "b", "c"]

@@ -206,7 +206,7 @@ def test_a_session_spends_what_the_rehearsal_wrote_down():
         facts = Public(schema.features, "y", schema.classes, 400, base.relation, base.budget, False)
         plan = rehearse(learner, facts, base.budget.epsilon)
         session = Session(facts, base.budget.epsilon, plan, rows_of(schema, X, y, base.relation))
-        learner._fit(session)
+        learner.learn(session)
         assert session.close() == plan
 
 

@@ -104,7 +104,7 @@ def test_what_is_spent_is_what_was_rehearsed_event_by_event(kind, relation, pure
     plan = rehearse(made, public, Decimal("0.05"))
     assert len(plan) == 3 + (1 if kind == "class" else 2) + 3 * 3
     session = Session(public, Decimal("0.05"), plan, made_rows(kind))
-    released = made._fit(session)
+    released = made.learn(session)
     assert session.close() == plan
     assert {release.sensitivity for release, _ in plan.runs} == {
         contributions * reach(GRID, 0, relation, "l1" if pure else "l2"),

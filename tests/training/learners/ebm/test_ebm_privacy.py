@@ -98,7 +98,7 @@ def losses(kind: str, relation: Relation, pure: bool) -> list[tuple[float, float
     found = []
     for answers in transcripts(3 + EPOCHS):
         session = Scripted(public, answers)
-        learner._fit(session)
+        learner.learn(session)
         values = cache(lambda data, asked=session.asked: [query(rows_of(kind, data)) for query, _ in asked])
         one, other = (np.array([_padded(values(data)) for data in side]) for side in _sides(kind, relation))
         shift = (one - other).astype(float)
@@ -214,7 +214,7 @@ def count_event(kind: str, relation: Relation, extra, fault: bool) -> int:
         plan, seen = rehearse(learner, public, UNIT_OF_LONG), 0
         for _ in range(RUNS):
             session = Recording(public, UNIT_OF_LONG, plan, rows_of(kind, [*crowd(kind), *extra]))
-            learner._fit(session)
+            learner.learn(session)
             session.close()
             seen += session.seen > middle
     return seen

@@ -10,7 +10,7 @@ import pytest
 from accountant.budget import Budget, Relation, from_nano
 from accountant.errors import InputError
 from models.features import BooleanFeature
-from training import fitting
+from training import would_fit as module
 from training.session import Public
 
 
@@ -19,7 +19,7 @@ class Steps:
 
     def __init__(self, monkeypatch, least: int = 1) -> None:
         self.tries, self.least = 0, least
-        monkeypatch.setattr(fitting, "calibrate", self._calibrate)
+        monkeypatch.setattr(module, "calibrate", self._calibrate)
 
     def guess(self, public):
         return None
@@ -40,7 +40,7 @@ def search(learner, asked, admits, fullness):
         (BooleanFeature("a"),), "y", ("no", "yes"), 10, Relation.ADD_REMOVE, Budget.of(asked, "1e-6"), False
     )
     refused = int(Decimal(asked) * 1000)
-    return fitting.would_fit(learner, public, refused, admits, fullness)
+    return module.would_fit(learner, public, refused, admits, fullness)
 
 
 GUIDES = {
@@ -74,5 +74,5 @@ def test_what_was_asked_may_lie_between_two_steps(monkeypatch):
 def test_a_step_that_a_job_would_not_get_is_not_told(monkeypatch):
     """The search calibrates from nearby: what it finds is asked again as a job would be."""
     learner = Steps(monkeypatch)
-    monkeypatch.setattr(fitting, "calibrate", lambda *_: SimpleNamespace(plan=0, unit=from_nano(1)))
+    monkeypatch.setattr(module, "calibrate", lambda *_: SimpleNamespace(plan=0, unit=from_nano(1)))
     assert search(learner, "3", lambda step: step < 2998, lambda step: step / 2998) == Decimal("2.997")

@@ -7,28 +7,21 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import count
 from math import ceil, inf, log
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from accountant.budget import Budget, from_nano, nano
 from accountant.errors import InputError
 from accountant.privacy.events import Plan
-from training.calibrate import Fits, Recipe, calibrate
+from training.calibrate import calibrate
+from training.learner import Rehearsable
 from training.session import Public
 
 STEP = 10**6  # nano: epsilon is told in thousandths
 LOWER = 4  # steps down from where the search ended: it calibrates from nearby, a job does not
 
 
-class Learner(Fits, Protocol):
-    """What is asked of a learner here."""
-
-    def recipe(self, public: Public) -> Recipe: ...
-
-    def guess(self, public: Public) -> Decimal | None: ...
-
-
 def would_fit(
-    learner: Learner,
+    learner: Rehearsable,
     public: Public,
     refused: Plan,
     admits: Callable[[Plan], bool],
@@ -72,7 +65,7 @@ def _between(low: _Tried, high: _Tried, halve: bool) -> int:
 class _Trial:
     """Plans of a learner at one epsilon after the other, each calibrated from the unit of the one before."""
 
-    def __init__(self, learner: Learner, public: Public) -> None:
+    def __init__(self, learner: Rehearsable, public: Public) -> None:
         self.learner, self.public = learner, public
         self._last: tuple[int, Decimal] | None = None
 
@@ -89,7 +82,7 @@ class _Trial:
         return None if self._last is None else from_nano(max(1, nano(self._last[1]) * step // self._last[0]))
 
 
-def _admitted(learner: Learner, public: Public, step: int, admits: Callable[[Plan], bool]) -> bool:
+def _admitted(learner: Rehearsable, public: Public, step: int, admits: Callable[[Plan], bool]) -> bool:
     try:
         return admits(learner.recipe(_at(public, step)).plan)
     except InputError:

@@ -1,0 +1,58 @@
+"""What the doors may import of training, and what the platform computes rows and predictions with, stays apart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from training.learners import LEARNERS
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = {"numba", "sklearn", "bentoml", "onnxruntime"}
+PUBLIC = [
+    "training.derive",
+    "training.job",
+    "training.job_views",
+    "training.learners.docs",
+    "training.plans",
+    "training.queue",
+    "training.rows.datasets",
+    "training.rows.row_files",
+    "training.tuning.tune",
+]
+
+
+def loaded(code: str) -> str:
+    """Which of HEAVY a fresh interpreter has loaded after `code`."""
+    command = [sys.executable, "-c", f"import sys\n{code}\nprint(sorted({HEAVY!r} & sys.modules.keys()))"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_public_modules_are_light():
+    assert loaded("\n".join(f"import {name}" for name in PUBLIC)) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("from training.learners import LazyBB", "['sklearn']"),
+        ("from training.learners import LEARNERS; LEARNERS['forest']", "['numba', 'sklearn']"),
+        ("from training.rows.kernels import votes", "['numba']"),
+    ],
+)
+def test_what_computes_is_loaded_when_it_is_asked_for(code, heavy):
+    assert loaded(code) == heavy
+
+
+def test_every_learner_is_listed_under_its_own_name():
+    assert {name: LEARNERS[name].name for name in LEARNERS} == {name: name for name in LEARNERS}
+
+
+@pytest.mark.parametrize("package", ["training.learners", "training.rows.kernels"])
+def test_what_is_not_there_is_an_attribute_error(package):
+    with pytest.raises(AttributeError, match="nothing"):
+        getattr(import_module(package), "nothing")  # noqa: B009

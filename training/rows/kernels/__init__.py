@@ -1,0 +1,20 @@
+"""Numba kernels over packed bins: `votes`, `trees`, `additive`. Each module is loaded when a kernel of it is first
+asked for, and numba with it: who lists datasets or plans a job computes nothing on rows.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from training.rows.kernels import additive, trees, votes
+
+__all__ = ["additive", "trees", "votes"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in __all__:
+        raise AttributeError(f"{__name__} has no {name}")
+    return import_module(f"{__name__}.{name}")
