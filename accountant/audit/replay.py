@@ -1,4 +1,4 @@
-"""What the entries mean, read by nobody's word: a second state machine, apart from the one that wrote them.
+"""What the entries mean, believing nobody: a second state machine, apart from the one that wrote them.
 
 Every entry is judged from its exact bytes and from the entries before it; prices by `accountant.audit.judge`.
 """
@@ -18,39 +18,14 @@ from accountant.audit.replay_budget import Books
 from accountant.audit.replay_keys import KeyRing, require_reasons
 from accountant.budget import check_name
 from accountant.canonical import JSON, parse_decimal
+from accountant.canonical_bytes import decode_entry
 from accountant.errors import DpserveError, LedgerInvalid
 from accountant.keys.private_keys import PublicKeys
-from accountant.log.entry_reader import decode_entry
 
 FORMAT = "dpserve-ledger/v1"
 MOST_REQUESTS = 10**9
 SCOPES = ["predict", "train", "audit", "admin"]
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-_NAMES = {
-    "genesis": "format origin issuer log",
-    "dataset-registered": "dataset uuid family relation budget filter unit records schema commitment",
-    "dataset-joined": "dataset uuid families relation unit records schema commitment",
-    "budget-changed": "family budget filter reason by",
-    "quota-set": "family analyst share reason by",
-    "reserved": "dataset learner parameters model epsilon delta unit plan price claim request idempotency_key by",
-    "started": "reservation",
-    "committed": "reservation released",
-    "burned": "reservation reason",
-    "released": "reservation",
-    "issued": "reservation statement model name",
-    "derived": "base reservation statement model name reason by",
-    "model-promoted": "name version issued reason by",
-    "model-retired": "name version issued reason by",
-    "model-restored": "name version issued reason by",
-    "token-created": "name scopes hash",
-    "token-revoked": "name hash",
-    "key-added": "role keyid pem reason by",
-    "key-retired": "role keyid reason by",
-    "key-compromised": "role keyid after reason by",
-    "revoked": "issued reason by",
-}
-_FIELDS = {kind: frozenset(("type", "time", *names.split())) for kind, names in _NAMES.items()}
-_OPTIONAL = {"token-created": frozenset({"limits"})}
 
 
 @dataclass(slots=True)
@@ -112,7 +87,7 @@ class Replay:
             if not isinstance(value, dict) or not isinstance(kind, str):
                 raise LedgerInvalid("must be an object with a type")
             self._form(seq, kind, value)
-            self._READERS[kind](self, seq, value)
+            self._READERS[kind][1](self, seq, value)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
         except DpserveError as error:
@@ -120,11 +95,11 @@ class Replay:
             raise LedgerInvalid(f"entry {seq}: {said}", entry=seq) from error
         return value
 
-    @staticmethod
-    def _form(seq: int, kind: str, value: Value) -> None:
-        require(kind in _FIELDS, f"type={kind!r:.60}: not a type of entry that this reader knows")
-        if value.keys() != _FIELDS[kind] and value.keys() - _OPTIONAL.get(kind, set()) != _FIELDS[kind]:
-            raise LedgerInvalid(f"{kind}: must have exactly the fields {sorted(_FIELDS[kind])}")
+    def _form(self, seq: int, kind: str, value: Value) -> None:
+        require(kind in self._READERS, f"type={kind!r:.60}: not a type of entry that this reader knows")
+        fields = self._FIELDS[kind]
+        if value.keys() != fields and value.keys() - self._OPTIONAL.get(kind, set()) != fields:
+            raise LedgerInvalid(f"{kind}: must have exactly the fields {sorted(fields)}")
         require(_TIME.fullmatch(value["time"]) is not None, "time: must be like 2026-01-31T23:59:59Z")
         require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
 
@@ -255,26 +230,41 @@ class Replay:
         require(name not in known, f"{what}={name:.80}: came before")
         known.add(name)
 
-    _READERS: ClassVar[dict[str, Callable[[Replay, int, Value], None]]] = {
-        "genesis": _genesis,
-        "dataset-registered": lambda self, seq, value: self.books.registered(seq, value),
-        "dataset-joined": lambda self, seq, value: self.books.joined(seq, value),
-        "budget-changed": lambda self, seq, value: self.books.budget_changed(seq, value),
-        "quota-set": lambda self, seq, value: self.books.quota_set(seq, value),
-        "reserved": _reserved,
-        "started": _started,
-        "committed": _committed,
-        "burned": _burned,
-        "released": _released,
-        "issued": _issued,
-        "derived": _derived,
-        "model-promoted": _placed,
-        "model-retired": _placed,
-        "model-restored": _placed,
-        "token-created": _token_created,
-        "token-revoked": _token_revoked,
-        "key-added": lambda self, seq, value: self.keys.added(seq, value),
-        "key-retired": lambda self, seq, value: self.keys.retired(seq, value),
-        "key-compromised": lambda self, seq, value: self.keys.compromised(seq, value),
-        "revoked": lambda self, seq, value: self.keys.revoked(seq, value, self.issued),
+    # Kind -> fields besides `type` and `time`, and who judges it. The auditor's own table, apart from the writer's.
+    _READERS: ClassVar[dict[str, tuple[str, Callable[[Replay, int, Value], None]]]] = {
+        "genesis": ("format origin issuer log", _genesis),
+        "dataset-registered": (
+            "dataset uuid family relation budget filter unit records schema commitment",
+            lambda self, seq, value: self.books.registered(seq, value),
+        ),
+        "dataset-joined": (
+            "dataset uuid families relation unit records schema commitment",
+            lambda self, seq, value: self.books.joined(seq, value),
+        ),
+        "budget-changed": (
+            "family budget filter reason by",
+            lambda self, seq, value: self.books.budget_changed(seq, value),
+        ),
+        "quota-set": ("family analyst share reason by", lambda self, seq, value: self.books.quota_set(seq, value)),
+        "reserved": (
+            "dataset learner parameters model epsilon delta unit plan price claim request idempotency_key by",
+            _reserved,
+        ),
+        "started": ("reservation", _started),
+        "committed": ("reservation released", _committed),
+        "burned": ("reservation reason", _burned),
+        "released": ("reservation", _released),
+        "issued": ("reservation statement model name", _issued),
+        "derived": ("base reservation statement model name reason by", _derived),
+        "model-promoted": ("name version issued reason by", _placed),
+        "model-retired": ("name version issued reason by", _placed),
+        "model-restored": ("name version issued reason by", _placed),
+        "token-created": ("name scopes hash", _token_created),
+        "token-revoked": ("name hash", _token_revoked),
+        "key-added": ("role keyid pem reason by", lambda self, seq, value: self.keys.added(seq, value)),
+        "key-retired": ("role keyid reason by", lambda self, seq, value: self.keys.retired(seq, value)),
+        "key-compromised": ("role keyid after reason by", lambda self, seq, value: self.keys.compromised(seq, value)),
+        "revoked": ("issued reason by", lambda self, seq, value: self.keys.revoked(seq, value, self.issued)),
     }
+    _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
+    _OPTIONAL: ClassVar = {"token-created": frozenset({"limits"})}

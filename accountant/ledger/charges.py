@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
+from accountant.canonical_bytes import Key
 from accountant.errors import LedgerInvalid
 from accountant.ledger.families import Family
 from accountant.ledger.records import State
@@ -18,8 +19,8 @@ from accountant.privacy.filter import price_from_json
 from accountant.store.store import stream
 from accountant.store.tables import dataset_table, entry_table, job_table
 
-# Of an entry only the price and the time are read. Keys stand in alphabetical order, and no text can hold one.
-_PRICE, _AFTER, _TIME = b'"price":{', b'},"request":', b'"time":"'
+# Of a reservation, whose keys stand in this order, only the price and the time are read.
+_PRICE, _REQUEST, _TIME = Key("price"), Key("request"), Key("time")
 
 
 class Charge(NamedTuple):
@@ -42,11 +43,10 @@ def charges(connection: Connection, family: Family, newest_first: bool = False) 
     order = job_table.c.seq.desc() if newest_first else job_table.c.seq
     for seq, body in stream(connection, query.where(charged(family)).order_by(order)):
         raw = bytes(body)
-        start, end, time = raw.rfind(_PRICE), raw.rfind(_AFTER), raw.rfind(_TIME) + len(_TIME)
-        if not 0 <= start < end < time:
+        price, time = _PRICE.last_object(raw, _REQUEST), _TIME.last_text(raw)
+        if price is None or time is None:
             raise LedgerInvalid(f"entry {seq}: must be a reservation with its price", entry=seq)
-        price = _price(raw[start + len(_PRICE) - 1 : end + 1], family.filter.orders)
-        yield Charge(seq, raw[time : raw.index(b'"', time)].decode("ascii"), price)
+        yield Charge(seq, time, _price(price, family.filter.orders))
 
 
 @lru_cache(maxsize=4096)  # jobs of one kind have one price

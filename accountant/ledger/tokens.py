@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from accountant.budget import check_name
+from accountant.canonical_bytes import Key
 from accountant.errors import InputError, NameTaken, UnknownName
 from accountant.ledger.ledger import Ledger
 from accountant.store.tables import entry_table, token_table
@@ -96,6 +97,7 @@ def revoke(ledger: Ledger, name: str) -> Token:
     return replace(found, revoked=index)
 
 
+_LIMITS = Key("limits")
 _NOT_REVOKED = token_table.c.revoked.is_(None)
 _TOKENS = (
     select(token_table, entry_table.c.body)
@@ -120,7 +122,7 @@ def _tokens(connection: Connection, *where: ColumnElement[bool]) -> list[Token]:
 
 def _limits(entry: bytes) -> Limits:
     """What the entry says. Most say nothing, and are not parsed: a server looks at all of them twice a second."""
-    return Limits(**json.loads(entry)["limits"]) if b'"limits":' in entry else NO_LIMITS
+    return Limits(**json.loads(entry)["limits"]) if _LIMITS.may_stand_in(entry) else NO_LIMITS
 
 
 def _good(connection: Connection, name: str) -> Token | None:

@@ -1,5 +1,6 @@
-"""What every entry is of (its kind, its job), read once and kept for as long as the process lives: two columns of
-numbers beside the store, which grow with the ledger. 9 bytes an entry; nothing is decided by them but what is shown.
+"""The kinds of entries, and of which kind and job each entry is: two columns of numbers beside the store, which grow
+with the ledger. Read once and kept for as long as the process lives, 9 bytes an entry; nothing is decided by them but
+what is shown.
 """
 
 from __future__ import annotations
@@ -13,27 +14,56 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
+from accountant.canonical_bytes import Key
 from accountant.errors import LedgerInvalid
 from accountant.store.store import Store, body_at, size
 from accountant.store.tables import entry_table
 
-KINDS = (
-    "genesis", "dataset-registered", "dataset-joined", "budget-changed", "quota-set",
-    "reserved", "started", "committed", "burned", "released", "issued", "derived", "revoked",
-    "model-promoted", "model-retired", "model-restored",
-    "token-created", "token-revoked", "key-added", "key-retired", "key-compromised",
-)  # fmt: skip
-# Keys stand in alphabetical order and quotes inside texts are escaped, so these are found only as an entry's own keys.
-_KIND, _JOB, _CERTIFICATE = b'"type":"', b'"reservation":', b'"issued":'
-_CODES = {kind.encode(): code for code, kind in enumerate(KINDS)}
-_RESERVED = KINDS.index("reserved")
-_OF_CERTIFICATE = {KINDS.index(kind) for kind in ("revoked", "model-promoted", "model-retired", "model-restored")}
+
+@dataclass(frozen=True)
+class EntryKind:
+    """Which keys of an entry lead elsewhere, "" for none: `model`: that of a model's name; `certificate`: that of the
+    entry which bound the certificate it is about."""
+
+    model: str = ""
+    certificate: str = ""
+
+
+_PLACED = EntryKind(model="name", certificate="issued")
+KINDS = {
+    "genesis": EntryKind(),
+    "dataset-registered": EntryKind(),
+    "dataset-joined": EntryKind(),
+    "budget-changed": EntryKind(),
+    "quota-set": EntryKind(),
+    "reserved": EntryKind(model="model"),
+    "started": EntryKind(),
+    "committed": EntryKind(),
+    "burned": EntryKind(),
+    "released": EntryKind(),
+    "issued": EntryKind(model="name"),
+    "derived": EntryKind(model="name", certificate="base"),
+    "revoked": EntryKind(certificate="issued"),
+    "model-promoted": _PLACED,
+    "model-retired": _PLACED,
+    "model-restored": _PLACED,
+    "token-created": EntryKind(),
+    "token-revoked": EntryKind(),
+    "key-added": EntryKind(),
+    "key-retired": EntryKind(),
+    "key-compromised": EntryKind(),
+}
+"""Every kind of entry that this version writes. What an auditor demands of each is told apart, in `audit.replay`."""
+
+_CODES = {kind: code for code, kind in enumerate(KINDS)}
+_TYPE, _RESERVATION = Key("type"), Key("reservation")
+_CERTIFICATES = {name: Key(kind.certificate) for name, kind in KINDS.items() if kind.certificate}
 
 
 @dataclass(frozen=True, eq=False)
 class EntryIndex:
-    """By an entry's number: the place of its kind in KINDS (beyond its end: a kind that is not known), and the job that
-    it is about, -1 where there is none. `last`: the newest entry's bytes.
+    """By an entry's number: the place of its kind in `KINDS` (beyond its end: a kind that is not known), and the job
+    that it is about, -1 where there is none. `last`: the newest entry's bytes.
     """
 
     kinds: NDArray[np.uint8]
@@ -41,7 +71,7 @@ class EntryIndex:
     last: bytes = b""
 
     def of_kind(self, kind: str) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.kinds == KINDS.index(kind)
+        found: NDArray[np.bool_] = self.kinds == _CODES[kind]
         return found
 
     def of_jobs(self, jobs: list[int]) -> NDArray[np.bool_]:
@@ -70,29 +100,25 @@ def entry_index(database: Store, connection: Connection) -> EntryIndex:
 
 
 def _grown(connection: Connection, known: EntryIndex, count: int) -> EntryIndex:
+    seen, body = len(known.kinds), known.last
     kinds: list[int] = []
     jobs: list[int] = []
-    body = known.last
-    for body in _bodies(connection, len(known.kinds)):
-        kinds.append(_CODES.get(body.rpartition(_KIND)[2].partition(b'"')[0], len(KINDS)))
-        number = body.partition(_JOB)[2]
-        jobs.append(int(number.partition(b",")[0]) if number else -1)  # another key follows: "statement" or "time"
-        if kinds[-1] == _RESERVED:
-            jobs[-1] = len(known.jobs) + len(jobs) - 1
-        elif kinds[-1] in _OF_CERTIFICATE:
-            jobs[-1] = _job_at(int(body.partition(_CERTIFICATE)[2].partition(b",")[0]), known, jobs)
-    if len(known.kinds) + len(kinds) != count:
+    for number, body in enumerate(_bodies(connection, seen), seen):
+        kind = _TYPE.last_text(body) or ""
+        job = number if kind == "reserved" else _RESERVATION.first_integer(body)
+        if job is None and kind in _CERTIFICATES:
+            entry = _CERTIFICATES[kind].first_integer(body)
+            if entry is not None:
+                job = int(known.jobs[entry]) if entry < seen else jobs[entry - seen]
+        kinds.append(_CODES.get(kind, len(KINDS)))
+        jobs.append(-1 if job is None else job)
+    if seen + len(kinds) != count:
         raise LedgerInvalid(f"ledger: not every entry below {count} is there")
     return EntryIndex(
         np.concatenate([known.kinds, np.array(kinds, np.uint8)]),
         np.concatenate([known.jobs, np.array(jobs, np.int64)]),
         body,
     )
-
-
-def _job_at(entry: int, known: EntryIndex, jobs: list[int]) -> int:
-    seen = len(known.jobs)
-    return int(known.jobs[entry]) if entry < seen else jobs[entry - seen]
 
 
 def _bodies(connection: Connection, seen: int) -> Iterator[bytes]:

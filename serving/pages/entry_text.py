@@ -8,37 +8,9 @@ from typing import Any
 
 from accountant.ledger.families import EVERYBODY
 from accountant.log.entries import Entry
+from accountant.store.entry_kinds import KINDS, EntryKind
 
 Value = Mapping[str, Any]
-
-# Kind -> (badge of the pages, what it is called there).
-LABELS = {
-    "genesis": ("run", "ledger begun"),
-    "dataset-registered": ("run", "dataset registered"),
-    "dataset-joined": ("run", "dataset joined"),
-    "budget-changed": ("warn", "budget changed"),
-    "quota-set": ("warn", "quota set"),
-    "reserved": ("wait", "budget reserved"),
-    "started": ("run", "job started"),
-    "committed": ("good", "job finished"),
-    "burned": ("bad", "job failed"),
-    "released": ("off", "budget given back"),
-    "issued": ("good", "certificate issued"),
-    "derived": ("good", "model edited"),
-    "revoked": ("bad", "certificate revoked"),
-    "model-promoted": ("run", "model promoted"),
-    "model-retired": ("off", "model retired"),
-    "model-restored": ("run", "model restored"),
-    "token-created": ("run", "token made"),
-    "token-revoked": ("bad", "token revoked"),
-    "key-added": ("run", "key added"),
-    "key-retired": ("off", "key retired"),
-    "key-compromised": ("bad", "key compromised"),
-}
-UNKNOWN = ("off", "of another kind")
-_PLACED = ("model-promoted", "model-retired", "model-restored")
-_NAMES_MODEL = ("issued", "derived", *_PLACED)
-_NAMES_CERTIFICATE = ("revoked", *_PLACED)
 
 
 @dataclass(frozen=True)
@@ -57,11 +29,9 @@ class Told:
 
 def told(entry: Entry) -> Told:
     value = entry.value
-    badge, label = LABELS.get(value["type"], UNKNOWN)
-    say = _WORDS.get(value["type"])
-    words = "This version of dpserve does not know entries of this kind." if say is None else say(value)
+    badge, label, words = _WORDS.get(value["type"], _UNKNOWN)
     text = entry.body.decode("ascii")
-    return Told(entry.seq, value.get("time", ""), value["type"], badge, label, words, text, (*_links(entry),))
+    return Told(entry.seq, value.get("time", ""), value["type"], badge, label, words(value), text, (*_links(entry),))
 
 
 def _links(entry: Entry) -> list[tuple[str, str]]:
@@ -72,12 +42,11 @@ def _links(entry: Entry) -> list[tuple[str, str]]:
         found.append((f"Job {job}", f"/ui/jobs/{job}"))
     if "dataset" in value:
         found.append((f"Dataset {value['dataset']}", f"/ui/datasets/{value['dataset']}"))
-    model = {"reserved": "model", **dict.fromkeys(_NAMES_MODEL, "name")}.get(kind)
-    if model is not None:
-        found.append((f"Model {value[model]}", f"/ui/models/{value[model]}"))
-    other = {"derived": "base", **dict.fromkeys(_NAMES_CERTIFICATE, "issued")}.get(kind)
-    if other is not None:
-        found.append((f"Entry {value[other]}", f"/ui/ledger/{value[other]}"))
+    leads = KINDS.get(kind, EntryKind())
+    if leads.model:
+        found.append((f"Model {value[leads.model]}", f"/ui/models/{value[leads.model]}"))
+    if leads.certificate:
+        found.append((f"Entry {value[leads.certificate]}", f"/ui/ledger/{value[leads.certificate]}"))
     return found
 
 
@@ -208,26 +177,30 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-_WORDS: dict[str, Callable[[Value], str]] = {
-    "genesis": _genesis,
-    "dataset-registered": _registered,
-    "dataset-joined": _joined,
-    "budget-changed": _budget_changed,
-    "quota-set": _quota_set,
-    "reserved": _reserved,
-    "started": _started,
-    "committed": _committed,
-    "burned": _burned,
-    "released": _released,
-    "issued": _issued,
-    "derived": _derived,
-    "revoked": _revoked,
-    "model-promoted": _promoted,
-    "model-retired": _retired,
-    "model-restored": _restored,
-    "token-created": _token_created,
-    "token-revoked": _token_revoked,
-    "key-added": _key_added,
-    "key-retired": _key_retired,
-    "key-compromised": _key_compromised,
+# Kind -> (badge of the pages, what it is called there, what an entry says).
+_WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
+    "genesis": ("run", "ledger begun", _genesis),
+    "dataset-registered": ("run", "dataset registered", _registered),
+    "dataset-joined": ("run", "dataset joined", _joined),
+    "budget-changed": ("warn", "budget changed", _budget_changed),
+    "quota-set": ("warn", "quota set", _quota_set),
+    "reserved": ("wait", "budget reserved", _reserved),
+    "started": ("run", "job started", _started),
+    "committed": ("good", "job finished", _committed),
+    "burned": ("bad", "job failed", _burned),
+    "released": ("off", "budget given back", _released),
+    "issued": ("good", "certificate issued", _issued),
+    "derived": ("good", "model edited", _derived),
+    "revoked": ("bad", "certificate revoked", _revoked),
+    "model-promoted": ("run", "model promoted", _promoted),
+    "model-retired": ("off", "model retired", _retired),
+    "model-restored": ("run", "model restored", _restored),
+    "token-created": ("run", "token made", _token_created),
+    "token-revoked": ("bad", "token revoked", _token_revoked),
+    "key-added": ("run", "key added", _key_added),
+    "key-retired": ("off", "key retired", _key_retired),
+    "key-compromised": ("bad", "key compromised", _key_compromised),
 }
+_UNKNOWN = ("off", "of another kind", lambda value: "This version of dpserve does not know entries of this kind.")
+LABELS = {kind: _WORDS[kind][:2] for kind in KINDS}
+"""Every kind of entry: (badge of the pages, what it is called there). A kind without words raises KeyError here."""

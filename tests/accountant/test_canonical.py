@@ -6,6 +6,7 @@ import json
 from decimal import Decimal
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,24 @@ def test_round_trip(value):
     assert encode(decode_canonical(raw)) == raw
     assert raw.isascii()
     assert json.loads(raw) == value
+
+
+ASCII = st.text(st.characters(max_codepoint=126), max_size=12)  # RFC 8785 writes all else as it is; \x7f too
+ASCII_VALUES = st.recursive(
+    st.none() | st.booleans() | INTEGERS | ASCII,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ASCII, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(ASCII_VALUES)
+def test_an_independent_writer_of_rfc_8785_gives_the_same_bytes(value):
+    assert encode(value) == rfc8785.dumps(value)
+
+
+@given(VALUES)
+def test_beyond_ascii_the_independent_writer_says_the_same_in_other_bytes(value):
+    assert decode(rfc8785.dumps(value)) == decode(encode(value)) == value
 
 
 def test_known_bytes():
