@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from models.additive import AdditiveEnsemble
 from models.edit.editing import Note, monotone, to_additive
 from models.explain.explain import Shape, errors, shapes, unit
 from models.explain.svg import Panel, document
 from models.explain.svg_shapes import curve_panel, reach, sized
 from models.explain.vega_files import write
 from models.features import NumericFeature
+from models.forms.additive import AdditiveEnsemble
 from training.learners.ebm.ebm import DPEBMClassifier
 
 ROOT = Path(__file__).parent.parent

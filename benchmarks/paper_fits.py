@@ -37,7 +37,8 @@ from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
 from benchmarks.paper_published import RECORDS, Setting
 from benchmarks.paper_sets import Coded, coded
-from models.trees import Leaf, Tree, TreeEnsemble, route
+from models.forms.trees import TreeEnsemble
+from models.trees import Leaf, Tree, route
 from training.calibrate import calibrate, rehearse
 from training.learners import LazyBB
 from training.learners.base import PrivateClassifier

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.datasets import load
-from models.ensemble import ClassLabel
+from models.answers import ClassLabel
 from models.features import CategoricalFeature, Feature, NumericFeature, number_text
 from training.rows.data import encode_column, encode_labels
 from training.rows.schema import Schema, parse_schema

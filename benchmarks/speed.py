@@ -185,7 +185,7 @@ def one_file(_: str, name: str) -> Line:
 
 def one_round(_: str, name: str) -> Line:
     """A boosting round: apply the last vote, then the weighted sum of every feature's codes. Least of many, in ms."""
-    from models.ensemble import Vote
+    from models.votes import Vote
     from training.rows import rows as engine
 
     random, rows = np.random.default_rng(0), int(name)

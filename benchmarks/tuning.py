@@ -26,7 +26,7 @@ from sklearn.metrics import roc_auc_score
 
 from accountant.budget import Budget, Relation
 from benchmarks import datasets
-from models.ensemble import Ensemble
+from models.forms.ensemble import Ensemble
 from training.learners import PrivateClassifier
 from training.parameters import learner_of
 from training.rows.data import columns_of, rows_of

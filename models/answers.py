@@ -2,7 +2,7 @@
 
 Two classes have one score: label = classes[1] if score > 0 else classes[0], p(classes[1]) = 1 / (1 + exp(-link score)).
 K > 2 classes have one score each: label = the class of the highest score, p = softmax(link scores). A tie is the class
-that stands first, publicly. No classes at all: the model answers a number of a public range (`models.additive`).
+that stands first, publicly. No classes at all: the model answers a number of a public range (`middle`).
 """
 
 from __future__ import annotations
@@ -81,6 +81,12 @@ def outputs_of(classes: Sequence[ClassLabel]) -> int:
     return 1 if len(classes) in (0, 2) else len(classes)
 
 
+def middle(target_range: tuple[float, float]) -> float:
+    """What a score of 0 means for a number. Halves first: the sum of two great numbers may be infinite."""
+    low, high = target_range
+    return low / 2 + high / 2
+
+
 def labels_of(classes: Sequence[ClassLabel], scores: Scores) -> NDArray[Any]:
     """(n, outputs) -> (n,)."""
     chosen = (scores[:, 0] > 0).astype(np.intp) if len(classes) == 2 else scores.argmax(axis=1)
@@ -94,5 +100,5 @@ def probabilities_of(scores: Scores, link: float) -> NDArray[np.float64]:
         positive = (1.0 + np.tanh(link / 2 * scores)) / 2
         return np.column_stack([1.0 - positive, positive])
     powers = np.exp(link * (scores - scores.max(axis=1, keepdims=True)))
-    found: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
-    return found
+    shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+    return shares

@@ -20,11 +20,11 @@ from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import key_life
 from accountant.ledger.records import Why
-from models.additive import AdditiveEnsemble
 from models.edit.editing import to_additive
+from models.forms.additive import AdditiveEnsemble
 from models.onnx.export import to_onnx
 from models.store.bundle import ModelStore, ensemble_bytes, ensemble_from_bytes
-from models.store.lineage import ancestors, edits_of
+from models.store.lineage import ancestors
 from models.store.loading import VerifiedModel
 from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, sign, store
 
@@ -52,7 +52,7 @@ def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: b
 
 def _check_follows(base: VerifiedModel, edited: AdditiveEnsemble) -> None:
     """The edits are those of the base and more, and nothing but what bins add has changed."""
-    before, after = edits_of(base.ensemble), edited.edits
+    before, after = base.ensemble.edits, edited.edits
     if len(after) <= len(before) or after[: len(before)] != before:
         raise InputError("edits: must be those of the model that is edited, and one more at least")
     start = to_additive(base.ensemble)

@@ -17,7 +17,7 @@ from accountant.home import Home
 from accountant.ledger.records import Holding, Job, State
 from accountant.ledger.started import Started
 from accountant.privacy.events import Plan
-from models.ensemble import Ensemble
+from models.forms.ensemble import Ensemble
 from training.job_views import job_to_json
 from training.lease import Lease, dead, this_process
 from training.plans import Asked, plan, public_of, request_of

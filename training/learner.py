@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from accountant.privacy.claims import Claim
 from accountant.privacy.events import Plan
-from models.ensemble import Ensemble
+from models.forms.ensemble import Ensemble
 from training.session import Public, Rehearsal, Releaser
 
 

@@ -24,7 +24,7 @@ from accountant.budget import from_nano, nano
 from accountant.errors import InputError, ModelInvalid
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Gaussian, Plan, PureDp, Release
-from models.ensemble import Ensemble
+from models.forms.ensemble import Ensemble
 from models.onnx.export import to_onnx
 from training.calibrate import rehearse
 from training.learner import Learner, Recipe

@@ -21,7 +21,7 @@ from accountant.ledger import key_life
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.records import Job, request_from_entry
 from accountant.privacy.events import plan_from_json
-from models.ensemble import Ensemble
+from models.forms.ensemble import Ensemble
 from models.onnx.export import to_onnx
 from models.store.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
 from models.store.loading import card_of, domains, stated_range

@@ -18,7 +18,7 @@ from accountant.budget import Budget, Relation
 from accountant.errors import PlanMismatch
 from accountant.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
 from accountant.privacy.events import BoundedRange, Plan, PureDp, Release
-from models.ensemble import ClassLabel
+from models.answers import ClassLabel
 from models.features import Feature
 from training.rows.rows import Rows
 

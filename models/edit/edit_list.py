@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 
 from accountant.errors import InputError
-from models.additive import AdditiveEnsemble
 from models.edit import editing
 from models.edit.edit_parts import ALL
 from models.edit.editing import Note
+from models.forms.additive import AdditiveEnsemble
 
 KINDS = {  # kind -> what it must say, what it may say
     "set": (("bins", "to"), ()),

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 
 from accountant import canonical
 from accountant.errors import InputError, ModelInvalid
-from models.additive import MAX_EDIT, MAX_INTEGER, AdditiveEnsemble, Edit
 from models.edit.edit_parts import ALL, ordered, part_of, ranges
-from models.ensemble import Ensemble, VotingEnsemble
+from models.edits import MAX_EDIT, Edit
 from models.features import Feature
+from models.forms.additive import MAX_INTEGER, AdditiveEnsemble
+from models.forms.ensemble import Ensemble
 
 FINEST = 1 / 65536  # a converted vote's unit is at most this: so closely can a value be set
 WIDEST = 999  # bins that a mean is over
@@ -58,10 +59,10 @@ def to_additive(ensemble: Ensemble) -> AdditiveEnsemble:
     feature adds centred between its extremes. InputError for what is no sum over features."""
     if isinstance(ensemble, AdditiveEnsemble):
         return ensemble
-    if not isinstance(ensemble, VotingEnsemble) or ensemble.outputs != 1:
+    if not ensemble.adds_up or ensemble.outputs != 1:
         raise InputError("model: only a sum over features, of two classes or a number, can be edited; this one is not")
     scale = 1 << max(1, ceil(log2(ensemble.link / FINEST)))
-    tables, constant = ensemble.tables()
+    tables, constant = ensemble.as_sum().tables()
     scaled = [table[:, 0] * scale for table in tables]
     middles = [(int(table.max()) + int(table.min())) // 2 for table in scaled]  # even, so exact
     terms = tuple(tuple(map(int, table - middle)) for table, middle in zip(scaled, middles, strict=True))

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from models.ensemble import Ensemble
-from models.explain.explain import Bin, additive, errors, places, terms, unit, weights
+from models.explain.explain import Bin, errors, places, terms, unit, weights
 from models.explain.html import KEYS, figure, grid, page, paragraph, table
 from models.explain.svg import Panel, amount, document
 from models.explain.svg_shapes import compared_panel, reach
 from models.explain.vega_files import write_drawing
 from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
+from models.released import Released
 
 LISTED = 30  # differences of a table
 OUTSIDE = 0.0455  # of a normal deviate, beyond two standard errors
@@ -84,10 +84,10 @@ class Comparison:
         )
 
 
-def compare(first: Ensemble, second: Ensemble, names: tuple[str, str]) -> Comparison:
+def compare(first: Released, second: Released, names: tuple[str, str]) -> Comparison:
     """InputError unless both add up one score, for the same target and classes, and share a feature."""
     for ensemble, name in zip((first, second), names, strict=True):
-        if additive(ensemble).outputs > 1:
+        if ensemble.as_sum().outputs > 1:
             raise InputError(f"compare={name}: has a score for each class; one score each can be compared")
     if (first.target, first.classes) != (second.target, second.classes):
         raise InputError(f"compare={names[1]}: answers {_answers(second)}, {names[0]} {_answers(first)}")
@@ -102,7 +102,7 @@ def compare(first: Ensemble, second: Ensemble, names: tuple[str, str]) -> Compar
     return Comparison(names, unit(first), united, curves, (only[0], only[1]))
 
 
-def _answers(ensemble: Ensemble) -> str:
+def _answers(ensemble: Released) -> str:
     return f"{ensemble.target}: {' or '.join(map(str, ensemble.classes)) or 'a number'}"
 
 
@@ -130,7 +130,7 @@ def _codes(feature: Feature, united: Feature) -> NDArray[np.intp]:
 
 
 def _both(
-    first: Ensemble, a: int, second: Ensemble, b: int, united: Feature
+    first: Released, a: int, second: Released, b: int, united: Feature
 ) -> tuple[tuple[Bin, ...], tuple[Bin, ...]]:
     asked = [(e, at, _codes(e.features[at], united)) for e, at in ((first, a), (second, b))]
     known = [_spread(weights(e, at), codes) for e, at, codes in asked]
@@ -149,7 +149,7 @@ def _spread(shares: NDArray[np.float64] | None, codes: NDArray[np.intp]) -> NDAr
 
 
 def _curve(
-    ensemble: Ensemble, at: int, codes: NDArray[np.intp], shares: NDArray[np.float64], united: Feature
+    ensemble: Released, at: int, codes: NDArray[np.intp], shares: NDArray[np.float64], united: Feature
 ) -> tuple[Bin, ...]:
     adds = terms(ensemble)[at][codes, 0]
     adds = adds - shares @ adds

@@ -8,21 +8,18 @@ classes[1], or the target's.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-from models.additive import AdditiveEnsemble, middle
-from models.answers import ClassLabel
-from models.ensemble import Ensemble, Vote, VotingEnsemble, describe
+from models.answers import ClassLabel, middle
 from models.features import Columns, Feature, NumericFeature, encode_columns, number_text
-from models.trees import Leaf, Tree, TreeEnsemble
+from models.released import FeatureSum, Released
 
 
 @dataclass(frozen=True)
@@ -49,6 +46,12 @@ class Bin:
     high: float | None = None
     error: float | None = None
     count: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Open ends are null: JSON has no infinity."""
+        low, high = (None if end is None or abs(end) == inf else end for end in (self.low, self.high))
+        numbers = {"adds": self.votes, "error": self.error, "count": self.count}
+        return {"label": self.label, "low": low, "high": high, **numbers}
 
 
 @dataclass(frozen=True)
@@ -82,89 +85,21 @@ class Contributions:
     votes: NDArray[np.float64]
 
 
-def additive(ensemble: Ensemble) -> VotingEnsemble | AdditiveEnsemble:
-    """The ensemble, if its scores are sums of what each feature adds; InputError else."""
-    if not isinstance(ensemble, VotingEnsemble | AdditiveEnsemble):
-        raise InputError(
-            f"model of {ensemble.target}: its trees ask features together, so it has no votes, shapes or contributions "
-            "of single ones; it has importances"
-        )
-    return ensemble
-
-
-def spoken_for(ensemble: Ensemble) -> tuple[ClassLabel, ...]:
+def spoken_for(ensemble: Released) -> tuple[ClassLabel, ...]:
     """The class that each output speaks for; of a number, the target."""
     return ensemble.classes[-ensemble.outputs :] if ensemble.classes else (ensemble.target,)
 
 
-def unit(ensemble: Ensemble) -> str:
+def unit(ensemble: Released) -> str:
     """What one more in `link` x score is."""
     if not ensemble.classes:
         return ensemble.target
     return f"log odds of {ensemble.classes[1]}" if ensemble.outputs == 1 else "logits"
 
 
-def vote_table(ensemble: Ensemble) -> list[Row]:
-    """Votes on the same test added up, the heaviest first (Table 4 of the LazyBB paper); nothing that cancels out."""
-    labels, features = spoken_for(ensemble), ensemble.features
-    totals: dict[Vote, int] = defaultdict(int)
-    for vote in _voting(ensemble).votes:
-        where = (vote.feature, vote.code) if vote.test != "always" else (0, 0)
-        totals[Vote(vote.test, *where, 0, vote.output)] += vote.weight
-    kept = [(test, votes) for test, votes in totals.items() if votes]
-    kept.sort(key=lambda item: (-abs(item[1]), item[0].feature, item[0].code, item[0].output))
-    return [Row(votes, _owner(test, features), describe(test, features), labels[test.output]) for test, votes in kept]
-
-
-def _voting(ensemble: Ensemble) -> VotingEnsemble:
-    found = additive(ensemble)
-    if not isinstance(found, VotingEnsemble):
-        raise InputError(f"model of {ensemble.target}: has terms, not votes; its shapes say what they add")
-    return found
-
-
-def _owner(test: Vote, features: Sequence[Feature]) -> str:
-    return "" if test.test == "always" else features[test.feature].name
-
-
-def importances(ensemble: Ensemble) -> dict[str, float]:
-    """How far each feature can move a score, the most important first; features that move none are left out.
-
-    Additive: `Shape.importance`. Trees: half the difference between the two sides of a split,
-    if every other test were a fair coin, summed over the feature's splits. How often a test holds among people would be
-    a statistic of private data.
-    """
-    found: dict[str, float] = defaultdict(float)
-    if isinstance(ensemble, TreeEnsemble):
-        for tree in ensemble.trees:
-            _coin(tree, 1.0, ensemble.features, found)
-    else:
-        for shape in shapes(ensemble):
-            found[shape.feature] = max(found[shape.feature], shape.importance)
-    return dict(sorted(((name, size) for name, size in found.items() if size), key=lambda item: -item[1]))
-
-
-def _coin(tree: Tree, reached: float, features: Sequence[Feature], found: dict[str, float]) -> float:
-    """The mean of a tree whose tests are fair coins; adds to `found` what its splits move, reached as often as said."""
-    if isinstance(tree, Leaf):
-        return float(tree.weight)
-    yes, no = (_coin(side, reached / 2, features, found) for side in (tree.yes, tree.no))
-    found[features[tree.feature].name] += reached * abs(yes - no) / 2
-    return (yes + no) / 2
-
-
-def tree_text(tree: Tree, features: Sequence[Feature], indent: str = "", lead: str = "") -> list[str]:
-    """A tree as lines: tests as questions, leaves as what they add to the score."""
-    if isinstance(tree, Leaf):
-        return [f"{indent}{lead}{tree.weight:+d}"]
-    deeper = indent + "  "
-    yes, no = tree_text(tree.yes, features, deeper, "yes: "), tree_text(tree.no, features, deeper, "no: ")
-    return [f"{indent}{lead}{describe(tree, features)}?", *yes, *no]
-
-
-def shapes(ensemble: Ensemble) -> list[Shape]:
+def shapes(ensemble: Released) -> list[Shape]:
     """The features that move a score, the most important first; of each, one shape per class that it moves."""
-    found = additive(ensemble)
+    found = ensemble.as_sum()
     tables, _ = centred(found)
     labels = spoken_for(found)
     groups = [
@@ -176,38 +111,35 @@ def shapes(ensemble: Ensemble) -> list[Shape]:
     return [shape for group in groups for shape in group]
 
 
-def contributions(ensemble: Ensemble, columns: Columns) -> Contributions:
+def contributions(ensemble: Released, columns: Columns) -> Contributions:
     """What each feature adds to the scores of each record."""
-    tables, base = centred(additive(ensemble))
+    tables, base = centred(ensemble.as_sum())
     codes = encode_columns(ensemble.features, columns)
     votes = [table[code] for table, code in zip(tables, codes, strict=True)]
     return Contributions(base, tuple(feature.name for feature in ensemble.features), np.stack(votes, axis=1))
 
 
-def logits(ensemble: Ensemble, columns: Columns) -> Contributions:
+def logits(ensemble: Released, columns: Columns) -> Contributions:
     """As `contributions`, in `unit(ensemble)` whatever the form."""
-    found = contributions(ensemble, columns)
-    if isinstance(ensemble, AdditiveEnsemble):
-        return found
-    return Contributions(found.base * ensemble.link, found.features, found.votes * ensemble.link)
+    account = contributions(ensemble, columns)
+    scale = ensemble.link if ensemble.as_sum().in_votes else 1.0
+    return Contributions(account.base * scale, account.features, account.votes * scale)
 
 
-def terms(ensemble: Ensemble) -> list[NDArray[np.float64]]:
+def terms(ensemble: Released) -> list[NDArray[np.float64]]:
     """What each feature adds, as released and not centred, in `unit(ensemble)`: (bins, outputs) each."""
-    found = additive(ensemble)
-    return [np.asarray(table * found.link, np.float64) for table in found.tables()[0]]
+    return [np.asarray(table * ensemble.link, np.float64) for table in ensemble.as_sum().tables()[0]]
 
 
-def errors(ensemble: Ensemble) -> list[NDArray[np.float64]] | None:
+def errors(ensemble: Released) -> list[NDArray[np.float64]] | None:
     """The standard error of each term from the noise alone, in `unit(ensemble)`: (bins,) each; None where not known."""
-    if not isinstance(ensemble, AdditiveEnsemble) or not ensemble.errors:
-        return None
-    return [np.asarray(each) * ensemble.link for each in ensemble.errors]
+    released = ensemble.as_sum().errors
+    return [np.asarray(row) * ensemble.link for row in released] if released else None
 
 
-def weights(ensemble: Ensemble, feature: int) -> NDArray[np.float64] | None:
+def weights(ensemble: Released, feature: int) -> NDArray[np.float64] | None:
     """Shares of the records in each bin of a feature by the released counts, or None."""
-    counts = ensemble.counts if isinstance(ensemble, AdditiveEnsemble) else ()
+    counts = ensemble.as_sum().counts
     return _weights(counts[feature]) if counts else None
 
 
@@ -217,7 +149,7 @@ def _weights(counts: Sequence[int]) -> NDArray[np.float64] | None:
     return held / held.sum() if held.sum() > 0 else None
 
 
-def centred(ensemble: VotingEnsemble | AdditiveEnsemble) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+def centred(ensemble: FeatureSum) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
     """Tables with their middles moved into the constant; votes as they are, in halves: exact; terms in their unit.
 
     The middle is the mean over the released counts, or the midpoint: the mean over the rows would be a statistic of
@@ -227,15 +159,15 @@ def centred(ensemble: VotingEnsemble | AdditiveEnsemble) -> tuple[list[NDArray[n
     middles = [_middle(ensemble, at, table) for at, table in enumerate(tables)]
     moved = [table - middle for table, middle in zip(tables, middles, strict=True)]
     base = constant + np.sum(middles, axis=0)
-    if isinstance(ensemble, VotingEnsemble):
+    if ensemble.in_votes:
         return moved, base
     offset = middle(ensemble.target_range) if ensemble.target_range else 0.0
     return [table * ensemble.link for table in moved], base * ensemble.link + offset
 
 
-def _middle(ensemble: Ensemble, feature: int, table: NDArray[np.int64]) -> NDArray[np.float64]:
+def _middle(ensemble: FeatureSum, feature: int, table: NDArray[np.int64]) -> NDArray[np.float64]:
     """(outputs,), in integers up to one division: the exported file holds it, the same on every machine."""
-    counts = ensemble.counts[feature] if isinstance(ensemble, AdditiveEnsemble) and ensemble.counts else ()
+    counts = ensemble.counts[feature] if ensemble.counts else ()
     held = [max(count, 0) for count in counts]
     if not any(held):
         return np.asarray((table.max(axis=0) + table.min(axis=0)) / 2, np.float64)
@@ -243,11 +175,9 @@ def _middle(ensemble: Ensemble, feature: int, table: NDArray[np.int64]) -> NDArr
     return np.array([each / sum(held) for each in sums])
 
 
-def _shape(
-    ensemble: VotingEnsemble | AdditiveEnsemble, at: int, label: ClassLabel, table: NDArray[np.float64]
-) -> Shape:
+def _shape(ensemble: FeatureSum, at: int, label: ClassLabel, table: NDArray[np.float64]) -> Shape:
     feature, votes = ensemble.features[at], [float(each) for each in table]
-    if isinstance(ensemble, AdditiveEnsemble):
+    if not ensemble.in_votes:
         return Shape(feature.name, feature.kind, label, tuple(_released(ensemble, at, votes)))
     if isinstance(feature, NumericFeature):
         return Shape(feature.name, feature.kind, label, tuple(_intervals(feature.edges, votes)))
@@ -255,7 +185,7 @@ def _shape(
     return Shape(feature.name, feature.kind, label, bins)
 
 
-def _released(ensemble: AdditiveEnsemble, at: int, votes: list[float]) -> list[Bin]:
+def _released(ensemble: FeatureSum, at: int, votes: list[float]) -> list[Bin]:
     """Every bin by itself, with its error and count."""
     feature = ensemble.features[at]
     found = [Bin(label, each, low, high) for (label, low, high), each in zip(places(feature), votes, strict=True)]

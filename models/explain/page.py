@@ -3,14 +3,15 @@ ensemble whose scores are sums, one record's account."""
 
 from __future__ import annotations
 
-from models.additive import AdditiveEnsemble
-from models.ensemble import Ensemble
-from models.explain.explain import Shape, importances, shapes, unit
+from collections.abc import Sequence
+
+from models.explain.explain import Shape, shapes, unit
 from models.explain.html import KEYS, figure, folded, grid, page, paragraph, table
 from models.explain.svg import amount, document
 from models.explain.svg_record import record_panels
 from models.explain.svg_shapes import BAND, shape_panels
 from models.features import Columns
+from models.released import FeatureSum, Released
 
 MEANING = (
     "The model adds up one number per feature, and these drawings are the whole of it: there is nothing else inside. "
@@ -24,40 +25,45 @@ WITHOUT_ERRORS = "This model was released without the standard errors of its noi
 EDITED = "Edited after its release, which costs no privacy; the band of an edited value says nothing of the edit."
 
 
-def explain_svg(ensemble: Ensemble, claim: str, record: Columns | None = None) -> str:
-    """One record's account, or the shapes of an additive model, as an SVG file."""
-    if record is not None:
-        return document(
-            f"What one record's values add up to: {ensemble.target}", [claim], record_panels(ensemble, record)
-        )
-    assert isinstance(ensemble, AdditiveEnsemble)
-    return document(title(ensemble), _notes(ensemble, claim), shape_panels(ensemble))
+def shapes_svg(ensemble: FeatureSum, claim: str) -> str:
+    """What every feature adds, as an SVG file."""
+    unused = _unused(ensemble)
+    notes = [claim, BAND, *([f"Adds nothing: {', '.join(unused)}."] if unused else [])]
+    return document(title(ensemble), notes, shape_panels(ensemble))
 
 
-def title(ensemble: Ensemble) -> str:
+def record_svg(ensemble: Released, claim: str, record: Columns) -> str:
+    """One record's account, as an SVG file."""
+    return document(f"What one record's values add up to: {ensemble.target}", [claim], record_panels(ensemble, record))
+
+
+def title(ensemble: Released) -> str:
+    """Of a drawing of what features add."""
     return f"What adds up to {ensemble.target}" + (f" “{ensemble.classes[1]}”" if len(ensemble.classes) == 2 else "")
 
 
-def _notes(ensemble: AdditiveEnsemble, claim: str) -> list[str]:
-    unused = _unused(ensemble)
-    return [claim, BAND, *([f"Adds nothing: {', '.join(unused)}."] if unused else [])]
-
-
-def _unused(ensemble: Ensemble) -> list[str]:
-    used = importances(ensemble)
+def _unused(ensemble: Released) -> list[str]:
+    used = ensemble.importances()
     return [feature.name for feature in ensemble.features if feature.name not in used]
 
 
-def explain_page(ensemble: Ensemble, claim: str, record: Columns | None = None) -> str:
-    parts = [paragraph(claim, "quiet")]
-    if record is not None:
-        parts += ["<h2>This record</h2>", grid(figure(panel) for panel in record_panels(ensemble, record))]
-    if isinstance(ensemble, AdditiveEnsemble):
-        parts += _shapes(ensemble)
-    return page(title(ensemble), "\n".join([*parts[:1], KEYS, *parts[1:]]))
+def record_page(ensemble: Released, claim: str, record: Columns, sections: Sequence[str]) -> str:
+    """One record's account as a page; `sections`: HTML below it."""
+    account = grid(figure(panel) for panel in record_panels(ensemble, record))
+    return _page(ensemble, claim, ["<h2>This record</h2>", account, *sections])
 
 
-def _shapes(ensemble: AdditiveEnsemble) -> list[str]:
+def shapes_page(ensemble: FeatureSum, claim: str) -> str:
+    """What every feature adds, as a page."""
+    return _page(ensemble, claim, shape_sections(ensemble))
+
+
+def _page(ensemble: Released, claim: str, sections: Sequence[str]) -> str:
+    return page(title(ensemble), "\n".join([paragraph(claim, "quiet"), KEYS, *sections]))
+
+
+def shape_sections(ensemble: FeatureSum) -> list[str]:
+    """What every feature adds, in HTML."""
     found = shapes(ensemble)
     marks = [f"f{at}" for at in range(len(found))]
     rows = [(s.feature, s.kind, amount(s.importance, "-")) for s in found]
@@ -82,7 +88,7 @@ def _shapes(ensemble: AdditiveEnsemble) -> list[str]:
     ]
 
 
-def _edits(ensemble: AdditiveEnsemble) -> list[str]:
+def _edits(ensemble: FeatureSum) -> list[str]:
     rows = [(edit.feature, edit.at, edit.by, edit.why, edit.what) for edit in ensemble.edits]
     return ["<h2>Edits</h2>", table(("feature", "when", "who", "why", "what"), rows)] if rows else []
 

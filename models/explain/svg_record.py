@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from models.answers import ClassLabel
-from models.ensemble import Ensemble
 from models.explain.explain import Bin, Contributions, errors, logits, spoken_for, unit
 from models.explain.svg import Panel, amount
 from models.explain.svg_shapes import bar_panel, reach
 from models.features import Columns, NumericFeature, encode_columns
+from models.released import Released
 
 NAMES, SHOWN = 190.0, 30
 
 
-def record_panels(ensemble: Ensemble, columns: Columns) -> list[Panel]:
+def record_panels(ensemble: Released, columns: Columns) -> list[Panel]:
     """Of the first record; one panel per score."""
     found = logits(ensemble, columns)
     bars = record_bars(ensemble, columns, found)
@@ -28,7 +28,7 @@ def record_panels(ensemble: Ensemble, columns: Columns) -> list[Panel]:
     ]
 
 
-def record_bars(ensemble: Ensemble, columns: Columns, found: Contributions) -> list[list[Bin]]:
+def record_bars(ensemble: Released, columns: Columns, found: Contributions) -> list[list[Bin]]:
     """Of the first record, what each value adds to each score, in the order of the features."""
     noise = errors(ensemble)
     codes = [int(code[0]) for code in encode_columns(ensemble.features, columns)]
@@ -48,7 +48,7 @@ def _value(feature: Any, columns: Columns, code: int) -> str:
 
 
 def _headline(
-    ensemble: Ensemble, columns: Columns, found: Contributions, at: int, label: ClassLabel
+    ensemble: Released, columns: Columns, found: Contributions, at: int, label: ClassLabel
 ) -> tuple[str, str]:
     total = float(found.base[at] + found.votes[0, :, at].sum())
     sums = f"{amount(float(found.base[at]))} at first, {amount(total)} in all"

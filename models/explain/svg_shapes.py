@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
-from models.additive import AdditiveEnsemble
 from models.explain.explain import Bin, Shape, shapes, unit
 from models.explain.svg import WIDTH, Panel, Scale, amount, path, plain_amount, rect, segment, shortened, text
 from models.explain.vega_parts import ends
 from models.features import Feature, NumericFeature, number_text
+from models.released import FeatureSum
 
 TOP, PLOT, STRIP, FOOT = 40.0, 132.0, 26.0, 20.0  # pixels: title, curve, counts, axis
 LEFT, RIGHT, SLOT = 62.0, 292.0, 318.0  # of the axis, and of the point of missing values
@@ -21,7 +21,7 @@ BAND = (
 )
 
 
-def shape_panels(ensemble: AdditiveEnsemble) -> list[Panel]:
+def shape_panels(ensemble: FeatureSum) -> list[Panel]:
     found = shapes(ensemble)
     features = {feature.name: feature for feature in ensemble.features}
     scale = reach([shape.bins for shape in found])

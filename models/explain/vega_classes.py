@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from models.ensemble import Ensemble
 from models.explain.explain import Shape, shapes
 from models.explain.vega_parts import BAR, HEIGHT, LINE, SHOWN, WIDTH, Spec, axis, ends, heading, signed
 from models.features import Feature, NumericFeature
+from models.released import Released
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")  # Okabe and Ito
 NAMED = 4  # classes of a note
@@ -17,7 +17,7 @@ LABEL = 96  # pixels of a value's name
 ZERO: Spec = {"data": {"values": [{}]}, "mark": {"type": "rule", "color": "#888888"}}
 
 
-def class_panels(ensemble: Ensemble) -> list[Spec]:
+def class_panels(ensemble: Released) -> list[Spec]:
     """One per feature that moves a score, the most important first, all on one scale."""
     found = shapes(ensemble)
     most = 1.1 * max((shape.importance for shape in found), default=1.0)

@@ -10,7 +10,7 @@ import vl_convert
 from accountant.errors import InputError
 
 ENDINGS = (".png", ".svg", ".html")
-SHARP = 1.5  # pixels of a PNG for one of the drawing
+SHARP = 2  # pixels of a PNG for one of the drawing
 
 
 def check_ending(path: Path) -> None:

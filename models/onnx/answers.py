@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
-from models.additive import middle
-from models.answers import ClassLabel, Range
+from models.answers import ClassLabel, Range, middle
 from models.onnx.nodes import ML, Graph, Namer, tensor
 
 

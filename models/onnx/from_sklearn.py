@@ -19,9 +19,8 @@ from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64T
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from accountant.errors import InputError, ModelInvalid
-from models.ensemble import Ensemble
 from models.features import CategoricalFeature, Columns
-from models.onnx.export import ensemble_graph
+from models.onnx.export import Exportable, ensemble_graph
 from models.onnx.nodes import ML, Inputs
 
 
@@ -31,7 +30,7 @@ class _Frozen(BaseEstimator):  # type: ignore[misc]
     `fit` learns nothing, as with scikit-learn's FrozenEstimator: what was released is final.
     """
 
-    def __init__(self, ensemble: Ensemble) -> None:
+    def __init__(self, ensemble: Exportable) -> None:
         self.ensemble = ensemble
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -69,7 +68,7 @@ class EnsembleRegressor(RegressorMixin, _Frozen):  # type: ignore[misc]
 def _shapes(operator: Any) -> None:
     """Outputs (N,) labels and (N, classes) probabilities, or (N, 1) values. Inputs, taken together, have one column per
     feature."""
-    ensemble: Ensemble = operator.raw_operator.ensemble
+    ensemble: Exportable = operator.raw_operator.ensemble
     widths = [variable.type.shape[1] for variable in operator.inputs]
     if None in widths or sum(widths) != len(ensemble.features):
         raise ModelInvalid(f"inputs of widths {widths}: one column per feature ({len(ensemble.features)}) in all")
@@ -84,7 +83,7 @@ def _shapes(operator: Any) -> None:
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Numbers become one double tensor; texts one (N, 1) tensor each; then the ensemble."""
-    ensemble: Ensemble = operator.raw_operator.ensemble
+    ensemble: Exportable = operator.raw_operator.ensemble
     add = partial(_add, container)
     unique = scope.get_unique_variable_name
     numbers, columns, texts = _split(ensemble, operator.inputs)
@@ -103,7 +102,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
 Split = tuple[list[Any], dict[int, int], dict[int, tuple[Any, int]]]
 
 
-def _split(ensemble: Ensemble, variables: Sequence[Any]) -> Split:
+def _split(ensemble: Exportable, variables: Sequence[Any]) -> Split:
     """Which input holds which feature -> number inputs, feature -> column of their join, feature -> (input, column)."""
     numbers: list[Any] = []
     columns: dict[int, int] = {}

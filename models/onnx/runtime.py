@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from onnx import ModelProto, TensorProto
 
 from accountant.errors import InputError, ModelInvalid, RecordError
-from models.ensemble import ClassLabel
+from models.answers import ClassLabel
 from models.features import MISSING_TEXT, CategoricalFeature, Columns, Feature, encodable
 from models.onnx.check import check_graph
 from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -10,32 +10,22 @@ from onnx import helper
 
 from models.features import MISSING_TEXT, CategoricalFeature, Feature, NumericFeature
 from models.onnx.nodes import Branch, Graph, Inputs, Namer, Walk, check_exact, coded, regressor, tensor
-from models.trees import Leaf, Split, Tree, TreeEnsemble
+from models.trees import Leaf, Split, Tree, heaviest, splits
 
 
-def used_by_trees(ensemble: TreeEnsemble) -> list[int]:
-    """Positions of the features that a split asks (the first one when none does, so that N is known to the graph)."""
-    return sorted({split.feature for tree in ensemble.trees for split in splits(tree)}) or [0]
-
-
-def splits(tree: Tree) -> Iterator[Split]:
-    if isinstance(tree, Split):
-        yield tree
-        yield from splits(tree.yes)
-        yield from splits(tree.no)
-
-
-def tree_scores(ensemble: TreeEnsemble, inputs: Inputs, name: Namer, target: str) -> Graph:
+def tree_scores(
+    trees: Sequence[Tree], constant: int, features: Sequence[Feature], inputs: Inputs, name: Namer, target: str
+) -> Graph:
     """Raw values -> `target` (N, 1)."""
-    trees, always = merged(ensemble.trees), name("constant")
-    check_exact(abs(ensemble.constant) + sum(map(heaviest, trees)))
-    features = dict(enumerate(ensemble.features))
-    codes = {i: _codes(f) for i in used_by_trees(ensemble) if isinstance(f := features[i], CategoricalFeature)}
+    grown, always = merged(trees), name("constant")
+    check_exact(abs(constant) + sum(map(heaviest, grown)))
+    used = sorted({split.feature for tree in trees for split in splits(tree)}) or [0]
+    codes = {i: _codes(f) for i in used if isinstance(f := features[i], CategoricalFeature)}
     encoding, found = coded(inputs, codes, name)
     summed = name("tree_votes")
-    walks = [_walk(tree, ensemble.features, found) for tree in trees]
+    walks = [_walk(tree, features, found) for tree in grown]
     nodes = (regressor(walks, found.numbers, summed), helper.make_node("Sum", [always, summed], [target]))
-    return encoding + Graph(nodes, (tensor(np.array([[ensemble.constant]], np.float32), always),))
+    return encoding + Graph(nodes, (tensor(np.array([[constant]], np.float32), always),))
 
 
 def merged(trees: Sequence[Tree]) -> list[Tree]:
@@ -60,11 +50,6 @@ def _sum(one: Tree, other: Tree) -> Tree:
     assert isinstance(one, Leaf)
     assert isinstance(other, Leaf)
     return Leaf(one.weight + other.weight)
-
-
-def heaviest(tree: Tree) -> int:
-    """The size of the largest weight."""
-    return abs(tree.weight) if isinstance(tree, Leaf) else max(heaviest(tree.yes), heaviest(tree.no))
 
 
 def _codes(feature: CategoricalFeature) -> tuple[dict[str, float], float]:

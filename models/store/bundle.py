@@ -15,7 +15,8 @@ from pathlib import Path
 
 from accountant.errors import InputError, ModelInvalid, NameTaken, UnknownName
 from accountant.files import PRIVATE, PUBLIC, open_no_link, replace_file, sync_directory, write_new
-from models.ensemble import Ensemble, ensemble_from_json
+from models.forms.ensemble import Ensemble
+from models.forms.registry import ensemble_from_json
 
 CHAMPION = "champion"
 RETIRED = ".retired"  # an empty file beside the version's folder

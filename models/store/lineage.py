@@ -6,18 +6,12 @@ from accountant.certificates.certificate import Certificate
 from accountant.certificates.edited_models import Ancestor
 from accountant.errors import ModelInvalid
 from accountant.ledger.ledger import Ledger
-from models.additive import AdditiveEnsemble, Edit
-from models.ensemble import Ensemble
+from models.released import Released
 
 
-def edits_of(ensemble: Ensemble) -> tuple[Edit, ...]:
-    """Every edit since the release, oldest first."""
-    return ensemble.edits if isinstance(ensemble, AdditiveEnsemble) else ()
-
-
-def check_edits(ensemble: Ensemble, certificate: Certificate) -> None:
+def check_edits(ensemble: Released, certificate: Certificate) -> None:
     """The edits that the numbers carry are those that the certificate lists. ModelInvalid else."""
-    carried = [edit.to_json() for edit in edits_of(ensemble)]
+    carried = [edit.to_json() for edit in ensemble.edits]
     if bool(carried) != bool(certificate.ancestors):
         raise ModelInvalid("ensemble.json: edits stand in a derived model, and in no other")
     listed = certificate.form.public.edits

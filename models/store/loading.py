@@ -17,9 +17,9 @@ from accountant.errors import CertificateInvalid, ModelInvalid
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.keys.private_keys import PublicKeys
-from models.ensemble import Ensemble, target_range
 from models.explain.card import model_card
 from models.features import CategoricalFeature, Feature, NumericFeature
+from models.forms.ensemble import Ensemble
 from models.onnx.runtime import OnnxModel
 from models.store.bundle import Bundle, ensemble_from_bytes, read_bundle
 from models.store.lineage import check_edits, check_released
@@ -96,8 +96,8 @@ def domains(features: Sequence[Feature]) -> list[dict[str, Any]]:
 
 def stated_range(ensemble: Ensemble) -> tuple[str, str] | None:
     """The public range of a number, as a certificate states it; None of classes."""
-    found = target_range(ensemble)
-    return None if found is None else (_number(found[0]), _number(found[1]))
+    limits = ensemble.target_range
+    return None if limits is None else (_number(limits[0]), _number(limits[1]))
 
 
 def _domain(feature: Feature) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from serving.cli.models import Model, open_model
 from serving.cli.terminal import Json, aligned, show, this_user
 
 if TYPE_CHECKING:
-    from models.additive import AdditiveEnsemble
+    from models.forms.additive import AdditiveEnsemble
 
 FREE = "costs no privacy: the numbers were released already"
 ROWS = 40  # changed bins that are printed; --json has all

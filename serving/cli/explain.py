@@ -12,9 +12,9 @@ from serving.cli.models import Model, certificate_line, open_model, reference
 from serving.cli.terminal import Json, aligned, show
 
 if TYPE_CHECKING:
-    from models.ensemble import Ensemble
     from models.explain.compare import Comparison
     from models.features import Columns
+    from models.forms.ensemble import Ensemble, Summary
 
 LISTED = 20  # differences printed
 
@@ -43,78 +43,12 @@ def explain(
     folder, found = open_model(name)
     record = None if data is None or row is None else _record(data, row, found.ensemble)
     if out is not None:
-        from models.explain.vega import picture
+        from models.explain.picture import picture
 
         picture(found.ensemble, certificate_line(found.certificate), out, record)
     body = {"model": reference(folder), "picture": str(out) if out else None}
-    said, rows = _model(found.ensemble) if record is None else _one(found.ensemble, record)
-    show(json, {**body, **said}, aligned(rows))
-
-
-Said = tuple[dict[str, Any], list[tuple[Any, ...]]]
-
-
-def _model(ensemble: Ensemble) -> Said:
-    from models.additive import AdditiveEnsemble
-    from models.explain.explain import importances
-    from models.trees import TreeEnsemble
-
-    features = [{"feature": each, "importance": size} for each, size in importances(ensemble).items()]
-    if isinstance(ensemble, AdditiveEnsemble):
-        return {"votes": [], "features": features, **_shapes(ensemble)}, _adds(ensemble, features)
-    if isinstance(ensemble, TreeEnsemble):
-        return {"votes": [], "features": features}, _moves(features, "MOVES THE SCORE BY")
-    votes = _votes(ensemble)
-    return {"votes": votes, "features": features}, _table(votes, ensemble)
-
-
-def _shapes(ensemble: Ensemble) -> dict[str, Any]:
-    from models.explain.explain import shapes, unit
-
-    found = [{"feature": s.feature, "kind": s.kind, "bins": [_bin(each) for each in s.bins]} for s in shapes(ensemble)]
-    return {"unit": unit(ensemble), "shapes": found}
-
-
-def _bin(each: Any) -> dict[str, Any]:
-    """Open ends are null: JSON has no infinity."""
-    low, high = (None if end is None or abs(end) == float("inf") else end for end in (each.low, each.high))
-    return {
-        "label": each.label,
-        "low": low,
-        "high": high,
-        "adds": each.votes,
-        "error": each.error,
-        "count": each.count,
-    }
-
-
-def _adds(ensemble: Ensemble, features: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    from models.explain.explain import unit
-
-    return _moves(features, f"ADDS ({unit(ensemble)})")
-
-
-def _votes(ensemble: Ensemble) -> list[dict[str, Any]]:
-    """The vote table; each line names its class, where every class has votes of its own."""
-    from models.explain.explain import vote_table
-
-    rows = vote_table(ensemble)
-    named = ensemble.outputs > 1
-    return [
-        {"votes": row.votes, "feature": row.feature, "test": row.test} | ({"class": row.label} if named else {})
-        for row in rows
-    ]
-
-
-def _table(votes: list[dict[str, Any]], ensemble: Ensemble) -> list[tuple[Any, ...]]:
-    if ensemble.outputs == 1:
-        rows = [(f"{row['votes']:+d}", row["test"]) for row in votes]
-        return [("VOTES", f"FOR {ensemble.classes[-1]} WHERE"), *rows]
-    return [("VOTES", "FOR", "WHERE"), *((f"{row['votes']:+d}", row["class"], row["test"]) for row in votes)]
-
-
-def _moves(features: list[dict[str, Any]], head: str) -> list[tuple[Any, ...]]:
-    return [(head, "FEATURE"), *((f"{row['importance']:.4g}", row["feature"]) for row in features)]
+    parts, rows = found.ensemble.summary() if record is None else _account(found.ensemble, record)
+    show(json, {**body, **parts}, aligned(rows))
 
 
 def _record(data: Path, row: int, ensemble: Ensemble) -> Columns:
@@ -130,7 +64,8 @@ def _record(data: Path, row: int, ensemble: Ensemble) -> Columns:
     raise InputError(f"row={row}: {data.name} has {start}; the first is 0")
 
 
-def _one(ensemble: Ensemble, record: Columns) -> Said:
+def _account(ensemble: Ensemble, record: Columns) -> Summary:
+    """What each value of one record adds, as JSON and as a table."""
     from models.explain.explain import logits, spoken_for, unit
 
     found = logits(ensemble, record)

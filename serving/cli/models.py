@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from accountant.certificates.certificate import Certificate, Policy
     from accountant.certificates.plain_words import Page
-    from models.ensemble import Ensemble
+    from models.forms.ensemble import Ensemble
     from models.store.bundle import Bundle
     from models.store.loading import VerifiedModel
 
@@ -86,7 +86,6 @@ def show_model(
     dpserve model show adult --certificate --out adult.html
     dpserve model show adult --registry --out adult.yaml
     """
-    from models.ensemble import target_range
 
     if certificate and registry:
         raise InputError("certificate, registry: choose one")
@@ -100,7 +99,7 @@ def show_model(
     ensemble = found.ensemble
     features = [feature.to_json() for feature in ensemble.features]
     body: dict[str, Any] = {"model": reference(folder), "target": ensemble.target, "classes": list(ensemble.classes)}
-    body["target_range"] = target_range(ensemble)
+    body["target_range"] = ensemble.target_range
     claim = certificate_json(found.certificate)
     lines = [
         ("model", body["model"]),
@@ -113,10 +112,9 @@ def show_model(
 
 
 def _either(ensemble: Ensemble) -> str:
-    from models.ensemble import target_range
     from models.features import number_text
 
-    found = target_range(ensemble)
+    found = ensemble.target_range
     if found is None:
         return " or ".join(map(str, ensemble.classes))
     return f"a number from {number_text(found[0])} to {number_text(found[1])}"

@@ -14,7 +14,6 @@ from accountant.certificates.plain_words import Section, best_guess, factor, pla
 from accountant.errors import DpserveError, InputError, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
-from models.ensemble import target_range
 from models.features import CategoricalFeature, Feature, NumericFeature, number_text
 from models.store.bundle import CHAMPION, FILES
 from serving import placing
@@ -123,10 +122,10 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "guess": best_guess(certificate.epsilon, certificate.delta),
         "answers": sum(run.count for run in form.mechanisms),
         "sections": _sections(plain(certificate).sections),
-        "kind": ui_shapes.form_of(ensemble),
+        "adds_up": ensemble.adds_up,
         "inputs": ui_shapes.inputs(ensemble.features),
         "features": [_feature(feature) for feature in ensemble.features],
-        "range": target_range(ensemble),
+        "range": ensemble.target_range,
         "classes": [str(label) for label in ensemble.classes],
         "target": ensemble.target,
         "files": _files(served),

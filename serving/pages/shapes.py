@@ -8,10 +8,9 @@ from itertools import groupby
 from math import isfinite, log10
 from typing import Any
 
-from models.ensemble import Ensemble, VotingEnsemble
-from models.explain.explain import Bin, Shape, importances, shapes, spoken_for, tree_text, unit, vote_table
+from models.explain.explain import Bin, Shape, shapes, spoken_for, unit
 from models.features import CategoricalFeature, Feature, NumericFeature
-from models.trees import TreeEnsemble
+from models.forms.ensemble import Ensemble
 
 FEATURES = 24  # drawn at a time
 VOTES = 200
@@ -19,33 +18,24 @@ TREES = 12
 STEPS = 200  # of a slider from end to end
 
 
-def form_of(ensemble: Ensemble) -> str:
-    """voting, trees or additive."""
-    return str(ensemble.to_json()["type"]) if isinstance(ensemble, VotingEnsemble | TreeEnsemble) else "additive"
-
-
 def picture(ensemble: Ensemble, after: int = 0) -> dict[str, Any]:
     """What FEATURES features from `after` on add, the most important first, in `unit`; `next`: where the rest begins.
-    Of trees, importances and text alone: they ask features together."""
+    Of what is no sum over features, importances and text alone: it asks features together."""
+    scale = ensemble.link if ensemble.in_votes else 1.0  # of others they are in it already
     common = {
-        "form": form_of(ensemble),
-        "unit": unit(ensemble) if not isinstance(ensemble, TreeEnsemble) else "score",
+        "form": ensemble.word,
+        "unit": ensemble.score_unit or unit(ensemble),
         "labels": [str(label) for label in spoken_for(ensemble)],
-        "importances": _importances(ensemble),
+        "importances": [{"feature": name, "size": size * scale} for name, size in ensemble.importances().items()],
     }
-    if isinstance(ensemble, TreeEnsemble):
-        return {**common, "features": [], "next": None, "trees": _trees(ensemble), "of": len(ensemble.trees)}
-    scale = ensemble.link if isinstance(ensemble, VotingEnsemble) else 1.0  # of additive models they are in it already
+    if not ensemble.adds_up:
+        texts = ensemble.texts()
+        return {**common, "features": [], "next": None, "trees": texts[:TREES], "of": len(texts)}
     groups = [list(group) for _, group in groupby(shapes(ensemble), key=lambda shape: shape.feature)]
     shown = [_feature(group, scale) for group in groups[after : after + FEATURES]]
     more = after + FEATURES if len(groups) > after + FEATURES else None
-    votes = _votes(ensemble) if isinstance(ensemble, VotingEnsemble) and not after else None
+    votes = _votes(ensemble) if ensemble.in_votes and not after else None
     return {**common, "features": shown, "next": more, "of": len(groups), "votes": votes}
-
-
-def _importances(ensemble: Ensemble) -> list[dict[str, Any]]:
-    scale = ensemble.link if isinstance(ensemble, VotingEnsemble) else 1.0
-    return [{"feature": name, "size": size * scale} for name, size in importances(ensemble).items()]
 
 
 def _feature(group: Sequence[Shape], scale: float) -> dict[str, Any]:
@@ -72,15 +62,11 @@ def _bin(found: Bin, scale: float) -> dict[str, Any]:
     }
 
 
-def _votes(ensemble: VotingEnsemble) -> list[dict[str, Any]]:
+def _votes(ensemble: Ensemble) -> list[dict[str, Any]]:
     return [
         {"votes": row.votes, "test": row.test, "feature": row.feature, "label": str(row.label)}
-        for row in vote_table(ensemble)[:VOTES]
+        for row in ensemble.vote_table()[:VOTES]
     ]
-
-
-def _trees(ensemble: TreeEnsemble) -> list[str]:
-    return ["\n".join(tree_text(tree, ensemble.features)) for tree in ensemble.trees[:TREES]]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.errors import InputError
-from models.explain.explain import additive, logits, unit
+from models.explain.explain import logits, unit
 from models.onnx.runtime import columns_from_records
 from serving.errors import NotAdditive
 from serving.http.routes import Door, in_thread, state
@@ -35,11 +35,11 @@ def explain_records(registry: Registry, body: dict[str, Any]) -> dict[str, Any]:
     """`base` and `contributions` in `unit`: of two classes log odds, of K one logit per class, of a number its own.
 
     One score: base a number, contributions (n, features). K: base (K,), contributions (n, features, K).
-    NotAdditive for trees; else raises as `answer_records`.
+    NotAdditive for what is no sum over features; else raises as `answer_records`.
     """
     found = registry.get(body["model"]).verified.ensemble
     try:
-        additive(found)
+        found.as_sum()
     except InputError as error:
         raise NotAdditive(f"model={body['model']}: {error.message}", model=body["model"]) from None
     served, answer = answer_records(registry.get, body)

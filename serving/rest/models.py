@@ -16,7 +16,6 @@ from starlette.responses import Response
 
 from accountant.errors import InputError
 from accountant.ledger.tokens import SCOPES
-from models.ensemble import target_range
 from models.onnx.runtime import columns_from_records
 from serving.errors import TooLarge, json_response
 from serving.http.routes import Door, in_thread, state
@@ -181,7 +180,7 @@ def _description(served: Served) -> dict[str, Any]:
         "version": served.version,
         "target": ensemble.target,
         "classes": ensemble.classes,
-        "target_range": target_range(ensemble),
+        "target_range": ensemble.target_range,
         "features": [feature.to_json() for feature in ensemble.features],
         "certificate": served.certificate,
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from models.additive import AdditiveEnsemble
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.forms.additive import AdditiveEnsemble
 
 FEATURES = (
     NumericFeature("age", (18.0, 27.5, 65.0)),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from accountant.budget import Relation
 from accountant.errors import InputError
 from accountant.mechanisms import DiscreteLaplace
-from models.additive import AdditiveEnsemble
+from models.forms.additive import AdditiveEnsemble
 from training.learners.base import PrivateRegressor
 from training.rows.rows import TARGET_GRID, Rows
 from training.session import Public, Releaser

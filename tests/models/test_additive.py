@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 
 from accountant.errors import InputError, ModelInvalid
-from models.additive import MAX_INTEGER, AdditiveEnsemble, Edit, middle
-from models.ensemble import Vote, VotingEnsemble, ensemble_from_json, target_range
+from models.answers import middle
+from models.edits import Edit
 from models.explain.card import model_card
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.forms.additive import MAX_INTEGER, AdditiveEnsemble
+from models.forms.registry import ensemble_from_json
+from models.forms.voting import VotingEnsemble
 from models.store.bundle import ensemble_bytes, ensemble_from_bytes
+from models.votes import Vote
 
 FEATURES = (
     NumericFeature("age", (18.0, 65.0)),
@@ -74,7 +78,7 @@ def test_each_kind_refuses_the_other_kinds_answers():
         NUMBER.probabilities(columns)
     with pytest.raises(InputError, match="not a number"):
         TWO.values(columns)
-    assert (target_range(NUMBER), target_range(TWO)) == ((0.0, 100.0), None)
+    assert (NUMBER.target_range, TWO.target_range) == ((0.0, 100.0), None)
 
 
 def test_the_middle_of_a_great_range_is_finite():

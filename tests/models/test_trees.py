@@ -17,16 +17,19 @@ from border_columns import borders
 from onnx import TensorProto, helper
 
 from accountant.errors import InputError, ModelInvalid
-from models.ensemble import Vote, VotingEnsemble, ensemble_from_json
 from models.explain.card import model_card
-from models.explain.explain import contributions, importances, shapes, tree_text, vote_table
-from models.explain.vega import drawing, picture
+from models.explain.explain import contributions, shapes
+from models.explain.picture import picture
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
+from models.forms.registry import ensemble_from_json
+from models.forms.trees import TreeEnsemble
+from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel, columns_from_records
 from models.onnx.trees import merged
 from models.store.bundle import ensemble_bytes, ensemble_from_bytes
-from models.trees import MAX_DEPTH, MAX_WEIGHT, Leaf, Split, TreeEnsemble, holds, route
+from models.trees import MAX_DEPTH, MAX_WEIGHT, Leaf, Split, route, tree_text
+from models.votes import Vote, holds
 from training.rows.data import columns_of
 from training.rows.schema import parse_schema
 
@@ -311,19 +314,19 @@ def test_same_ensemble_same_bytes():
 
 def test_importances_by_hand():
     """First: (3.5 - -3.5) / 2 of age, plus half of (5 - 2) / 2 of work, ... ; second: (4 - 0) / 2 of work."""
-    assert importances(ENSEMBLE) == {
+    assert ENSEMBLE.importances() == {
         "age": abs(3.5 - (-7 + 0) / 2) / 2 + 0.5 * abs(-7 - 0) / 2,
         "work": 0.5 * (5 - 2) / 2 + (4 - 0) / 2,
         "owner": 0.25 * (1 - -1) / 2,
     }
-    assert list(importances(ENSEMBLE)) == ["age", "work", "owner"]
+    assert list(ENSEMBLE.importances()) == ["age", "work", "owner"]
 
 
 def test_stumps_weigh_as_the_same_votes():
     votes = VotingEnsemble(FEATURES, "t", (0, 1), (Vote("above", 0, 1, 3), Vote("is", 1, 0, -2)), 1.0)
     stumps = (Split("above", 0, 1, Leaf(3), Leaf(-3)), Split("is", 1, 0, Leaf(-2), Leaf(2)))
     trees = TreeEnsemble(FEATURES, "t", (0, 1), stumps, 0, 1.0)
-    assert importances(trees) == importances(votes) == {"age": 3, "work": 2}
+    assert trees.importances() == votes.importances() == {"age": 3, "work": 2}
     columns = borders(FEATURES, 50, np.random.default_rng(1))
     assert trees.scores(columns).tolist() == votes.scores(columns).tolist()
 
@@ -342,14 +345,16 @@ def test_text():
     ]
 
 
-@pytest.mark.parametrize("reading", [vote_table, shapes, lambda e: contributions(e, columns_of_one(1, "x", 0))])
+@pytest.mark.parametrize(
+    "reading", [lambda e: e.vote_table(), shapes, lambda e: contributions(e, columns_of_one(1, "x", 0))]
+)
 def test_an_additive_reading_is_refused(reading):
     with pytest.raises(InputError, match="its trees ask features together"):
         reading(ENSEMBLE)
 
 
 def test_picture_and_page(tmp_path):
-    drawn = drawing(ENSEMBLE, "claim")
+    drawn = ENSEMBLE.drawing("claim")
     [panel] = drawn["concat"]
     assert [row["value"] for row in panel["data"]["values"]] == ["age", "work", "owner"]
     assert drawn["title"]["subtitle"][-1] == "Of no importance: race."

@@ -15,9 +15,11 @@ from given_models import Given
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
-from models.ensemble import Vote, VotingEnsemble
+from models.forms.trees import TreeEnsemble
+from models.forms.voting import VotingEnsemble
 from models.store.loading import load_verified
-from models.trees import Leaf, Split, TreeEnsemble
+from models.trees import Leaf, Split
+from models.votes import Vote
 from serving.cli.app import run
 from serving.registry import Registry
 from serving.rest.models import answer_records

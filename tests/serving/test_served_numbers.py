@@ -16,7 +16,7 @@ from given_models import Given
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
-from models.additive import AdditiveEnsemble
+from models.forms.additive import AdditiveEnsemble
 from models.onnx.runtime import columns_from_records
 from models.store.loading import load_verified
 from serving.cli.app import run

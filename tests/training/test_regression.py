@@ -19,8 +19,8 @@ from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, SchemaError
 from accountant.home import Home
 from accountant.ledger.records import Unit
-from models.ensemble import Vote
 from models.store.loading import load_verified
+from models.votes import Vote
 from serving.cli.app import run
 from training import job, plans
 from training.job_views import dataset_to_json

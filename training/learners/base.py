@@ -21,8 +21,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from accountant.budget import Budget, Relation, parse_relation
 from accountant.errors import BudgetRefused, InputError
 from accountant.privacy.claims import Claim
-from models.ensemble import Ensemble
 from models.features import Columns as ByName
+from models.forms.ensemble import Ensemble
 from training.calibrate import calibrate
 from training.learner import Recipe
 from training.notebook_budget import Account

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from accountant.budget import Relation
-from models.trees import TreeEnsemble
+from models.forms.trees import TreeEnsemble
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.tree_queries import Cuts, public_cuts, split_tests

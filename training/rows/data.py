@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from accountant.errors import DataError
-from models.ensemble import ClassLabel
+from models.answers import ClassLabel
 from models.features import CategoricalFeature, Codes, Columns, Feature, NumericFeature
 from training.rows import kernels
 from training.rows.rows import TARGET_GRID, Rows

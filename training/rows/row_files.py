@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError, InputError
 from accountant.files import replacing
-from models.ensemble import ClassLabel
+from models.answers import ClassLabel
 from models.features import Columns, Feature, NumericFeature
 from training.rows.data import BATCH_ROWS, NULLS, _public_part, _raw
 

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import DataError, InputError
-from models.ensemble import Vote
-from models.trees import holds
+from models.votes import Vote, holds
 from training.rows import kernels
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from accountant.errors import ModelInvalid, SchemaError
-from models.ensemble import ClassLabel
+from models.answers import ClassLabel
 from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
 
 FILL_IN = "FILL-IN"  # in a draft: what only a person can say

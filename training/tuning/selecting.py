@@ -24,7 +24,7 @@ from accountant.mechanisms import ExponentialSelection, draw_runs
 from accountant.privacy.events import Plan, PureDp, Release, RepeatAndSelect, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
 from models.answers import labels_of
-from models.ensemble import Ensemble
+from models.forms.ensemble import Ensemble
 from training.calibrate import rehearse
 from training.learner import Learner
 from training.rows.rows import Rows

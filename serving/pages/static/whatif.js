@@ -3,7 +3,7 @@
 const form = document.querySelector("form.whatif");
 const reference = document.getElementById("model").dataset.model;
 const asks = form ? [...form.querySelectorAll(".ask")] : [];
-const additive = form?.dataset.kind !== "trees";
+const additive = form?.dataset.addsUp === "true";
 const classes = JSON.parse(form?.dataset.classes ?? "[]");
 const WAIT = 60; // milliseconds after the last change
 let latest = null;

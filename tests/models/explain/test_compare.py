@@ -9,11 +9,13 @@ import pytest
 from additive_models import BARE, CLASSES, ERRORS, LINK, NUMBER, TERMS
 
 from accountant.errors import InputError
-from models.additive import AdditiveEnsemble
-from models.ensemble import Vote, VotingEnsemble
 from models.explain.compare import compare, comparison_picture
 from models.features import CategoricalFeature, NumericFeature
-from models.trees import Leaf, TreeEnsemble
+from models.forms.additive import AdditiveEnsemble
+from models.forms.trees import TreeEnsemble
+from models.forms.voting import VotingEnsemble
+from models.trees import Leaf
+from models.votes import Vote
 
 NAMES = ("a@1", "a@2")
 

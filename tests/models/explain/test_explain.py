@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from accountant.errors import InputError
-from models.ensemble import Vote, VotingEnsemble
 from models.explain.card import model_card
-from models.explain.explain import Row, contributions, importances, shapes, vote_table
-from models.explain.vega import drawing, picture
+from models.explain.explain import Row, contributions, shapes
+from models.explain.picture import picture
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.forms.voting import VotingEnsemble
+from models.votes import Vote
 
 FEATURES = (
     NumericFeature("age", (18.0, 27.5, 65.0)),
@@ -44,7 +45,7 @@ CLAIM = {"epsilon": "0.5", "delta": "0.000001", "relation": "add-remove", "unit"
 
 
 def test_vote_table_merges_sorts_and_drops_what_cancels():
-    assert vote_table(ENSEMBLE) == [
+    assert ENSEMBLE.vote_table() == [
         Row(3, "work", "work is Private", ">50K"),
         Row(-2, "", "always", ">50K"),
         Row(2, "age", "age > 27.5", ">50K"),
@@ -56,7 +57,7 @@ def test_vote_table_merges_sorts_and_drops_what_cancels():
 def test_shapes_by_importance_with_words():
     work, age = shapes(ENSEMBLE)
     assert (work.feature, work.importance, work.label) == ("work", 3, ">50K")
-    assert importances(ENSEMBLE) == {"work": 3, "age": 2}
+    assert ENSEMBLE.importances() == {"work": 3, "age": 2}
     assert {each.label: each.votes for each in work.bins} == {
         "Private": 3,
         "State": -3,
@@ -97,13 +98,13 @@ def test_contributions_of_random_ensembles_add_up():
 
 def test_an_ensemble_without_votes_has_nothing_to_show(tmp_path):
     empty = VotingEnsemble(FEATURES, "t", (0, 1), (), 1.0)
-    assert vote_table(empty) == shapes(empty) == []
+    assert empty.vote_table() == shapes(empty) == []
     picture(empty, "claim", tmp_path / "empty.png")
     assert (tmp_path / "empty.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_drawing_has_one_panel_per_feature_in_order():
-    panels = drawing(ENSEMBLE, "claim")["concat"]
+    panels = ENSEMBLE.drawing("claim")["concat"]
     assert [panel["title"]["text"] for panel in panels] == ["work", "age"]
     assert [(row["value"], row["votes"]) for row in panels[0]["data"]["values"]] == [
         ("Private", 3),
@@ -115,15 +116,15 @@ def test_drawing_has_one_panel_per_feature_in_order():
         (27.5, 65, 2),
         (65, 65 + 47 / 16, 0),
     ]
-    assert drawing(ENSEMBLE, "claim")["title"]["subtitle"][0] == "claim"
-    assert "owner, race" in drawing(ENSEMBLE, "claim")["title"]["subtitle"][2]
+    assert ENSEMBLE.drawing("claim")["title"]["subtitle"][0] == "claim"
+    assert "owner, race" in ENSEMBLE.drawing("claim")["title"]["subtitle"][2]
 
 
 def test_drawing_says_what_found_no_room():
     values = tuple(f"value {i}" for i in range(30))
     votes = tuple(Vote("is", 0, i, 1 + i % 2) for i in range(14, 30))
     ensemble = VotingEnsemble((CategoricalFeature("x", values),), "t", (0, 1), votes, 1.0)
-    [panel] = drawing(ensemble, "claim")["concat"]
+    [panel] = ensemble.drawing("claim")["concat"]
     assert len(panel["data"]["values"]) == 15
     assert panel["title"]["subtitle"] == "2 more found no room"
 
@@ -147,7 +148,7 @@ THREE = VotingEnsemble(
 
 
 def test_votes_of_three_classes_name_theirs():
-    assert vote_table(THREE) == [
+    assert THREE.vote_table() == [
         Row(3, "age", "age > 27.5", "<a>"),
         Row(-2, "work", "work is Private", "<a>"),
         Row(2, "work", "work is Private", "b"),
@@ -164,11 +165,11 @@ def test_shapes_of_three_classes_one_per_class_that_moves():
         ("work", "<a>", 2),
         ("work", "b", 2),
     ]
-    assert importances(THREE) == {"age": 3, "work": 2}
+    assert THREE.importances() == {"age": 3, "work": 2}
 
 
 def test_drawing_of_three_classes_has_a_curve_each():
-    drawn = drawing(THREE, "claim")
+    drawn = THREE.drawing("claim")
     assert drawn["title"]["subtitle"][2] == "Without a vote: owner, race."
     age, work = drawn["concat"]
     assert (age["title"]["text"], age["title"]["subtitle"]) == ("age", "missing: <a> −3, c|d −1")

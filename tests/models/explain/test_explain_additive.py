@@ -9,7 +9,7 @@ import pytest
 from additive_models import BARE, CLASSES, COLUMNS, COUNTS, ERRORS, LINK, NUMBER, TERMS
 
 from accountant.errors import InputError
-from models.explain.explain import contributions, errors, importances, logits, shapes, unit, vote_table
+from models.explain.explain import contributions, errors, logits, shapes, unit
 
 AGE_MEAN = (10 * -100 + 20 * 0 + 30 * 300 + 40 * 200) / 100  # the missing bin's count is below 0: no weight
 
@@ -44,20 +44,20 @@ def test_centred_on_the_released_counts_which_count_from_0():
 
 def test_importance_is_the_mean_size_over_the_counts():
     shares = np.array([10, 20, 30, 40, 0]) / 100
-    assert importances(CLASSES)["age"] == pytest.approx(LINK * shares @ np.abs(np.array(TERMS[0]) - AGE_MEAN))
-    assert importances(CLASSES)["work <b>"] == pytest.approx(LINK * (0.6 * 32 + 0.4 * 48))
-    assert "idle" not in importances(CLASSES)
+    assert CLASSES.importances()["age"] == pytest.approx(LINK * shares @ np.abs(np.array(TERMS[0]) - AGE_MEAN))
+    assert CLASSES.importances()["work <b>"] == pytest.approx(LINK * (0.6 * 32 + 0.4 * 48))
+    assert "idle" not in CLASSES.importances()
 
 
 def test_without_counts_the_midpoint_and_the_most_it_can_add():
-    assert importances(BARE) == pytest.approx({"age": 2.0, "work <b>": 1.7, "owner": 0.2})
+    assert BARE.importances() == pytest.approx({"age": 2.0, "work <b>": 1.7, "owner": 0.2})
     assert {each.error for shape in shapes(BARE) for each in shape.bins} == {None}
     assert errors(BARE) is None
 
 
 def test_counts_that_are_all_noise_are_passed_over():
     hollow = replace(CLASSES, counts=tuple(tuple(-1 for _ in row) for row in COUNTS))
-    assert importances(hollow) == pytest.approx(importances(BARE))
+    assert hollow.importances() == pytest.approx(BARE.importances())
 
 
 def test_units():
@@ -67,4 +67,4 @@ def test_units():
 
 def test_terms_are_not_votes():
     with pytest.raises(InputError, match="not votes"):
-        vote_table(CLASSES)
+        CLASSES.vote_table()

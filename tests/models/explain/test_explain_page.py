@@ -15,11 +15,11 @@ import pytest
 from additive_models import BARE, CLASSES, COLUMNS, NUMBER
 
 from accountant.errors import InputError
-from models.additive import Edit
+from models.edits import Edit
 from models.explain.explain import shapes, unit
+from models.explain.picture import picture
 from models.explain.svg import Scale, amount
 from models.explain.svg_shapes import said, shape_panels
-from models.explain.vega import picture
 
 RECORD = {name: values[:1] for name, values in COLUMNS.items()}
 

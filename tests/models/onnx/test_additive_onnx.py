@@ -19,15 +19,16 @@ from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
 from sklearn.pipeline import Pipeline
 
 from accountant.errors import InputError, ModelInvalid
-from models.additive import AdditiveEnsemble
-from models.ensemble import Vote, VotingEnsemble
 from models.explain.explain import contributions
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.forms.additive import AdditiveEnsemble
+from models.forms.voting import VotingEnsemble
 from models.onnx.check import check_graph
 from models.onnx.export import to_onnx
 from models.onnx.from_sklearn import EnsembleRegressor
 from models.onnx.nodes import EXACT
 from models.onnx.runtime import OnnxModel
+from models.votes import Vote
 from training.rows.data import columns_of
 from training.rows.schema import parse_schema
 

@@ -17,13 +17,15 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from accountant.errors import InputError, ModelInvalid, RecordError
-from models.ensemble import Vote, VotingEnsemble
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.forms.trees import TreeEnsemble
+from models.forms.voting import VotingEnsemble
 from models.onnx.check import check_graph
 from models.onnx.export import to_onnx
 from models.onnx.from_sklearn import EnsembleClassifier
 from models.onnx.runtime import OnnxModel, columns_from_records
-from models.trees import Leaf, Split, TreeEnsemble
+from models.trees import Leaf, Split
+from models.votes import Vote
 
 AGE = NumericFeature("age", (18.0, 27.5, 65.0))
 WORK = CategoricalFeature("work", ("Private", "State", "missing", "nul\0", "é", "other"))

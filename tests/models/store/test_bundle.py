@@ -11,8 +11,9 @@ from dataclasses import fields, replace
 import pytest
 
 from accountant.errors import InputError, ModelInvalid, NameTaken, UnknownName
-from models.ensemble import Vote, VotingEnsemble
 from models.features import CategoricalFeature, NumericFeature
+from models.forms.trees import TreeEnsemble
+from models.forms.voting import VotingEnsemble
 from models.store import bundle as module
 from models.store.bundle import (
     FILES,
@@ -23,7 +24,8 @@ from models.store.bundle import (
     read_bundle,
     write_bundle,
 )
-from models.trees import Leaf, Split, TreeEnsemble
+from models.trees import Leaf, Split
+from models.votes import Vote
 
 ENSEMBLE = VotingEnsemble(
     (NumericFeature("age", (18.0, 0.1 + 20.2)), CategoricalFeature("work", ("é", "b"))),

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from additive_models import CLASSES, COLUMNS, NUMBER, RECORDS
 
-from models.ensemble import Vote, VotingEnsemble
-from models.trees import Leaf, TreeEnsemble
+from models.forms.trees import TreeEnsemble
+from models.forms.voting import VotingEnsemble
+from models.trees import Leaf
+from models.votes import Vote
 from serving.cli import explain as cli_explain
 from serving.cli.app import run
 

@@ -19,10 +19,12 @@ from small_home import dpserve, serving, until, write_files
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
-from models.ensemble import Vote, VotingEnsemble
 from models.features import NumericFeature
+from models.forms.trees import TreeEnsemble
+from models.forms.voting import VotingEnsemble
 from models.store.bundle import FILES
-from models.trees import Leaf, Split, TreeEnsemble
+from models.trees import Leaf, Split
+from models.votes import Vote
 from serving.pages import models
 from serving.pages.shapes import inputs, picture
 from training import job

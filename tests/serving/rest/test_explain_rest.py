@@ -14,8 +14,10 @@ import pytest
 from additive_models import CLASSES, COLUMNS, NUMBER, RECORDS
 
 from accountant.errors import ModelInvalid, UnknownName
-from models.ensemble import Vote, VotingEnsemble
-from models.trees import Leaf, Split, TreeEnsemble
+from models.forms.trees import TreeEnsemble
+from models.forms.voting import VotingEnsemble
+from models.trees import Leaf, Split
+from models.votes import Vote
 from serving.app import make_app
 from serving.http.routes import Doors
 from serving.rest.models import PREDICT_BYTES

@@ -18,7 +18,8 @@ from scipy import sparse
 from accountant.budget import from_nano
 from accountant.errors import DataError, DpserveError, InputError, SchemaError
 from accountant.privacy.claims import claim
-from models.ensemble import Vote, VotingEnsemble
+from models.forms.voting import VotingEnsemble
+from models.votes import Vote
 from training.calibrate import rehearse
 from training.learners import LEARNERS, LazyBB
 from training.notebook import Account, Columns, PublicWarning, uniform_schema

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.errors import DataError, InputError
-from models.ensemble import Vote
+from models.votes import Vote
 from training.rows import rows as engine
 from training.rows.rows import Rows
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.errors import DataError
-from models.ensemble import Vote
 from models.features import NumericFeature
+from models.votes import Vote
 from training.learners.boosting.leaf_rules import one_rules
 from training.rows import rows as engine
 from training.rows.kernels import votes as kernels

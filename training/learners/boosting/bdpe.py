@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from accountant.budget import Relation
 from accountant.errors import InputError
 from models.features import Feature
-from models.trees import TreeEnsemble
+from models.forms.trees import TreeEnsemble
 from training.learners.base import PrivateClassifier
 from training.learners.boosting import bdpe_loss as loss
 from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE

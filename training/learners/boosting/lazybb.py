@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from accountant.errors import InputError
-from models.ensemble import Vote, VotingEnsemble
+from models.forms.voting import VotingEnsemble
+from models.votes import Vote
 from training.learners.boosting.defaults import Defaults, link_of
 from training.learners.boosting.leaf_rules import OneRules, one_rules
 from training.learners.boosting.reweighting import Reweighting

@@ -14,7 +14,7 @@ import numpy as np
 from accountant.budget import from_nano, nano
 from accountant.errors import InputError
 from accountant.mechanisms import ExponentialSelections, PermuteAndFlips
-from models.trees import TreeEnsemble
+from models.forms.trees import TreeEnsemble
 from training.learners.boosting.defaults import link_of, strength
 from training.learners.boosting.smooth_boosting import (
     THRESHOLD_UNITS,

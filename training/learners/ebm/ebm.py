@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from accountant.errors import InputError
-from models.additive import AdditiveEnsemble
+from models.forms.additive import AdditiveEnsemble
 from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.checks import check_real, check_whole
 from training.learners.ebm.defaults import EbmDefaults, ebm_defaults

@@ -13,7 +13,8 @@ from some_trees import FEATURES, WIDTHS, leaf_of, scores_of, some_rows, some_tre
 
 from accountant.budget import Relation
 from accountant.errors import InputError
-from models.trees import TreeEnsemble, route
+from models.forms.trees import TreeEnsemble
+from models.trees import route
 from training.calibrate import rehearse
 from training.learners.boosting.lazybb_tree import MAX_LEAVES, LazyBBTree
 from training.learners.boosting.reweighting import Projected, Scheduled

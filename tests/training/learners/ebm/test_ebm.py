@@ -13,8 +13,8 @@ import pytest
 from accountant.budget import NANO, Budget, Relation
 from accountant.errors import InputError
 from accountant.privacy.renyi import compose_pure
-from models.additive import AdditiveEnsemble
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.forms.additive import AdditiveEnsemble
 from training.calibrate import calibrate, rehearse
 from training.learners.ebm.defaults import EbmDefaults
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor

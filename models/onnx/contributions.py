@@ -17,38 +17,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.additive import AdditiveEnsemble
 from models.explain.explain import centred
 from models.features import CategoricalFeature
-from models.onnx.nodes import EXACT, Graph, Inputs, Namer, Walk, coded, regressor
-from models.onnx.votes import balanced, halves, steps, text_codes, used_by_votes, vote_scores
+from models.onnx.nodes import Graph, Inputs, Namer, Walk, coded, regressor
+from models.onnx.sums import balanced, halves, steps, text_codes, used_by_sums
+from models.released import FeatureSum
 
 
-def additive_scores(ensemble: AdditiveEnsemble, inputs: Inputs, name: Namer, target: str) -> Graph:
-    """Raw values -> `target` (N, 1): exact below EXACT in size, else rounded once to float32: never across 0."""
-    if ensemble.largest < EXACT:
-        return vote_scores(ensemble, inputs, name, target)
+def great_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> Graph:
+    """Raw values -> `target` (N, 1) of scores that float32 does not hold: rounded once to it, never across 0."""
     tables, (constant,) = ensemble.tables()
-    encoding, found, walks = _walks(ensemble, tables, inputs, name)
-    return encoding + Graph((regressor([*walks.values(), (int(constant),)], found.numbers, target),))
+    encoding, coded_inputs, walks = _walks(ensemble, tables, inputs, name)
+    return encoding + Graph((regressor([*walks.values(), (int(constant),)], coded_inputs.numbers, target),))
 
 
-def contributions_of(ensemble: AdditiveEnsemble, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float]:
+def contributions_of(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float]:
     """Raw values -> `target` (N, features), centred as `models.explain.explain.contributions` does, in logits or in
-    units of
-    the target; and the base: with it, the row adds up to the logit, or to the value before it is clipped."""
+    units of the target; and the base: with it, the row adds up to the logit, or to the value before it is clipped."""
     tables, base = centred(ensemble)
-    encoding, found, walks = _walks(ensemble, tables, inputs, lambda part: name(f"contributions_{part}"))
-    node = regressor(list(walks.values()), found.numbers, target, list(walks), len(tables))
+    encoding, coded_inputs, walks = _walks(ensemble, tables, inputs, lambda part: name(f"contributions_{part}"))
+    node = regressor(list(walks.values()), coded_inputs.numbers, target, list(walks), len(tables))
     return encoding + Graph((node,)), float(base[0])
 
 
 def _walks(
-    ensemble: AdditiveEnsemble, tables: list[np.ndarray], inputs: Inputs, name: Namer
+    ensemble: FeatureSum, tables: list[np.ndarray], inputs: Inputs, name: Namer
 ) -> tuple[Graph, Inputs, dict[int, Walk]]:
     """A tree per feature that moves the score, over numbers and the codes of texts. Texts that mean the same share a
     code."""
-    used = used_by_votes(ensemble)
+    used = used_by_sums(ensemble)
     codes, rows = {}, {}
     for i in used:
         if isinstance(feature := ensemble.features[i], CategoricalFeature):

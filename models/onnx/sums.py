@@ -1,4 +1,4 @@
-"""The scores of votes, and of terms that are read as votes, as ONNX nodes.
+"""Scores that are sums over features, votes and terms alike, as ONNX nodes.
 
 Two classes: constant + TreeEnsembleRegressor(numbers) + LabelEncoder(text) + ...      (integers, exact in float32)
 K classes:   constant + TreeEnsembleRegressor(numbers, codes of texts), with K targets
@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import helper
 
-from models.additive import AdditiveEnsemble
 from models.answers import Scores
-from models.ensemble import VotingEnsemble
 from models.features import MISSING_TEXT, CategoricalFeature, Feature, NumericFeature
 from models.onnx.nodes import (
     Branch,
@@ -31,21 +29,22 @@ from models.onnx.nodes import (
     regressor,
     tensor,
 )
+from models.released import FeatureSum
 
 Table = Scores | NDArray[np.float64]  # of a feature: (bins, outputs)
 
 
-def used_by_votes(ensemble: VotingEnsemble | AdditiveEnsemble) -> list[int]:
+def used_by_sums(ensemble: FeatureSum) -> list[int]:
     """Positions of the features that move a score (the first one when none does, so that N is known to the graph)."""
     tables, _ = ensemble.tables()
     return [i for i, table in enumerate(tables) if table.any()] or [0]
 
 
-def vote_scores(ensemble: VotingEnsemble | AdditiveEnsemble, inputs: Inputs, name: Namer, target: str) -> Graph:
+def sum_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> Graph:
     """Raw values -> `target` (N, outputs)."""
     tables, constant = ensemble.tables()
     check_exact(int(max(abs(constant) + sum(np.abs(table).max(axis=0) for table in tables))))
-    used = {i: tables[i] for i in used_by_votes(ensemble)}
+    used = {i: tables[i] for i in used_by_sums(ensemble)}
     texts = {i: f for i in used if isinstance(f := ensemble.features[i], CategoricalFeature)}
     numbers = {i: steps(ensemble.features[i], table) for i, table in used.items() if i not in texts}
     always = name("constant")

@@ -1,0 +1,1 @@
+"""The forms that a released model can have; `forms.registry` lists them."""

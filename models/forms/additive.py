@@ -1,0 +1,215 @@
+"""A released additive model: one integer per code of each feature, added up. It never sees a row of the training data.
+
+score(x) = constant + sum over features f of terms[f][code of x's f]     (exact integers)
+
+Two classes: p(classes[1]) = 1 / (1 + exp(-link score)), answered as in `models.answers`. A number:
+value = middle of target_range + link score, clipped to that public range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError, ModelInvalid
+from models.answers import Labels, Range, Scores, check_head, head_from_json, middle
+from models.edits import Edit
+from models.explain.markdown import plain
+from models.explain.page import shape_sections, shapes_page, shapes_svg
+from models.features import Columns, Feature, number_text
+from models.forms.ensemble import SumEnsemble
+from models.onnx.contributions import contributions_of, great_scores
+from models.onnx.nodes import EXACT, Graph, Inputs, Namer
+from models.onnx.sums import sum_scores
+
+MAX_INTEGER = 1 << 53  # of a term, a count or the largest score: what JSON and float64 hold exactly
+INTEGER = "must be an integer of at most 2^53 in size"
+OPTIONAL = ("target_range", "counts", "errors", "edits")
+
+CARD_OF_TWO = """\
+Each feature adds a number to the score, which starts at {constant}: which one, its value alone says. Above zero the
+answer is "{second}", otherwise "{first}". The probability of "{second}" is
+1 / (1 + exp(-{link} × score)). All numbers stand in ensemble.json.{errors}
+
+How much each feature adds to the log odds of "{second}", or takes away, {how}:
+
+| log odds | feature |
+|---:|---|
+{votes}"""
+
+CARD_OF_A_NUMBER = """\
+Each feature adds a number to the score, which starts at {constant}: which one, its value alone says. The answer is
+{middle} + {link} × score. All numbers stand in ensemble.json.{errors}
+
+**Within {low} to {high}.** In training, targets outside this public range were taken for its nearer end, and no answer
+leaves the range.
+
+How much each feature adds to the answer, or takes away, {how}:
+
+| {target} | feature |
+|---:|---|
+{votes}"""
+
+ERRORS = """ So does the standard error that the noise of
+differential privacy gives each of them; how sure it is of the people behind the data, that does not say."""
+
+
+@dataclass(frozen=True)
+class AdditiveEnsemble(SumEnsemble):
+    """A frozen additive model of two classes, or of a number (`classes` is then empty, and `target_range` is given)."""
+
+    word = "additive"
+    noun = "An additive model"
+    parts = "Terms"
+
+    features: tuple[Feature, ...]
+    target: str
+    classes: Labels
+    target_range: Range | None = field()  # public, of a number; no default, whatever the base class says
+    link: float  # two classes: logits per unit of score; a number: target units per unit of score
+    constant: int
+    terms: tuple[tuple[int, ...], ...]  # per feature, one per code (missing and other included)
+    counts: tuple[tuple[int, ...], ...] = ()  # released noisy rows per code, negative at times; or none at all
+    errors: tuple[tuple[float, ...], ...] = ()  # standard error of each term from the noise alone, in score units
+    edits: tuple[Edit, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_head(self.features, self.classes, self.link, self.target_range)
+        if len(self.classes) not in (0, 2):
+            raise ModelInvalid(f"classes={self.classes}: an additive model tells two classes apart, or gives a number")
+        _check_table("terms", self.features, self.terms, _is_integer, INTEGER)
+        if self.counts:
+            _check_table("counts", self.features, self.counts, _is_integer, INTEGER)
+        if self.errors:
+            _check_table("errors", self.features, self.errors, _is_error, "must be a number >= 0 and finite")
+        if not _is_integer(self.constant) or self.largest > MAX_INTEGER:
+            raise ModelInvalid(f"constant={self.constant!r}: an integer, and no score above {MAX_INTEGER} in size")
+        unknown = {edit.feature for edit in self.edits} - {feature.name for feature in self.features}
+        if unknown:
+            raise ModelInvalid(f"edits: of {sorted(unknown)}, which are no features")
+
+    @property
+    def largest(self) -> int:
+        """The size that no score can exceed."""
+        return abs(self.constant) + sum(max(map(abs, term)) for term in self.terms)
+
+    def tables(self) -> tuple[list[Scores], Scores]:
+        """Terms (bins, 1) per feature, and the constant (1,)."""
+        return [np.array(term, np.int64)[:, np.newaxis] for term in self.terms], np.array([self.constant], np.int64)
+
+    def values(self, columns: Columns) -> NDArray[np.float64]:
+        """(n,), within `target_range`. InputError for classes."""
+        return self.values_of(self.scores(columns))
+
+    def values_of(self, scores: Scores) -> NDArray[np.float64]:
+        """Scores (n, 1) -> values (n,). InputError for classes."""
+        if self.target_range is None:
+            raise InputError(f"model of {self.target}: answers one of {list(self.classes)}, not a number")
+        values: NDArray[np.float64] = np.clip(middle(self.target_range) + self.link * scores[:, 0], *self.target_range)
+        return values
+
+    def predict(self, columns: Columns) -> NDArray[Any]:
+        """Labels (n,), or values (n,) of a number."""
+        return super().predict(columns) if self.classes else self.values(columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """`classes` or `target_range`, whichever holds; counts, errors and edits only where there are any."""
+        return {name: value for name, value in super().to_json().items() if value or name not in (*OPTIONAL, "classes")}
+
+    def numbers(self) -> dict[str, Any]:
+        """The constant, and lists of lists, one number per feature and code."""
+        return {
+            "constant": self.constant,
+            "terms": _lists(self.terms),
+            "counts": _lists(self.counts),
+            "errors": _lists(self.errors),
+            "edits": [edit.to_json() for edit in self.edits],
+            "target_range": None if self.target_range is None else list(self.target_range),
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        given = [name for name in OPTIONAL if name in body]
+        features, target, classes, link = head_from_json(body, {"constant", "terms", *given})
+        if any(type(body[name]) is not list or not body[name] for name in given):
+            raise ModelInvalid(f"{', '.join(given)}: lists, not empty, or absent")
+        low_high = tuple(body["target_range"]) if "target_range" in body else None
+        tables = {name: _tuples(name, body[name]) for name in ("terms", "counts", "errors") if name in body}
+        edits = tuple(Edit(**edit) for edit in body.get("edits", ()))
+        return cls(features, target, classes, low_high, link, constant=body["constant"], edits=edits, **tables)
+
+    def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
+        """As any sum is exported; where float32 does not hold every score, rounded once: never across 0."""
+        return (sum_scores if self.largest < EXACT else great_scores)(self, inputs, name, target)
+
+    def contribution_graph(self, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float] | None:
+        """What each feature adds, centred, beside the scores."""
+        return contributions_of(self, inputs, name, target)
+
+    def card_section(self) -> str:
+        """What terms do, and the importances."""
+        words = {
+            "constant": self.constant,
+            "link": f"{self.link:g}",
+            "errors": ERRORS if self.errors else "",
+            "how": "on average over the released, noisy counts of records" if self.counts else "at most",
+            "votes": "\n".join(f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items()),
+        }
+        if self.target_range is None:
+            first, second = map(plain, self.classes)
+            return CARD_OF_TWO.format(**words, first=first, second=second)
+        low, high = map(number_text, self.target_range)
+        centre = number_text(middle(self.target_range))
+        return CARD_OF_A_NUMBER.format(**words, middle=centre, low=low, high=high, target=plain(self.target))
+
+    def svg(self, claim: str) -> str:
+        """Every shape with the error of its noise."""
+        return shapes_svg(self, claim)
+
+    def page(self, claim: str) -> str:
+        """Every shape with its numbers, to be pointed at."""
+        return shapes_page(self, claim)
+
+    def sections(self) -> list[str]:
+        """The shapes of the page."""
+        return shape_sections(self)
+
+
+def _tuples(name: str, table: Any) -> Any:
+    if type(table) is not list or any(type(row) is not list for row in table):
+        raise ModelInvalid(f"{name}: must be a list of lists")
+    return tuple(map(tuple, table))
+
+
+def _lists(table: Sequence[Sequence[float]]) -> list[list[float]]:
+    return [list(row) for row in table]
+
+
+def _check_table(
+    name: str,
+    features: Sequence[Feature],
+    table: Sequence[Sequence[Any]],
+    fits: Callable[[object], bool],
+    rule: str,
+) -> None:
+    bins = [feature.bins for feature in features]
+    if [len(row) for row in table] != bins:
+        raise ModelInvalid(f"{name}: one row per feature, one number per code: {bins}")
+    for feature, row in zip(features, table, strict=True):
+        wrong = [value for value in row if not fits(value)]
+        if wrong:
+            raise ModelInvalid(f"{name} of {feature.name}={wrong[0]!r}: {rule}")
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int and abs(value) <= MAX_INTEGER
+
+
+def _is_error(value: object) -> bool:
+    return type(value) is float and isfinite(value) and value >= 0

@@ -1,0 +1,227 @@
+"""What every form of released model is: frozen numbers that describe, draw and export themselves.
+
+A form is one class in a file of its own, listed in `models.forms.registry`. It says its numbers (JSON), its scores, its
+ONNX nodes, its section of the model card, and how it is drawn; whoever loads, serves, exports, edits or shows models
+asks the model and never looks at its class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from models.answers import ClassLabel, Range, Scores, labels_of, outputs_of, probabilities_of
+from models.edits import Edit
+from models.explain.explain import Bin, Row, shapes, unit
+from models.explain.vega import Poster, bar_chart, poster_spec, still_page, to_svg
+from models.explain.vega_parts import SHOWN, WIDTH, Spec, heading
+from models.features import Columns, Feature, encode_columns
+from models.onnx.nodes import Graph, Inputs, Namer
+from models.onnx.sums import sum_scores, used_by_sums
+from models.released import FeatureSum
+
+Summary = tuple[dict[str, Any], list[tuple[str, ...]]]
+
+
+class Ensemble(ABC):
+    """A released model (`models.released.Released`) that describes, draws and exports itself."""
+
+    word: ClassVar[str]  # `type` in ensemble.json
+    noun: ClassVar[str]  # what the card calls it
+    parts: ClassVar[str]  # and what it is made of
+    adds_up: ClassVar[bool] = False  # whether `as_sum` gives it
+    in_votes: ClassVar[bool] = False  # whether scores are whole votes, and told as such
+    score_unit: ClassVar[str | None] = "score"  # what importances are in; None: what `unit` says
+    nothing: ClassVar[str] = "Of no importance"  # what is said of features that move no score
+
+    features: tuple[Feature, ...]
+    target: str
+    classes: tuple[ClassLabel, ...]
+    link: float
+    target_range: Range | None = None
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """Scores per record: 1 for two classes or a number, else one per class."""
+        return outputs_of(self.classes)
+
+    def scores(self, columns: Columns) -> Scores:
+        """Raw columns -> scores (n, outputs): exact integers."""
+        return self.coded_scores(encode_columns(self.features, columns))
+
+    @abstractmethod
+    def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
+        """The same from what `encode_columns` makes of the columns: codes (features, n)."""
+
+    def probabilities(self, columns: Columns) -> NDArray[np.float64]:
+        """Raw columns -> (n, classes). InputError for a number."""
+        if not self.classes:
+            raise InputError(f"model of {self.target}: answers a number, so it has no probabilities")
+        return probabilities_of(self.scores(columns), self.link)
+
+    def predict(self, columns: Columns) -> NDArray[Any]:
+        """Raw columns -> labels (n,), or values (n,) of a number."""
+        return labels_of(self.classes, self.scores(columns))
+
+    def to_json(self) -> dict[str, Any]:
+        """The released numbers; `models.forms.registry.ensemble_from_json` reads them."""
+        return {
+            "type": self.word,
+            "target": self.target,
+            "classes": list(self.classes),
+            "link": self.link,
+            "features": [feature.to_json() for feature in self.features],
+            **self.numbers(),
+        }
+
+    @abstractmethod
+    def numbers(self) -> dict[str, Any]:
+        """What `to_json` says beside the head."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+
+    # ---- ONNX
+
+    @abstractmethod
+    def used_features(self) -> list[int]:
+        """Positions of the features that a score reads; one at least, so that the graph knows how many rows it has."""
+
+    @abstractmethod
+    def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
+        """Raw values -> `target` (N, outputs). `name` makes intermediates unique. ModelInvalid where float32 could
+        round a score."""
+
+    def contribution_graph(self, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float] | None:
+        """Raw values -> `target` (N, features), and the base with which a row adds up; None where it has none."""
+        return None
+
+    # ---- explained
+
+    def as_sum(self) -> FeatureSum:
+        """The model, if its scores are sums of what each feature adds by itself; InputError else."""
+        raise InputError(
+            f"model of {self.target}: its {self.parts.lower()} ask features together, so it has no votes, shapes or "
+            "contributions of single ones; it has importances"
+        )
+
+    def importances(self) -> dict[str, float]:
+        """How far each feature can move a score, the most important first; features that move none are left out. How
+        often a test holds among people would be a statistic of private data, and plays no part."""
+        return dict(sorted(((name, size) for name, size in self.sizes().items() if size), key=lambda item: -item[1]))
+
+    @abstractmethod
+    def sizes(self) -> dict[str, float]:
+        """The importance of each feature, in no order; one that moves no score may be 0 or absent."""
+
+    def vote_table(self) -> list[Row]:
+        """Votes on the same test added up, the heaviest first. InputError where there are none."""
+        self.as_sum()
+        raise InputError(f"model of {self.target}: has terms, not votes; its shapes say what they add")
+
+    def texts(self) -> list[str]:
+        """Its parts as text, for people, where pictures do not show all of it."""
+        return []
+
+    @abstractmethod
+    def card_section(self) -> str:
+        """How it decides, in Markdown."""
+
+    def summary(self) -> Summary:
+        """What the command line tells: parts of a JSON object, and the rows of a table, its head first."""
+        features = [{"feature": name, "importance": size} for name, size in self.importances().items()]
+        return {"votes": [], "features": features}, self.importance_rows("MOVES THE SCORE BY")
+
+    def importance_rows(self, head: str) -> list[tuple[str, ...]]:
+        """Importances as a table."""
+        return [(head, "FEATURE"), *((f"{size:.4g}", name) for name, size in self.importances().items())]
+
+    # ---- drawn
+
+    def poster(self) -> Poster:
+        """The drawing of the whole model: one panel of importances, where a form has no better."""
+        bars = [Bin(name, size) for name, size in self.importances().items()]
+        hidden = len(bars) - SHOWN
+        chart = bar_chart(bars[:SHOWN], 1.4 * max((each.votes for each in bars), default=1.0), "{:.3g}".format)
+        note = f"{hidden} more found no room" if hidden > 0 else " "
+        panels = [{"title": heading(f"all {self.parts.lower()}", note), "width": WIDTH, **chart}] if bars else []
+        return Poster(f"What {self.target} rests on", "How far a feature can move the score.", panels)
+
+    def drawing(self, claim: str) -> Spec:
+        """The whole model as a Vega-Lite specification."""
+        unused = [feature.name for feature in self.features if feature.name not in self.importances()]
+        return poster_spec(self.poster(), claim, self.nothing, unused)
+
+    def svg(self, claim: str) -> str:
+        """The whole model as one drawing."""
+        return to_svg(self.drawing(claim))
+
+    def page(self, claim: str) -> str:
+        """The whole model as one page, which asks for nothing outside."""
+        return still_page(self.poster().title, self.svg(claim), self.account())
+
+    def sections(self) -> list[str]:
+        """HTML of its own below the account of one record."""
+        return []
+
+    def account(self) -> str:
+        """HTML below the drawing on the model's page, already escaped."""
+        return ""
+
+
+class SumEnsemble(Ensemble):
+    """A form whose scores are sums over features (`models.released.FeatureSum`): `tables` says all of it."""
+
+    adds_up = True
+    score_unit = None
+    counts: tuple[tuple[int, ...], ...] = ()
+    errors: tuple[tuple[float, ...], ...] = ()
+
+    @abstractmethod
+    def tables(self) -> tuple[list[Scores], Scores]:
+        """What each feature adds, (bins, outputs) each, and the constant (outputs,):
+        scores = constant + sum_f tables[f][code_f]."""
+
+    def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
+        """Codes (features, n) -> scores (n, outputs)."""
+        tables, constant = self.tables()
+        total = np.tile(constant, (len(codes[0]), 1))
+        for table, code in zip(tables, codes, strict=True):
+            total += table[code]
+        return total
+
+    def used_features(self) -> list[int]:
+        """Positions of the features that move a score, or the first one."""
+        return used_by_sums(self)
+
+    def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
+        """Raw values -> `target` (N, outputs)."""
+        return sum_scores(self, inputs, name, target)
+
+    def as_sum(self) -> FeatureSum:
+        """Itself."""
+        return self
+
+    def sizes(self) -> dict[str, float]:
+        """Of several classes, the most that the feature does to one (`Shape.importance`)."""
+        found: dict[str, float] = {}
+        for shape in shapes(self):
+            found[shape.feature] = max(found.get(shape.feature, 0.0), shape.importance)
+        return found
+
+    def summary(self) -> Summary:
+        """Importances, and every shape bin by bin."""
+        body, _ = super().summary()
+        drawn = [
+            {"feature": shape.feature, "kind": shape.kind, "bins": [each.to_json() for each in shape.bins]}
+            for shape in shapes(self)
+        ]
+        return {**body, "unit": unit(self), "shapes": drawn}, self.importance_rows(f"ADDS ({unit(self)})")

@@ -1,0 +1,136 @@
+"""A released sum of decision trees with integer leaves, for two classes. It never sees a row of the training data.
+
+score(x) = constant + sum over trees of the weight of the leaf that x reaches, answered as in `models.answers`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import ModelInvalid
+from models.answers import ClassLabel, Scores, check_head, head_from_json
+from models.explain.markdown import plain
+from models.explain.vega import Poster
+from models.features import Feature
+from models.forms.ensemble import Ensemble
+from models.onnx.nodes import Graph, Inputs, Namer
+from models.onnx.trees import tree_scores
+from models.trees import Leaf, Tree, check_tree, check_weight, route, splits, tree_from_json, tree_text, tree_to_json
+
+CARD = """\
+Each of {count} trees asks a record some questions and adds a number to its score, which starts at {constant}. Above
+zero the answer is "{second}", otherwise "{first}". The probability of "{second}" is
+1 / (1 + exp(-{link} × score)). All numbers stand in ensemble.json.
+
+How far the questions about a feature move the score, if every other answer were a fair coin:
+
+| score | feature |
+|---:|---|
+{votes}"""
+
+PAGE = """<h2>The trees</h2>
+<p>Each tree adds a number to the score, which starts at {constant}. Above zero, the answer is {second}, otherwise
+{first}.</p>
+<pre>
+{trees}
+</pre>"""
+
+
+@dataclass(frozen=True)
+class TreeEnsemble(Ensemble):
+    """A frozen classifier of two classes. Scores are exact integers."""
+
+    word = "trees"
+    noun = "A sum of decision trees"
+    parts = "Trees"
+
+    features: tuple[Feature, ...]
+    target: str
+    classes: tuple[ClassLabel, ...]
+    trees: tuple[Tree, ...]
+    constant: int
+    link: float
+
+    def __post_init__(self) -> None:
+        check_head(self.features, self.classes, self.link)
+        if len(self.classes) != 2:
+            raise ModelInvalid(f"classes={self.classes}: trees tell two classes apart")
+        check_weight(self.constant)
+        for tree in self.trees:
+            check_tree(tree, self.features)
+
+    def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
+        """Codes (features, n) -> scores (n, 1)."""
+        widths = [feature.bins for feature in self.features]
+        total = np.full(len(codes[0]), self.constant, dtype=np.int64)
+        for tree in self.trees:
+            total += route(tree, codes, widths)
+        return total[:, np.newaxis]
+
+    def numbers(self) -> dict[str, Any]:
+        """The constant, and the trees as `tree_to_json` writes them."""
+        return {"constant": self.constant, "trees": [tree_to_json(tree) for tree in self.trees]}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        features, target, classes, link = head_from_json(body, {"trees", "constant"})
+        if type(body["trees"]) is not list:
+            raise ModelInvalid("trees: must be a list")
+        trees = tuple(tree_from_json(tree) for tree in body["trees"])
+        return cls(features, target, classes, trees, body["constant"], link)
+
+    def used_features(self) -> list[int]:
+        """Positions of the features that a split asks, or the first one."""
+        return sorted({split.feature for tree in self.trees for split in splits(tree)}) or [0]
+
+    def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
+        """Raw values -> `target` (N, 1)."""
+        return tree_scores(self.trees, self.constant, self.features, inputs, name, target)
+
+    def sizes(self) -> dict[str, float]:
+        """Half the difference between the two sides of a split, if every other test were a fair coin, summed over the
+        feature's splits."""
+        sizes: dict[str, float] = defaultdict(float)
+        for tree in self.trees:
+            _coin(tree, 1.0, self.features, sizes)
+        return sizes
+
+    def texts(self) -> list[str]:
+        """Every tree as lines of questions and answers."""
+        return ["\n".join(tree_text(tree, self.features)) for tree in self.trees]
+
+    def card_section(self) -> str:
+        """What trees do, and the importances."""
+        first, second = map(plain, self.classes)
+        lines = [f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items()]
+        words = {"count": len(self.trees), "constant": self.constant, "link": f"{self.link:g}"}
+        return CARD.format(**words, first=first, second=second, votes="\n".join(lines))
+
+    def poster(self) -> Poster:
+        """One panel of importances."""
+        title = f"What the trees for {self.target} “{self.classes[1]}” ask"
+        legend = "How far a feature's splits move the score, if every other answer were a fair coin."
+        return replace(super().poster(), title=title, legend=legend)
+
+    def account(self) -> str:
+        """The trees as text."""
+        first, second = (escape(str(each)) for each in self.classes)
+        trees = escape("\n\n".join(self.texts()))
+        return PAGE.format(constant=self.constant, first=first, second=second, trees=trees)
+
+
+def _coin(tree: Tree, reached: float, features: Sequence[Feature], sizes: dict[str, float]) -> float:
+    """The mean of a tree whose tests are fair coins; adds to `sizes` what its splits move, reached as often as said."""
+    if isinstance(tree, Leaf):
+        return float(tree.weight)
+    yes, no = (_coin(side, reached / 2, features, sizes) for side in (tree.yes, tree.no))
+    sizes[features[tree.feature].name] += reached * abs(yes - no) / 2
+    return (yes + no) / 2

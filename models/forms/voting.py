@@ -1,0 +1,200 @@
+"""The released voting ensemble: weighted 1-rules over public features. It never sees a row of the training data.
+
+score(x) = sum over votes of weight * (+1 if the vote's test holds on x else -1)
+
+Two classes have one score; K > 2 have one each, and a vote moves the score of its `output` alone. `models.answers` says
+what scores mean.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Self
+
+import numpy as np
+
+from accountant.errors import ModelInvalid
+from models.answers import ClassLabel, Scores, check_head, head_from_json, outputs_of
+from models.explain.explain import Row, shapes, spoken_for
+from models.explain.markdown import plain
+from models.explain.vega import Poster, votes_panel
+from models.explain.vega_classes import class_panels
+from models.explain.vega_parts import signed
+from models.features import Feature
+from models.forms.ensemble import SumEnsemble, Summary
+from models.votes import Test, Vote, describe
+
+LISTED = 1000  # lines of votes on a card
+
+CARD_OF_TWO = """\
+Each line votes for "{second}" where its test holds, and as much against where it does not. The votes are added up:
+above zero the answer is "{second}", otherwise "{first}". The probability of
+"{second}" is 1 / (1 + exp(-{link} × votes)).
+
+| votes | test |
+|---:|---|
+{votes}"""
+
+CARD_OF_MANY = """\
+Each line votes for its class where its test holds, and as much against where it does not. The votes are added up, class
+by class: the answer is the class with the most, the first of equals. The probability of a class is its share of
+exp({link} × votes).
+
+| votes | class | test |
+|---:|---|---|
+{votes}"""
+
+PAGE = """<h2>The votes</h2>
+<p>{rule}</p>
+<table>
+<tr>{head}</tr>
+{rows}
+</table>"""
+
+RULE_OF_TWO = """Each line votes for {second} where its test holds, and as much against where it does not.
+Above zero in all, the answer is {second}, otherwise {first}."""
+
+RULE_OF_MANY = """Each line votes for its class where its test holds, and as much against where it does not.
+The answer is the class with the most votes."""
+
+
+@dataclass(frozen=True)
+class VotingEnsemble(SumEnsemble):
+    """A frozen, additive classifier of two classes or more. Scores are exact integers."""
+
+    word = "voting"
+    noun = "A voting ensemble"
+    parts = "Votes"
+    nothing = "Without a vote"
+    in_votes = True
+
+    features: tuple[Feature, ...]
+    target: str
+    classes: tuple[ClassLabel, ...]
+    votes: tuple[Vote, ...]
+    link: float
+
+    def __post_init__(self) -> None:
+        check_head(self.features, self.classes, self.link)
+        if any(not 0 <= vote.output < self.outputs for vote in self.votes):
+            raise ModelInvalid(f"vote.output: there are {self.outputs} outputs")
+
+    def tables(self) -> tuple[list[Scores], Scores]:
+        """Votes summed per feature and code, (bins, outputs) each, and the constant (outputs,)."""
+        tables = [np.zeros((feature.bins, self.outputs), dtype=np.int64) for feature in self.features]
+        constant = np.zeros(self.outputs, dtype=np.int64)
+        for vote in self.votes:
+            if vote.test == "always":
+                constant[vote.output] += vote.weight
+            else:
+                tables[vote.feature][:, vote.output] += vote.table(self.features[vote.feature].bins)
+        return tables, constant
+
+    def numbers(self) -> dict[str, Any]:
+        """A vote is [test, feature, code, weight], and its output where there are several."""
+        width = 5 if self.outputs > 1 else 4
+        votes = [[vote.test, vote.feature, vote.code, vote.weight, vote.output][:width] for vote in self.votes]
+        return {"votes": votes}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        features, target, classes, link = head_from_json(body, {"votes"})
+        length = 4 if outputs_of(classes) == 1 else 5
+        votes = body["votes"]
+        if type(votes) is not list or any(type(vote) is not list or len(vote) != length for vote in votes):
+            raise ModelInvalid(f"votes: lists of {length} values each, as there are {len(classes)} classes")
+        return cls(features, target, classes, tuple(_vote(features, *vote) for vote in votes), link)
+
+    def vote_table(self) -> list[Row]:
+        """Votes on the same test added up, the heaviest first (Table 4 of the LazyBB paper); nothing that cancels
+        out."""
+        labels, features = spoken_for(self), self.features
+        totals: dict[Vote, int] = defaultdict(int)
+        for vote in self.votes:
+            where = (vote.feature, vote.code) if vote.test != "always" else (0, 0)
+            totals[Vote(vote.test, *where, 0, vote.output)] += vote.weight
+        heavy = [(test, votes) for test, votes in totals.items() if votes]
+        heavy.sort(key=lambda item: (-abs(item[1]), item[0].feature, item[0].code, item[0].output))
+        return [
+            Row(
+                votes,
+                "" if test.test == "always" else features[test.feature].name,
+                describe(test, features),
+                labels[test.output],
+            )
+            for test, votes in heavy
+        ]
+
+    def card_section(self) -> str:
+        """What votes do, and their table."""
+        first, second = map(plain, self.classes[:2])
+        table, several = self.vote_table(), self.outputs > 1
+        lines = [
+            f"| {row.votes:+d} |{f' {plain(row.label)} |' if several else ''} {plain(row.test)} |"
+            for row in table[:LISTED]
+        ]
+        more = [f"\nand {len(table) - LISTED} more, which stand in ensemble.json"] if len(table) > LISTED else []
+        words = {"link": f"{self.link:g}", "votes": "\n".join([*lines, *more])}
+        return CARD_OF_MANY.format(**words) if several else CARD_OF_TWO.format(**words, first=first, second=second)
+
+    def summary(self) -> Summary:
+        """The vote table; each line names its class, where every class has votes of its own."""
+        table, several = self.vote_table(), self.outputs > 1
+        features = [{"feature": name, "importance": size} for name, size in self.importances().items()]
+        votes = [
+            {"votes": row.votes, "feature": row.feature, "test": row.test} | ({"class": row.label} if several else {})
+            for row in table
+        ]
+        head = ("VOTES", "FOR", "WHERE") if several else ("VOTES", f"FOR {self.classes[-1]} WHERE")
+        rows = [(f"{row.votes:+d}", *([str(row.label)] if several else []), row.test) for row in table]
+        return {"votes": votes, "features": features}, [head, *rows]
+
+    def poster(self) -> Poster:
+        """A panel per feature: its bars or stairs, or one curve per class."""
+        if self.outputs > 1:
+            legend = "A curve above zero votes for its class, one below against it. Same scale in every panel."
+            return Poster(f"What votes for which {self.target}", legend, class_panels(self))
+        against, second = self.classes
+        legend = (
+            f"Blue, above zero: votes for “{second}”. Orange, below zero: votes for “{against}”. "
+            "Same scale in every panel."
+        )
+        drawn = shapes(self)
+        most = 1.25 * max((shape.importance for shape in drawn), default=1.0)
+        owners = {feature.name: feature for feature in self.features}
+        panels = [votes_panel(owners[shape.feature], shape, most) for shape in drawn]
+        return Poster(f"What votes for {self.target} “{second}”", legend, panels)
+
+    def account(self) -> str:
+        """The vote table in HTML."""
+        first, second = (escape(str(each)) for each in self.classes[:2])
+        several = self.outputs > 1
+        lines = [(signed(row.votes), *([str(row.label)] if several else []), row.test) for row in self.vote_table()]
+        return PAGE.format(
+            rule=RULE_OF_MANY if several else RULE_OF_TWO.format(first=first, second=second),
+            head=_cells("th", ("votes", "class", "test") if several else ("votes", "test")),
+            rows="\n".join(f"<tr>{_cells('td', line)}</tr>" for line in lines),
+        )
+
+
+def _cells(tag: str, texts: tuple[str, ...]) -> str:
+    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
+
+
+def _vote(features: tuple[Feature, ...], test: Test, feature: int, code: int, weight: int, output: int = 0) -> Vote:
+    if {type(feature), type(code), type(weight), type(output)} != {int}:
+        raise ModelInvalid(f"vote={[test, feature, code, weight, output]}: all but the test are integers")
+    vote = Vote(test, feature, code, weight, output)
+    if test == "always":
+        return vote
+    if not 0 <= vote.feature < len(features):
+        raise ModelInvalid(f"vote.feature={feature}: there are {len(features)} features")
+    owner = features[vote.feature]
+    limit = {"above": owner.cuts, "is": owner.bins}.get(test, 0)
+    if not 0 <= vote.code < limit:
+        raise ModelInvalid(f"vote {test} {code}: {owner.name} has {limit} such tests")
+    return vote
