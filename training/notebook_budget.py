@@ -6,9 +6,11 @@ there needs `dpserve train` and its ledger.
 
 from __future__ import annotations
 
+import os
 from decimal import Decimal
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 from accountant.budget import Budget, Relation, parse_relation
 from accountant.canonical import decimal_string
@@ -22,7 +24,8 @@ class Account:
     """What may be learnt about one group of people, and what was: total (epsilon, delta) under one `relation`.
 
     Estimators that share an account add up in it, and so do their clones: cross-validation and grid search spend from
-    it fold by fold. Copying or cloning an account gives the account itself; a copy in another process is closed.
+    it fold by fold. Copying or cloning an account gives the account itself; a copy in another process, sent there or
+    forked, is closed.
     """
 
     def __init__(self, epsilon: object, delta: object = "0.000001", relation: str = "add-remove") -> None:
@@ -30,6 +33,7 @@ class Account:
         self._relation = parse_relation(relation)
         self._used, self._fits = self._filter.nothing(), 0
         self._lock, self._open = Lock(), True
+        _OPEN.add(self)
 
     @property
     def budget(self) -> Budget:
@@ -109,6 +113,18 @@ class Account:
     def __reduce__(self) -> Any:
         """The total alone travels: what was spent can be known in one place only."""
         return closed_account, (str(self.budget.epsilon), str(self.budget.delta), self._relation.value)
+
+
+_OPEN: WeakSet[Account] = WeakSet()
+
+
+def _close_in_child() -> None:
+    """What a child spends its parent never hears of. The lock may be held by a thread that the child does not have."""
+    for account in _OPEN:
+        account._lock, account._open = Lock(), False
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def closed_account(epsilon: str, delta: str, relation: str) -> Account:

@@ -11,6 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from decimal import Decimal
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,6 +39,9 @@ SPENDS = (
     "clones of one estimator were fitted several times, as cross-validation and searches do. Each fit costs its own "
     "epsilon, and about the same people they add up: a training.notebook.Account adds them up and holds them to a total"
 )
+
+
+_BEGIN = Lock()  # of all estimators together: whether a budget is unspent and that it now is spent are one step
 
 
 class SpendWarning(UserWarning):
@@ -105,17 +109,16 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
         BudgetRefused where there is no budget left. Nothing is spent by a fit that is refused.
         """
-        if self.account is None and hasattr(self, "recipe_"):
-            raise BudgetRefused(
-                "fit: this estimator's budget is spent; a clone is a new release and costs its epsilon again"
-            )
+        self._require_unspent()
         schema, public, rows = self.declared(X, y)
         recipe = self.recipe(public)
         for text in warnings_of(self, public, recipe):
             warnings.warn(text, PublicWarning, stacklevel=2)
-        self._charge(public, recipe)
         session = Session(public, recipe.unit, recipe.plan, rows)
-        self._begin(schema, recipe, named=is_frame(X))
+        with _BEGIN:
+            self._require_unspent()
+            self._charge(public, recipe)
+            self._begin(schema, recipe, named=is_frame(X))
         self.ensemble_ = self.learn(session)
         session.close()
         return self
@@ -132,6 +135,12 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
             public = self._public(schema)
             self.check(public)
             return schema, public, rows_of(schema, table, self._answers(y, schema), public.relation)
+
+    def _require_unspent(self) -> None:
+        if self.account is None and hasattr(self, "recipe_"):
+            raise BudgetRefused(
+                "fit: this estimator's budget is spent; a clone is a new release and costs its epsilon again"
+            )
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels (n,), or numbers (n,) float64 within the public range."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from inspect import signature
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +88,24 @@ def test_a_second_fit_is_refused_and_a_clone_is_a_new_release(kind):
         copy.deepcopy(learner).fit(X, y)
     assert learner.ensemble_ is before
     clone(learner).fit(X, y)
+
+
+@EVERY
+def test_fitted_from_three_threads_it_fits_once(kind, monkeypatch):
+    """They come to the budget together: each has its plan before any has spent."""
+    X, y = table()
+    learner, recipe, together = make(kind), kind.recipe, Barrier(3, timeout=60)
+    monkeypatch.setattr(kind, "recipe", lambda self, public: (recipe(self, public), together.wait())[0])
+
+    def fit(_: int) -> bool:
+        try:
+            learner.fit(X, y)
+        except BudgetRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(3) as pool:
+        assert sum(pool.map(fit, range(3))) == 1
 
 
 @EVERY

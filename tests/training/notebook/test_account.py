@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -90,6 +92,28 @@ def test_what_comes_out_of_another_process_is_closed():
         shut.charge(plan())
     with pytest.raises(BudgetRefused, match="another process"):
         shut.check(shut.budget, Relation.REPLACE_ONE)
+
+
+def test_in_a_forked_child_it_is_closed():
+    """The parent would never hear of what the child spends; and a thread of the parent may have held the lock."""
+    account = Account("1")
+    with account._lock:
+        child = os.fork()
+        if not child:
+            os._exit(refused_in_child(account))
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    account.charge(plan())
+    assert account.fits == 1
+
+
+def refused_in_child(account) -> int:
+    signal.alarm(30)  # rather than wait for a lock that nobody will open
+    try:
+        account.charge(plan())
+    except BudgetRefused:
+        return 7 if "closed" in repr(account) else 8
+    return 9
 
 
 def test_an_account_says_what_is_spent_and_left():
