@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from accountant.budget import Relation
 from models.forms.trees import TreeEnsemble
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import strength
@@ -36,7 +35,7 @@ MAX_DEPTH = 8
 LEAF_ONE = 256  # a log-odds of 1 in a leaf
 GATHER = 4.0  # random trees are weak: chances are further from the base rate than the mean of their log-odds says
 VOTES = 4.0  # log-odds of all trees' votes together, where they agree
-ONES = (1,)  # every row weighs 1: margins after no tree are 0
+COUNT_ONE = 4096  # a row in the counts: on a fine grid sqrt(2) is 1.4143, and not 2
 
 
 class DPRandomForestClassifier(PrivateClassifier):
@@ -92,14 +91,15 @@ class DPRandomForestClassifier(PrivateClassifier):
     def _counted(self, session: Releaser, forest: Sequence[Cuts]) -> tuple[list[Grown], int, float]:
         """What a leaf says is how far its log-odds are from those of all rows, by the sum of what was released."""
         public, noise = session.public, leaf_noise(session.public, float(session.unit))
-        noisy: list[Any] = [session.release(ClassWeights(cuts, (), ONES, 1, norm_of(public)), noise) for cuts in forest]
-        twice = public.relation is Relation.REPLACE_ONE
-        smoothing = max(1.0, spread_of(noise) * public.contributions * (1 + twice))
+        counts = [ClassWeights(cuts, (), (COUNT_ONE,), COUNT_ONE, norm_of(public)) for cuts in forest]
+        noisy: list[Any] = [session.release(count, noise) for count in counts]
+        moved = counts[0].sensitivity(public.relation) / COUNT_ONE * public.contributions
+        smoothing = max(1.0, spread_of(noise) * moved)
         total = np.sum([each.reshape(-1, 2).sum(axis=0) for each in noisy], axis=0)
-        share = shares(total, 1, smoothing)[0]
+        share = shares(total, COUNT_ONE, smoothing)[0]
         base = _logit(share)
         grown = [
-            Grown(cuts, tuple(round(LEAF_ONE * (_logit(q) - base)) for q in shares(each, 1, smoothing, share)))
+            Grown(cuts, tuple(round(LEAF_ONE * (_logit(q) - base)) for q in shares(each, COUNT_ONE, smoothing, share)))
             for cuts, each in zip(forest, noisy, strict=True)
         ]
         return grown, round(LEAF_ONE * base * len(forest) / GATHER), GATHER / (LEAF_ONE * len(forest))

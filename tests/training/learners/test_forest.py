@@ -24,7 +24,7 @@ from models.features import BooleanFeature
 from models.onnx.export import to_onnx
 from training.calibrate import rehearse
 from training.learners.boosting.tree_queries import public_cuts, split_tests
-from training.learners.forest import ONES, DPRandomForestClassifier
+from training.learners.forest import COUNT_ONE, DPRandomForestClassifier
 from training.learners.forest_rows import ClassWeights, LeafLabels, leaf_noise, shares
 from training.rows.data import columns_of
 from training.rows.schema import parse_schema
@@ -45,8 +45,12 @@ UNIT, RUNS = Decimal(1), 4000
 # ---- exact ---------------------------------------------------------------------------------------------------------
 
 
-def counts(norm, data):
-    return ClassWeights(CUTS, (), ONES, 1, norm)(rows_of(data, FLAG))
+def weights_in(one: int, norm, cuts=CUTS) -> ClassWeights:
+    return ClassWeights(cuts, (), (one,), one, norm)
+
+
+def counts(query, data):
+    return query(rows_of(data, FLAG))
 
 
 def limit(query, relation) -> int:
@@ -55,11 +59,11 @@ def limit(query, relation) -> int:
 
 def laplace_loss(relation, fault: int = 1) -> float:
     """Largest exact log ratio over all outputs, by the law of each number's noise."""
-    query = ClassWeights(CUTS, (), ONES, 1, "l1")
+    query = weights_in(1, "l1")  # coarse, so that the law can be written out
     _, law = noise_law(DiscreteLaplace(UNIT), limit(query, relation) / fault)
     worst = 0.0
     for one, other in PAIRS[relation]:
-        moved = counts("l1", one) - counts("l1", other)
+        moved = counts(query, one) - counts(query, other)
         worst = max(worst, sum(float((law[abs(m) :] - law[: law.size - abs(m)]).max()) for m in moved if m))
     return worst
 
@@ -72,9 +76,10 @@ def test_laplace_counts_lose_what_they_claim_and_no_more(relation):
 
 @RELATIONS
 def test_gaussian_counts_move_as_far_as_is_priced(relation):
-    query = ClassWeights(CUTS, (), ONES, 1, "l2")
-    moved = [float(np.linalg.norm(counts("l2", one) - counts("l2", other))) for one, other in PAIRS[relation]]
-    assert 0.6 <= max(moved) / limit(query, relation) <= 1
+    """On the grid that the learner counts on: a thousandth more than what a row can do, at most."""
+    query = weights_in(COUNT_ONE, "l2")
+    moved = [float(np.linalg.norm(counts(query, one) - counts(query, other))) for one, other in PAIRS[relation]]
+    assert 0.999 <= max(moved) / limit(query, relation) <= 1
     assert max(moved) > limit(query, relation) / 2
 
 
@@ -135,7 +140,7 @@ def test_counts_and_labels_against_their_definition():
     leaf = leaf_of(cuts, rows)
     expected = [[int(((leaf == at) & (rows.labels == y)).sum()) for y in (0, 1)] for at in range(8)]
     assert LeafLabels(cuts)(rows).tolist() == expected
-    assert ClassWeights(cuts, (), ONES, 1, "l1")(rows).reshape(-1, 2).tolist() == expected
+    assert weights_in(1, "l1", cuts)(rows).reshape(-1, 2).tolist() == expected
 
 
 def test_shares_are_smoothed_and_negative_counts_are_none():
