@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from accountant.errors import InputError
-from serving.cli.models import Model, certificate_line, open_model, reference
+from models.explain.compare import Comparison, comparison_picture
+from models.explain.compare import compare as compare_models
+from models.explain.explain import logits, spoken_for, unit
+from models.explain.picture import picture
+from models.features import Columns
+from models.forms.ensemble import Ensemble, Summary
+from serving.cli.certificates import certificate_line
+from serving.cli.models import Model, open_model, reference
 from serving.cli.terminal import Json, aligned, show
-
-if TYPE_CHECKING:
-    from models.explain.compare import Comparison
-    from models.features import Columns
-    from models.forms.ensemble import Ensemble, Summary
+from training.rows.row_files import read_columns
 
 LISTED = 20  # differences printed
 
@@ -40,21 +43,17 @@ def explain(
         raise InputError("data, compare: choose one")
     if compare is not None:
         return _compare(name, compare, out, json)
-    folder, found = open_model(name)
-    record = None if data is None or row is None else _record(data, row, found.ensemble)
+    folder, verified = open_model(name)
+    record = None if data is None or row is None else _record(data, row, verified.ensemble)
     if out is not None:
-        from models.explain.picture import picture
-
-        picture(found.ensemble, certificate_line(found.certificate), out, record)
+        picture(verified.ensemble, certificate_line(verified.certificate), out, record)
     body = {"model": reference(folder), "picture": str(out) if out else None}
-    parts, rows = found.ensemble.summary() if record is None else _account(found.ensemble, record)
+    parts, rows = verified.ensemble.summary() if record is None else _account(verified.ensemble, record)
     show(json, {**body, **parts}, aligned(rows))
 
 
 def _record(data: Path, row: int, ensemble: Ensemble) -> Columns:
     """One row of a file as columns of length 1."""
-    from training.rows.row_files import read_columns
-
     start = 0
     for columns in read_columns(data, ensemble.features):
         count = len(next(iter(columns.values())))  # type: ignore[arg-type]
@@ -66,47 +65,43 @@ def _record(data: Path, row: int, ensemble: Ensemble) -> Columns:
 
 def _account(ensemble: Ensemble, record: Columns) -> Summary:
     """What each value of one record adds, as JSON and as a table."""
-    from models.explain.explain import logits, spoken_for, unit
-
-    found = logits(ensemble, record)
+    terms = logits(ensemble, record)
     scores = [str(label) for label in spoken_for(ensemble)]
-    adds = {name: votes.tolist() for name, votes in zip(found.features, found.votes[0], strict=True)}
+    adds = {name: votes.tolist() for name, votes in zip(terms.features, terms.votes[0], strict=True)}
     answer = ensemble.predict(record).tolist()[0]
-    body = {"unit": unit(ensemble), "prediction": answer, "base": found.base.tolist(), "scores": scores}
+    body = {"unit": unit(ensemble), "prediction": answer, "base": terms.base.tolist(), "scores": scores}
     body["contributions"] = [{"feature": name, "adds": each} for name, each in adds.items()]
     ordered = sorted(adds.items(), key=lambda item: -max(map(abs, item[1])))
-    lines = [("at first", *found.base.tolist()), *((name, *each) for name, each in ordered)]
+    lines = [("at first", *terms.base.tolist()), *((name, *each) for name, each in ordered)]
     rows = [(*(f"{number:+.4g}" for number in line[1:]), line[0]) for line in lines]
     return body, [(*(f"FOR {label}" for label in scores), unit(ensemble)), *rows, (*[""] * len(scores), f"-> {answer}")]
 
 
 def _compare(name: str, other: str, out: Path | None, json: bool) -> None:
-    from models.explain.compare import compare, comparison_picture
-
     opened = [open_model(name), open_model(other)]
     names = reference(opened[0][0]), reference(opened[1][0])
-    found = compare(opened[0][1].ensemble, opened[1][1].ensemble, names)
+    comparison = compare_models(opened[0][1].ensemble, opened[1][1].ensemble, names)
     if out is not None:
         claims = (certificate_line(opened[0][1].certificate), certificate_line(opened[1][1].certificate))
-        comparison_picture(found, out, claims)
-    differences = [_difference(each) for each in found.differences]
-    body = {"models": list(names), "unit": found.unit, "summary": found.summary(), "differences": differences}
-    only = {model: list(features) for model, features in zip(names, found.only, strict=True)}
-    show(json, {**body, "only": only, "picture": str(out) if out else None}, _compared(found, differences))
+        comparison_picture(comparison, out, claims)
+    differences = [_difference(difference) for difference in comparison.differences]
+    body = {"models": list(names), "unit": comparison.unit, "summary": comparison.summary(), "differences": differences}
+    only = {model: list(features) for model, features in zip(names, comparison.only, strict=True)}
+    show(json, {**body, "only": only, "picture": str(out) if out else None}, _compared(comparison, differences))
 
 
-def _difference(each: Any) -> dict[str, Any]:
+def _difference(difference: Any) -> dict[str, Any]:
     return {
-        "feature": each.feature,
-        "value": each.first.label,
-        "adds": [each.first.votes, each.second.votes],
-        "difference": each.more,
-        "error": each.error,
-        "standard_errors": each.deviates,
+        "feature": difference.feature,
+        "value": difference.first.label,
+        "adds": [difference.first.votes, difference.second.votes],
+        "difference": difference.more,
+        "error": difference.error,
+        "standard_errors": difference.deviates,
     }
 
 
-def _compared(found: Comparison, differences: list[dict[str, Any]]) -> str:
+def _compared(comparison: Comparison, differences: list[dict[str, Any]]) -> str:
     rows = [
         (
             *(f"{each:+.4g}" for each in line["adds"]),
@@ -116,5 +111,5 @@ def _compared(found: Comparison, differences: list[dict[str, Any]]) -> str:
         )
         for line in differences[:LISTED]
     ]
-    table = aligned([(*found.names, "DIFFERENCE", "IN STANDARD ERRORS", "WHERE"), *rows])
-    return f"{found.summary()}\n{table}"
+    table = aligned([(*comparison.names, "DIFFERENCE", "IN STANDARD ERRORS", "WHERE"), *rows])
+    return f"{comparison.summary()}\n{table}"

@@ -1,7 +1,10 @@
-"""Commands on jobs, whoever submitted them: list, show, watch, cancel."""
+"""Commands on jobs, whoever submitted them: list, show, watch, cancel; and the worker that runs them."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from typing import Annotated, Any
 
@@ -10,10 +13,15 @@ import typer
 from accountant.errors import JobFailed
 from accountant.home import Home
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, note, rounds, show
+from serving.cli.terminal import Json, aligned, note, require_end, rounds, show
+from serving.process import logs
+from serving.process.launch import WORKER_PARENT
+from training import job, queue
+from training.job_views import job_to_json, jobs_to_json
 
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
 LOOK_SECONDS = 0.5
+COLUMNS = ("job", "state", "dataset", "learner", "epsilon", "model", "by", "time")
 OVER = ("issued", "burned", "released")
 
 
@@ -29,17 +37,11 @@ def list_jobs(
     \b
     dpserve job list --dataset adult --state issued
     """
-    from training.job_views import jobs_to_json
-
     body = jobs_to_json(Home.open(), dataset, state, after, limit)
-    rows = [("JOB", "STATE", "DATASET", "LEARNER", "EPSILON", "MODEL", "BY", "TIME"), *map(_row, body["jobs"])]
-    show(json, body, aligned(rows))
+    rows = [tuple(line[name] for name in COLUMNS) for line in body["jobs"]]
+    show(json, body, aligned([tuple(name.upper() for name in COLUMNS), *rows]))
     if body["next"] is not None:
         note(f"There are more: --after {body['next']}")
-
-
-def _row(line: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(line[name] for name in ("job", "state", "dataset", "learner", "epsilon", "model", "by", "time"))
 
 
 def show_job(number: Number, json: Json = False) -> None:
@@ -81,8 +83,6 @@ def cancel(number: Number, json: Json = False) -> None:
 
 
 def _job(home: Home, number: int) -> dict[str, Any]:
-    from training.job_views import job_to_json
-
     return job_to_json(home, home.ledger.job(number))
 
 
@@ -99,3 +99,39 @@ def _text(body: dict[str, Any]) -> str:
         ("left", f"epsilon {body['left']['epsilon']}"),
     ]
     return aligned(lines)
+
+
+def worker(
+    once: Annotated[
+        bool, typer.Option("--once", help="Settle what a crash left, run one job if there is one, stop.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Run queued jobs until told to stop; a job that runs is finished first. --json goes with --once.
+
+    \b
+    dpserve worker
+    """
+    require_end(once, json)
+    os.nice(5)  # whoever waits for a prediction goes before
+    logs.set_up()
+    home = Home.open()
+    if once:
+        job.recover(home)
+        seq = queue.work_once(home)
+        state = None if seq is None else home.ledger.job(seq).state.value
+        note("no job was queued" if seq is None else f"job {seq}: {state}")
+        return show(True, {"job": seq, "state": state}, "") if json else None
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
+    queue.work(home, stop)
+
+
+def _stop_with_parent(stop: threading.Event) -> None:
+    """A worker that `dpserve serve` started goes when that is killed."""
+    parent = os.environ.get(WORKER_PARENT)
+    while parent and not stop.wait(1.0):
+        if os.getppid() != int(parent):
+            stop.set()

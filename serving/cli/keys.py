@@ -13,6 +13,9 @@ from accountant.home import TRUST, Home
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.signers import in_keys
 from accountant.ledger import key_life
+from accountant.log.proofs import parse_proof
+from models.store.bundle import ModelStore, read_bundle
+from models.store.renewal import renew_proofs
 from serving.cli.terminal import Json, aligned, note, show, this_user
 
 NEW_PASSPHRASE = "DPSERVE_NEW_KEY_PASSPHRASE"
@@ -26,6 +29,8 @@ IssuerUri = Annotated[
 
 
 class Role(StrEnum):
+    """Who signs with a key: the issuer certificates and entries, the log checkpoints."""
+
     issuer = "issuer"
     log = "log"
 
@@ -40,12 +45,12 @@ def list_keys(json: Json = False) -> None:
     """
     home = Home.open()
     rows = sorted(key_life.keys_of(home.ledger), key=lambda row: row.role, reverse=True)
-    found = [_described(home, row) for row in rows]
+    described = [_described(home, row) for row in rows]
     columns = ("role", "keyid", "from", "until", "state")
     lines = [tuple(name.upper() for name in columns)]
-    lines += [tuple("" if line[name] is None else line[name] for name in columns) for line in found]
+    lines += [tuple("" if line[name] is None else line[name] for name in columns) for line in described]
     revoked = sorted(key_life.revoked(home.ledger))
-    show(json, {"origin": home.ledger.log.origin, "keys": found, "revoked": revoked}, aligned(lines))
+    show(json, {"origin": home.ledger.log.origin, "keys": described, "revoked": revoked}, aligned(lines))
 
 
 def _described(home: Home, row: KeyRow) -> dict[str, Any]:
@@ -84,7 +89,7 @@ def retire(
     """
     home = Home.open()
     key_life.retire(home, keyid, this_user(), reason)
-    row = next(each for each in key_life.keys_of(home.ledger) if each.keyid == keyid)
+    row = next(row for row in key_life.keys_of(home.ledger) if row.keyid == keyid)
     show(json, _described(home, row), f"{row.role} {keyid} retired at entry {row.until}")
     _after(home, None)
 
@@ -124,9 +129,6 @@ def renew(json: Json = False) -> None:
 
 
 def _renew(home: Home) -> list[str]:
-    from models.store.bundle import ModelStore
-    from models.store.renewal import renew_proofs
-
     renewed = renew_proofs(ModelStore(home.models), home.trust, home.ledger.log.proof)
     if renewed:
         note(f"Proofs made anew, send them to who has copies: {', '.join(renewed)}")
@@ -174,9 +176,6 @@ def revoke(
 
 
 def _issued(home: Home, model: str | None) -> int:
-    from accountant.log.proofs import parse_proof
-    from models.store.bundle import ModelStore, read_bundle
-
     proof = read_bundle(ModelStore(home.models).resolve(model or "")).proof
     return parse_proof(proof.decode("utf-8", "replace")).index
 
@@ -184,5 +183,5 @@ def _issued(home: Home, model: str | None) -> int:
 def _after(home: Home, issuer_key: str | None) -> None:
     note(f"Give verifiers the new {home.path / TRUST}.")
     if issuer_key is not None:
-        kept = issuer_key if not in_keys(issuer_key) else "unset"
-        note(f"From now on DPSERVE_ISSUER_KEY must be {kept}.")
+        value = "unset" if in_keys(issuer_key) else issuer_key
+        note(f"From now on DPSERVE_ISSUER_KEY must be {value}.")

@@ -6,23 +6,27 @@ import os
 from collections.abc import Iterator
 from json import dumps as as_text
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from sqlalchemy import Connection
 
+from accountant.audit.audit import audit_place
+from accountant.audit.export import ENTRIES, audit_export, export, vouching
+from accountant.audit.tile_check import audit_tiles
 from accountant.audit.tree_of_entries import Report
 from accountant.canonical import encode_base64
 from accountant.errors import InputError, VerificationError
 from accountant.home import TRUST, Home, place, settings
 from accountant.keys.private_keys import PublicKeys
+from accountant.log import stored_proofs
+from accountant.log.collect import cosign, judge, keep, kept, newest, read_note
 from accountant.log.entries import Entry
 from accountant.log.notes import parse_checkpoint
+from accountant.log.tiles import export_tiles
+from accountant.log.witness_policy import WitnessPolicy, read_policy
 from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
-
-if TYPE_CHECKING:
-    from accountant.log.witness_policy import WitnessPolicy
-
+from serving.process.audit_runs import bundles_of
 
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]
 
@@ -42,32 +46,27 @@ def show_ledger(
     home = Home.open()
     if dataset is not None:
         home.ledger.dataset(dataset)
-    found = list(_concerning(_entries(home), dataset))
-    body = {"entries": [{"index": entry.seq, **entry.value} for entry in found]}
-    show(json, body, aligned([("INDEX", "TIME", "TYPE", "WHAT"), *map(_row, found)]))
+    entries = list(_concerning(home, dataset))
+    rows: list[tuple[Any, ...]] = [("INDEX", "TIME", "TYPE", "WHAT")]
+    for entry in entries:
+        fields = {key: value for key, value in entry.value.items() if key not in QUIET and isinstance(value, str | int)}
+        text = " ".join(f"{key}={str(value)[:40]!s}" for key, value in fields.items())
+        rows.append((entry.seq, entry.value.get("time", ""), entry.value["type"], text))
+    show(json, {"entries": [{"index": entry.seq, **entry.value} for entry in entries]}, aligned(rows))
 
 
-def _entries(home: Home) -> Iterator[Entry]:
+def _concerning(home: Home, dataset: str | None) -> Iterator[Entry]:
+    """Entries that name a dataset or follow a reservation on it; all of them where none is named."""
+    jobs: set[int] = set()
     after = 0
     while page := home.ledger.log.entries(after, PAGE):
-        yield from page
+        for entry in page:
+            named = entry.value.get("dataset") == dataset
+            if named and entry.value["type"] == "reserved":
+                jobs.add(entry.seq)
+            if dataset is None or named or entry.value.get("reservation") in jobs:
+                yield entry
         after = page[-1].seq + 1
-
-
-def _concerning(entries: Iterator[Entry], dataset: str | None) -> Iterator[Entry]:
-    jobs: set[int] = set()
-    for entry in entries:
-        named = entry.value.get("dataset") == dataset
-        if named and entry.value["type"] == "reserved":
-            jobs.add(entry.seq)
-        if dataset is None or named or entry.value.get("reservation") in jobs:
-            yield entry
-
-
-def _row(entry: Entry) -> tuple[Any, ...]:
-    what = {name: value for name, value in entry.value.items() if name not in QUIET and isinstance(value, str | int)}
-    text = " ".join(f"{name}={str(value)[:40]!s}" for name, value in what.items())
-    return (entry.seq, entry.value.get("time", ""), entry.value["type"], text)
 
 
 def checkpoint(json: Json = False) -> None:
@@ -77,8 +76,8 @@ def checkpoint(json: Json = False) -> None:
     dpserve ledger checkpoint > checkpoint.txt
     """
     text = Home.open().ledger.log.checkpoint()
-    found = parse_checkpoint(text)
-    show(json, {"checkpoint": text, "size": found.size, "root": encode_base64(found.root)}, text.rstrip("\n"))
+    head = parse_checkpoint(text)
+    show(json, {"checkpoint": text, "size": head.size, "root": encode_base64(head.root)}, text.rstrip("\n"))
 
 
 def proof(
@@ -93,27 +92,23 @@ def proof(
     \b
     dpserve ledger proof --leaf 3 --out entry-3.tlog-proof
     """
-    from accountant.log.stored_proofs import inclusion, path_to
-
     home = Home.open()
     if size is not None:
-        found = path_to(home.ledger.log.database, leaf, size)
-        return _put(out, as_text(found, indent=2), found, json)
+        path = stored_proofs.path_to(home.ledger.log.database, leaf, size)
+        return _put(out, as_text(path, indent=2), path, json)
     with home.ledger.log.database.reading() as connection:
-        text = inclusion(connection, leaf, _note(home, connection, witnessed))
+        text = stored_proofs.inclusion(connection, leaf, _note(home, connection, witnessed))
     _put(out, text, {"leaf": leaf, "proof": text}, json)
 
 
 def _note(home: Home, connection: Connection, witnessed: bool) -> str:
     """The checkpoint that a proof leads to."""
-    from accountant.log.collect import kept, newest
-
     if not witnessed:
         return newest(home.path, connection)
-    found = kept(home.path)
-    if found is None:
+    cosigned = kept(home.path)
+    if cosigned is None:
         raise InputError("witnessed: no checkpoint was cosigned yet; run dpserve ledger witness")
-    return found
+    return cosigned
 
 
 def _put(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
@@ -135,18 +130,15 @@ def consistency(
     \b
     dpserve ledger consistency --seen checkpoint.txt
     """
-    from accountant.log import stored_proofs
-    from accountant.log.collect import read_note
-
     home = Home.open()
     if (earlier is None) == (seen is None):
         raise InputError("--from, --seen: one of the two")
     if seen is not None:
-        found = stored_proofs.continues(home.ledger.log.database, home.trust, read_note(seen), later)
+        proof = stored_proofs.continues(home.ledger.log.database, home.trust, read_note(seen), later)
     else:
-        found = stored_proofs.consistency(home.ledger.log.database, earlier or 0, later)
-    sizes = f"the first {found.earlier} of {found.later} entries are as they were"
-    show(json, found.to_json(), "\n".join([*map(encode_base64, found.hashes), sizes]))
+        proof = stored_proofs.consistency(home.ledger.log.database, earlier or 0, later)
+    sizes = f"the first {proof.earlier} of {proof.later} entries are as they were"
+    show(json, proof.to_json(), "\n".join([*map(encode_base64, proof.hashes), sizes]))
 
 
 def export_ledger(out: Annotated[Path, typer.Option(help="A new folder.")], json: Json = False) -> None:
@@ -155,8 +147,6 @@ def export_ledger(out: Annotated[Path, typer.Option(help="A new folder.")], json
     \b
     dpserve ledger export --out ledger-files
     """
-    from accountant.audit.export import export
-
     with busy("writing the ledger"):
         count = export(Home.open(), out)
     show(json, {"entries": count, "out": str(out)}, f"{count} entries written to {out}")
@@ -170,8 +160,6 @@ def tiles(
     \b
     dpserve ledger tiles --out public/ledger
     """
-    from accountant.log.tiles import export_tiles
-
     with busy("writing tiles"):
         count = export_tiles(Home.open(), out)
     show(json, {"entries": count, "out": str(out)}, f"{count} entries in {out}")
@@ -183,22 +171,18 @@ def witness(policy: Policy = None, json: Json = False) -> None:
     \b
     dpserve ledger witness --policy witnesses.policy
     """
-    from accountant.log.collect import cosign, keep, kept
-
     home, asked = Home.open(), _policy(policy)
     if asked is None:
         raise InputError("--policy: a file in the form of C2SP tlog-policy, or set DPSERVE_WITNESS_POLICY")
     with busy("asking the witnesses"):
-        found = cosign(home.ledger.log.database, home.trust, asked, kept(home.path))
-    keep(home.path, found.note)
-    said = [answer.said for answer in found.answers]
-    body = {"size": found.size, "checkpoint": found.note, "answers": said}
-    show(json, body, "\n".join([f"the first {found.size} entries are witnessed", *said]))
+        cosigned = cosign(home.ledger.log.database, home.trust, asked, kept(home.path))
+    keep(home.path, cosigned.note)
+    answers = [answer.said for answer in cosigned.answers]
+    body = {"size": cosigned.size, "checkpoint": cosigned.note, "answers": answers}
+    show(json, body, "\n".join([f"the first {cosigned.size} entries are witnessed", *answers]))
 
 
 def _policy(given: Path | None) -> WitnessPolicy | None:
-    from accountant.log.witness_policy import read_policy
-
     setting = settings()["DPSERVE_WITNESS_POLICY"].value
     path = given or (Path(setting) if setting else None)
     return None if path is None else read_policy(path)
@@ -218,15 +202,15 @@ def audit_ledger(
     """
     asked, size = _policy(policy), None
     try:
-        found, size = _audit(folder, trust, seen or [], asked)
+        report, size = _audit(folder, trust, seen or [], asked)
     except VerificationError as error:
-        found = Report(0, "", (error.message,))
-    lines: list[tuple[str, Any]] = [("entries", found.entries), ("root", found.root)]
+        report = Report(0, "", (error.message,))
+    lines: list[tuple[str, Any]] = [("entries", report.entries), ("root", report.root)]
     lines += [] if asked is None else [("witnessed", size or 0)]
-    lines += [("result", paint("sound", "good") if found.ok else paint("NOT SOUND", "bad"))]
-    body = found.to_json() | ({} if asked is None else {"witnessed": size or 0})
-    show(json, body, "\n".join([aligned(lines), *(f"  {problem}" for problem in found.problems)]))
-    if not found.ok:
+    lines += [("result", paint("sound", "good") if report.ok else paint("NOT SOUND", "bad"))]
+    body = report.to_json() | ({} if asked is None else {"witnessed": size or 0})
+    show(json, body, "\n".join([aligned(lines), *(f"  {problem}" for problem in report.problems)]))
+    if not report.ok:
         raise typer.Exit(VerificationError.exit_code)
 
 
@@ -234,39 +218,31 @@ def _audit(
     folder: Path | None, trust: Path | None, seen: list[Path], policy: WitnessPolicy | None
 ) -> tuple[Report, int | None]:
     """The report, and how many entries the policy's witnesses vouch for."""
-    from accountant.log.collect import judge, kept, read_note
-
     notes = [read_note(path) for path in seen]
     if folder is not None:
         if trust is None:
             raise InputError("--trust: an exported ledger is audited against keys that came by another way")
         keys = PublicKeys.from_json(trust.read_bytes())
-        found, notes = _audit_folder(folder, keys, notes)
+        report, notes = _audit_folder(folder, keys, notes)
     else:
         home = place(os.environ)[0]
         cosigned = kept(home)
         notes += [] if cosigned is None else [cosigned]
-        found, keys = _audit_home(home, notes)
+        report, keys = _audit_home(home, notes)
     if policy is None:
-        return found, None
+        return report, None
     size, problems = judge(notes, policy, keys)
-    return Report(found.entries, found.root, (*found.problems, *problems), found.first), size
+    return Report(report.entries, report.root, (*report.problems, *problems), report.first), size
 
 
 def _audit_home(home: Path, seen: list[str]) -> tuple[Report, PublicKeys]:
-    from accountant.audit.audit import audit_place
-    from serving.process.audit_runs import bundles_of
-
     with rounds("audit") as progress:
-        found = audit_place(bundles=bundles_of(home / "models"), seen=seen, progress=progress)
-    return found, PublicKeys.from_json((home / TRUST).read_bytes())
+        report = audit_place(bundles=bundles_of(home / "models"), seen=seen, progress=progress)
+    return report, PublicKeys.from_json((home / TRUST).read_bytes())
 
 
 def _audit_folder(folder: Path, trust: PublicKeys, seen: list[str]) -> tuple[Report, list[str]]:
     """The report on an export or on tiles, whichever the folder holds, and the checkpoints that were looked at."""
-    from accountant.audit.export import ENTRIES, audit_export, vouching
-    from accountant.audit.tile_check import audit_tiles
-
     if (folder / ENTRIES).is_file():
         read = audit_export
     elif (folder / "tile").is_dir():

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from accountant.home import Home
+from serving import placing
 from serving.cli.models import Model
 from serving.cli.terminal import Json, show, this_user
-
-if TYPE_CHECKING:
-    from serving.placing import Placed
+from serving.placing import Placed
 
 Why = Annotated[str, typer.Option(help="Why: it stands in the ledger for ever.")]
 By = Annotated[str | None, typer.Option(help="Who decides; your user name when left out.")]
@@ -24,8 +23,6 @@ def promote(name: Model, why: Why, by: By = None, json: Json = False) -> None:
     \b
     dpserve model promote adult@2 --why "better on the review set"
     """
-    from serving import placing
-
     _place(placing.promote, name, why, by, json, "{model} is champion now")
 
 
@@ -35,8 +32,6 @@ def retire(name: Model, why: Why, by: By = None, json: Json = False) -> None:
     \b
     dpserve model retire adult@1 --why "superseded"
     """
-    from serving import placing
-
     _place(placing.retire, name, why, by, json, "{model} is served no more")
 
 
@@ -46,13 +41,11 @@ def restore(name: Model, why: Why, by: By = None, json: Json = False) -> None:
     \b
     dpserve model restore adult@1 --why "the new one is too slow"
     """
-    from serving import placing
-
     _place(placing.restore, name, why, by, json, "{model} is served again")
 
 
 def _place(
-    act: Callable[[Home, str, str, str], Placed], name: str, why: str, by: str | None, json: bool, said: str
+    act: Callable[[Home, str, str, str], Placed], name: str, why: str, by: str | None, json: bool, text: str
 ) -> None:
     done = act(Home.open(), name, why, by or this_user())
-    show(json, done.to_json(), f"{said.format(model=done.model)}; entry {done.entry} of the ledger says so")
+    show(json, done.to_json(), f"{text.format(model=done.model)}; entry {done.entry} of the ledger says so")

@@ -1,4 +1,4 @@
-"""Commands that set up and run: init, serve, worker, config."""
+"""Commands that set up and run: init, serve, auditor, config."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import Annotated
 
 import typer
 
-from accountant.errors import DpserveError, InputError, VerificationError
+from accountant.errors import DpserveError, VerificationError
 from accountant.home import Home, place
-from serving.cli.terminal import Json, aligned, note, show
+from serving.cli.terminal import Json, aligned, note, require_end, show
 from serving.pages import static_files
 from serving.process import audit_runs, logs
-from serving.process.launch import WORKER_PARENT, launch
+from serving.process.launch import launch
 from serving.process.settings import ServerSettings, all_settings
 from serving.process.startup import (
     AUDIT_SECONDS,
@@ -31,6 +30,7 @@ from serving.process.startup import (
     check_place,
     tls_of,
 )
+from serving.tokens import new_token
 
 LOG = logging.getLogger("dpserve.auditor")
 AuditSeconds = Annotated[
@@ -61,8 +61,6 @@ def init(
 
 def new_home(environment: Mapping[str, str] = os.environ) -> Home:
     """A home with its first token."""
-    from serving.tokens import new_token
-
     home = Home.init(environment)
     secret, _ = new_token(home, "admin", ["admin"])
     note(f"Admin token, printed once and not kept: {secret}")
@@ -75,9 +73,9 @@ def config(json: Json = False) -> None:
     \b
     dpserve config
     """
-    found = all_settings()
-    body = {setting.name: {"value": setting.value, "source": setting.source} for setting in found}
-    show(json, body, aligned([(setting.name, setting.value, f"({setting.source})") for setting in found]))
+    settings = all_settings()
+    body = {setting.name: {"value": setting.value, "source": setting.source} for setting in settings}
+    show(json, body, aligned([(setting.name, setting.value, f"({setting.source})") for setting in settings]))
 
 
 def serve(
@@ -119,36 +117,6 @@ def serve(
     raise typer.Exit(launch(home.path, asked, seconds, drain_seconds))
 
 
-def worker(
-    once: Annotated[
-        bool, typer.Option("--once", help="Settle what a crash left, run one job if there is one, stop.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Run queued jobs until told to stop; a job that runs is finished first. --json goes with --once.
-
-    \b
-    dpserve worker
-    """
-    _require_end(once, json)
-    os.nice(5)  # whoever waits for a prediction goes before
-    from training import job, queue
-
-    logs.set_up()
-    home = Home.open()
-    if once:
-        job.recover(home)
-        seq = queue.work_once(home)
-        state = None if seq is None else home.ledger.job(seq).state.value
-        note("no job was queued" if seq is None else f"job {seq}: {state}")
-        return show(True, {"job": seq, "state": state}, "") if json else None
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
-    queue.work(home, stop)
-
-
 def auditor(
     once: Annotated[bool, typer.Option("--once", help="Make one audit and stop; exit code 4 where it failed.")] = False,
     seconds: AuditSeconds = str(AUDIT_SECONDS),
@@ -160,7 +128,7 @@ def auditor(
     \b
     dpserve auditor
     """
-    _require_end(once, json)
+    require_end(once, json)
     os.nice(10)
     logs.set_up()
     period = ServerSettings.given(audit_seconds=seconds).audit_seconds
@@ -179,30 +147,15 @@ def auditor(
         time.sleep(1)
 
 
-def _require_end(once: bool, json: bool) -> None:
-    if json and not once:
-        raise InputError(
-            "--json: goes with --once; what runs until it is told to stop writes a log (DPSERVE_LOG_FORMAT)"
-        )
-
-
 def _audit(path: Path, url: str) -> bool:
     """Whether all is well. One that could not be made is said, and makes the last one old."""
     try:
-        found = audit_runs.audit_at(path, url)
+        audit = audit_runs.audit_at(path, url)
     except (DpserveError, OSError) as error:
         LOG.error("no audit could be made: %s", getattr(error, "message", type(error).__name__))
         return False
-    if found["ok"]:
-        LOG.info("audit: %d entries, sound", found["entries"])
+    if audit["ok"]:
+        LOG.info("audit: %d entries, sound", audit["entries"])
     else:
-        LOG.error("audit: %d entries, NOT SOUND: %s", found["entries"], found["problems"][0])
-    return bool(found["ok"])
-
-
-def _stop_with_parent(stop: threading.Event) -> None:
-    """A worker that `dpserve serve` started goes when that is killed."""
-    parent = os.environ.get(WORKER_PARENT)
-    while parent and not stop.wait(1.0):
-        if os.getppid() != int(parent):
-            stop.set()
+        LOG.error("audit: %d entries, NOT SOUND: %s", audit["entries"], audit["problems"][0])
+    return bool(audit["ok"])

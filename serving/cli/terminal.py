@@ -16,6 +16,8 @@ from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
+from accountant.errors import InputError
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Style = Literal["bold", "good", "bad", "dim"]
 CODES: Mapping[Style, str] = {"bold": "1", "good": "32", "bad": "1;31", "dim": "2"}
@@ -40,6 +42,7 @@ def coloured(stream: TextIO | None = None) -> bool:
 
 
 def paint(text: str, style: Style, stream: TextIO | None = None) -> str:
+    """`text` in a style where colours belong, and as it is elsewhere."""
     return f"\x1b[{CODES[style]}m{text}\x1b[0m" if text and coloured(stream) else text
 
 
@@ -52,10 +55,6 @@ def aligned(rows: list[tuple[Any, ...]]) -> str:
     if len(lines) > 1 and lines[0].isupper():
         lines[0] = paint(lines[0], "bold")
     return "\n".join(lines)
-
-
-def fields(body: Mapping[str, Any]) -> str:
-    return aligned([(name, value) for name, value in body.items()]) if body else ""
 
 
 @contextmanager
@@ -88,3 +87,11 @@ def this_user() -> str:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):  # a container whose user has no name
         return f"cli:uid-{os.getuid()}"
+
+
+def require_end(once: bool, json: bool) -> None:
+    """InputError for JSON of what has no end and so no document."""
+    if json and not once:
+        raise InputError(
+            "--json: goes with --once; what runs until it is told to stop writes a log (DPSERVE_LOG_FORMAT)"
+        )

@@ -1,15 +1,17 @@
-"""Commands about who may ask: tokens, their limits, and the trail of what they asked for."""
+"""Commands about access tokens: their limits, and the trail of what they asked for."""
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from accountant.home import Home
 from accountant.ledger.tokens import Limits, Token, revoke, tokens
 from serving.cli.terminal import Json, aligned, note, show
+from serving.process.access_log import lines
+from serving.tokens import new_token
 
 Name = Annotated[str, typer.Option(help="Whose.")]
 
@@ -27,19 +29,14 @@ def create_token(
     dpserve token create --scope predict --name shop
     dpserve token create --scope predict --name partner --per-second 20 --per-day 100000
     """
-    from serving.tokens import new_token
-
-    secret, found = new_token(Home.open(), name, scope, Limits(per_second, per_day))
-    show(json, {"token": secret, **found.to_json()}, secret)
-    note(f"Token of {name} for {', '.join(found.scopes)}{_but(found)}: printed once, not kept.")
-
-
-def _but(found: Token) -> str:
-    return f", at most {_limits(found)}" if found.limits else ""
+    secret, token = new_token(Home.open(), name, scope, Limits(per_second, per_day))
+    show(json, {"token": secret, **token.to_json()}, secret)
+    limits = f", at most {_limits(token)}" if token.limits else ""
+    note(f"Token of {name} for {', '.join(token.scopes)}{limits}: printed once, not kept.")
 
 
-def _limits(found: Token) -> str:
-    return ", ".join(f"{most} {name.replace('_', ' ')}" for name, most in found.limits.to_json().items())
+def _limits(token: Token) -> str:
+    return ", ".join(f"{most} {name.replace('_', ' ')}" for name, most in token.limits.to_json().items())
 
 
 def revoke_token(name: Name, json: Json = False) -> None:
@@ -48,8 +45,8 @@ def revoke_token(name: Name, json: Json = False) -> None:
     \b
     dpserve token revoke --name shop
     """
-    found = revoke(Home.open().ledger, name)
-    show(json, found.to_json(), f"token of {name} revoked, entry {found.revoked}")
+    token = revoke(Home.open().ledger, name)
+    show(json, token.to_json(), f"token of {name} revoked, entry {token.revoked}")
 
 
 def list_tokens(json: Json = False) -> None:
@@ -58,10 +55,10 @@ def list_tokens(json: Json = False) -> None:
     \b
     dpserve token list
     """
-    found = tokens(Home.open().ledger)
+    issued = tokens(Home.open().ledger)
     rows = [("NAME", "SCOPES", "LIMITS", "STATE")]
-    rows += [(t.name, ",".join(t.scopes), _limits(t), "good" if t.revoked is None else "revoked") for t in found]
-    show(json, {"tokens": [each.to_json() for each in found]}, aligned(rows))
+    rows += [(t.name, ",".join(t.scopes), _limits(t), "good" if t.revoked is None else "revoked") for t in issued]
+    show(json, {"tokens": [token.to_json() for token in issued]}, aligned(rows))
 
 
 def show_trail(
@@ -74,13 +71,10 @@ def show_trail(
     \b
     dpserve token trail --name shop --last 20
     """
-    from serving.process.access_log import lines
-
-    kept = (line for line in lines(Home.open().path) if name is None or line.get("token") == name)
-    found = list(islice(kept, last))[::-1]
-    show(json, {"requests": found}, aligned([("TIME", "TOKEN", "STATUS", "REQUEST", "ABOUT"), *map(_row, found)]))
-
-
-def _row(line: dict[str, Any]) -> tuple[Any, ...]:
-    said = {name: "-" if value is None else value for name, value in line.items()}
-    return said["time"], said["token"], said["status"], f"{said['method']} {said['route']}", said["about"]
+    requests = (line for line in lines(Home.open().path) if name is None or line.get("token") == name)
+    newest = list(islice(requests, last))[::-1]
+    rows = [("TIME", "TOKEN", "STATUS", "REQUEST", "ABOUT")]
+    for line in newest:
+        cell = {field: "-" if value is None else value for field, value in line.items()}
+        rows.append((cell["time"], cell["token"], cell["status"], f"{cell['method']} {cell['route']}", cell["about"]))
+    show(json, {"requests": newest}, aligned(rows))

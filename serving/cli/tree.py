@@ -6,16 +6,18 @@ that trains or serves.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 Command = TyperCommand | TyperGroup
+Options = TypeVar("Options")
 
 
 @dataclass(frozen=True)
@@ -85,3 +87,17 @@ class _Commands(Mapping[str, Command]):
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+
+def from_fields(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """A command of many options: they are the fields of a dataclass, and the function gets them as one value."""
+
+    def as_command(function: Callable[[Options], None]) -> Callable[..., None]:
+        def command(**given: Any) -> None:
+            function(kind(**given))
+
+        command.__doc__, command.__annotations__ = function.__doc__, {}
+        command.__signature__ = inspect.signature(kind, eval_str=True)  # type: ignore[attr-defined]  # Typer reads it
+        return command
+
+    return as_command

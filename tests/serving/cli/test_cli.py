@@ -21,7 +21,7 @@ from accountant.home import Home
 from models.store.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli.app import app, run
-from serving.cli.data import parameters
+from serving.cli.train import parameters
 from training.job import submit
 from training.plans import Asked
 

@@ -1,4 +1,4 @@
-"""Commands of the steward and the analyst: datasets, schemas, prices, training."""
+"""Commands of the steward: datasets, their budgets and quotas, and drafts of schemas."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import typer
 from accountant.budget import Budget, exact_decimal, parse_relation
 from accountant.errors import InputError
 from accountant.home import Home
-from serving.cli.complete import DATASETS, LEARNERS
-from serving.cli.terminal import Json, aligned, busy, note, rounds, show, this_user
+from serving.cli.complete import DATASETS
+from serving.cli.terminal import Json, aligned, busy, note, show, this_user
+from training.job_views import dataset_to_json
+from training.rows import datasets
+from training.rows.row_files import draft_schema
 
 Name = Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=DATASETS)]
-Learner = Annotated[str, typer.Option(help="The learner, for instance lazybb.", autocompletion=LEARNERS)]
-Epsilon = Annotated[str, typer.Option(help="Epsilon of this job, a decimal.")]
-Delta = Annotated[str | None, typer.Option(help="Delta of this job; the dataset's when left out.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="A parameter of the learner, key=value. Repeatable.")]
-Model = Annotated[str | None, typer.Option(help="Name of the model; the dataset's when left out.")]
 
 
 def register(
@@ -43,15 +41,12 @@ def register(
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     """
-    from training.job_views import dataset_to_json
-    from training.rows import datasets
-
     home = Home.open()
     budget = _total(epsilon, delta, family or [])
     promised, shared = parse_relation(relation), family or []
     with busy(f"packing the rows of {name}"):
-        found = datasets.register(home, name, data, schema, budget, promised, unit, contributions, shared)
-    body = dataset_to_json(home, found)
+        registered = datasets.register(home, name, data, schema, budget, promised, unit, contributions, shared)
+    body = dataset_to_json(home, registered)
     show(json, body, _dataset_text(body))
 
 
@@ -76,11 +71,9 @@ def change_budget(
     \b
     dpserve dataset budget adult --epsilon 2 --reason "decision 14 of the data board"
     """
-    from training.job_views import dataset_to_json
-
     home = Home.open()
-    found = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, this_user())
-    body = dataset_to_json(home, found)
+    changed = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, this_user())
+    body = dataset_to_json(home, changed)
     show(json, body, _dataset_text(body))
 
 
@@ -98,9 +91,9 @@ def set_quota(
     """
     home = Home.open()
     home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, this_user())
-    found = home.ledger.quotas(name)
-    rows = [("ANALYST", "QUOTA", "USED"), *((q["analyst"], q["quota"] or "none", q["used"]) for q in found)]
-    show(json, {"dataset": name, "quotas": found}, aligned(rows))
+    quotas = home.ledger.quotas(name)
+    rows = [("ANALYST", "QUOTA", "USED"), *((q["analyst"], q["quota"] or "none", q["used"]) for q in quotas)]
+    show(json, {"dataset": name, "quotas": quotas}, aligned(rows))
 
 
 def list_datasets(json: Json = False) -> None:
@@ -109,22 +102,13 @@ def list_datasets(json: Json = False) -> None:
     \b
     dpserve dataset list
     """
-    from training.job_views import dataset_to_json
-
     home = Home.open()
-    found = [dataset_to_json(home, each, detail=False, priced=json) for each in home.ledger.datasets()]
-    rows = [("NAME", "RELATION", "EPSILON", "SPENT", "RESERVED", "LEFT"), *map(_row, found)]
-    show(json, {"datasets": found}, aligned(rows))
-
-
-def _row(body: dict[str, Any]) -> tuple[str, ...]:
-    budget = body["budget"]
-    return (
-        body["name"],
-        body["relation"],
-        body["epsilon"],
-        *(budget[k]["epsilon"] for k in ("spent", "reserved", "left")),
-    )
+    bodies = [dataset_to_json(home, dataset, detail=False, priced=json) for dataset in home.ledger.datasets()]
+    rows = [("NAME", "RELATION", "EPSILON", "SPENT", "RESERVED", "LEFT")]
+    for body in bodies:
+        figures = (body["budget"][kind]["epsilon"] for kind in ("spent", "reserved", "left"))
+        rows.append((body["name"], body["relation"], body["epsilon"], *figures))
+    show(json, {"datasets": bodies}, aligned(rows))
 
 
 def show_dataset(name: Name, json: Json = False) -> None:
@@ -133,8 +117,6 @@ def show_dataset(name: Name, json: Json = False) -> None:
     \b
     dpserve dataset show adult
     """
-    from training.job_views import dataset_to_json
-
     home = Home.open()
     body = dataset_to_json(home, home.ledger.dataset(name))
     show(json, body, _dataset_text(body))
@@ -143,6 +125,9 @@ def show_dataset(name: Name, json: Json = False) -> None:
 def _dataset_text(body: dict[str, Any]) -> str:
     budget = body["budget"]
     jobs = ", ".join(f"{count} of {learner}" for learner, count in budget["jobs_left"].items())
+    forecast, rate = body["forecast"], "nothing was spent lately"
+    if forecast["days_left"] is not None:
+        rate = f"{float(forecast['share_per_day']):.2%} a day, {forecast['days_left']} days left"
     lines = [
         ("dataset", body["name"]),
         ("relation", f"{body['relation']}, unit of privacy: {body['unit']}"),
@@ -154,16 +139,10 @@ def _dataset_text(body: dict[str, Any]) -> str:
             f"epsilon {budget['left']['epsilon']} ({float(budget['left']['share']):.1%} of what the filter admits)",
         ),
         ("still fit", f"at a tenth of the total epsilon each: {jobs or 'none'}"),
-        ("at this rate", _forecast_text(body["forecast"])),
+        ("at this rate", rate),
         *(("quota", f"{q['analyst']}: {q['used']} used of {q['quota'] or 'any'}") for q in body["quotas"]),
     ]
     return aligned(lines)
-
-
-def _forecast_text(forecast: dict[str, Any]) -> str:
-    if forecast["days_left"] is None:
-        return "nothing was spent lately"
-    return f"{float(forecast['share_per_day']):.2%} a day, {forecast['days_left']} days left"
 
 
 def draft(
@@ -175,82 +154,6 @@ def draft(
     \b
     dpserve schema draft adult.parquet > adult.yaml
     """
-    from training.rows.row_files import draft_schema
-
     text = draft_schema(file)
     show(json, {"schema": text}, text.rstrip("\n"))
     note("Fill in every FILL-IN from public knowledge, never from the rows: dpserve accepts the file only then.")
-
-
-def plan(
-    name: Name,
-    learner: Learner,
-    epsilon: Epsilon,
-    delta: Delta = None,
-    set: Set = None,
-    model: Model = None,
-    json: Json = False,
-) -> None:
-    """Price a job: what it would cost and what would be left. Spends nothing.
-
-    \b
-    dpserve plan adult --learner lazybb --epsilon 0.5
-    """
-    from training import plans
-    from training.plans import Asked
-
-    asked = Asked(name, learner, epsilon, delta, parameters(set), model)
-    body = plans.plan(Home.open(), asked, this_user()).to_json()
-    lines = [
-        ("job", f"{body['learner']} on {body['dataset']}, {body['rounds']} releases"),
-        ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
-        ("left after it", f"epsilon {body['left']['epsilon']}, and {body['left']['jobs']} more jobs like it"),
-        *(("warning", text) for text in body["warnings"]),
-    ]
-    show(json, body, aligned(lines))
-
-
-def train(
-    name: Name,
-    learner: Learner,
-    epsilon: Epsilon,
-    delta: Delta = None,
-    set: Set = None,
-    model: Model = None,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key gives the same job, and spends once.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Train a model: reserve its price, fit, certify, put it among the served models.
-
-    \b
-    dpserve train adult --learner lazybb --epsilon 0.5
-    """
-    from training import job
-    from training.plans import Asked
-
-    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model)
-    job.recover(home)
-    with rounds(f"{learner} on {name}") as progress:
-        body = job.train(home, asked, by=this_user(), key=idempotency_key, progress=progress)
-    certificate = body["certificate"] or {}
-    lines = [
-        ("job", f"{body['job']}: {body['state']}"),
-        ("model", body["model"]),
-        ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
-        ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
-        ("left", f"epsilon {body['left']['epsilon']}"),
-    ]
-    show(json, body, aligned(lines))
-
-
-def parameters(pairs: list[str] | None) -> dict[str, str]:
-    """`key=value` texts as a mapping; InputError where one has no '=' or a key comes twice."""
-    found: dict[str, str] = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key or key in found:
-            raise InputError(f"--set {pair!r}: must be key=value, each key once")
-        found[key] = value
-    return found

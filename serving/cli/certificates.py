@@ -1,0 +1,145 @@
+"""`dpserve verify`, and how a certificate is shown: as JSON, in one line, on one page, as a record for a registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from accountant.budget import exact_decimal
+from accountant.canonical import decimal_string
+from accountant.certificates import certificate as certificates
+from accountant.certificates.certificate import Certificate
+from accountant.certificates.deployments import record, to_yaml
+from accountant.certificates.plain_words import plain, to_html, to_markdown, to_text
+from accountant.certificates.policy import Policy, read_policy
+from accountant.errors import InputError, ModelInvalid, VerificationError
+from accountant.home import settings
+from accountant.keys.private_keys import PublicKeys
+from models.onnx.runtime import OnnxModel
+from models.store.loading import load_verified
+from serving.cli.terminal import Json, paint, show
+
+BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
+WRITERS = {".txt": to_text, ".md": to_markdown, ".html": to_html}
+
+
+def verify(
+    path: Annotated[Path, typer.Argument(help="A model's folder, or its .onnx with certificate and proof beside it.")],
+    trust: Annotated[Path | None, typer.Option(help="The pinned keys (trust.json); this home's when left out.")] = None,
+    largest_epsilon: Annotated[
+        str | None, typer.Option("--largest-epsilon", "--max-epsilon", help="The most that your policy admits.")
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="Your policy, JSON: largest_epsilon, largest_delta, relations, witnesses, oldest_days, ..."),
+    ] = None,
+    certificate: Annotated[bool, typer.Option("--certificate", help="Say what it promises, in plain words.")] = False,
+    json: Json = False,
+) -> None:
+    """Verify a model, its certificate and its place in the ledger. Offline; anything wrong is exit code 4.
+
+    \b
+    dpserve verify adult-model --trust trust.json
+    dpserve verify adult-model --trust trust.json --policy policy.json --certificate
+    """
+    admitted = _policy(policy, largest_epsilon)
+    try:
+        verified = _verify(path, _trusted(trust), admitted)
+    except VerificationError as error:
+        body: dict[str, Any] = {"ok": False, "model": None, "epsilon": None, "delta": None, "relation": None}
+        body["problems"] = [error.message]
+        show(json, body, f"{paint('NOT VERIFIED', 'bad')}: {error.message}")
+        raise typer.Exit(error.exit_code) from None
+    if certificate:
+        return show_page(verified, None, json)
+    body = {"ok": True, **certificate_json(verified), "problems": []}
+    show(json, body, f"{paint('verified', 'good')}: {verified.model}: {certificate_line(verified)}")
+
+
+def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
+    """The file's policy; a figure on the command line can only make it stricter."""
+    policy = Policy() if path is None else read_policy(path)
+    if largest_epsilon is None:
+        return policy
+    most = exact_decimal("largest_epsilon", largest_epsilon)
+    return replace(
+        policy, largest_epsilon=most if policy.largest_epsilon is None else min(most, policy.largest_epsilon)
+    )
+
+
+def _verify(path: Path, trust: PublicKeys, policy: Policy) -> Certificate:
+    if path.is_dir():
+        return load_verified(path, trust, policy).certificate
+    onnx, envelope, proof = (_read(Path(f"{path}{suffix}"), most) for suffix, most in BESIDE.items())
+    verified = certificates.verify(envelope, proof.decode("utf-8", "replace"), onnx, trust, policy)
+    OnnxModel(onnx)  # the graph holds allowed operators alone, and opens
+    return verified
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(content) > most:
+        raise ModelInvalid(f"{path.name}: more than {most} bytes")
+    return content
+
+
+def _trusted(trust: Path | None) -> PublicKeys:
+    path = trust or Path(settings()["DPSERVE_HOME"].value) / "trust.json"
+    try:
+        return PublicKeys.from_json(path.read_bytes())
+    except OSError as error:
+        problem = f"trust={path}: cannot be read ({error.strerror}); name the pinned keys with --trust"
+        raise InputError(problem) from None
+
+
+def certificate_json(certificate: Certificate) -> dict[str, Any]:
+    """The claim in the keys that programs rely on; epsilon and delta as exact decimals."""
+    return {
+        "model": certificate.model,
+        "epsilon": decimal_string(certificate.epsilon),
+        "delta": decimal_string(certificate.delta),
+        "relation": certificate.relation,
+        "reservation": certificate.reservation,
+        "issued": certificate.issued,
+    }
+
+
+def certificate_line(certificate: Certificate) -> str:
+    """The claim in one line."""
+    claim = f"({certificate.epsilon}, {decimal_string(certificate.delta)})-differential privacy"
+    return f"{claim}, {certificate.relation}, unit: {certificate.claim['unit']['name']}"
+
+
+def show_page(certificate: Certificate, out: Path | None, json: bool) -> None:
+    """The certificate in plain words, on stdout or in a file whose suffix is one of WRITERS; else InputError."""
+    if out is not None and out.suffix not in WRITERS:
+        raise InputError(f"out={out.name}: must end in one of {', '.join(WRITERS)}")
+    page = plain(certificate)
+    sections = [{"title": part.title, "paragraphs": part.paragraphs, "items": part.items} for part in page.sections]
+    body = {**certificate_json(certificate), "page": sections}
+    _put(out, to_text(page) if out is None else WRITERS[out.suffix](page), body, json)
+
+
+def show_record(certificate: Certificate, out: Path | None, json: bool) -> None:
+    """The record for the Differential Privacy Deployments Registry, on stdout or in a .yaml file; else InputError."""
+    if out is not None and out.suffix not in (".yaml", ".yml"):
+        raise InputError(f"out={out.name}: must end in .yaml")
+    _put(out, to_yaml(certificate), {**certificate_json(certificate), "record": record(certificate)}, json)
+
+
+def _put(out: Path | None, text: str, body: dict[str, Any], json: bool) -> None:
+    """On stdout, or into a file."""
+    try:
+        if out is not None:
+            out.write_text(text, "utf-8")
+    except OSError as error:
+        raise InputError(f"out={out}: cannot be written ({error.strerror})") from None
+    place = None if out is None else str(out)
+    show(json, {**body, "out": place}, text.rstrip("\n") if out is None else f"written to {out}")

@@ -1,0 +1,203 @@
+"""Commands of the analyst: learners, prices, training, and private tuning, all of it one job with one price."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from accountant.errors import InputError, UnknownName
+from accountant.home import Home
+from serving.cli.complete import LEARNERS
+from serving.cli.datasets import Name
+from serving.cli.terminal import Json, aligned, rounds, show, this_user
+from training import job, plans
+from training.learners.docs import learners_to_json
+from training.plans import Asked
+from training.tuning.tune import Tuning
+
+Learner = Annotated[str, typer.Option(help="The learner, for instance lazybb.", autocompletion=LEARNERS)]
+Epsilon = Annotated[str, typer.Option(help="Epsilon of this job, a decimal.")]
+Delta = Annotated[str | None, typer.Option(help="Delta of this job; the dataset's when left out.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="A parameter of the learner, key=value. Repeatable.")]
+Model = Annotated[str | None, typer.Option(help="Name of the model; the dataset's when left out.")]
+Key = Annotated[str | None, typer.Option(help="The same key gives the same job, and spends once.")]
+
+
+def plan(
+    name: Name,
+    learner: Learner,
+    epsilon: Epsilon,
+    delta: Delta = None,
+    set: Set = None,
+    model: Model = None,
+    json: Json = False,
+) -> None:
+    """Price a job: what it would cost and what would be left. Spends nothing.
+
+    \b
+    dpserve plan adult --learner lazybb --epsilon 0.5
+    """
+    asked = Asked(name, learner, epsilon, delta, parameters(set), model)
+    body = plans.plan(Home.open(), asked, this_user()).to_json()
+    lines = [
+        ("job", f"{body['learner']} on {body['dataset']}, {body['rounds']} releases"),
+        ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
+        ("left after it", f"epsilon {body['left']['epsilon']}, and {body['left']['jobs']} more jobs like it"),
+        *(("warning", text) for text in body["warnings"]),
+    ]
+    show(json, body, aligned(lines))
+
+
+def train(
+    name: Name,
+    learner: Learner,
+    epsilon: Epsilon,
+    delta: Delta = None,
+    set: Set = None,
+    model: Model = None,
+    idempotency_key: Key = None,
+    json: Json = False,
+) -> None:
+    """Train a model: reserve its price, fit, certify, put it among the served models.
+
+    \b
+    dpserve train adult --learner lazybb --epsilon 0.5
+    """
+    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model)
+    job.recover(home)
+    with rounds(f"{learner} on {name}") as progress:
+        body = job.train(home, asked, by=this_user(), key=idempotency_key, progress=progress)
+    certificate = body["certificate"] or {}
+    lines = [
+        ("job", f"{body['job']}: {body['state']}"),
+        ("model", body["model"]),
+        ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
+        ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
+        ("left", f"epsilon {body['left']['epsilon']}"),
+    ]
+    show(json, body, aligned(lines))
+
+
+def parameters(pairs: list[str] | None) -> dict[str, str]:
+    """`key=value` texts as a mapping; InputError where one has no '=' or a key comes twice."""
+    values: dict[str, str] = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key or key in values:
+            raise InputError(f"--set {pair!r}: must be key=value, each key once")
+        values[key] = value
+    return values
+
+
+def tune(
+    name: Name,
+    learner: Learner,
+    epsilon: Epsilon,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(help='Values to try, key=a,b,c; "default" stands for the learner\'s own. Repeatable.'),
+    ] = None,
+    runs: Annotated[
+        str | None, typer.Option(help="How many runs on average; 5 to 8, by the grid, when left out.")
+    ] = None,
+    delta: Delta = None,
+    set: Set = None,
+    model: Model = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", "--explain", help="Say what it would cost and do; spend nothing.")
+    ] = False,
+    idempotency_key: Key = None,
+    json: Json = False,
+) -> None:
+    """Tune privately: learn a random number of times with settings from a grid, keep the best, as one job.
+
+    Epsilon is the price of all of it. Each run gets about half, so defaults are often better: docs/tuning.md.
+
+    \b
+    dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --grid rate=0.2,0.4
+    dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --plan
+    """
+    tuning = Tuning(grid_of(grid), runs)
+    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, tuning)
+    if plan:
+        body = plans.plan(home, asked, this_user()).to_json()
+        return show(json, body, _planned(body))
+    job.recover(home)
+    with rounds(f"tuning {learner} on {name}") as progress:
+        body = job.train(home, asked, by=this_user(), key=idempotency_key, progress=progress)
+    show(json, body, _tuned(body))
+
+
+def _planned(body: dict[str, Any]) -> str:
+    tuning = body["tuning"]
+    law = tuning["runs"]
+    lines = [
+        ("job", f"the best of runs of {body['learner']} on {body['dataset']}"),
+        ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}, for all of it"),
+        ("runs", f"{law['mean']} on average ({law['type']}); {law['made']} are made, so that time does not tell"),
+        ("left after it", f"epsilon {body['left']['epsilon']}, and {body['left']['jobs']} more jobs like it"),
+    ]
+    keys = list(tuning["settings"][0])
+    rows = [tuple(key.upper() for key in keys), *(tuple(line[key] for key in keys) for line in tuning["settings"])]
+    return f"{aligned(lines)}\n\n{aligned(rows)}"
+
+
+def _tuned(body: dict[str, Any]) -> str:
+    certificate, chosen = body["certificate"] or {}, body["chosen"] or {}
+    setting = chosen.get("setting")
+    text = ", ".join(f"{key}={value}" for key, value in setting.items()) if setting else "none: no run was drawn"
+    lines = [
+        ("job", f"{body['job']}: {body['state']}"),
+        ("model", body["model"]),
+        ("setting", text),
+        ("score", f"{chosen.get('score')} rows told right, with noise; of the best, so rather too many"),
+        ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}"),
+        ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
+        ("left", f"epsilon {body['left']['epsilon']}"),
+    ]
+    return aligned(lines)
+
+
+def grid_of(texts: list[str] | None) -> dict[str, list[str]]:
+    """`key=a,b,c` texts as values by key; InputError where one is not that, or a key comes twice."""
+    grid: dict[str, list[str]] = {}
+    for text in texts or []:
+        key, equals, values = text.partition("=")
+        listed = [value.strip() for value in values.split(",")]
+        if not (equals and key and all(listed)) or key in grid:
+            raise InputError(f"--grid {text!r}: must be key=a,b,c, each key once")
+        grid[key] = listed
+    if not grid:
+        raise InputError("--grid: say what to try, for instance --grid rounds=50,100,200")
+    return grid
+
+
+def list_learners(json: Json = False) -> None:
+    """List the learners.
+
+    \b
+    dpserve learner list
+    """
+    learners = learners_to_json()
+    rows = [("LEARNER", "WHAT"), *((learner["name"], learner["says"]) for learner in learners)]
+    show(json, {"learners": learners}, aligned(rows))
+
+
+def show_learner(
+    name: Annotated[str, typer.Argument(help="The learner's name.", autocompletion=LEARNERS)], json: Json = False
+) -> None:
+    """Show a learner: the parameters that `--set key=value` gives it. All have defaults.
+
+    \b
+    dpserve learner show lazybb
+    """
+    learner = next((body for body in learners_to_json() if body["name"] == name), None)
+    if learner is None:
+        raise UnknownName(f"learner={name!r}: no such learner", learner=name)
+    rows = [("PARAMETER", "KIND", "DEFAULT")]
+    for parameter in learner["parameters"]:
+        kind = " | ".join(map(str, parameter["choices"])) or parameter["kind"]
+        default = "by a public rule" if parameter["default"] is None else str(parameter["default"])
+        rows.append((parameter["name"], kind, default))
+    show(json, learner, f"{learner['says']}\n\n{aligned(rows)}")
