@@ -28,7 +28,7 @@ from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
 from accountant.errors import InputError
-from accountant.privacy.events import BoundedRange, Gaussian, PureDp
+from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
 
 enable_features("contrib")  # OpenDP's word for parts whose proof documents are public but not yet vetted
@@ -47,7 +47,7 @@ class Mechanism(Protocol):
     norm: ClassVar[str]
 
     @property
-    def event(self) -> BoundedRange | PureDp | Gaussian: ...
+    def event(self) -> SimpleEvent: ...
 
     def draw(self, values: Integers, sensitivity: int) -> Any: ...
 

@@ -40,8 +40,7 @@ def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decim
 
     def trial(unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
         rehearsal, plan, blank = rehearsed(unit)
-        first = None if rehearsal.first is None else (rehearsal.first[0].epsilon, rehearsal.first[1])
-        return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds), first, blank)
+        return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds), rehearsal.first, blank)
 
     cheap = partial(trial, bounds=CHEAP_BOUNDS)
     start = _near(cheap, target.epsilon) if guess is None else _down(cheap, nano(guess), target.epsilon)

@@ -23,7 +23,7 @@ from math import ceil, exp, log, sqrt
 from accountant.budget import from_nano, nano
 from accountant.errors import InputError, ModelInvalid
 from accountant.privacy.claims import claim
-from accountant.privacy.events import Gaussian, Plan, PureDp, Release
+from accountant.privacy.events import Plan
 from models.forms.ensemble import Ensemble
 from models.onnx.export import to_onnx
 from training.calibrate import rehearse
@@ -62,7 +62,8 @@ def _drowned(learner: Learner, public: Public, recipe: Recipe, epsilon: Decimal,
 
 def _drowned_sums(learner: Learner, public: Public, plan: Plan) -> str | None:
     signal = public.records / public.contributions
-    told = signal * sqrt(sum(count * _per_deviation(release) ** 2 for release, count in plan.runs))
+    sums = ((release.event.deviation, count) for release, count in plan.runs if release.norm in ("l1", "l2"))
+    told = signal * sqrt(sum(count / deviation**2 for deviation, count in sums if deviation is not None))
     if told == 0 or told > 1:
         return None
     return (
@@ -70,18 +71,6 @@ def _drowned_sums(learner: Learner, public: Public, plan: Plan) -> str | None:
         f"epsilon={public.budget.epsilon}, even if every record moved every sum as far as one can, they would all stay "
         f"within {max(told, 0.01):.2g} standard deviations of the noise"
     )
-
-
-def _per_deviation(release: Release) -> float:
-    """How many standard deviations of its noise the sensitivity of a release of sums is; 0 of any other."""
-    if release.norm not in ("l1", "l2"):
-        return 0.0
-    match release.event:
-        case Gaussian(noise_multiplier=noise):
-            return 1 / float(noise)
-        case PureDp(epsilon=epsilon):
-            return float(epsilon) / sqrt(2)
-    return 0.0
 
 
 def check_exportable(learner: Learner, public: Public, blank: Ensemble) -> None:

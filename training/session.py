@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accountant.budget import Budget, Relation
 from accountant.errors import PlanMismatch
 from accountant.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
-from accountant.privacy.events import BoundedRange, Plan, PureDp, Release
+from accountant.privacy.events import Plan, Release
 from models.answers import ClassLabel
 from models.features import Feature
 from training.rows.rows import Rows
@@ -119,15 +119,15 @@ class Rehearsal:
 
     def __init__(self, public: Public, unit: Decimal) -> None:
         self.public, self.unit = public, unit
-        self.first: tuple[BoundedRange | PureDp, int] | None = None
+        self.first: tuple[Decimal, int] | None = None
         self._asked: list[Release] = []
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
         """A blank: 0 for a selection, else zeros (size,). PlanMismatch where query and mechanism do not go together."""
         asked = _release(query, mechanism, self.public)
         self._asked.append(asked)
-        if self.first is None and query.norm == "range" and isinstance(asked.event, BoundedRange | PureDp):
-            self.first = asked.event, query.size
+        if self.first is None and query.norm == "range" and asked.event.pure is not None:
+            self.first = asked.event.pure, query.size
         return 0 if mechanism.norm == "range" else np.zeros(query.size, dtype=np.int64)
 
     def select(self, selection: Selection) -> Any:

@@ -15,7 +15,8 @@ from html import escape
 
 from accountant.canonical import encode_base64
 from accountant.certificates.certificate import Certificate
-from accountant.certificates.predicate import EventForm, GaussianEvent, MechanismForm, SelectionEvent, SpentForm
+from accountant.certificates.predicate import EventForm, MechanismForm, SpentForm
+from accountant.privacy.events import event_from_json
 
 EXACT = Context(prec=60)
 WIDTH = 80
@@ -219,14 +220,7 @@ def _mechanism(run: MechanismForm) -> str:
 
 def event_text(event: EventForm) -> str:
     """What one release costs, in a few words."""
-    match event:
-        case GaussianEvent():
-            return f"{event.type} with noise multiplier {event.noise_multiplier}"
-        case SelectionEvent():
-            each = " and ".join(f"{run.count} x {event_text(run.event)}" for run in event.runs)
-            return f"the best of a random number ({event.distribution.type}) of runs of {each}"
-        case _:
-            return f"{event.type} epsilon {event.epsilon}"
+    return event_from_json(event.model_dump()).words
 
 
 def _plural(count: int, word: str) -> str:

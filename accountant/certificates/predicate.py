@@ -92,7 +92,8 @@ class PoissonRuns(Form):
     mean: Figure
 
 
-SimpleEvent = Annotated[EpsilonEvent | GaussianEvent, Field(discriminator="type")]
+Simple = EpsilonEvent | GaussianEvent
+SimpleEvent = Annotated[Simple, Field(discriminator="type")]
 
 
 class RunForm(Form):
@@ -108,7 +109,7 @@ class SelectionEvent(Form):
     runs: list[RunForm] = Field(min_length=1)
 
 
-EventForm = Annotated[EpsilonEvent | GaussianEvent | SelectionEvent, Field(discriminator="type")]
+EventForm = Annotated[Simple | SelectionEvent, Field(discriminator="type")]
 
 
 class MechanismForm(Form):

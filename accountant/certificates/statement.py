@@ -24,7 +24,7 @@ from accountant.keys.private_keys import KeyStore
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.records import Request, Unit
 from accountant.privacy.claims import Claim, claim
-from accountant.privacy.events import Plan
+from accountant.privacy.events import Plan, RepeatAndSelect
 from accountant.privacy.filter import price_to_json
 from accountant.privacy.renyi import compose_pure, compose_rdp
 
@@ -139,7 +139,7 @@ def bounding(unit: Unit) -> str:
 
 
 def _accounting(spent: Plan) -> dict[str, Any]:
-    selected = any("select" in release.event.type for release, _ in spent.runs)
+    selected = any(isinstance(release.event, RepeatAndSelect) for release, _ in spent.runs)
     return {
         "composition": "pure: sum; Renyi: sum at each order; valid for releases chosen adaptively",
         "coversTuning": selected,

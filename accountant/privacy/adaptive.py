@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.privacy.events import BoundedRange, Event
+from accountant.privacy.events import Event
 from accountant.privacy.renyi import compose_grid, epsilon_at
 
 Events = tuple[tuple[Event, int], ...]
@@ -77,7 +77,7 @@ def delta_of(events: Events, epsilon: float) -> float:
 def board_of(events: Events, delta: float) -> Board | None:
     """The public rule for the grid: the releases that weigh most span a whole number of steps, the finest that is cheap
     enough, and every epsilon is rounded up to a multiple of the step."""
-    releases = [_Release(isinstance(event, BoundedRange), Fraction(event.pure or 0), n) for event, n in events]
+    releases = [_Release(event.bounded, Fraction(event.pure or 0), n) for event, n in events]
     if not releases or not all(0 < each.epsilon <= WIDEST for each in releases):
         return None
     main = max(releases, key=lambda each: each.weight)

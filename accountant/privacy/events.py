@@ -1,19 +1,20 @@
 """The closed list of privacy events: what one release may cost. Stored events never change meaning.
 
-Each event is one frozen decimal number (private selection: a distribution and what one run releases) and two prices,
-both functions of public parameters only: the pure epsilon (None stands for infinite) and the Renyi curve.
-`event_to_json` / `event_from_json` are the stored form.
+Each event is one frozen decimal number (private selection: a distribution and what one run releases), from which all
+figures follow, of public parameters only. Its prices: the pure epsilon (None stands for infinite) and the Renyi curve.
+`event_to_json` / `event_from_json` are the stored form. To add an event: docs/development.md.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, exp, expm1, inf, log, log1p
-from typing import Any, ClassVar, TypeGuard
+from math import ceil, exp, expm1, inf, log, log1p, sqrt
+from typing import Any, ClassVar, TypeGuard, get_args
 
 from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.canonical import JSON, decimal_string, exact_object, exact_text, parse_decimal
@@ -22,23 +23,58 @@ from accountant.privacy.selection import Curve, Distribution, distribution_from_
 
 MAX_NOISE = Decimal(10**9)
 MAX_COUNT = 2**31 - 1
+ROUNDING = 4  # variance, in squared grid units, that rounding a Gaussian to integers takes up
+
+
+class PrivacyEvent(ABC):
+    """What one release may cost. Where an event says nothing of itself, the worst is taken: a figure that was forgotten
+    costs more, never less.
+    """
+
+    type: ClassVar[str]
+    bounded: ClassVar[bool] = False  # whether its privacy losses lie in an interval of length `pure`
+
+    @property
+    @abstractmethod
+    def pure(self) -> Decimal | None:
+        """The pure epsilon, with at most 9 decimals; None where there is none."""
+
+    @abstractmethod
+    def rdp(self, order: float) -> float:
+        """The Renyi divergence at `order` > 1, never below the truth; prices round it up."""
+
+    def squared_mu(self, sensitivity: int) -> Fraction | None:
+        """mu^2 of the Gaussian DP of a release on the integers, of that L2 `sensitivity`; None where it has none."""
+        return None
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation of the noise it buys a sum, per unit of sensitivity; None where it adds none."""
+        return None
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What it costs, in a few words for the readers of a certificate."""
 
 
 @dataclass(frozen=True)
-class BoundedRange:
+class BoundedRange(PrivacyEvent):
     """A release whose privacy losses lie in an interval of length `epsilon` (Durfee and Rogers 2019): the exponential
     mechanism.
     """
 
     type: ClassVar[str] = "bounded-range"
     parameter: ClassVar[str] = "epsilon"
+    bounded: ClassVar[bool] = True
     epsilon: Decimal
 
     def __post_init__(self) -> None:
         _check("epsilon", self.epsilon, MAX_EPSILON)
 
     @property
-    def pure(self) -> Decimal | None:
+    def pure(self) -> Decimal:
+        """An interval of length epsilon holds 0, so no loss is beyond epsilon."""
         return self.epsilon
 
     def rdp(self, order: float) -> float:
@@ -57,9 +93,21 @@ class BoundedRange:
         top = max(low, high)
         return min(a * e * e / 8, (top + log(exp(low - top) + exp(high - top))) / (a - 1))
 
+    @property
+    def squared_width(self) -> Fraction:
+        """Of the interval that holds its losses. Releases of such widths have together a Renyi divergence of at most
+        a / 8 times the sum of squares at order a.
+        """
+        return Fraction(self.epsilon) ** 2
+
+    @property
+    def words(self) -> str:
+        """Its kind and epsilon."""
+        return f"{self.type} epsilon {decimal_string(self.epsilon)}"
+
 
 @dataclass(frozen=True)
-class PureDp:
+class PureDp(PrivacyEvent):
     """Any epsilon-DP release: permute-and-flip, Laplace on a grid. Renyi curve of randomized response, the worst
     one.
     """
@@ -72,7 +120,8 @@ class PureDp:
         _check("epsilon", self.epsilon, MAX_EPSILON)
 
     @property
-    def pure(self) -> Decimal | None:
+    def pure(self) -> Decimal:
+        """What the event is named by."""
         return self.epsilon
 
     def rdp(self, order: float) -> float:
@@ -82,9 +131,24 @@ class PureDp:
         e, a = float(self.epsilon), order
         return min(a * e * e / 2, e, ((a - 1) * e + log1p(exp((1 - 2 * a) * e)) - log1p(exp(-e))) / (a - 1))
 
+    @property
+    def squared_width(self) -> Fraction:
+        """As of bounded range: the losses lie from -epsilon to epsilon."""
+        return 4 * Fraction(self.epsilon) ** 2
+
+    @property
+    def deviation(self) -> float:
+        """Of Laplace noise."""
+        return sqrt(2) / float(self.epsilon)
+
+    @property
+    def words(self) -> str:
+        """Its kind and epsilon."""
+        return f"{self.type} epsilon {decimal_string(self.epsilon)}"
+
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(PrivacyEvent):
     """Gaussian noise, continuous or discrete: `noise_multiplier` = sigma / L2 sensitivity. RDP a / (2 sigma^2), no
     pure price.
     """
@@ -97,19 +161,42 @@ class Gaussian:
         _check("noise_multiplier", self.noise_multiplier, MAX_NOISE)
 
     @property
-    def pure(self) -> Decimal | None:
-        return None
+    def pure(self) -> None:
+        """None: its losses have no bound."""
 
     def rdp(self, order: float) -> float:
+        """order / (2 sigma^2): Mironov 2017, Corollary 3."""
         return order / (2 * float(self.noise_multiplier) ** 2)
+
+    def squared_mu(self, sensitivity: int) -> Fraction | None:
+        """1 / (noise_multiplier^2 - 4 / sensitivity^2) (docs/privacy/prices.md); None where the noise is too narrow for
+        the grid.
+        """
+        left = Fraction(self.noise_multiplier) ** 2 - Fraction(ROUNDING, sensitivity**2)
+        return 1 / left if left > 0 else None
+
+    @property
+    def squared_width(self) -> Fraction:
+        """As of bounded range: of the interval with a Renyi curve as large."""
+        return 4 / Fraction(self.noise_multiplier) ** 2
+
+    @property
+    def deviation(self) -> float:
+        """What the event is named by."""
+        return float(self.noise_multiplier)
+
+    @property
+    def words(self) -> str:
+        """Its kind and noise multiplier."""
+        return f"{self.type} with noise multiplier {decimal_string(self.noise_multiplier)}"
 
 
 SimpleEvent = BoundedRange | PureDp | Gaussian
-SIMPLE: tuple[type[SimpleEvent], ...] = (BoundedRange, PureDp, Gaussian)
+SIMPLE: tuple[type[SimpleEvent], ...] = get_args(SimpleEvent)
 
 
 @dataclass(frozen=True)
-class RepeatAndSelect:
+class RepeatAndSelect(PrivacyEvent):
     """Private selection (`accountant.privacy.selection`): a random number of runs, of which the best one's outcome is
     released.
 
@@ -137,6 +224,12 @@ class RepeatAndSelect:
     def rdp(self, order: float) -> float:
         """Papernot and Steinke 2022; never above the pure price. 1e-12 of itself covers floating point."""
         return min(_curve(self)(order), inf if self.pure is None else float(self.pure)) * (1 + 1e-12)
+
+    @property
+    def words(self) -> str:
+        """The law of the number of runs, and what each would release."""
+        runs = " and ".join(f"{count} x {event.words}" for event, count in self.runs)
+        return f"the best of a random number ({self.distribution.type}) of runs of {runs}"
 
 
 @lru_cache(maxsize=1024)

@@ -12,24 +12,21 @@ from fractions import Fraction
 from functools import lru_cache
 from math import erfc, exp, inf, nextafter, pi, sqrt
 
-from accountant.privacy.events import Gaussian, Plan
+from accountant.privacy.events import Plan
 
-ROUNDING = 4  # variance, in squared grid units, that the rounding takes up
 SLACK = 1e-12  # covers 2^64 numbers drawn (8e-15) and floating point, relative in delta and absolute in epsilon
 FAR = 5.0
 WIDEST = 10**4  # of mu^2: beyond, epsilon is above 5000, and floating point above SLACK
 
 
 def squared_mu(plan: Plan) -> Fraction | None:
-    """mu^2 of the plan, or None where a release is not Gaussian, or its noise is too narrow for the grid."""
+    """mu^2 of the plan; None where a release has none: not Gaussian, or its noise too narrow for the grid."""
     total = Fraction(0)
     for release, count in plan.runs:
-        if not isinstance(release.event, Gaussian):
+        squared = release.event.squared_mu(release.sensitivity)
+        if squared is None:
             return None
-        left = Fraction(release.event.noise_multiplier) ** 2 - Fraction(ROUNDING, release.sensitivity**2)
-        if left <= 0:
-            return None
-        total += count / left
+        total += count * squared
     return total or None
 
 

@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, exp, expm1, inf, log, log1p, pi, sqrt
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,22 +32,33 @@ def to_epsilon(order: float, rdp: float, delta: float) -> float:
 
 def pure(event: Event) -> Fraction | None:
     """The event's pure epsilon, exactly; None for infinity."""
-    if isinstance(event, RepeatAndSelect):
-        return _pure_selection(event)
-    return None if isinstance(event, Gaussian) else Fraction(event.epsilon)
+    match event:
+        case BoundedRange() | PureDp():
+            return Fraction(event.epsilon)
+        case Gaussian():
+            return None
+        case RepeatAndSelect():
+            return _pure_selection(event)
+        case _:
+            assert_never(event)
 
 
 @lru_cache(maxsize=65536)
 def renyi(event: Event, order: float) -> float:
     """The event's worst Renyi divergence, from its definition: for bounded range the worst case is searched for."""
-    if isinstance(event, Gaussian):
-        return order / (2 * float(event.noise_multiplier) ** 2)
-    if isinstance(event, RepeatAndSelect):
-        return _selection(event, order)
-    e = float(event.epsilon)
-    if isinstance(event, PureDp):
-        return min(order * e * e / 2, e, _randomized_response(e, order))
-    return min(order * e * e / 8, _searched(lambda t: _two_points(e, t, order), e))
+    match event:
+        case BoundedRange():
+            e = float(event.epsilon)
+            return min(order * e * e / 8, _searched(lambda t: _two_points(e, t, order), e))
+        case PureDp():
+            e = float(event.epsilon)
+            return min(order * e * e / 2, e, _randomized_response(e, order))
+        case Gaussian():
+            return order / (2 * float(event.noise_multiplier) ** 2)
+        case RepeatAndSelect():
+            return _selection(event, order)
+        case _:
+            assert_never(event)
 
 
 def _randomized_response(e: float, order: float) -> float:

@@ -24,7 +24,6 @@ from training.learners.forest_rows import (
     per_row,
     price,
     shares,
-    spread_of,
 )
 from training.notebook_budget import Account
 from training.rows.tree_rows import Grown
@@ -94,7 +93,7 @@ class DPRandomForestClassifier(PrivateClassifier):
         counts = [ClassWeights(cuts, (), (COUNT_ONE,), COUNT_ONE, norm_of(public)) for cuts in forest]
         noisy: list[Any] = [session.release(count, noise) for count in counts]
         moved = counts[0].sensitivity(public.relation) / COUNT_ONE * public.contributions
-        smoothing = max(1.0, spread_of(noise) * moved)
+        smoothing = max(1.0, noise.event.deviation * moved)
         total = np.sum([each.reshape(-1, 2).sum(axis=0) for each in noisy], axis=0)
         share = shares(total, COUNT_ONE, smoothing)[0]
         base = _logit(share)

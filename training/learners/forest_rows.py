@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from math import sqrt
 from typing import Literal
 
 import numpy as np
@@ -89,11 +88,6 @@ def leaf_noise(public: Public, epsilon: float) -> LeafNoise:
     if public.pure:
         return DiscreteLaplace(price(epsilon))
     return DiscreteGaussian(min(from_nano(-int(-2 / epsilon * NANO // 1)), MAX_NOISE))
-
-
-def spread_of(noise: LeafNoise) -> float:
-    """Standard deviation of the noise per unit of sensitivity."""
-    return sqrt(2) / float(noise.epsilon) if isinstance(noise, DiscreteLaplace) else float(noise.noise_multiplier)
 
 
 def price(epsilon: float | Decimal) -> Decimal:

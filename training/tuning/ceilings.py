@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil, inf, isqrt
+from typing import assert_never
 
 from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.errors import InputError
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
-from accountant.privacy.events import MAX_COUNT, MAX_NOISE, BoundedRange, Event, Gaussian, Plan, PureDp, SimpleEvent
+from accountant.privacy.events import MAX_COUNT, MAX_NOISE, BoundedRange, Event, Gaussian, Plan, PureDp, RepeatAndSelect
+from accountant.privacy.renyi import compose_pure
 
 Score = DiscreteLaplace | DiscreteGaussian
 Load = Fraction | float
@@ -25,7 +27,7 @@ Load = Fraction | float
 class Ceiling:
     """`count` times `event`: what a run is charged for all but its score."""
 
-    event: SimpleEvent
+    event: BoundedRange | PureDp | Gaussian
     count: int
 
     def load(self, plan: Plan) -> Load:
@@ -34,22 +36,27 @@ class Ceiling:
         Widths of losses, squared, add up; a width below the ceiling's own counts as that one. A ceiling of one pure
         figure is held against the sum of pure figures.
         """
-        if isinstance(self.event, PureDp):
-            whole = _pure(plan)
-            return inf if whole is None else whole / Fraction(self.event.epsilon)
-        if isinstance(self.event, Gaussian):
-            return sum((n * _square(each) for each, n in plan.events), Fraction(0)) / _square(self.event)
-        if any(isinstance(each, Gaussian) for each, _ in plan.events):
-            return inf
-        least = _square(self.event)
-        return sum((n * max(least, _square(each)) for each, n in plan.events), Fraction(0)) / (self.count * least)
+        least = self.event.squared_width
+        match self.event:
+            case PureDp():
+                whole = compose_pure(plan.events)
+                return inf if whole is None else Fraction(whole, nano(self.event.epsilon))
+            case Gaussian():
+                return sum((n * _squared_width(each) for each, n in plan.events), Fraction(0)) / least
+            case BoundedRange():
+                if any(each.pure is None for each, _ in plan.events):
+                    return inf
+                widths = (n * max(least, _squared_width(each)) for each, n in plan.events)
+                return sum(widths, Fraction(0)) / (self.count * least)
+            case _:
+                assert_never(self.event)
 
     def score(self, share: Fraction) -> Score:
         """The mechanism of a score that takes `share` of the run, what the ceiling holds being the rest."""
         part = share / (1 - share)
         if isinstance(self.event, PureDp):
             return DiscreteLaplace(from_nano(max(1, int(part * nano(self.event.epsilon)))))
-        square = self.count * _square(self.event) * part  # (2 / noise multiplier)^2
+        square = self.count * self.event.squared_width * part  # (2 / noise multiplier)^2
         noise = isqrt(ceil(4 * NANO**2 / square)) + 1
         return DiscreteGaussian(min(MAX_NOISE, from_nano(noise)))
 
@@ -58,7 +65,7 @@ class Ceiling:
 class Shape:
     """Ceilings of every height: at unit 1 an event of size `size`, `count` times."""
 
-    kind: type[SimpleEvent]
+    kind: type[BoundedRange | PureDp | Gaussian]
     size: Fraction
     count: int
 
@@ -75,40 +82,24 @@ class Shape:
 def shape_of(plans: Sequence[Plan], pure: bool) -> Shape:
     """Of the plans of all settings at unit 1: as high as the dearest, in steps as fine as the finest.
 
-    `pure`: the dataset adds up nothing but pure figures. Else a plan with a Gaussian makes all a Gaussian.
+    `pure`: the dataset adds up nothing but pure figures. Else a release without a pure price makes all a Gaussian.
     """
     if pure:
-        return Shape(PureDp, max(_need(_pure(plan)) for plan in plans), 1)
-    most = max(sum((n * _square(each) for each, n in plan.events), Fraction(0)) for plan in plans)
-    if any(isinstance(each, Gaussian) for plan in plans for each, _ in plan.events):
+        sums = [whole for plan in plans if (whole := compose_pure(plan.events)) is not None]
+        if len(sums) < len(plans):
+            raise InputError("delta=0: a setting of the grid makes releases that have no pure price")
+        return Shape(PureDp, Fraction(max(sums), NANO), 1)
+    most = max(sum((n * _squared_width(each) for each, n in plan.events), Fraction(0)) for plan in plans)
+    if any(each.pure is None for plan in plans for each, _ in plan.events):
         return Shape(Gaussian, Fraction(isqrt(ceil(4 * NANO**4 / most)) + 1, NANO**2), 1)
-    finest = min((each for plan in plans for each, _ in plan.events), key=_square)
-    count = ceil(most / _square(finest))
+    finest = min(_squared_width(each) for plan in plans for each, _ in plan.events)
+    count = ceil(most / finest)
     if count > MAX_COUNT:
         raise InputError("grid: the releases of its settings differ too much in size to be charged alike")
-    return Shape(BoundedRange, Fraction(isqrt(int(_square(finest) * NANO**2)), NANO), count)
+    return Shape(BoundedRange, Fraction(isqrt(int(finest * NANO**2)), NANO), count)
 
 
-def _square(event: Event) -> Fraction:
-    """The square of the length of the interval that holds an event's losses; of a Gaussian, that of the interval with a
-    Renyi curve as large. Releases with such squares are at most a sum / 8 at order a."""
-    if isinstance(event, BoundedRange):
-        return Fraction(event.epsilon) ** 2
-    if isinstance(event, PureDp):
-        return 4 * Fraction(event.epsilon) ** 2
-    if isinstance(event, Gaussian):
-        return 4 / Fraction(event.noise_multiplier) ** 2
-    raise InputError("learner: selects privately itself; there is no selection within a selection")
-
-
-def _pure(plan: Plan) -> Fraction | None:
-    known = [(each.pure, n) for each, n in plan.events]
-    if any(pure is None for pure, _ in known):
-        return None
-    return sum((n * Fraction(pure) for pure, n in known if pure is not None), Fraction(0))
-
-
-def _need(pure: Fraction | None) -> Fraction:
-    if pure is None:
-        raise InputError("delta=0: a setting of the grid makes releases that have no pure price")
-    return pure
+def _squared_width(event: Event) -> Fraction:
+    if isinstance(event, RepeatAndSelect):
+        raise InputError("learner: selects privately itself; there is no selection within a selection")
+    return event.squared_width

@@ -19,10 +19,12 @@ export function nano(text) {
   return BigInt(whole) * NANO + BigInt(part.slice(0, 9).padEnd(9, "0"));
 }
 
-// ---- what one release costs
+// ---- what one release costs: its one number, its pure price where it has one, its Renyi curve
 
-const RENYI = {
-  "bounded-range": (event, a) => {
+const BOUNDED_RANGE = {
+  parameter: "epsilon",
+  pure: (event) => event.epsilon,
+  renyi: (event, a) => {
     const e = Number(event.epsilon);
     const ratio = Math.expm1(-a * e) / Math.expm1(-e);
     const raw = Math.log(((a - 1) * ratio) / (a * (ratio * Math.exp(-e) - Math.exp(-a * e))));
@@ -33,15 +35,25 @@ const RENYI = {
     const top = Math.max(low, high);
     return Math.min((a * e * e) / 8, (top + Math.log(Math.exp(low - top) + Math.exp(high - top))) / (a - 1));
   },
-  "pure-dp": (event, a) => {
+};
+const PURE_DP = {
+  parameter: "epsilon",
+  pure: (event) => event.epsilon,
+  renyi: (event, a) => {
     const e = Number(event.epsilon);
     const curve = ((a - 1) * e + Math.log1p(Math.exp((1 - 2 * a) * e)) - Math.log1p(Math.exp(-e))) / (a - 1);
     return Math.min((a * e * e) / 2, e, curve);
   },
-  gaussian: (event, a) => a / (2 * Number(event.noise_multiplier) ** 2),
 };
+const GAUSSIAN = {
+  parameter: "noise_multiplier",
+  pure: () => null,
+  renyi: (event, a) => a / (2 * Number(event.noise_multiplier) ** 2),
+};
+const EVENTS = { "bounded-range": BOUNDED_RANGE, "pure-dp": PURE_DP, gaussian: GAUSSIAN };
 
-const rdpNano = (run, order) => Math.ceil(RENYI[run.event.type](run.event, order) * 1e9) + 1;
+const pureOf = ({ event }) => EVENTS[event.type].pure(event);
+const rdpNano = ({ event }, order) => Math.ceil(EVENTS[event.type].renyi(event, order) * 1e9) + 1;
 const composed = (runs, order) => runs.reduce((sum, run) => sum + run.count * rdpNano(run, order), 0);
 
 export function epsilonAt(order, rdp, delta) {
@@ -55,6 +67,7 @@ const renyiEpsilon = (runs, delta) => Math.max(0, Math.min(...GRID.map((a) => ep
 export function gaussianEpsilon(runs, delta) {
   const squared = runs.reduce((sum, run) => {
     const left = Number(run.event.noise_multiplier) ** 2 - 4 / Number(run.sensitivity) ** 2;
+    need(run.event.type === "gaussian" && left > 0, "claim: the Gaussian bound does not apply");
     return sum + run.count / left;
   }, 0);
   const mu = Math.sqrt(squared);
@@ -107,8 +120,8 @@ export function adaptiveEpsilon(runs, delta) {
 }
 
 function board(runs, delta) {
-  const releases = runs.map(({ event, count }) => {
-    const [bounded, e] = [event.type === "bounded-range", Number(event.epsilon)];
+  const releases = runs.map((run) => {
+    const [bounded, e, count] = [run.event.type === "bounded-range", Number(pureOf(run)), run.count];
     need(e > 0 && e <= 100, "claim: the adaptive bound does not apply");
     return { bounded, e, count, weight: count * (bounded ? e : 2 * e) ** 2 };
   });
@@ -195,7 +208,7 @@ export const WORDS = {
   adaptive: "the best that an adaptive adversary could do",
 };
 
-const pureSum = (runs) => runs.reduce((sum, run) => sum + BigInt(run.count) * nano(run.event.epsilon), 0n);
+const pureSum = (runs) => runs.reduce((sum, run) => sum + BigInt(run.count) * nano(pureOf(run)), 0n);
 
 // Throws where epsilon does not follow. {epsilon, bound}, or {open: why} where a browser does not recompute it.
 export function checkClaim(predicate) {
@@ -216,14 +229,14 @@ export function checkClaim(predicate) {
 
 function checkRun(run) {
   const { type } = run.event;
-  need(Object.hasOwn(RENYI, type), `claim: an answer of the kind ${type} is not known`);
+  need(Object.hasOwn(EVENTS, type), `claim: an answer of the kind ${type} is not known`);
   need(Number.isSafeInteger(run.count) && run.count > 0, "claim: a count must be a whole number from 1");
-  need(nano(type === "gaussian" ? run.event.noise_multiplier : run.event.epsilon) > 0n, "claim: an answer must cost something");
+  need(nano(run.event[EVENTS[type].parameter]) > 0n, "claim: an answer must cost something");
   need(nano(run.sensitivity) > 0n, "claim: a sensitivity must be above 0");
 }
 
 function checkSums(claim, runs) {
-  const unbounded = runs.some((run) => run.event.type === "gaussian");
+  const unbounded = runs.some((run) => pureOf(run) === null);
   const pure = unbounded ? null : pureSum(runs);
   need((claim.pure === null ? null : nano(claim.pure)) === pure, "claim: the sum of what each answer may cost is another");
   const count = runs.reduce((total, run) => total + run.count, 0);

@@ -32,7 +32,6 @@ from training.learners.forest_rows import (
     per_row,
     price,
     shares,
-    spread_of,
 )
 from training.notebook_budget import Account
 from training.rows.rows import Rows
@@ -180,7 +179,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
     def _values(self, noisy: Any, noise: LeafNoise, public: Public) -> tuple[int, ...]:
         """Leaf values in units of 1 / SCORE_ONE: rate times the link of the smoothed share, clamped."""
         twice = public.relation is Relation.REPLACE_ONE
-        smoothing = max(1.0, spread_of(noise) * public.contributions * (1 + twice))
+        smoothing = max(1.0, noise.event.deviation * public.contributions * (1 + twice))
         most = self._largest()
         raw = [loss.link(q, self.alpha) for q in shares(noisy, WEIGHT_ONE, smoothing)]
         return tuple(max(-most, min(most, round(self.rate * SCORE_ONE * value))) for value in raw)

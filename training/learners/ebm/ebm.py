@@ -23,7 +23,7 @@ from models.forms.additive import AdditiveEnsemble
 from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.checks import check_real, check_whole
 from training.learners.ebm.defaults import EbmDefaults, ebm_defaults
-from training.learners.ebm.noise import Mechanism, Noise, deviation, noise_of, unit_near
+from training.learners.ebm.noise import Mechanism, Noise, noise_of, unit_near
 from training.learners.ebm.queries import (
     CLIP,
     GRID,
@@ -240,7 +240,7 @@ class _Model:
 
     def _noise(self, mechanism: Mechanism, worth: float) -> float:
         """The standard deviation of its noise on a sum, in logits or half ranges."""
-        return deviation(mechanism) * self.public.contributions * GRID * worth
+        return mechanism.event.deviation * self.public.contributions * GRID * worth
 
     def _rows(self) -> float:
         """How many rows there are: public under replace-one, else by the histograms, the shorter the surer."""

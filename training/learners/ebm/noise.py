@@ -35,13 +35,6 @@ def noise_of(public: Public, unit: Decimal, settings: EbmDefaults) -> Noise:
     return Noise(counting, starting, of(unit, Fraction(1)), "l1" if public.pure else "l2")
 
 
-def deviation(mechanism: Mechanism) -> float:
-    """The standard deviation of its noise, as a multiple of a query's sensitivity."""
-    if isinstance(mechanism, DiscreteLaplace):
-        return sqrt(2) / float(mechanism.epsilon)
-    return float(mechanism.noise_multiplier)
-
-
 def starts(public: Public, settings: EbmDefaults) -> int:
     """How many sums a model starts from: of the target, and for the clip of a number's residuals."""
     return 2 if public.classes is None and settings.spread else 1
