@@ -24,11 +24,11 @@ from accountant.errors import DataError
 from models.answers import ClassLabel
 from models.features import CategoricalFeature, Codes, Columns, Feature, NumericFeature
 from training.rows import kernels
+from training.rows.people import NULLS
 from training.rows.rows import TARGET_GRID, Rows
 from training.rows.schema import Schema
 
 BATCH_ROWS = READ_BYTES = 1 << 16
-NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 
 
 def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
@@ -61,6 +61,12 @@ def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[s
     if not header.strip():
         raise DataError(f"data={path.name}: the file is empty")
     names = pyarrow.csv.read_csv(pa.py_buffer(header.encode())).schema.names
+    absent = {*wanted} - {*names}
+    if absent:  # then the first line may be a row: nothing of it is repeated
+        raise DataError(
+            f"columns {sorted(absent)}: in the schema but not in the first line of {path.name}, which must be a header "
+            "with the columns' names"
+        )
     check_names(names, schema, also)
     types = {
         feature.name: pa.float64() if isinstance(feature, NumericFeature) else pa.string()

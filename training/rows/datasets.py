@@ -10,15 +10,12 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation, check_name
@@ -29,6 +26,7 @@ from accountant.ledger.families import Dataset
 from accountant.ledger.records import RECORD, Registration, Unit
 from accountant.ledger.started import Started
 from training.rows.data import answer_dtype, bin_dtype, encode_answers, encode_column, read_batches
+from training.rows.people import FirstOfEach
 from training.rows.rows import Rows
 from training.rows.schema import Schema, parse_schema
 
@@ -89,7 +87,7 @@ def pack(data: Path, schema: Schema, unit: Unit = RECORD) -> Packed:
     """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute."""
     dtype, kind = bin_dtype(schema.features), answer_dtype(schema)
     bins, labels = [bytearray() for _ in schema.features], bytearray()  # grow in place; small arrays would fragment
-    keep = _FirstOfEach(unit.column, unit.contributions) if unit.column else None
+    keep = FirstOfEach(unit.column, unit.contributions) if unit.column else None
     others = {unit.column} - {None} - {feature.name for feature in schema.features}
     start = 0
     for batch in read_batches(data, schema, tuple(column for column in others if column)):
@@ -98,6 +96,8 @@ def pack(data: Path, schema: Schema, unit: Unit = RECORD) -> Packed:
             store += encode_column(feature, batch[feature.name], start).astype(dtype)[chosen].tobytes()
         labels += encode_answers(schema, batch[schema.target], start)[chosen].tobytes()
         start += len(batch)
+    if keep is not None:
+        keep.check()
     if not start:
         raise DataError(f"data={data.name}: the file has no rows")
     answers = np.frombuffer(labels, dtype=kind)
@@ -106,31 +106,6 @@ def pack(data: Path, schema: Schema, unit: Unit = RECORD) -> Packed:
         packed[index] = np.frombuffer(bins[index], dtype=dtype)
         bins[index] = bytearray()
     return Packed(packed, answers)
-
-
-class _FirstOfEach:
-    """Bounds contributions: a person's later rows are left out, so adding a person adds at most so many rows and
-    changes no other.
-    """
-
-    def __init__(self, column: str, contributions: int) -> None:
-        self._column, self._most, self._seen = column, contributions, Counter[Any]()
-
-    def __call__(self, batch: pa.RecordBatch, start: int) -> NDArray[np.bool_]:
-        column = batch[self._column]
-        if column.null_count:
-            row = start + int(pc.index(pc.is_null(column), True).as_py())
-            raise DataError(f"{self._column}, data row {row}: the unit of privacy is missing", row=row)
-        words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        codes, which, counts = np.unique(words.indices.to_numpy(), return_inverse=True, return_counts=True)
-        values = words.dictionary.take(pa.array(codes)).to_pylist()
-        before = np.array([self._seen[value] for value in values], dtype=np.int64)
-        self._seen.update(dict(zip(values, counts.tolist(), strict=True)))
-        order = np.argsort(which, kind="stable")
-        rank = np.empty(len(which), dtype=np.int64)  # how many rows of the same person stand before, in this batch
-        rank[order] = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        kept: NDArray[np.bool_] = before[which] + rank < self._most
-        return kept
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:

@@ -20,7 +20,8 @@ from accountant.errors import DataError, InputError
 from accountant.files import replacing
 from models.answers import ClassLabel
 from models.features import Columns, Feature, NumericFeature
-from training.rows.data import BATCH_ROWS, NULLS, _public_part, _raw
+from training.rows.data import BATCH_ROWS, _public_part, _raw
+from training.rows.people import NULLS
 
 NUMERIC = "{type: numeric, range: [FILL-IN, FILL-IN], bins: 32}"
 CATEGORICAL = "{type: categorical, values: FILL-IN}"
