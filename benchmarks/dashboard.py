@@ -35,7 +35,7 @@ from accountant.home import Home
 from accountant.ledger.records import State
 from benchmarks import made_ledger
 from models.store.bundle import ModelStore
-from serving.tokens import new_token
+from serving.process.tokens import new_token
 from training import job
 from training.plans import Asked
 from training.rows.datasets import register

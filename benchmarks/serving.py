@@ -103,7 +103,7 @@ def make_home(folder: Path) -> str:
     """A home with Adult and a model by its defaults -> a token that predicts."""
     from accountant.budget import Budget, Relation
     from accountant.home import Home
-    from serving.tokens import new_token
+    from serving.process.tokens import new_token
     from training import job
     from training.plans import Asked
     from training.rows.datasets import register

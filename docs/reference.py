@@ -16,12 +16,12 @@ from mkdocs.structure.files import File, Files
 from accountant.errors import DpserveError
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
-from serving import errors as doors
 from serving.app import DOORS
 from serving.cli.app import app
 from serving.process import metrics, settings
-from serving.process.gauges import AuditGauges, LedgerGauges, ServingGauges
+from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges
 from serving.rest.openapi import MEANINGS, openapi
+from serving.wire import errors as doors
 from training.learners import LEARNERS
 
 

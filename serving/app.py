@@ -14,15 +14,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from accountant.ledger.tokens import SCOPES
-from serving.errors import json_response
 from serving.http.routes import Door
 from serving.pages import static_files
 from serving.pages.all import PAGES
 from serving.pages.home import error_page
 from serving.pages.prefetch import warming
+from serving.process.state import ServingState
 from serving.rest import explain, jobs, ledger, models, operations, placing, v2
 from serving.rest.openapi import openapi
-from serving.state import ServingState
+from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query
 from training.learners.docs import learners_to_json
 

@@ -22,7 +22,7 @@ from models.store.loading import VerifiedModel, load_of_home
 from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
 from serving.cli.complete import MODELS
 from serving.cli.terminal import Json, aligned, busy, rounds, show
-from serving.registry import Registry
+from serving.process.registry import Registry
 from training.rows.row_files import read_columns, write_predictions
 
 Answer = tuple[NDArray[Any], NDArray[Any]]  # labels (n,) and probabilities (n, classes)

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from accountant.home import Home
-from serving import placing
+from models.store import placing
+from models.store.placing import Placed
 from serving.cli.models import Model
 from serving.cli.terminal import Json, show, this_user
-from serving.placing import Placed
 
 Why = Annotated[str, typer.Option(help="Why: it stands in the ledger for ever.")]
 By = Annotated[str | None, typer.Option(help="Who decides; your user name when left out.")]

@@ -30,7 +30,7 @@ from serving.process.startup import (
     check_place,
     tls_of,
 )
-from serving.tokens import new_token
+from serving.process.tokens import new_token
 
 LOG = logging.getLogger("dpserve.auditor")
 AuditSeconds = Annotated[

@@ -11,7 +11,7 @@ from accountant.home import Home
 from accountant.ledger.tokens import Limits, Token, revoke, tokens
 from serving.cli.terminal import Json, aligned, note, show
 from serving.process.access_log import lines
-from serving.tokens import new_token
+from serving.process.tokens import new_token
 
 Name = Annotated[str, typer.Option(help="Whose.")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from accountant.errors import InputError
-from serving.errors import TooLarge, WrongMediaType
+from serving.wire.errors import TooLarge, WrongMediaType
 
 WINDOWS = {"gzip": 31, "deflate": 15}  # zlib's word for the wrapping
 SMALL = 1024  # bytes: not worth packing

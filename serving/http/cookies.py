@@ -14,8 +14,8 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
-from serving.errors import CrossSite
-from serving.tokens import PREFIX
+from serving.process.tokens import PREFIX
+from serving.wire.errors import CrossSite
 
 COOKIE = "dpserve"
 LOGIN, LOGOUT, HOME = "/ui/login", "/ui/logout", "/ui"

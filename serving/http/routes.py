@@ -20,13 +20,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from accountant.ledger.tokens import Token
-from serving.errors import ClientGone, Forbidden, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
 from serving.http import cookies, headers
 from serving.process.access_log import ABOUT, ASKING, trail
 from serving.process.limits import meter
 from serving.process.metrics import count_request
-from serving.state import ServingState
-from serving.tokens import bearer, digest
+from serving.process.state import ServingState
+from serving.process.tokens import bearer, digest
+from serving.wire.errors import ClientGone, Forbidden, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
 
 LOG = logging.getLogger("dpserve.serving")
 

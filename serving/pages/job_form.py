@@ -15,10 +15,10 @@ import orjson
 
 from accountant.errors import BudgetRefused, DpserveError, IdempotencyConflict, InputError
 from accountant.home import Home
-from serving.errors import TakesTooLong, status_of
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
 from serving.rest.jobs import planned, submitted
+from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
 
 FIELDS = ("dataset", "learner", "epsilon", "delta", "model", "runs")

@@ -20,10 +20,10 @@ from accountant.log.entries import Entry, latest_checkpoint, read_entry
 from accountant.log.notes import Checkpoint
 from accountant.store.entry_kinds import entry_index
 from accountant.store.store import body_at
-from serving.errors import status_of
 from serving.http.routes import Door, in_thread, state
 from serving.pages.entry_text import LABELS, told
 from serving.pages.ui import page, see_other
+from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_text
 
 HTML = "text/html"

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from serving.http.cookies import COOKIE, LOGIN, check_same_origin, local
 from serving.pages.ui import form_fields
-from serving.tokens import PREFIX, digest
+from serving.process.tokens import PREFIX, digest
 
 
 async def login(request: Request) -> Response:
@@ -17,7 +17,7 @@ async def login(request: Request) -> Response:
     check_same_origin(request.scope)
     fields = await form_fields(request, "token", "next")
     serving = request.app.state.serving
-    serving.home  # noqa: B018 - NotReady
+    serving.require_ready()
     secret, wanted = fields["token"].strip(), local(fields["next"])
     token = serving.token(digest(secret.encode("utf-8", "replace"))) if secret.startswith(PREFIX) else None
     if token is None:

@@ -15,13 +15,13 @@ from accountant.errors import DpserveError, InputError, UnknownName, Verificatio
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
 from models.features import CategoricalFeature, Feature, NumericFeature, number_text
+from models.store import placing
 from models.store.bundle import CHAMPION, FILES
-from serving import placing
-from serving.errors import json_response, status_of
 from serving.http.routes import Door, caller, in_thread, state
 from serving.pages import shapes as ui_shapes
 from serving.pages.ui import form_fields, page, see_other
-from serving.registry import Registry, Served
+from serving.process.registry import Registry, Served
+from serving.wire.errors import json_response, status_of
 from serving.wire.request_bodies import known_query, query_int
 
 PAGE = 50
@@ -40,7 +40,7 @@ async def models(request: Request) -> Response:
     """Every model, by name: a page of those whose name holds `q`."""
     known_query(request, "q", "after")
     serving = state(request)
-    serving.home  # noqa: B018 - NotReady
+    serving.require_ready()
     asked, after = request.query_params.get("q", "").strip()[:64], query_int(request, "after", 0)
     found = _by_name(serving.registry.to_json())
     kept = [each for each in found if asked.lower() in each["name"]]
@@ -226,7 +226,7 @@ async def verify(request: Request) -> Response:
 
 async def _served(request: Request) -> Served:
     serving = state(request)
-    serving.home  # noqa: B018 - NotReady
+    serving.require_ready()
     return await in_thread(serving.registry.get, request.path_params["name"])
 
 

@@ -13,7 +13,7 @@ import anyio
 from accountant.errors import DpserveError
 from accountant.store.entry_kinds import entry_index
 from serving.pages.ui import TEMPLATES
-from serving.state import ServingState
+from serving.process.state import ServingState
 
 LOG = logging.getLogger("dpserve.serving")
 

@@ -12,10 +12,10 @@ from accountant.errors import DpserveError, InputError, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger import tokens
 from accountant.ledger.tokens import SCOPES, Limits, Token
-from serving.errors import status_of
 from serving.http.routes import Door, caller, in_thread, state
 from serving.pages.ui import form_fields, page, see_other
-from serving.tokens import new_token
+from serving.process.tokens import new_token
+from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query
 
 HTML = "text/html"

@@ -1,1 +1,1 @@
-"""What runs: settings, start and stop, logs, metrics, limits, audits."""
+"""What runs: settings, start and stop, what a worker knows, logs, metrics, limits, audits."""

@@ -25,8 +25,8 @@ from typing import Any
 import orjson
 
 from accountant.files import locked
-from serving.errors import NotReady
 from serving.process.settings import ServerSettings
+from serving.wire.errors import NotReady
 
 LOG = logging.getLogger("dpserve.serving")
 BLOCK = 1 << 16

@@ -1,5 +1,6 @@
 """The processes of `dpserve serve`: BentoML's server, beside it one worker that trains, and now and then one that
-audits. They stop together.
+audits. They stop together, and none outlives the `dpserve serve` that started it, however that ended: a port that is
+still held would keep the next one from starting.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from serving.process.announce import announce
 from serving.process.audit_runs import is_asked
-from serving.process.startup import Listening, Tls
+from serving.process.startup import Listening, Tls, announce
 
 LOG = logging.getLogger("dpserve.launch")
 ROOT = Path(__file__).resolve().parents[2]
@@ -154,3 +154,22 @@ def _end(server: Process, others: list[Process], stop: _Stop) -> int:
             server.kill()
         time.sleep(TICK_SECONDS / 4)
     return 0 if stop.asked else 1
+
+
+def is_orphan() -> bool:
+    """Whether `dpserve serve` started this server and is gone."""
+    parent = os.environ.get(WORKER_PARENT, "")
+    if not parent.isdigit():
+        return False
+    try:
+        os.kill(int(parent), 0)
+    except OSError:  # none of this number, or somebody else's that was given it since
+        return True
+    return False
+
+
+def stop_server() -> None:
+    """End the whole server from a serving process: its supervisor, or where that is gone too, this process."""
+    logging.getLogger("dpserve.serving").error("dpserve serve is gone; stopping")
+    supervisor = os.getppid()
+    os.kill(supervisor if supervisor > 1 else os.getpid(), signal.SIGTERM)

@@ -18,7 +18,7 @@ from pathlib import Path
 from struct import Struct
 
 from accountant.ledger.tokens import Token
-from serving.errors import NotReady, TooManyRequests
+from serving.wire.errors import NotReady, TooManyRequests
 
 LOG = logging.getLogger("dpserve.serving")
 DAY = 86_400

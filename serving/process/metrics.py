@@ -1,19 +1,28 @@
 """Prometheus metrics. What happens in a worker is counted there and added up over the workers; what the home knows is
-read when it is asked for (`serving.process.gauges`). No metric depends on the rows, and every label comes from a
+read when it is asked for (`serving.process.metrics`). No metric depends on the rows, and every label comes from a
 bounded set.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.types import Scope
+
+from accountant.errors import LedgerInvalid
+from accountant.home import Home
+from accountant.ledger.families import Dataset
+from accountant.ledger.job_counts import JobFigures, queue
+from serving.process.audit_runs import read_last
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"})
@@ -52,3 +61,88 @@ def render(collectors: Iterable[Collector]) -> bytes:
     for collector in collectors:
         registry.register(collector)
     return generate_latest(registry)
+
+
+@dataclass(frozen=True, eq=False)
+class LedgerGauges(Collector):
+    """Budgets, jobs and the queue. `jobs`: kept by the caller, so that a job that ended is read once."""
+
+    home: Home
+    jobs: JobFigures
+
+    def collect(self) -> Iterable[Metric]:
+        datasets = self.home.ledger.datasets()
+        yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent.", datasets, _spent)
+        yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, _total)
+        yield _by_dataset("dpserve_budget_left_ratio", "Share neither spent nor reserved.", datasets, _left)
+        yield self._jobs()
+        yield _gauge("dpserve_ledger_size", "Entries of the ledger.", self.home.ledger.log.size())
+        yield from self._queue()
+
+    def _jobs(self) -> Metric:
+        family = CounterMetricFamily(
+            "dpserve_jobs", "Jobs that have come to this state.", labels=["dataset", "learner", "state"]
+        )
+        for labels, count in sorted(self.jobs.passed(self.home.ledger.log.database).items()):
+            family.add_metric(labels, count)
+        return family
+
+    def _queue(self) -> Iterable[Metric]:
+        found = queue(self.home.ledger.log.database, datetime.now(UTC))
+        yield _gauge("dpserve_queue_length", "Jobs that wait for a worker.", found.length)
+        yield _gauge(
+            "dpserve_queue_oldest_seconds", "Seconds that the oldest of them has waited.", found.oldest_seconds
+        )
+        yield _gauge("dpserve_jobs_running", "Jobs that have started and not ended.", found.running)
+
+
+@dataclass(frozen=True, eq=False)
+class AuditGauges(Collector):
+    """The last audit; before the first, and where its result cannot be read, it counts as failed and old."""
+
+    home: Home
+
+    def collect(self) -> Iterable[Metric]:
+        try:
+            found = read_last(self.home.path) or {}
+        except LedgerInvalid:
+            found = {}
+        at = datetime.fromisoformat(found["at"]).timestamp() if found else 0.0
+        yield _gauge("dpserve_audit_ok", "Whether the last audit found nothing wrong.", float(found.get("ok", False)))
+        yield _gauge("dpserve_audit_timestamp_seconds", "When the last audit began; 0: never.", at)
+        yield _gauge("dpserve_audit_entries", "Entries that the last audit read.", found.get("entries", 0))
+
+
+@dataclass(frozen=True, eq=False)
+class ServingGauges(Collector):
+    """Models that the answering worker serves or refuses; every worker sees the same folder."""
+
+    served: int
+    refused: int
+
+    def collect(self) -> Iterable[Metric]:
+        yield _gauge("dpserve_models_loaded", "Model versions verified and served.", self.served)
+        yield _gauge("dpserve_models_refused", "Model versions that do not verify, and are not served.", self.refused)
+
+
+def _spent(dataset: Dataset) -> float:
+    return float(dataset.filter.epsilon_of(dataset.used - dataset.reserved))
+
+
+def _total(dataset: Dataset) -> float:
+    return float(dataset.budget.epsilon)
+
+
+def _left(dataset: Dataset) -> float:
+    return 1 - dataset.filter.share(dataset.used)
+
+
+def _by_dataset(name: str, help: str, datasets: list[Dataset], figure: Callable[[Dataset], float]) -> Metric:
+    family = GaugeMetricFamily(name, help, labels=["dataset"])
+    for dataset in datasets:
+        family.add_metric([dataset.registration.name], figure(dataset))
+    return family
+
+
+def _gauge(name: str, help: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, help, value)

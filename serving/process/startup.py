@@ -1,14 +1,19 @@
-"""What is checked before anything is served. Each check fails closed, with a message that says what to do."""
+"""What is checked before anything is served, each check closed where it fails and with a message that says what to do;
+then saying when the server is ready, and where.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import socket
 import ssl
 import stat
+import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 
 from cryptography import x509
@@ -16,6 +21,9 @@ from cryptography import x509
 from accountant.errors import InputError
 from accountant.home import Home
 
+LOG = logging.getLogger("dpserve.launch")
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+LOOK_SECONDS = 0.25
 HOST, PORT, AUDIT_SECONDS = "127.0.0.1", 3000, 3600  # of `dpserve serve`; its flags show them
 FOLDERS = ("models", "datasets", "jobs", "logs", "run")
 
@@ -111,3 +119,32 @@ def _check_tls(tls: Tls) -> None:
             f"--tls-cert={tls.certificate}: is good from {found.not_valid_before_utc:%Y-%m-%d} to "
             f"{found.not_valid_after_utc:%Y-%m-%d}, not today; renew it"
         )
+
+
+def announce(listening: Listening, stop: threading.Event) -> None:
+    """Log one line as soon as /readyz answers 200, in a thread that ends with `stop`."""
+    threading.Thread(target=_announce, args=(listening, stop), daemon=True).start()
+
+
+def _announce(listening: Listening, stop: threading.Event) -> None:
+    while not stop.wait(LOOK_SECONDS):
+        if is_ready(listening):
+            LOG.info("ready, listening on %s; the dashboard is at %s/ui", listening.url, listening.url)
+            return
+
+
+def is_ready(listening: Listening) -> bool:
+    """Whether the server answers that it is. Our own server on our own machine: its certificate names another."""
+    host = EVERYWHERE.get(listening.host, listening.host)
+    connection = (
+        HTTPConnection(host, listening.port, timeout=5)
+        if listening.tls is None
+        else HTTPSConnection(host, listening.port, timeout=5, context=ssl._create_unverified_context())
+    )
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()

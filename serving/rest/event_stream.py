@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from accountant.errors import DpserveError
-from serving.errors import NotReady
+from serving.wire.errors import NotReady
 
 LOOK_SECONDS = 0.25
 QUIET_SECONDS = 10.0  # without an event for so long, a comment: whoever hung up is noticed, and no proxy gives up

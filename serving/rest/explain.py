@@ -11,11 +11,11 @@ from starlette.responses import Response
 from accountant.errors import InputError
 from models.explain.explain import logits, unit
 from models.onnx.runtime import columns_from_records
-from serving.errors import NotAdditive
 from serving.http.routes import Door, in_thread, state
-from serving.registry import Registry
+from serving.process.registry import Registry
 from serving.rest import json_schemas
 from serving.rest.models import PREDICT, PREDICT_BYTES, RECORDS, answer_records, parse
+from serving.wire.errors import NotAdditive
 from serving.wire.request_bodies import read_body
 
 
@@ -23,7 +23,7 @@ async def explain(request: Request) -> Response:
     """As `predict`, with what each feature adds; off the loop, because it takes longer."""
     raw = await read_body(request, PREDICT_BYTES)
     serving = state(request)
-    serving.home  # noqa: B018 - NotReady
+    serving.require_ready()
     return Response(await in_thread(_answer, serving.registry, raw), media_type="application/json")
 
 

@@ -14,12 +14,12 @@ from starlette.responses import Response
 
 from accountant.errors import BudgetRefused, InputError, UnknownName
 from accountant.home import Home
-from serving.errors import json_response
 from serving.http.routes import TEXT, Door, Query, caller, in_thread, state
 from serving.process.access_log import about
 from serving.process.metrics import REFUSALS
 from serving.rest import json_schemas
 from serving.rest.event_stream import Event, events
+from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, check_fields, json_fields, known_query, query_int, query_text
 from training import job, job_views, plans
 from training.plans import Asked

@@ -11,7 +11,7 @@ from typing import Any
 from accountant.budget import Relation
 from accountant.errors import DpserveError
 from accountant.ledger.records import State
-from serving.errors import HTTP_CODES, status_of
+from serving.wire.errors import HTTP_CODES, status_of
 
 Shape = Mapping[str, Any]
 

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from accountant.home import Home
 from accountant.log.stored_proofs import consistency, path_to
-from serving.errors import json_response
 from serving.http.routes import TEXT, Door, Query, in_thread, state
 from serving.rest import json_schemas
+from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query, query_int
 
 PAGE = 500

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -17,14 +16,14 @@ from starlette.responses import Response
 from accountant.errors import InputError
 from accountant.ledger.tokens import SCOPES
 from models.onnx.runtime import columns_from_records
-from serving.errors import TooLarge, json_response
 from serving.http.routes import Door, in_thread, state
-from serving.registry import NotHeld, Registry, Served
+from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
 from serving.wire import tables_in
+from serving.wire.errors import TooLarge, json_response
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body
-from serving.wire.tables_out import table_answer
+from serving.wire.tables_out import Source, table_answer
 
 PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
@@ -49,7 +48,7 @@ async def predict(request: Request) -> Response:
     """Records in, labels and probabilities or numbers out. On the loop where it takes microseconds."""
     posted = await _posted(request)
     serving = state(request)
-    serving.home  # noqa: B018 - NotReady
+    serving.require_ready()
     return await quickly(serving.registry, len(posted.raw), answer, posted)
 
 
@@ -96,8 +95,12 @@ def answer(find: Find, posted: Posted) -> Response:
         found, columns = tables_in.columns_of(posted.raw, model.ensemble.features, model.runtime.reads, RECORDS)
         form = posted.form or found
     label, probabilities = served.verified.runtime.infer(columns)
-    write = _json if form == "json" else partial(table_answer, form)
-    response = write(served, label, probabilities)
+    if form == "json":
+        content = orjson.dumps(answer_json(served, label, probabilities), option=orjson.OPT_SERIALIZE_NUMPY)
+        response = Response(content, media_type="application/json")
+    else:
+        source = Source(served.reference, served.certificate, served.verified.ensemble.classes)
+        response = table_answer(form, source, label, probabilities)
     served.predictions.inc(len(label))
     served.seconds.observe(perf_counter() - start)
     return response
@@ -133,15 +136,10 @@ def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.f
     return {**plain, "classes": classes, "probabilities": probabilities} if classes else plain
 
 
-def _json(served: Served, label: NDArray[Any], probabilities: NDArray[np.float32]) -> Response:
-    content = orjson.dumps(answer_json(served, label, probabilities), option=orjson.OPT_SERIALIZE_NUMPY)
-    return Response(content, media_type="application/json")
-
-
 async def list_models(request: Request) -> Response:
     known_query(request)
     serving = state(request)
-    serving.home  # noqa: B018 - NotReady
+    serving.require_ready()
     return json_response({"models": serving.registry.to_json()})
 
 
@@ -167,7 +165,7 @@ async def served_model(request: Request, version: str | None = None) -> Served:
     """The model that the path names, verified, from memory or from its files."""
     known_query(request)
     serving = state(request)
-    serving.home  # noqa: B018 - NotReady
+    serving.require_ready()
     name = request.path_params["name"]
     return await in_thread(serving.registry.get, name if version is None else f"{name}@{version}")
 

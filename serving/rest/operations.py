@@ -13,14 +13,13 @@ from starlette.responses import RedirectResponse, Response
 from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
-from serving.errors import NotReady, json_response
 from serving.http import cookies
 from serving.http.routes import TEXT, Door, in_thread, state
 from serving.process import audit_runs
-from serving.process.gauges import AuditGauges, LedgerGauges, ServingGauges
-from serving.process.metrics import render
+from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges, render
+from serving.process.state import ServingState
 from serving.rest import json_schemas
-from serving.state import ServingState
+from serving.wire.errors import NotReady, json_response
 from serving.wire.request_bodies import known_query
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving import placing
-from serving.errors import json_response
+from models.store import placing
 from serving.http.routes import Door, caller, in_thread, state
 from serving.rest import json_schemas
+from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_fields, known_query
 
 Fields = dict[str, tuple[type, ...]]

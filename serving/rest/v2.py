@@ -18,13 +18,13 @@ from starlette.responses import Response
 from accountant.errors import InputError
 from accountant.ledger.tokens import SCOPES
 from models.onnx.export import LABEL, NUMBER
-from serving.errors import NotReady, json_response
 from serving.http.compression import pack, unpack
 from serving.http.routes import Door, state
-from serving.registry import Served
+from serving.process.registry import Served
 from serving.rest import json_schemas
 from serving.rest.models import PREDICT_BYTES, RECORDS, Find, quickly, served_model
 from serving.rest.openapi import product_version
+from serving.wire.errors import NotReady, json_response
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, read_body, strict_json
 from serving.wire.tables_in import ANY
@@ -96,7 +96,7 @@ async def index(request: Request) -> Response:
     raw = await read_body(request, 1 << 16, JSON, ANY)
     asked = check_fields(strict_json(raw) if raw else {}, {}, {"ready": (bool,)})
     serving = state(request)
-    serving.home  # noqa: B018 - NotReady
+    serving.require_ready()
     lines = [line for line in serving.registry.to_json() if not asked.get("ready") or line["state"] == "served"]
     return json_response([_line(line) for line in lines])
 
@@ -120,7 +120,7 @@ async def infer(request: Request) -> Response:
     model = name if version is None else f"{name}@{version}"
     sent = Sent(model, raw, _json_size(headers.get(JSON_SIZE), len(raw)), headers.get("accept-encoding", ""))
     serving = state(request)
-    serving.home  # noqa: B018 - NotReady
+    serving.require_ready()
     return await quickly(serving.registry, len(raw), answer, sent)
 
 

@@ -1,1 +1,1 @@
-"""Bodies on the wire: JSON, Arrow, .npy and tensors to columns and back."""
+"""Bodies on the wire: JSON, Arrow, .npy and tensors to columns and back; errors as answers."""

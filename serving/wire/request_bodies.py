@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from starlette.requests import Request
 
 from accountant.errors import InputError
-from serving.errors import ClientGone, SlowBody, TooLarge, WrongMediaType
+from serving.wire.errors import ClientGone, SlowBody, TooLarge, WrongMediaType
 
 CONTROL_BYTES = 1 << 20
 BODY_SECONDS = 4.0

@@ -17,8 +17,8 @@ from pyarrow import ipc
 
 from accountant.errors import InputError, RecordError
 from models.features import MISSING_TEXT, BooleanFeature, CategoricalFeature, Feature
-from serving.errors import TooLarge
 from serving.wire.arrow_messages import check_messages
+from serving.wire.errors import TooLarge
 
 Feed = dict[str, NDArray[Any]]
 

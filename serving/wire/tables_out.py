@@ -7,6 +7,8 @@ schema as well.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,29 +18,42 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 from starlette.responses import Response
 
-from serving.registry import Served
 from serving.wire.tables_in import NPY, STREAM
 
-
-def table_answer(form: str, served: Served, label: NDArray[Any], probabilities: NDArray[Any]) -> Response:
-    """`form`: "arrow" or "npy". label (n,), probabilities (n, classes), of which a number has none."""
-    about = {"Dpserve-Model": served.reference, "Dpserve-Certificate": orjson.dumps(served.certificate).decode()}
-    if form == "npy":
-        content = _npy(probabilities if served.verified.ensemble.classes else label)
-        return Response(content, headers=about, media_type=NPY.decode())
-    return Response(_arrow(served, label, probabilities, about), headers=about, media_type=STREAM.decode())
+Classes = tuple[str | int, ...]
 
 
-def _npy(answer: NDArray[Any]) -> bytes:
-    """Probabilities (n, classes) float32 in the order of the model's classes, or values (n,) float64."""
+@dataclass(frozen=True)
+class Source:
+    """The model that answered: its reference, its certificate as answers have it, its classes (none: a number)."""
+
+    reference: str
+    certificate: Mapping[str, Any]
+    classes: Classes
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What an answer in JSON says of the model, as headers."""
+        return {"Dpserve-Model": self.reference, "Dpserve-Certificate": orjson.dumps(self.certificate).decode()}
+
+
+def table_answer(form: str, source: Source, label: NDArray[Any], probabilities: NDArray[Any]) -> Response:
+    """`form`: "arrow" or "npy". label (n,), probabilities (n, classes) float32, of which a number has none.
+
+    A `.npy` is the probabilities in the order of the model's classes, or the values (n,) float64.
+    """
+    headers = source.headers
+    if form != "npy":
+        content = _arrow(source.classes, label, probabilities, headers)
+        return Response(content, headers=headers, media_type=STREAM.decode())
     sink = io.BytesIO()
-    np.save(sink, answer, allow_pickle=False)
-    return sink.getvalue()
+    np.save(sink, probabilities if source.classes else label, allow_pickle=False)
+    return Response(sink.getvalue(), headers=headers, media_type=NPY.decode())
 
 
-def _arrow(served: Served, label: NDArray[Any], probabilities: NDArray[Any], about: dict[str, str]) -> bytes:
-    classes = served.verified.ensemble.classes
-    columns = {"label": _labels(classes, label)} if classes else {"value": pa.array(label)}
+def _arrow(classes: Classes, label: NDArray[Any], probabilities: NDArray[Any], about: dict[str, str]) -> bytes:
+    kind = pa.string() if classes and isinstance(classes[0], str) else pa.int64()
+    columns = {"label": pa.array(label, kind)} if classes else {"value": pa.array(label)}
     for index, name in enumerate(classes):
         columns[f"p_{name}"] = pa.array(np.ascontiguousarray(probabilities[:, index]))
     batch = pa.record_batch(list(columns.values()), names=list(columns))
@@ -48,7 +63,3 @@ def _arrow(served: Served, label: NDArray[Any], probabilities: NDArray[Any], abo
         writer.write_batch(batch)
     found: bytes = sink.getvalue().to_pybytes()
     return found
-
-
-def _labels(classes: tuple[Any, ...], label: NDArray[Any]) -> pa.Array:
-    return pa.array(label, pa.string() if isinstance(classes[0], str) else pa.int64())

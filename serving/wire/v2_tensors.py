@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import InputError, RecordError
 from models.features import MISSING_TEXT, BooleanFeature, CategoricalFeature, Feature, encodable
-from serving.errors import TooLarge
+from serving.wire.errors import TooLarge
 from serving.wire.request_bodies import check_fields
 from serving.wire.tables_in import Feed
 

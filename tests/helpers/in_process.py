@@ -16,8 +16,8 @@ from starlette.routing import Route
 from accountant.home import Home
 from accountant.ledger.tokens import NO_LIMITS, Limits
 from serving.http.routes import Door, Doors
-from serving.state import ServingState
-from serving.tokens import new_token
+from serving.process.state import ServingState
+from serving.process.tokens import new_token
 
 HOST = "ledger.example:3000"
 BASE = f"http://{HOST}"

@@ -18,7 +18,7 @@ import httpx
 import pyarrow.parquet as pq
 
 from accountant.home import Home
-from serving.tokens import new_token
+from serving.process.tokens import new_token
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "examples" / "data"

@@ -23,7 +23,7 @@ from accountant.ledger import tokens
 from models.store.bundle import FILES
 from serving.app import DOORS
 from serving.process.library_internals import HEAD_BYTES, HEAD_FIELDS
-from serving.tokens import new_token
+from serving.process.tokens import new_token
 from training import job
 from training.plans import Asked
 from training.rows.datasets import register

@@ -29,7 +29,7 @@ from small_home import DATA, ROOT, SCOPES, environment, free_port, records, unti
 from accountant.home import Home
 from serving.app import DOORS
 from serving.pages.all import PAGES
-from serving.tokens import new_token
+from serving.process.tokens import new_token
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 

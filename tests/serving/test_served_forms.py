@@ -21,7 +21,7 @@ from models.store.loading import load_verified
 from models.trees import Leaf, Split
 from models.votes import Vote
 from serving.cli.app import run
-from serving.registry import Registry
+from serving.process.registry import Registry
 from serving.rest.models import answer_records
 from training import job
 from training.learners import LEARNERS

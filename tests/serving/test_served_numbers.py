@@ -20,7 +20,7 @@ from models.forms.additive import AdditiveEnsemble
 from models.onnx.runtime import columns_from_records
 from models.store.loading import load_verified
 from serving.cli.app import run
-from serving.registry import Registry
+from serving.process.registry import Registry
 from serving.rest.json_schemas import PREDICTED
 from serving.rest.models import _description, answer_records
 from training import job

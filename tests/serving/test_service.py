@@ -33,10 +33,10 @@ from accountant.log.last_seen import HighWater
 from accountant.log.notes import verify_checkpoint
 from models.store.loading import load_verified
 from serving.app import DOORS
-from serving.errors import error_response
 from serving.http.routes import Doors
 from serving.process.access_log import lines
-from serving.tokens import new_token
+from serving.process.tokens import new_token
+from serving.wire.errors import error_response
 from training import job
 from training.plans import Asked
 from training.rows.datasets import register

@@ -13,9 +13,9 @@ from accountant.errors import CertificateInvalid, InputError, LedgerInvalid, Unk
 from accountant.home import Home
 from accountant.ledger.key_life import revoke
 from accountant.ledger.placement import PROMOTED, RETIRED, record
+from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
-from serving import placing
 from training import job
 from training.plans import Asked
 from training.rows.datasets import register

@@ -9,7 +9,7 @@ import pytest
 from accountant.errors import InputError, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger import tokens
-from serving.tokens import bearer, digest, good_tokens, new_token
+from serving.process.tokens import bearer, digest, good_tokens, new_token
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pages_in_process import pages_at, words
 
 from accountant.ledger import tokens
 from accountant.ledger.tokens import Limits
-from serving.tokens import digest
+from serving.process.tokens import digest
 
 SECRET = re.compile(r"dps_[A-Za-z0-9_-]{43}")
 

@@ -23,10 +23,10 @@ from accountant.home import Home
 from accountant.ledger import tokens
 from accountant.ledger.tokens import MOST_REQUESTS, NO_LIMITS, Limits, Token
 from accountant.store.store import checkpoints, leaves
-from serving.errors import NotReady, TooManyRequests
 from serving.http.routes import Door
 from serving.process.limits import DAY, Meter
-from serving.tokens import new_token
+from serving.process.tokens import new_token
+from serving.wire.errors import NotReady, TooManyRequests
 
 MORNING = 20_000 * DAY + 6 * 3600
 
@@ -199,7 +199,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from accountant.ledger.tokens import Limits, Token
-from serving.errors import TooManyRequests
+from serving.wire.errors import TooManyRequests
 from serving.process.limits import Meter
 meter = Meter(Path({path!r}), lambda: {now})
 token = Token("one", ("predict",), "0" * 64, 7, None, Limits(per_second={most}))

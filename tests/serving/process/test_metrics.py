@@ -15,8 +15,7 @@ from accountant.ledger.job_counts import PASSED, JobFigures, queue
 from accountant.ledger.records import State
 from accountant.store.tables import job_table
 from serving.process import audit_runs
-from serving.process.gauges import AuditGauges, LedgerGauges, ServingGauges
-from serving.process.metrics import REQUESTS, count_request, render
+from serving.process.metrics import REQUESTS, AuditGauges, LedgerGauges, ServingGauges, count_request, render
 
 
 @pytest.fixture

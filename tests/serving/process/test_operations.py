@@ -28,10 +28,10 @@ from accountant.budget import Budget, Relation
 from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
-from serving.process import audit_runs, logs, orphans
+from serving.process import audit_runs, launch, logs
 from serving.process.launch import server_environment
 from serving.process.startup import Listening, Tls, check_home, check_listening, check_place, tls_of
-from serving.tokens import new_token
+from serving.process.tokens import new_token
 from training import job
 from training.plans import Asked
 from training.rows.datasets import register
@@ -161,14 +161,14 @@ def test_server_whose_parent_is_gone_stops(monkeypatch):
     gone = subprocess.Popen(["true"])
     gone.wait()
     killed = []
-    monkeypatch.setattr(orphans.os, "getppid", lambda: 4711)
+    monkeypatch.setattr(launch.os, "getppid", lambda: 4711)
     for parent, expected in (("", False), (str(os.getpid()), False), (str(gone.pid), True)):
-        monkeypatch.setenv(orphans.PARENT, parent)
-        assert orphans.is_orphan() is expected
-    monkeypatch.setattr(orphans.os, "kill", lambda process, number: killed.append((process, number)))
-    orphans.stop_server()
-    monkeypatch.setattr(orphans.os, "getppid", lambda: 1)  # its supervisor is gone as well: never the first process
-    orphans.stop_server()
+        monkeypatch.setenv(launch.WORKER_PARENT, parent)
+        assert launch.is_orphan() is expected
+    monkeypatch.setattr(launch.os, "kill", lambda process, number: killed.append((process, number)))
+    launch.stop_server()
+    monkeypatch.setattr(launch.os, "getppid", lambda: 1)  # its supervisor is gone as well: never the first process
+    launch.stop_server()
     assert killed == [(4711, signal.SIGTERM), (os.getpid(), signal.SIGTERM)]
 
 

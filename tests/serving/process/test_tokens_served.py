@@ -18,7 +18,7 @@ from accountant.home import Home
 from accountant.ledger import tokens
 from accountant.ledger.tokens import Limits
 from serving.process.access_log import lines
-from serving.tokens import new_token
+from serving.process.tokens import new_token
 
 pytestmark = pytest.mark.server
 

@@ -17,11 +17,11 @@ from small_home import dpserve
 from starlette.responses import JSONResponse
 
 from accountant.ledger.tokens import Limits
-from serving.errors import ClientGone, NotReady
 from serving.http.routes import Door, in_thread
 from serving.pages import login
 from serving.process import access_log
 from serving.process.access_log import Trail, about, lines, path_of
+from serving.wire.errors import ClientGone, NotReady
 
 SECRET = "31337"
 

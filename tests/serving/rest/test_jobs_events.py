@@ -14,8 +14,8 @@ from small_home import serving, until, write_files
 from accountant.budget import Budget, Relation
 from accountant.home import Home
 from accountant.ledger import tokens
+from serving.process.tokens import new_token
 from serving.rest.event_stream import Event
-from serving.tokens import new_token
 from training import job
 from training.plans import Asked
 from training.rows.datasets import register

@@ -17,8 +17,8 @@ from pyarrow import ipc
 from accountant.errors import DpserveError, InputError, RecordError
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.onnx.runtime import columns_from_records
-from serving.errors import TooLarge, WrongMediaType
 from serving.http.compression import pack, unpack
+from serving.wire.errors import TooLarge, WrongMediaType
 from serving.wire.quick_json import quick_json
 from serving.wire.tables_in import columns_of
 

@@ -10,7 +10,7 @@ from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
 from accountant.errors import DpserveError, InputError, RecordError
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
-from serving.errors import TooLarge
+from serving.wire.errors import TooLarge
 from serving.wire.v2_tensors import columns_of, datatype_of, tensor_of
 
 FEATURES = (NumericFeature("age", (20.0, 40.0)), CategoricalFeature("colour", ("red",)), BooleanFeature("member"))

@@ -15,9 +15,9 @@ from accountant.ledger.key_life import mark_compromised as compromise
 from accountant.ledger.key_life import revoke, rotate
 from models.store import index
 from models.store.bundle import FILES, ModelStore, ensemble_bytes, ensemble_from_bytes
-from serving import registry as registry_of_models
+from serving.process import registry as registry_of_models
 from serving.process.metrics import FAILURES
-from serving.registry import NotHeld, Registry
+from serving.process.registry import NotHeld, Registry
 from serving.rest.models import answer_records
 from training import job
 from training.plans import Asked

@@ -17,11 +17,11 @@ from accountant.errors import DpserveError
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
 from accountant.ledger.tokens import Token
-from serving.errors import NotReady
-from serving.process.orphans import is_orphan, stop_server
+from serving.process.launch import is_orphan, stop_server
+from serving.process.registry import Registry
 from serving.process.settings import ServerSettings
-from serving.registry import Registry
-from serving.tokens import good_tokens
+from serving.process.tokens import good_tokens
+from serving.wire.errors import NotReady
 
 LOG = logging.getLogger("dpserve.serving")
 LOOK_SECONDS = 0.4
@@ -82,6 +82,10 @@ class ServingState:
         if self.problem or self._home is None:
             raise NotReady("dpserve is not ready; the server's log says why")
         return self._home
+
+    def require_ready(self) -> None:
+        """NotReady as `home`, before anything is answered that does not need the home itself."""
+        _ = self.home
 
     def token(self, digest: str) -> Token | None:
         return self._tokens.get(digest)
