@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from accountant.ledger import key_life
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import TransparencyLog
 from accountant.log.last_seen import HighWater
+from accountant.store.engines import without_secrets
 from accountant.store.store import Store, size
 
 DEFAULT_HOME = "~/.local/share/dpserve"
@@ -29,6 +31,15 @@ class Setting:
     name: str
     value: str
     source: str
+
+    @property
+    def shown(self) -> str:
+        """The value as it may be printed: secrets that an address can carry are hidden."""
+        if self.name == "DPSERVE_LEDGER_URL":
+            return without_secrets(self.value)
+        if self.name == "DPSERVE_ISSUER_KEY":
+            return re.sub(r"(?i)((?:pin|pass|secret|token)[^=&;?]*=)[^&;?]*", r"\1***", self.value)
+        return self.value
 
 
 def settings(environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:

@@ -33,6 +33,8 @@ _UNUSABLE_SQLITE = {
 _UNUSABLE_SQLSTATE = ("08", "28", "25006", "3D", "40", "53", "55", "57", "58")
 Begin: TypeAlias = Callable[[Connection], None]
 
+HIDDEN = "***"
+
 
 def open_engine(url: str) -> Engine:
     """InputError for any other database, and where the driver is not installed. No message holds the URL: it may hold a
@@ -49,6 +51,15 @@ def open_engine(url: str) -> Engine:
         raise InputError("ledger=postgresql+psycopg: needs its driver; install dpserve[postgres]") from None
     event.listen(engine, "connect", _configure_postgres)
     return engine
+
+
+def without_secrets(url: str) -> str:
+    """The URL as it may be shown: no password, nor any value of its query, which may be one."""
+    try:
+        parsed = make_url(url)
+    except (SQLAlchemyError, ValueError):
+        return HIDDEN
+    return parsed.set(query=dict.fromkeys(parsed.query, HIDDEN)).render_as_string(hide_password=True)
 
 
 def _parse(url: str) -> URL:

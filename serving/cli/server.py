@@ -74,8 +74,8 @@ def config(json: Json = False) -> None:
     dpserve config
     """
     settings = all_settings()
-    body = {setting.name: {"value": setting.value, "source": setting.source} for setting in settings}
-    show(json, body, aligned([(setting.name, setting.value, f"({setting.source})") for setting in settings]))
+    body = {setting.name: {"value": setting.shown, "source": setting.source} for setting in settings}
+    show(json, body, aligned([(setting.name, setting.shown, f"({setting.source})") for setting in settings]))
 
 
 def serve(

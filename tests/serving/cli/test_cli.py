@@ -116,6 +116,29 @@ def test_config_says_where_a_setting_came_from(home, monkeypatch, said):
     assert "hush" not in json.dumps(body)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql+psycopg://me:hush@db:5432/ledger", "postgresql+psycopg://me:***@db:5432/ledger"),
+        (
+            "postgresql+psycopg://me:hu%40sh@db/l?sslpassword=hush",
+            "postgresql+psycopg://me:***@db/l?sslpassword=%2A%2A%2A",
+        ),
+        ("postgresql+psycopg:///l?host=db&password=hush", "postgresql+psycopg:///l?host=%2A%2A%2A&password=%2A%2A%2A"),
+        ("hush", "***"),
+        ("sqlite:////home/me/ledger.db", "sqlite:////home/me/ledger.db"),
+    ],
+)
+def test_config_shows_no_password_of_the_ledger(home, monkeypatch, said, capsys, url, shown):
+    monkeypatch.setenv("DPSERVE_LEDGER_URL", url)
+    monkeypatch.setenv("DPSERVE_ISSUER_KEY", "hsm:2?token=hush&pin-value=hush;PIN=hush&label=x")
+    _, body, _ = said("config")
+    assert body["DPSERVE_LEDGER_URL"] == {"value": shown, "source": "environment"}
+    assert body["DPSERVE_ISSUER_KEY"]["value"].endswith("&label=x")
+    assert run(["config"]) == 0
+    assert "hush" not in json.dumps(body) + capsys.readouterr().out
+
+
 # Datasets and schemas
 
 
