@@ -90,7 +90,7 @@ def arrows(trees: Tree) -> dict[str, set[str]]:
     files = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in trees}
     found: dict[str, set[str]] = defaultdict(set)
     for path, tree in trees.items():
-        for node in _imports(tree):
+        for node in imports(tree):
             names = [alias.name for alias in node.names]
             if isinstance(node, ast.ImportFrom):
                 names = [f"{node.module}.{name}" for name in names]
@@ -101,12 +101,12 @@ def arrows(trees: Tree) -> dict[str, set[str]]:
     return found
 
 
-def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+def imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
         elif not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
-            yield from _imports(child)
+            yield from imports(child)
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:

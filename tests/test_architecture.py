@@ -1,15 +1,21 @@
 """The shape of the house, read from the source: who imports whom, where randomness and rows come in, and sizes.
 
+`python benchmarks/house.py` prints its figures.
+
 Every rule is a function from one source text to its breaches, so that each is also shown to catch a bad text.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from benchmarks import house
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("accountant", "models", "training", "serving", "dpserve")
@@ -38,6 +44,45 @@ ARROWS = {
 }
 OUTSIDE = {"tests", "benchmarks", "examples", "docs"}
 
+# Folder: rooms, and which folders of each it may import ("." is the room itself). Imports for types alone are left out.
+MAP = """
+accountant: accountant(keys ledger log privacy store)
+accountant/audit: accountant(. certificates keys log privacy store)
+accountant/certificates: accountant(. keys ledger log privacy store)
+accountant/keys: accountant(. log store)
+accountant/ledger: accountant(. certificates keys log privacy store)
+accountant/log: accountant(. keys store)
+accountant/privacy: accountant(.)
+accountant/store: accountant(. log store/migrations)
+accountant/store/migrations: accountant(. store)
+accountant/store/migrations/versions: accountant(. keys)
+models: accountant(.)
+models/edit: accountant(.) models(. forms)
+models/explain: accountant(.) models(.)
+models/forms: accountant(.) models(. explain onnx)
+models/onnx: accountant(.) models(. explain)
+models/store: accountant(. certificates keys ledger log) models(. explain forms onnx)
+training: accountant(. certificates keys ledger privacy) models(. edit forms onnx store)
+    training(learners rows tuning)
+training/learners: accountant(. privacy) models(. forms) training(. learners/boosting rows)
+training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
+training/learners/ebm: accountant(. privacy) models(. forms) training(. learners rows rows/kernels)
+training/notebook: accountant(.) training(. learners rows)
+training/rows: accountant(. ledger) models(.) training(rows/kernels)
+training/rows/kernels:
+training/tuning: accountant(. privacy) models(. forms) training(. rows)
+serving: accountant(ledger) training(learners) serving(http pages process rest wire)
+serving/cli: accountant(. audit certificates keys ledger log store) models(. edit explain forms onnx store)
+    training(. learners rows tuning) serving(pages process)
+serving/http: accountant(. ledger) serving(process wire)
+serving/pages: accountant(. certificates ledger log store) models(. explain forms store) training(. learners)
+    serving(http process rest wire)
+serving/process: accountant(. audit certificates keys ledger log) models(store) serving(wire)
+serving/rest: accountant(. ledger log) models(explain onnx store) training(. tuning) serving(http process wire)
+serving/wire: accountant(.) models(.)
+dpserve:
+"""
+
 # Noise is drawn in one file. Two more make keys and tokens, which need the operating system's entropy but no noise.
 RANDOM = ("random", "secrets", "numpy.random", "opendp", "os.urandom", "os.getrandom")
 ENTROPY = {"secrets", "os.urandom"}
@@ -55,8 +100,23 @@ READERS = (
 
 MAX_LINES = 400
 MAX_FUNCTION = 60
+MAX_FILES = 20  # in one folder
+PASSED_ON = {"accountant/certificates/certificate.py": 5, "accountant/audit/audit.py": 1}  # names, at two doors
 
 Rule = Callable[[str, str], list[str]]
+
+
+def read_map(text: str) -> dict[str, set[str]]:
+    """Folder -> folders that it may import, of a text like MAP."""
+    folders: dict[str, set[str]] = {}
+    for line in text.strip().replace("\n    ", " ").splitlines():
+        folder, _, rooms = line.partition(":")
+        named = ((room, name) for room, names in re.findall(r"(\w+)\(([^)]*)\)", rooms) for name in names.split())
+        folders[folder] = {room if name == "." else f"{room}/{name}" for room, name in named}
+    return folders
+
+
+FOLDERS = read_map(MAP)
 
 
 def within(name: str, prefixes: set[str] | tuple[str, ...]) -> bool:
@@ -94,6 +154,35 @@ def arrows(path: str, text: str) -> list[str]:
     return [f"{path}:{line}: imports {name}" for line, name in ours if not within(name, allowed)]
 
 
+def folder_of(path: str) -> str:
+    """Of a file: `accountant/log` of `accountant/log/tiles.py`."""
+    return path.rpartition("/")[0]
+
+
+def into_folders(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """Line and folder of everything of ours that is imported, other than for types alone."""
+    for node in house.imports(ast.parse(text)):
+        names = [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{name}" for name in names]
+        for parts in (name.split(".") for name in names):
+            inside = [folder for length in range(len(parts), 0, -1) if (folder := "/".join(parts[:length])) in FOLDERS]
+            if inside and inside[0] != folder_of(path):
+                yield node.lineno, inside[0]
+
+
+def folder_arrows(path: str, text: str) -> list[str]:
+    """A folder imports only the folders that MAP allows."""
+    allowed = FOLDERS.get(folder_of(path), set())
+    return [f"{path}:{line}: imports {folder}" for line, folder in into_folders(path, text) if folder not in allowed]
+
+
+def reexports(path: str, text: str) -> list[str]:
+    """A name is imported from where it is made: no `from a import b as b`."""
+    count = house.reexports(ast.parse(text))
+    return [f"{path}: {count} names only pass through"] if count > PASSED_ON.get(path, 0) else []
+
+
 def randomness(path: str, text: str) -> list[str]:
     """Nothing is random outside the metered file."""
     banned = {name for name in RANDOM if name not in MAY_DRAW.get(path, set())}
@@ -120,7 +209,7 @@ def sizes(path: str, text: str) -> list[str]:
     return found
 
 
-RULES: tuple[Rule, ...] = (arrows, randomness, rows, sizes)
+RULES: tuple[Rule, ...] = (arrows, folder_arrows, reexports, randomness, rows, sizes)
 
 BAD = [
     (arrows, "accountant/ledger/ledger.py", "from models.forms.ensemble import Ensemble"),
@@ -136,6 +225,12 @@ BAD = [
     (arrows, "training/job.py", "from tests.helpers import rows"),
     (arrows, "dpserve/client.py", "from accountant.errors import DpserveError"),
     (arrows, "serving/cli/app.py", "from dpserve import Client"),
+    (folder_arrows, "accountant/log/tiles.py", "from accountant.ledger.ledger import Ledger"),
+    (folder_arrows, "accountant/privacy/gdp.py", "def f():\n    import accountant.store.store"),
+    (folder_arrows, "models/onnx/nodes.py", "from models.store import bundle"),
+    (folder_arrows, "serving/wire/quick_json.py", "from serving.rest import models"),
+    (folder_arrows, "training/nowhere/new.py", "from training import session"),
+    (reexports, "models/features.py", "from models.forms import ensemble as ensemble"),
     (randomness, "training/session.py", "import random"),
     (randomness, "training/session.py", "from numpy.random import default_rng"),
     (randomness, "training/session.py", "from numpy import random"),
@@ -158,6 +253,13 @@ GOOD = [
         "from training import job\nfrom training.rows.row_files import read_columns\nimport accountant.ledger.ledger",
     ),
     (arrows, "training/learners/ebm/ebm.py", "from . import base\nfrom models import ensemble"),
+    (folder_arrows, "serving/cli/jobs.py", "from training import job\nfrom accountant.ledger.ledger import Ledger"),
+    (
+        folder_arrows,
+        "accountant/log/tiles.py",
+        "from accountant.log import notes\nif TYPE_CHECKING:\n    from accountant.ledger.ledger import Ledger",
+    ),
+    (reexports, "models/features.py", "from models import forms as model_forms"),
     (randomness, "accountant/mechanisms.py", "import opendp.prelude as dp\nimport secrets"),
     (randomness, "accountant/keys/private_keys.py", "import secrets"),
     (randomness, "training/session.py", "import randomised_names\nself.random = 1"),
@@ -184,3 +286,25 @@ def test_rule_catches_a_breach(rule, path, text):
 @pytest.mark.parametrize(("rule", "path", "text"), GOOD)
 def test_rule_allows_what_is_right(rule, path, text):
     assert rule(path, text) == []
+
+
+def test_the_map_names_every_folder_and_no_other():
+    assert FOLDERS.keys() == {folder_of(path) for path in SOURCES}
+    assert set().union(*FOLDERS.values()) <= FOLDERS.keys()
+
+
+def test_no_folder_is_crowded():
+    assert {folder: n for folder, n in Counter(map(folder_of, SOURCES)).items() if n > MAX_FILES} == {}
+
+
+def test_files_import_each_other_in_no_circle():
+    assert house.circles(house.arrows(house.sources(ROOT))) == []
+
+
+def test_a_circle_is_found():
+    texts = {"models/a.py": "from models import b", "models/b.py": "def f():\n    from models.c import x"}
+    texts["models/c.py"] = "import models.a"
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    assert house.circles(house.arrows(trees)) == [sorted(texts)]
+    del trees["models/c.py"]
+    assert house.circles(house.arrows(trees)) == []
