@@ -20,9 +20,10 @@ from sklearn.metrics import roc_auc_score
 
 from models.edit.editing import Note, monotone, to_additive
 from models.explain.explain import Shape, errors, shapes, unit
-from models.explain.svg import Panel, document
-from models.explain.svg_shapes import curve_panel, reach, sized
+from models.explain.shapes import shape_panel
+from models.explain.vega import to_svg
 from models.explain.vega_files import write
+from models.explain.vega_panels import LIGHT, Panel, gallery, reach
 from models.features import NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from training.learners.ebm.ebm import DPEBMClassifier
@@ -124,12 +125,13 @@ def figure_of_shapes(models: dict[str, AdditiveEnsemble]) -> str:
         found = {epsilon: shape_of(model, feature.name) for epsilon, model in models.items()}
         scale = reach([shape.bins for shape in found.values()])
         panels += [_panel(feature, epsilon, shape, scale, unit(models[epsilon])) for epsilon, shape in found.items()]
-    return document("Adult: every numeric feature", [f"From left to right: epsilon {', '.join(models)}."], panels)
+    notes = [f"From left to right: epsilon {', '.join(models)}."]
+    return to_svg(gallery("Adult: every numeric feature", notes, panels))
 
 
 def _panel(feature: NumericFeature, epsilon: str, shape: Shape, scale: tuple[float, float], of: str) -> Panel:
     named = replace(feature, name=f"{feature.name}, epsilon {epsilon}")
-    return curve_panel(named, [shape.bins], scale, of, sized(shape, of))
+    return shape_panel(named, shape, scale, of, LIGHT)
 
 
 def rising_then_falling(model: AdditiveEnsemble) -> AdditiveEnsemble:
@@ -150,7 +152,9 @@ def figure_of_age(models: dict[str, AdditiveEnsemble], mended: dict[str, Additiv
         for at, said in enumerate((", as released", ", edited"))
         for epsilon, pair in pairs.items()
     ]
-    return document("Adult: age as released, and made to rise and then fall", [f"The top is at {TOP_AGE}."], panels)
+    return to_svg(
+        gallery("Adult: age as released, and made to rise and then fall", [f"The top is at {TOP_AGE}."], panels)
+    )
 
 
 def line(epsilon: str, model: AdditiveEnsemble, test: Any) -> str:

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 from models.explain.explain import Bin, errors, places, terms, unit, weights
 from models.explain.html import KEYS, figure, grid, page, paragraph, table
-from models.explain.svg import Panel, amount, document
-from models.explain.svg_shapes import compared_panel, reach
+from models.explain.shapes import compared_panel
+from models.explain.vega import to_svg
 from models.explain.vega_files import write_drawing
+from models.explain.vega_panels import LIGHT, PAGE, Colours, Panel, gallery, reach
+from models.explain.vega_parts import amount
 from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
 from models.released import Released
 
@@ -169,16 +171,16 @@ def comparison_picture(found: Comparison, path: Path, claims: tuple[str, str]) -
     ]
     write_drawing(
         path,
-        lambda: document(title, [*lines, found.summary()], panels(found)),
+        lambda: to_svg(gallery(title, [*lines, found.summary()], panels(found, LIGHT))),
         lambda: _page(found, title, lines),
     )
 
 
-def panels(found: Comparison) -> list[Panel]:
+def panels(found: Comparison, colours: Colours) -> list[Panel]:
     """One per common feature, the most different first."""
     scale = reach([bins for pair in found.curves for bins in pair])
     order = sorted(zip(found.features, found.curves, strict=True), key=lambda item: _apart(item[0].name, item[1]))
-    return [compared_panel(feature, curves, scale, found.unit, found.names) for feature, curves in order]
+    return [compared_panel(feature, curves, scale, found.unit, found.names, colours) for feature, curves in order]
 
 
 def _apart(name: str, curves: tuple[tuple[Bin, ...], tuple[Bin, ...]]) -> tuple[float, float]:
@@ -204,7 +206,7 @@ def _page(found: Comparison, title: str, lines: list[str]) -> str:
     head = ("feature", "value", *found.names, "difference", "joint standard error", "in standard errors")
     alone = [f"Only in {name}: {', '.join(only)}." for name, only in zip(found.names, found.only, strict=True) if only]
     body = [*(paragraph(line, "quiet") for line in lines), KEYS, paragraph(found.summary()), *map(paragraph, alone)]
-    body += [paragraph(HOW), "<h2>The curves</h2>", grid(map(figure, panels(found)))]
+    body += [paragraph(HOW), "<h2>The curves</h2>", grid(map(figure, panels(found, PAGE)))]
     return page(title, "\n".join([*body, "<h2>The largest differences</h2>", table(head, rows)]))
 
 

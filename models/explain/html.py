@@ -8,7 +8,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from models.explain.svg import DARK, LIGHT, Panel, inline, styles
+from models.explain.vega import to_svg
+from models.explain.vega_panels import DARK, LIGHT, Panel, single
 
 SCRIPT = """
 const tip = document.getElementById("tip");
@@ -23,11 +24,9 @@ function tell(hit, all) {
   tip.style.top = (box.y > tall + 12 ? box.y - tall - 8 : box.bottom + 8) + scrollY + "px";
 }
 for (const figure of document.querySelectorAll("figure")) {
-  const all = [...figure.querySelectorAll(".hit")];
+  const all = [...figure.querySelectorAll("path[aria-label]")];
   for (const hit of all) {
-    const title = hit.querySelector("title");
-    hit.dataset.says = title.textContent;
-    title.remove();
+    hit.dataset.says = hit.getAttribute("aria-label");
     hit.addEventListener("pointerenter", () => tell(hit, all));
     hit.addEventListener("pointerleave", () => tell(null, all));
   }
@@ -59,7 +58,7 @@ main > div {{ display: grid; gap: 1.2rem 1.6rem;
 figure {{ margin: 0; padding: .3rem; border-radius: 6px; break-inside: avoid; min-width: 0 }}
 figure:focus-visible {{ outline: 2px solid var(--first) }}
 svg {{ max-width: 100%; height: auto; display: block }}
-.hit.on {{ fill-opacity: .12 }}
+path[aria-label] {{ pointer-events: all }} .on {{ fill-opacity: .12 }}
 table {{ border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums }}
 th, td {{ text-align: right; padding: .15rem 0 .15rem 1.1rem; border-bottom: 1px solid var(--faint) }}
 th {{ color: var(--quiet); font-weight: normal }}
@@ -88,6 +87,7 @@ PAGE = """<!doctype html>
 <script>{script}</script>
 </html>
 """
+ADDRESSES = (' xmlns="http://www.w3.org/2000/svg"', ' xmlns:xlink="http://www.w3.org/1999/xlink"')
 KEYS = (
     '<p class="quiet screen">Point at a curve or bar for its numbers, or focus it with Tab and use the arrow keys.</p>'
 )
@@ -101,14 +101,16 @@ def page(title: str, body: str) -> str:
 
 def _style() -> str:
     light, dark = (" ".join(f"--{name}: {value};" for name, value in each.items()) for each in (LIGHT, DARK))
-    rules = styles({name: f"var(--{name})" for name in LIGHT})
-    return STYLE.format(light=light, dark=dark, font="system-ui, sans-serif") + rules
+    return STYLE.format(light=light, dark=dark, font="system-ui, sans-serif")
 
 
 def figure(panel: Panel, mark: str = "", below: str = "") -> str:
     """A drawing that can be pointed at and reached with the keyboard; `mark`: its name for links."""
     name = f' id="{escape(mark)}"' if mark else ""
-    return f'<figure{name} aria-label="{escape(panel.name)}">{inline(panel)}{below}</figure>'
+    drawn = to_svg(single(panel)).replace("<svg ", f'<svg role="img" aria-label="{escape(panel.name)}" ', 1)
+    for address in ADDRESSES:  # names of XML, which HTML need not be told
+        drawn = drawn.replace(address, "", 1)
+    return f'<figure{name} aria-label="{escape(panel.name)}">{drawn}{below}</figure>'
 
 
 def grid(figures: Iterable[str]) -> str:

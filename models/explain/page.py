@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from models.explain.explain import Shape, shapes, unit
 from models.explain.html import KEYS, figure, folded, grid, page, paragraph, table
-from models.explain.svg import amount, document
-from models.explain.svg_record import record_panels
-from models.explain.svg_shapes import BAND, shape_panels
+from models.explain.record import record_panels
+from models.explain.shapes import BAND, shape_panels
+from models.explain.vega import to_svg
+from models.explain.vega_panels import LIGHT, PAGE, gallery
+from models.explain.vega_parts import amount
 from models.features import Columns
 from models.released import FeatureSum, Released
 
@@ -29,12 +31,13 @@ def shapes_svg(ensemble: FeatureSum, claim: str) -> str:
     """What every feature adds, as an SVG file."""
     unused = _unused(ensemble)
     notes = [claim, BAND, *([f"Adds nothing: {', '.join(unused)}."] if unused else [])]
-    return document(title(ensemble), notes, shape_panels(ensemble))
+    return to_svg(gallery(title(ensemble), notes, shape_panels(ensemble, LIGHT)))
 
 
 def record_svg(ensemble: Released, claim: str, record: Columns) -> str:
     """One record's account, as an SVG file."""
-    return document(f"What one record's values add up to: {ensemble.target}", [claim], record_panels(ensemble, record))
+    panels = record_panels(ensemble, record, LIGHT)
+    return to_svg(gallery(f"What one record's values add up to: {ensemble.target}", [claim], panels))
 
 
 def title(ensemble: Released) -> str:
@@ -49,7 +52,7 @@ def _unused(ensemble: Released) -> list[str]:
 
 def record_page(ensemble: Released, claim: str, record: Columns, sections: Sequence[str]) -> str:
     """One record's account as a page; `sections`: HTML below it."""
-    account = grid(figure(panel) for panel in record_panels(ensemble, record))
+    account = grid(figure(panel) for panel in record_panels(ensemble, record, PAGE))
     return _page(ensemble, claim, ["<h2>This record</h2>", account, *sections])
 
 
@@ -70,7 +73,7 @@ def shape_sections(ensemble: FeatureSum) -> list[str]:
     head = ("feature", "kind", f"importance ({unit(ensemble)})")
     figures = [
         figure(panel, mark, folded("numbers", _numbers(shape, unit(ensemble))))
-        for panel, mark, shape in zip(shape_panels(ensemble), marks, found, strict=True)
+        for panel, mark, shape in zip(shape_panels(ensemble, PAGE), marks, found, strict=True)
     ]
     unused = _unused(ensemble)
     return [

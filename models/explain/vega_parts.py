@@ -11,6 +11,7 @@ WIDTH, HEIGHT, BAR = 290, 130, 19  # pixels: of a panel, of a panel over numbers
 SHOWN = 14  # bars of one panel
 
 Spec = dict[str, Any]
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"  # a name; nothing is fetched
 
 CONFIG: Spec = {
     "background": "white",
@@ -56,6 +57,12 @@ def ends(feature: NumericFeature) -> tuple[float, float]:
 
 def axis() -> Spec:
     return {"title": None, "tickCount": 5}
+
+
+def amount(number: float, sign: str = "+") -> str:
+    """Three digits that count, and all of a whole part."""
+    form = f"{number:{sign},.0f}" if abs(number) >= 1000 else f"{number:{sign}.3g}"
+    return form.replace("-", "−") if number else "0"
 
 
 def signed(votes: float) -> str:

@@ -18,8 +18,9 @@ from accountant.errors import InputError
 from models.edits import Edit
 from models.explain.explain import shapes, unit
 from models.explain.picture import picture
-from models.explain.svg import Scale, amount
-from models.explain.svg_shapes import said, shape_panels
+from models.explain.shapes import shape_panels
+from models.explain.vega_panels import LIGHT, words_of
+from models.explain.vega_parts import amount
 
 RECORD = {name: values[:1] for name, values in COLUMNS.items()}
 
@@ -50,10 +51,10 @@ def read(page):
 
 @pytest.mark.parametrize("ensemble", [CLASSES, NUMBER, BARE])
 def test_every_bin_of_every_feature_is_told(tmp_path, ensemble):
-    words = set(read(page_of(ensemble, tmp_path)).words)
+    words = {value for name, value in read(page_of(ensemble, tmp_path)).attributes if name == "aria-label"}
     for shape in shapes(ensemble):
         for each in shape.bins:
-            assert said(each, unit(ensemble)) in words
+            assert words_of(each, unit(ensemble)) in words
 
 
 def test_the_page_asks_for_nothing(tmp_path):
@@ -97,18 +98,34 @@ def test_svg_is_well_formed_and_png_is_drawn(tmp_path):
         assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_band_is_twice_the_error_and_absent_without(tmp_path):
-    [age, *_] = shape_panels(CLASSES)
-    [wide] = re.findall(r'<path d="M([^"]*)Z" class="wide a"/>', age.body)
-    [line] = re.findall(r'<path d="M([^"]*)" class="line a"/>', age.body)
-    upper, middle = (float(each.split("L")[0].split()[1]) for each in (wide, line))
-    lower = float(wide.split("L")[-1].split()[1])
-    assert upper < middle < lower
-    assert middle - upper == pytest.approx(lower - middle, abs=0.02)
-    [bare, *_] = shape_panels(BARE)
-    [flat] = re.findall(r'<path d="M([^"]*)Z" class="wide a"/>', bare.body)
-    places = flat.split("L")
-    assert places[: len(places) // 2] == places[: len(places) // 2 - 1 : -1]
+def layers(panel, kind):
+    return [layer for layer in panel.spec["layer"] if layer["mark"]["type"] == kind]
+
+
+def test_the_band_is_twice_the_error_and_absent_without():
+    [age, *_] = shape_panels(CLASSES, LIGHT)
+    wide, close = layers(age, "area")
+    for times, band in ((2, wide), (1, close)):
+        ends = [
+            (row[band["encoding"]["y"]["field"]], row[band["encoding"]["y2"]["field"]])
+            for row in band["data"]["values"]
+        ]
+        bins = [each for each in shapes(CLASSES)[0].bins if each.low is not None for _ in "ab"]
+        assert ends == [(each.votes - times * each.error, each.votes + times * each.error) for each in bins]
+    [line] = layers(age, "line")
+    assert [row["value"] for row in line["data"]["values"]] == [each.votes for each in bins]
+    [bare, *_] = shape_panels(BARE, LIGHT)
+    assert all(row["low2"] == row["high2"] == row["value"] for row in layers(bare, "area")[0]["data"]["values"])
+
+
+def test_bars_have_their_whiskers_and_counts():
+    _, work, _ = shape_panels(CLASSES, LIGHT)
+    rows = layers(work, "rect")[1]["data"]["values"]
+    bins = sorted(shapes(CLASSES)[1].bins, key=lambda each: -each.votes)
+    assert [row["value"] for row in rows] == [each.votes for each in bins]
+    assert [row["high"] - row["value"] for row in rows] == pytest.approx([2 * each.error for each in bins])
+    long = [row["count"] - min(row["count"] for row in rows) for row in rows]
+    assert long == pytest.approx([48 * (max(each.count, 0) / 60) ** 0.5 for each in bins])
 
 
 def test_one_record(tmp_path):
@@ -128,10 +145,19 @@ def test_other_endings_are_refused(tmp_path):
         picture(CLASSES, "claim", tmp_path / "nowhere" / "out.svg")
 
 
-def test_scales_and_numbers():
-    assert Scale(-1, 1, 0, 100)(5) == 100
-    assert Scale(0, 10, 0, 1).ticks() == [0, 2, 4, 6, 8, 10]
-    assert Scale(3, 3, 0, 1)(3) == 0
+def test_what_is_beyond_a_scale_ends_at_its_edge():
+    found = [
+        where["scale"]
+        for panel in shape_panels(CLASSES, LIGHT)
+        for layer in panel.spec["layer"]
+        for where in layer["encoding"].values()
+        if where and where.get("scale")
+    ]
+    assert found
+    assert all(scale["clamp"] and scale["domain"][0] < scale["domain"][1] for scale in found)
+
+
+def test_numbers():
     assert [amount(each) for each in (0.0, 79967.4, -0.04125, 12.0)] == ["0", "+79,967", "−0.0413", "+12"]
 
 

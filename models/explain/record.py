@@ -8,22 +8,22 @@ import numpy as np
 
 from models.answers import ClassLabel
 from models.explain.explain import Bin, Contributions, errors, logits, spoken_for, unit
-from models.explain.svg import Panel, amount
-from models.explain.svg_shapes import bar_panel, reach
+from models.explain.vega_panels import Colours, Panel, bar_panel, reach
+from models.explain.vega_parts import amount
 from models.features import Columns, NumericFeature, encode_columns
 from models.released import Released
 
-NAMES, SHOWN = 190.0, 30
+NAMES, SHOWN = 190, 30  # pixels for names with their values; most bars
 
 
-def record_panels(ensemble: Released, columns: Columns) -> list[Panel]:
+def record_panels(ensemble: Released, columns: Columns, colours: Colours) -> list[Panel]:
     """Of the first record; one panel per score."""
     found = logits(ensemble, columns)
     bars = record_bars(ensemble, columns, found)
     scale, of = reach(bars), unit(ensemble)
     heads = (_headline(ensemble, columns, found, at, label) for at, label in enumerate(spoken_for(ensemble)))
     return [
-        bar_panel(head, note, sorted(each, key=lambda bar: -abs(bar.votes))[:SHOWN], scale, of, NAMES)
+        bar_panel(head, note, sorted(each, key=lambda bar: -abs(bar.votes))[:SHOWN], scale, of, colours, NAMES)
         for (head, note), each in zip(heads, bars, strict=True)
     ]
 

@@ -1,0 +1,332 @@
+"""Panels of one size as Vega-Lite layers: curves with the error of their noise, and bars; and drawings made of them.
+
+Places are pixels of the panel where `scale` is null. Colours are given: in a file they are named, in a page the page's
+own style gives them, so that one drawing is right in light, in dark and on paper. What a reader may point at has its
+words as the mark's description, which becomes its `aria-label`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from models.explain.explain import Bin
+from models.explain.vega_parts import CONFIG, SCHEMA, Spec, amount, ends
+from models.features import NumericFeature
+
+WIDTH, GAP, COLUMNS = 340, 30, 3  # pixels: of a panel, between panels; panels of a line
+TOP, FOOT, PLOT, STRIP = 40, 20, 132, 26  # above and below a panel's plot; of a curve, and of the counts below it
+LEFT, REACH, SLOT = 62, 230, 256  # of a curve: its axis, how far its scale goes, and where missing values stand
+ROW, NAMES, COUNTS, SHOWN = 20, 104, 48, 16  # of bars: height, room for names and for counts, most of them
+LIGHT = {  # Okabe and Ito: apart for every kind of sight
+    "paper": "#ffffff",
+    "ink": "#222222",
+    "quiet": "#5f6368",
+    "faint": "#e4e6e8",
+    "zero": "#8a8f94",
+    "first": "#0072b2",
+    "second": "#d55e00",
+    "count": "#9aa0a6",
+}
+DARK = {
+    "paper": "#15181b",
+    "ink": "#e8eaed",
+    "quiet": "#a8adb3",
+    "faint": "#2c3237",
+    "zero": "#7d848a",
+    "first": "#56b4e9",
+    "second": "#f0a35e",
+    "count": "#6f767c",
+}
+PAGE = {name: f"var(--{name})" for name in LIGHT}  # colours that the page's style gives
+Colours = Mapping[str, str]
+Scale = tuple[float, float]
+PAIR = ("first", "second")  # colours of two models
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A drawing of WIDTH by `height` pixels, and what it is called."""
+
+    name: str
+    height: int
+    spec: Spec
+
+
+def reach(curves: Sequence[Sequence[Bin]]) -> Scale:
+    """One scale for all, 0 on it: the values that stand above their noise, with some room for it. What is beyond ends
+    at the edge."""
+    bins = [each for curve in curves for each in curve]
+    clear = [each for each in bins if abs(each.votes) > 2 * (each.error or 0)] or bins
+    room = 0.3 * max((abs(each.votes) for each in clear), default=1.0) or 1.0
+    low = min((each.votes - min(2 * (each.error or 0), room) for each in clear), default=0.0)
+    high = max((each.votes + min(2 * (each.error or 0), room) for each in clear), default=0.0)
+    return min(low, 0.0) - room / 5, max(high, 0.0) + room / 5
+
+
+def words_of(each: Bin, unit: str, name: str = "") -> str:
+    """A bin in words."""
+    error = "" if each.error is None else f" ± {amount(each.error, '-')}"
+    count = "" if each.count is None else f"; {each.count:,} records by the released count"
+    return f"{name or each.label}: {amount(each.votes)}{error} ({unit}){count}"
+
+
+def curve_panel(
+    feature: NumericFeature,
+    curves: Sequence[Sequence[Bin]],
+    scale: Scale,
+    unit: str,
+    note: str,
+    colours: Colours,
+    names: Sequence[str] = ("",),
+) -> Panel:
+    """One curve, or two of two models `names`; missing values as points beside it, the counts of the first below."""
+    low, high = ends(feature)
+    crowded = low + 0.9 * (high - low)  # from there on a number would stand on the word for missing values
+    axis = {**_axis(colours, 5), "grid": False, "labelExpr": f"datum.value > {crowded} ? '' : datum.label"}
+    x = _number("at", (low, high), axis, [0, REACH])
+    y = _number("value", scale, {**_axis(colours, 4), "grid": True}, [PLOT, 0])
+    layers = [_layer([{}], _rule(colours["zero"]), {**_span("x", 0, WIDTH - LEFT), "y": {"datum": 0}})]
+    for bins, colour in zip(curves, PAIR, strict=False):
+        layers += _steps(bins, x, y, colours[colour])
+    for at, (bins, colour) in enumerate(zip(curves, PAIR, strict=False)):
+        shift = SLOT + (0 if len(curves) == 1 else 10 * at - 5)
+        layers += _point(bins[-1], shift, y, colours[colour], colours["ink"])
+    if curves[0][0].count is not None:
+        layers += _counts_below(curves[0], feature, x, colours["count"])
+    layers.append(_text("missing", SLOT, PLOT + STRIP + 15, colours["quiet"], align="center"))
+    said = [_pointed(bins, unit, names) for bins in zip(*curves, strict=True)]
+    inner = [
+        {"at": max(low, each.low), "to": min(high, each.high), "says": says}
+        for each, says in zip(curves[0], said, strict=True)
+        if each.low is not None and each.high is not None
+    ]
+    layers.append(_hits(inner, {"x": x, "x2": {"field": "to"}, **_span("y", 0, PLOT + STRIP)}, colours))
+    beside = {**_span("x", SLOT - 16, SLOT + 16), **_span("y", 0, PLOT + STRIP)}
+    layers.append(_hits([{"says": said[-1]}], beside, colours))
+    return _framed(feature.name, note, PLOT + STRIP, layers, colours)
+
+
+def bar_panel(
+    name: str, note: str, bars: Sequence[Bin], scale: Scale, unit: str, colours: Colours, names: int = NAMES
+) -> Panel:
+    """One bar a line, in the order given, with whiskers of two standard errors, and the counts beside. `names`: pixels
+    for them."""
+    counted = bars[0].count is not None
+    start, end = names + 6 - LEFT, WIDTH - LEFT - (COUNTS + 8 if counted else 0)
+    x = _number("value", scale, {**_axis(colours, 4), "grid": True}, [start, end])
+    most = max((each.count or 0 for each in bars), default=0) or 1
+    rows = [
+        {
+            **_whisker(each),
+            "top": ROW * at + 4,
+            "foot": ROW * (at + 1) - 4,
+            "middle": ROW * (at + 0.5),
+            "colour": colours["first" if each.votes >= 0 else "second"],
+            "count": end + 8 + COUNTS * sqrt(max(each.count or 0, 0) / most),
+        }
+        for at, each in enumerate(bars)
+    ]
+    across, middle = {"y": _pixel("top"), "y2": {"field": "foot"}}, {"y": _pixel("middle")}
+    bar = {"x": x, "x2": {"datum": 0}, "fill": _named("colour"), **across}
+    layers = [_layer(rows, _mark("rect", opacity=0.75), bar)]
+    if bars[0].error is not None:
+        cap = _mark("tick", orient="vertical", size=6, thickness=1.2, color=colours["ink"])
+        both = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **middle}
+        layers.append(_layer(rows, _rule(colours["ink"], 1.2), both))
+        layers += [_layer(rows, cap, {"x": {**x, "field": side}, **middle}) for side in ("low", "high")]
+    if counted:
+        beside = {"x": {"value": end + 8}, "x2": _pixel("count"), **across}
+        layers.append(_layer(rows, _mark("rect", color=colours["count"], opacity=0.7), beside))
+    return _lines(name, note, start, [(each.label, words_of(each, unit)) for each in bars], layers, colours)
+
+
+def pair_panel(
+    name: str,
+    note: str,
+    pairs: Sequence[tuple[Bin, Bin]],
+    scale: Scale,
+    unit: str,
+    names: tuple[str, str],
+    colours: Colours,
+) -> Panel:
+    """One line a value, a point for each of two models `names`, with whiskers of two standard errors."""
+    start = NAMES + 6 - LEFT
+    x = _number("value", scale, {**_axis(colours, 4), "grid": True}, [start, WIDTH - LEFT])
+    rows = [
+        {**_whisker(each), "middle": ROW * at + 7 + 6 * k, "colour": colours[PAIR[k]]}
+        for at, pair in enumerate(pairs)
+        for k, each in enumerate(pair)
+    ]
+    middle = {"y": _pixel("middle")}
+    square = _mark("point", shape="square", size=36, opacity=1, strokeWidth=0)
+    layers = [
+        _layer(rows, _rule(colours["ink"], 1.2), {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **middle}),
+        _layer(rows, square, {"x": x, "fill": _named("colour"), **middle}),
+    ]
+    return _lines(name, note, start, [(pair[0].label, _pointed(pair, unit, names)) for pair in pairs], layers, colours)
+
+
+def single(panel: Panel) -> Spec:
+    """A panel for a page, whose style gives the colours."""
+    return {"$schema": SCHEMA, "config": CONFIG, "background": None, "padding": 0, **panel.spec}
+
+
+def gallery(title: str, notes: Sequence[str], panels: Sequence[Panel]) -> Spec:
+    """Panels in COLUMNS below a title, each where there is most room, as a file of its own, light."""
+    columns: list[list[Spec]] = [[] for _ in range(COLUMNS)]
+    tall = [0] * COLUMNS
+    for panel in panels:
+        column = tall.index(min(tall))
+        columns[column].append(panel.spec)
+        tall[column] += panel.height + GAP
+    stacked = [{"vconcat": each, "spacing": GAP} for each in columns if each]
+    body: Spec = {"hconcat": stacked, "spacing": GAP} if stacked else {"mark": "point", "data": {"values": []}}
+    return {"$schema": SCHEMA, "title": {"text": title, "subtitle": list(notes)}, **body, "config": CONFIG}
+
+
+def _number(field: str, scale: Scale, axis: Spec, pixels: list[int]) -> Spec:
+    """A number on pixels, held inside."""
+    kept = {"domain": list(scale), "range": pixels, "nice": False, "zero": False, "clamp": True}
+    return {"field": field, "type": "quantitative", "scale": kept, "axis": axis}
+
+
+def _whisker(each: Bin) -> Spec:
+    error = 2 * (each.error or 0)
+    return {"value": each.votes, "low": each.votes - error, "high": each.votes + error}
+
+
+def _layer(rows: Sequence[Spec], mark: Spec, encoding: Spec) -> Spec:
+    return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
+
+
+def _axis(colours: Colours, ticks: int) -> Spec:
+    return {
+        "title": None,
+        "tickCount": ticks,
+        "ticks": False,
+        "labelPadding": 5,
+        "labelOverlap": True,
+        "labelColor": colours["quiet"],
+        "gridColor": colours["faint"],
+        "domain": False,
+        "aria": False,
+    }
+
+
+def _mark(kind: str, **more: Any) -> Spec:
+    return {"type": kind, "aria": False, **more}
+
+
+def _rule(colour: str, width: float = 1.0) -> Spec:
+    return _mark("rule", color=colour, strokeWidth=width)
+
+
+def _span(axis: str, start: float, end: float) -> Spec:
+    return {axis: {"value": start}, f"{axis}2": {"value": end}}
+
+
+def _pixel(field: str) -> Spec:
+    return {"field": field, "type": "quantitative", "scale": None, "axis": None}
+
+
+def _named(field: str) -> Spec:
+    """A colour that the row itself names."""
+    return {"field": field, "type": "nominal", "scale": None}
+
+
+def _text(words: str, x: float, y: float, colour: str, **more: Any) -> Spec:
+    mark = _mark("text", text=words, color=colour, baseline="alphabetic", **{"align": "left", "fontSize": 11, **more})
+    return _layer([{}], mark, {"x": {"value": x}, "y": {"value": y}})
+
+
+def _steps(bins: Sequence[Bin], x: Spec, y: Spec, colour: str) -> list[Spec]:
+    """Bands of one and two standard errors, and the curve."""
+    low, high = x["scale"]["domain"]
+    rows = [
+        {"at": min(max(at, low), high), "value": each.votes}
+        | {f"low{k}": each.votes - k * (each.error or 0) for k in (1, 2)}
+        | {f"high{k}": each.votes + k * (each.error or 0) for k in (1, 2)}
+        for each in bins
+        if each.low is not None and each.high is not None
+        for at in (each.low, each.high)
+    ]
+    bands = [
+        _layer(
+            rows,
+            _mark("area", color=colour, opacity=opacity),
+            {"x": x, "y": {**y, "field": f"low{k}"}, "y2": {"field": f"high{k}"}, "order": None},
+        )
+        for k, opacity in ((2, 0.18), (1, 0.28))
+    ]
+    return [*bands, _layer(rows, _mark("line", color=colour, strokeWidth=1.8), {"x": x, "y": y, "order": None})]
+
+
+def _point(each: Bin, at: float, y: Spec, colour: str, ink: str) -> list[Spec]:
+    """A single value with a whisker of two standard errors."""
+    row, where = _whisker(each), {"x": {"value": at}}
+    square = _mark("point", shape="square", size=49, filled=True, color=colour, opacity=1)
+    both = {**where, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    return [_layer([row], _rule(ink, 1.2), both), _layer([row], square, {**where, "y": y})]
+
+
+def _counts_below(bins: Sequence[Bin], feature: NumericFeature, x: Spec, colour: str) -> list[Spec]:
+    """Counts as areas. Square roots of the heights: a bin that holds nearly everybody would hide all others."""
+    low, high = ends(feature)
+    held = [(max(low, b.low), min(high, b.high), b.count) for b in bins if b.low is not None and b.high is not None]
+    one = REACH / (high - low)  # pixels of one unit
+    dense = [sqrt(max(count or 0, 0) / max((end - at) * one, 0.5)) for at, end, count in held]
+    most = max(dense, default=0.0) or 1.0
+    foot = PLOT + STRIP
+    rows = [
+        {"at": at, "to": end, "top": foot - (STRIP - 4) * size / most}
+        for (at, end, _), size in zip(held, dense, strict=True)
+    ]
+    where = {"x": x, "x2": {"field": "to"}, "y": _pixel("top"), "y2": {"value": foot}}
+    return [_layer(rows, _mark("rect", color=colour, opacity=0.7), where)]
+
+
+def _pointed(bins: Sequence[Bin], unit: str, names: Sequence[str]) -> str:
+    """A bin in words; of two models a line each, under the bin's own."""
+    if len(bins) == 1:
+        return words_of(bins[0], unit)
+    return "\n".join([bins[0].label, *(words_of(each, unit, name) for each, name in zip(bins, names, strict=True))])
+
+
+def _hits(rows: Sequence[Spec], where: Spec, colours: Colours) -> Spec:
+    """What answers a pointer and a screen reader."""
+    mark = {"type": "rect", "fillOpacity": 0, "color": colours["first"]}
+    return _layer(rows, mark, {**where, "description": {"field": "says", "type": "nominal"}})
+
+
+def _lines(
+    name: str, note: str, start: int, lines: Sequence[tuple[str, str]], layers: list[Spec], colours: Colours
+) -> Panel:
+    """One line per value, its name to the left of `start`, with its words to point at; and the zero."""
+    tall = ROW * len(lines)
+    names = _mark("text", align="right", baseline="middle", fontSize=11, limit=start + LEFT - 8, color=colours["ink"])
+    rows = [
+        {"name": words, "says": says, "top": ROW * at, "foot": ROW * (at + 1), "middle": ROW * (at + 0.5)}
+        for at, (words, says) in enumerate(lines)
+    ]
+    named = {"x": {"value": start - 6}, "y": _pixel("middle"), "text": {"field": "name"}}
+    zero = _layer([{}], _rule(colours["zero"]), {"x": {"datum": 0}, **_span("y", 0, tall)})
+    across = {**_span("x", -LEFT, WIDTH - LEFT), "y": _pixel("top"), "y2": {"field": "foot"}}
+    return _framed(name, note, tall, [_layer(rows, names, named), *layers, zero, _hits(rows, across, colours)], colours)
+
+
+def _framed(name: str, note: str, tall: int, layers: list[Spec], colours: Colours) -> Panel:
+    """All panels of one size, whatever the width of their labels: an empty frame, and the heading."""
+    around = {**_span("x", -LEFT, WIDTH - LEFT), **_span("y", -TOP, tall + FOOT)}
+    heading = [
+        _text(name, -LEFT, -TOP + 14, colours["ink"], fontSize=14, fontWeight="bold", limit=WIDTH),
+        _text(note, -LEFT, -TOP + 30, colours["quiet"], limit=WIDTH),
+    ]
+    layer = [_layer([{}], _mark("rect", opacity=0), around), *heading, *layers]
+    return Panel(
+        name,
+        TOP + tall + FOOT,
+        {"width": WIDTH - LEFT, "height": tall, "view": {"stroke": None}, "layer": layer},
+    )
