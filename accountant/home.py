@@ -11,9 +11,8 @@ from pathlib import Path
 
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.files import replace_file
-from accountant.keys import key_exchange, signers
+from accountant.keys import key_exchange, key_rows, opening, signers
 from accountant.keys.private_keys import KeyStore, PublicKeys
-from accountant.ledger import key_life
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import TransparencyLog
 from accountant.log.last_seen import HighWater
@@ -125,12 +124,12 @@ class Home:
             raise InputError(f"home={path}: there is no dpserve here; run `dpserve init` first")
         database = Store(url)
         database.create()
-        keys = key_life.open_keys(path / "keys", database, settings(environment)["DPSERVE_ISSUER_KEY"].value)
+        keys = opening.open_keys(path / "keys", database, settings(environment)["DPSERVE_ISSUER_KEY"].value)
         with database.reading() as connection:
             empty = size(connection) == 0
         if not empty:
             ledger = Ledger(TransparencyLog.open(database, keys, HighWater(mark(path))))
-            key_life.check_issuer(ledger, keys)
+            opening.check_issuer(database, keys)
             return cls(path, keys, ledger)._with_trust_file()
         database.close()
         if (HighWater(mark(path)).read() or (0, b""))[0]:
@@ -140,7 +139,8 @@ class Home:
     @property
     def trust(self) -> PublicKeys:
         """What an auditor pins: origin, public keys and what they speak for, certificates that were revoked."""
-        return key_life.trust_of(self)
+        with self.ledger.log.database.reading() as connection:
+            return key_rows.trust(connection, self.ledger.log.origin)
 
     @property
     def models(self) -> Path:

@@ -100,7 +100,7 @@ def fill(path: Path, entries: int) -> None:
     """Bring a SQLite ledger to so many entries, with their subtrees and a job for every four: bytes that no admission
     reads, in a tree that is right.
     """
-    from accountant.log.merkle import leaf_hash, new_nodes
+    from accountant.merkle import leaf_hash, new_nodes
 
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")

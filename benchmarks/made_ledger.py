@@ -21,12 +21,13 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from accountant import canonical, home
+from accountant import canonical, home, merkle
 from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.keys import verifier_keys
 from accountant.ledger.family_rows import load, price_text
 from accountant.ledger.records import Registration, Request, Unit
-from accountant.log import merkle, notes
+from accountant.log import notes
 from accountant.log.last_seen import HighWater
 from accountant.privacy.claims import Price, price
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
@@ -90,7 +91,7 @@ class _Filler:
         self.mark = HighWater(home.mark(folder))
         key = load_pem_private_key((folder / "keys" / "log.pem").read_bytes(), None)
         assert isinstance(key, Ed25519PrivateKey)
-        self.key, self.key_id = key, notes.key_id(self.origin, key.public_key())
+        self.key, self.key_id = key, verifier_keys.key_id(self.origin, key.public_key())
         rows = connection.execute("SELECT body FROM entry ORDER BY seq").fetchall()
         self.size = len(rows)
         self.last = dict(connection.execute("SELECT level, hash FROM node ORDER BY level, idx"))

@@ -16,8 +16,8 @@ from accountant.errors import LedgerInvalid
 from accountant.files import read_beginning
 from accountant.keys.private_keys import PublicKeys
 from accountant.log.collect import verify_head
-from accountant.log.merkle import HASH_SIZE
 from accountant.log.tiles import BUNDLE_LIMIT, HEIGHT, WIDTH, pack, tile_path, tiles_of, unpack
+from accountant.merkle import HASH_SIZE
 
 _ENTRY = re.compile(r"entry ([0-9]+): ")
 _DIGITS = 3  # of the largest width of a partial tile

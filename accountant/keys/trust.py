@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from accountant import canonical
 from accountant.canonical import JSON, CanonicalError, exact_integer, exact_object, exact_text
 from accountant.errors import InputError, KeyInvalid
-from accountant.log.notes import check_origin, verifier_key
+from accountant.keys.verifier_keys import check_origin, verifier_key
 
 Role: TypeAlias = Literal["issuer", "log"]
 PublicKey: TypeAlias = Ed25519PublicKey | EllipticCurvePublicKey  # on P-256: what cloud key services sign with

@@ -6,78 +6,21 @@ What follows from an entry is in the index (`accountant.keys.key_rows`), the tru
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from accountant.errors import InputError, KeyInvalid, UnknownName, WrongState
+from accountant.errors import InputError, UnknownName, WrongState
 from accountant.keys import dsse, key_exchange, key_rows, signers
 from accountant.keys.key_rows import KeyRow
-from accountant.keys.private_keys import ROLES, KeyStore, PublicKeys, Role, SigningKey, load_public_pem, public_pem
-from accountant.keys.private_keys import passphrase_from_environment as passphrase
+from accountant.keys.private_keys import ROLES, KeyStore, Role, SigningKey, public_pem
 from accountant.ledger.records import CERTIFYING, Why
 from accountant.log.entries import Writer, read_entry
-from accountant.store.store import Store, body_at, size
+from accountant.store.store import body_at, size
 
 if TYPE_CHECKING:
     from accountant.home import Home
     from accountant.ledger.ledger import Ledger
-
-
-def open_keys(directory: Path, database: Store, issuer_key: str) -> KeyStore:
-    """The keys in use, brought to what the ledger says. `issuer_key`: the issuer's URI (`accountant.keys.signers`)."""
-    with key_exchange.alone(directory):
-        with database.reading() as connection:
-            rows = [row for row in key_rows.rows(connection) if row.until is None]
-        for role in ROLES if rows else ():
-            key_exchange.settle(directory, role, passphrase, {row.keyid for row in rows if row.role == role})
-        if signers.in_keys(issuer_key):
-            _require_file(directory)
-            return KeyStore.open(directory)
-        pems = [row.pem for row in reversed(rows) if row.role == "issuer"]
-        issuer = _first(issuer_key, pems or [key_exchange.public_half(directory, "issuer")])
-        key_exchange.settle_elsewhere(directory, issuer)
-        return KeyStore.open(directory, issuer=issuer)
-
-
-def _require_file(directory: Path) -> None:
-    if not (directory / "issuer.pem").exists() and (directory / "issuer.pub.pem").exists():
-        raise KeyInvalid("issuer.pem: is gone; restore it, or say in DPSERVE_ISSUER_KEY where that key is kept")
-
-
-def _first(uri: str, pems: list[str]) -> SigningKey:
-    """The first of these keys that the URI's signer signs by."""
-    for pem in pems[:-1]:
-        try:
-            return signers.open_key(uri, load_public_pem(pem))
-        except KeyInvalid:
-            continue  # several issuers are good: this signer is another one's
-    return signers.open_key(uri, load_public_pem(pems[-1]))
-
-
-def check_issuer(ledger: Ledger, keys: KeyStore) -> None:
-    """KeyInvalid unless the issuer's key at hand is one that the ledger knows as good."""
-    with ledger.log.database.reading() as connection:
-        key_rows.require_issuer(connection, keys.key("issuer").keyid)
-
-
-def trust_of(home: Home) -> PublicKeys:
-    """What an auditor should pin, from what the ledger says of its keys."""
-    with home.ledger.log.database.reading() as connection:
-        return key_rows.trust(connection, home.ledger.log.origin)
-
-
-def keys_of(ledger: Ledger) -> list[KeyRow]:
-    """Every key there ever was, oldest first."""
-    with ledger.log.database.reading() as connection:
-        return key_rows.rows(connection)
-
-
-def revoked(ledger: Ledger) -> frozenset[int]:
-    """The indices of `issued` entries whose certificates were revoked."""
-    with ledger.log.database.reading() as connection:
-        return key_rows.revoked(connection)
 
 
 def rotate(

@@ -36,7 +36,7 @@ from accountant.ledger.refusal import refusal
 from accountant.ledger.started import Started
 from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
 from accountant.log.last_seen import HighWater
-from accountant.log.merkle import EMPTY_ROOT, leaf_hash
+from accountant.merkle import EMPTY_ROOT, leaf_hash
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan, plan_from_json
 from accountant.store.store import Store, body_at

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from accountant import merkle
 from accountant.errors import DpserveError, InputError, LedgerInvalid
 from accountant.files import PUBLIC, read_beginning, replace_file
 from accountant.keys.trust import PublicKeys
-from accountant.log import merkle, notes
+from accountant.log import notes
 from accountant.log.cosignature import cosignatures, require_quorum, with_cosignatures
 from accountant.log.entries import latest_checkpoint
 from accountant.log.notes import NOTE_LIMIT, Checkpoint, NoteSignature

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from cryptography.exceptions import InvalidSignature
 
 from accountant.errors import LedgerInvalid
-from accountant.log.notes import COSIGNATURE, Note, NoteSignature, key_id, parse_note, verify_checkpoint
+from accountant.keys.verifier_keys import COSIGNATURE, key_id
+from accountant.log.notes import Note, NoteSignature, parse_note, verify_checkpoint
 from accountant.log.witness_policy import Witness, WitnessPolicy, shown
 
 _TIME_SIZE, _SIGNATURE_SIZE = 8, 64

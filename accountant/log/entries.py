@@ -16,12 +16,12 @@ from typing import Any
 from securesystemslib.signer import Signer
 from sqlalchemy import Connection, insert, select
 
-from accountant import canonical
+from accountant import canonical, merkle
 from accountant.canonical import Encodable
 from accountant.errors import LedgerInvalid
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
-from accountant.log import merkle, notes, proofs
+from accountant.log import notes, proofs
 from accountant.log.last_seen import HighWater
 from accountant.store import store
 from accountant.store.store import Store

@@ -1,13 +1,11 @@
 """C2SP signed notes and tree checkpoints: how the log signs its size and root hash.
 
-Formats: c2sp.org/signed-note@v1.0.0 and c2sp.org/tlog-checkpoint. Ed25519 only: 0x01 is the signature type of a log,
-0x04 that of a witness (`accountant.log.cosignature`). Strict: one spelling, bounded sizes. The text of a note means
-nothing before a signature by a pinned key has been verified.
+Formats: c2sp.org/signed-note@v1.0.0 and c2sp.org/tlog-checkpoint. Ed25519 only. Strict: one spelling, bounded sizes.
+The text of a note means nothing before a signature by a pinned key has been verified.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 
@@ -17,12 +15,11 @@ from securesystemslib.signer import Signer
 
 from accountant.canonical import CanonicalError, decode_base64, encode_base64
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
-from accountant.log.merkle import HASH_SIZE, MAX_SIZE
+from accountant.keys.verifier_keys import check_origin, is_key_name, key_id
+from accountant.merkle import HASH_SIZE, MAX_SIZE
 
 NOTE_LIMIT = 262_144  # bytes: room for 16 post-quantum cosignatures and more, which every reader must accept
 MAX_SIGNATURES = 64
-MAX_NAME = 255
-ED25519, COSIGNATURE = b"\x01", b"\x04"  # signature types
 _DASH = "\u2014 "  # em dash, space
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
@@ -57,39 +54,6 @@ class Checkpoint:
     root: bytes
     signatures: tuple[NoteSignature, ...]
     extensions: tuple[str, ...] = ()
-
-
-def key_id(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> bytes:
-    """The 4 bytes that say which key signed, and how: a hint, not a fingerprint to trust."""
-    return hashlib.sha256(name.encode() + b"\n" + kind + public_key.public_bytes_raw()).digest()[:4]
-
-
-def verifier_key(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> str:
-    """The verifier key string `name+hex(key id)+base64(type || key)` that other tools take."""
-    check_origin(name)
-    material = encode_base64(kind + public_key.public_bytes_raw())
-    return f"{name}+{key_id(name, public_key, kind).hex()}+{material}"
-
-
-def parse_verifier_key(text: str, kind: bytes = ED25519) -> tuple[str, Ed25519PublicKey]:
-    """Name and key of a verifier key string; KeyInvalid unless `verifier_key` would write the same string."""
-    name, _, rest = text.partition("+")
-    try:
-        material = decode_base64(rest.partition("+")[2], "verifier key")
-        if len(material) != 33 or material[:1] != kind:
-            raise KeyInvalid(f"verifier key: must be of Ed25519 (type 0x{kind.hex()}, 32 bytes)")
-        public_key = Ed25519PublicKey.from_public_bytes(material[1:])
-        if verifier_key(name, public_key, kind) != text:
-            raise KeyInvalid("verifier key: its key id does not belong to its name and key")
-    except InputError as error:
-        raise KeyInvalid(error.message) from error
-    return name, public_key
-
-
-def check_origin(origin: str) -> None:
-    """InputError unless `origin` can name a log and its key: printable ASCII, no blank, no plus, at most 255 long."""
-    if not (_is_name(origin) and origin.isascii() and origin.isprintable() and len(origin) <= MAX_NAME):
-        raise InputError(f"origin={origin[:80]!r}: must be like example.org/ledger: ASCII, no blanks, no plus")
 
 
 def sign_note(text: str, name: str, signer: Signer) -> str:
@@ -176,7 +140,7 @@ def _hash(text: str) -> bytes:
 
 def _signature(line: str) -> NoteSignature:
     name, _, encoded = line.removeprefix(_DASH).partition(" ")
-    if not line.startswith(_DASH) or not _is_name(name):
+    if not line.startswith(_DASH) or not is_key_name(name):
         raise LedgerInvalid("note: a signature line must be em dash, key name, base64, one space between")
     try:
         raw = decode_base64(encoded, "note signature")
@@ -185,11 +149,6 @@ def _signature(line: str) -> NoteSignature:
     if len(raw) < 5:
         raise LedgerInvalid("note signature: must be a 4-byte key id and a signature")
     return NoteSignature(name, raw[:4], raw[4:])
-
-
-def _is_name(name: str) -> bool:
-    """Signed-note, Format: not empty, no Unicode spaces, no plus; isspace() knows control characters 0x1c-0x1f too."""
-    return bool(name) and not any(c.isspace() or c < " " or c == "+" for c in name)
 
 
 def _utf8(note: str) -> bytes:

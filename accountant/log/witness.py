@@ -18,9 +18,9 @@ from urllib.parse import SplitResult, urlsplit
 from accountant.canonical import encode_base64
 from accountant.errors import InputError, LedgerInvalid
 from accountant.log.cosignature import is_by, verify_cosignature
-from accountant.log.merkle import MAX_SIZE
 from accountant.log.notes import NoteSignature, parse_checkpoint, parse_note
 from accountant.log.witness_policy import Witness, shown
+from accountant.merkle import MAX_SIZE
 
 ANSWER_LIMIT = 65_536  # bytes
 SECONDS = 10.0  # for one request and its answer

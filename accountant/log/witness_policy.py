@@ -17,7 +17,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from accountant.errors import DpserveError, InputError
-from accountant.log.notes import COSIGNATURE, ED25519, MAX_SIGNATURES, parse_verifier_key
+from accountant.keys.verifier_keys import COSIGNATURE, ED25519, parse_verifier_key
+from accountant.log.notes import MAX_SIGNATURES
 
 NONE = "none"  # the quorum that asks for nobody
 POLICY_LIMIT = 262_144  # bytes

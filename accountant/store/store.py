@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Select, and_, bindparam, func, insert, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from accountant import merkle
 from accountant.errors import LedgerInvalid, LedgerUnavailable
-from accountant.log import merkle
 from accountant.store import engines, migrations
 from accountant.store.tables import checkpoint_table, entry_table, node_table
 

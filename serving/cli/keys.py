@@ -10,6 +10,7 @@ import typer
 
 from accountant.errors import InputError
 from accountant.home import TRUST, Home
+from accountant.keys import opening
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.signers import in_keys
 from accountant.ledger import key_life
@@ -44,12 +45,12 @@ def list_keys(json: Json = False) -> None:
     dpserve key list
     """
     home = Home.open()
-    rows = sorted(key_life.keys_of(home.ledger), key=lambda row: row.role, reverse=True)
+    rows = sorted(opening.keys_of(home.ledger.log.database), key=lambda row: row.role, reverse=True)
     described = [_described(home, row) for row in rows]
     columns = ("role", "keyid", "from", "until", "state")
     lines = [tuple(name.upper() for name in columns)]
     lines += [tuple("" if line[name] is None else line[name] for name in columns) for line in described]
-    revoked = sorted(key_life.revoked(home.ledger))
+    revoked = sorted(opening.revoked(home.ledger.log.database))
     show(json, {"origin": home.ledger.log.origin, "keys": described, "revoked": revoked}, aligned(lines))
 
 
@@ -89,7 +90,7 @@ def retire(
     """
     home = Home.open()
     key_life.retire(home, keyid, this_user(), reason)
-    row = next(row for row in key_life.keys_of(home.ledger) if row.keyid == keyid)
+    row = next(row for row in opening.keys_of(home.ledger.log.database) if row.keyid == keyid)
     show(json, _described(home, row), f"{row.role} {keyid} retired at entry {row.until}")
     _after(home, None)
 

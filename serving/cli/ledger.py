@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from accountant.audit.audit import audit_place
 from accountant.audit.export import ENTRIES, audit_export, export, vouching
+from accountant.audit.export_tiles import export_tiles
 from accountant.audit.tile_check import audit_tiles
 from accountant.audit.tree_of_entries import Report
 from accountant.canonical import encode_base64
@@ -23,7 +24,6 @@ from accountant.log import stored_proofs
 from accountant.log.collect import cosign, judge, keep, kept, newest, read_note
 from accountant.log.entries import Entry
 from accountant.log.notes import parse_checkpoint
-from accountant.log.tiles import export_tiles
 from accountant.log.witness_policy import WitnessPolicy, read_policy
 from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
 from serving.process.audit_runs import bundles_of

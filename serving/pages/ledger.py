@@ -11,11 +11,12 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant import merkle
 from accountant.canonical import encode_base64
 from accountant.errors import InputError, UnknownName
 from accountant.home import Home
 from accountant.ledger.entry_search import Found, Wanted, dataset_names, search
-from accountant.log import merkle, notes, stored_proofs
+from accountant.log import notes, stored_proofs
 from accountant.log.entries import Entry, latest_checkpoint, read_entry
 from accountant.log.notes import Checkpoint
 from accountant.store.entry_kinds import entry_index

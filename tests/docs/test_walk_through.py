@@ -18,12 +18,12 @@ from ledgers import place, plan
 from witness_server import Witness
 
 from accountant.audit.export import export
+from accountant.audit.export_tiles import export_tiles
 from accountant.home import Home
 from accountant.keys.private_keys import public_pem
 from accountant.ledger import tokens
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign
-from accountant.log.tiles import export_tiles
 from accountant.log.witness_policy import parse_policy
 from accountant.privacy.claims import ADAPTIVE, GAUSSIAN, PURE, RENYI, claim
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp

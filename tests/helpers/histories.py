@@ -8,9 +8,9 @@ from pathlib import Path
 import ledgers
 
 from accountant.home import Home
+from accountant.keys import verifier_keys
 from accountant.keys.private_keys import PublicKeys
 from accountant.ledger import tokens
-from accountant.log import notes
 
 
 def new_home(folder: Path, entries: int = 1) -> Home:
@@ -55,4 +55,4 @@ def pinned(home: Home) -> PublicKeys:
 
 
 def log_vkey(home: Home) -> str:
-    return notes.verifier_key(home.ledger.log.origin, pinned(home).log_key_at(home.ledger.log.size()))
+    return verifier_keys.verifier_key(home.ledger.log.origin, pinned(home).log_key_at(home.ledger.log.size()))

@@ -12,13 +12,13 @@ from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 
-from accountant import canonical
+from accountant import canonical, merkle
 from accountant.budget import Budget, Relation
 from accountant.home import Home
 from accountant.ledger import tokens
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.records import Job, Registration, Request, Unit
-from accountant.log import merkle, notes
+from accountant.log import notes
 from accountant.privacy.events import BoundedRange, Event, Gaussian, Plan, PureDp, Release
 from accountant.store import store, tables
 

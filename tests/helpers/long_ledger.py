@@ -16,7 +16,8 @@ from accountant.audit.audit import audit
 from accountant.audit.tree_of_entries import Report, Tree
 from accountant.canonical import encode_base64
 from accountant.keys.private_keys import PublicKeys
-from accountant.log.notes import NoteSignature, key_id
+from accountant.keys.verifier_keys import key_id
+from accountant.log.notes import NoteSignature
 from benchmarks.made_ledger import make
 
 COUNT = 12_000

@@ -18,7 +18,7 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 from accountant import canonical
 from accountant.budget import Budget, Relation
 from accountant.certificates.certificate import Subject, digest, statement
-from accountant.keys import dsse
+from accountant.keys import dsse, verifier_keys
 from accountant.keys.private_keys import IssuerKey, PublicKeys, fingerprint, public_pem
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.records import Registration, Unit
@@ -164,13 +164,13 @@ def witness_policy(*numbers: int) -> quorum.WitnessPolicy:
 
 def cosigner(number: int) -> str:
     key = dsse.Ed25519PublicKey.from_public_bytes(bytes.fromhex(signer(number).public_key.keyval["public"]))
-    return notes.verifier_key(f"witness-{number}", key, notes.COSIGNATURE)
+    return verifier_keys.verifier_key(f"witness-{number}", key, verifier_keys.COSIGNATURE)
 
 
 def cosigned(checkpoint: str, number: int) -> str:
     """The checkpoint with a witness's line: 8 bytes of time and the signature over it and the text."""
     text, time = notes.parse_note(checkpoint).text, 1_790_000_000
-    name, key = notes.parse_verifier_key(cosigner(number), notes.COSIGNATURE)
+    name, key = verifier_keys.parse_verifier_key(cosigner(number), verifier_keys.COSIGNATURE)
     raw = time.to_bytes(8, "big") + bytes.fromhex(signer(number).sign(cosignature.signed_message(text, time)).signature)
-    line = notes.NoteSignature(name, notes.key_id(name, key, notes.COSIGNATURE), raw)
+    line = notes.NoteSignature(name, verifier_keys.key_id(name, key, verifier_keys.COSIGNATURE), raw)
     return cosignature.with_cosignatures(checkpoint, [line])

@@ -19,9 +19,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from accountant import merkle
 from accountant.canonical import decode_base64, encode_base64
 from accountant.errors import DpserveError
-from accountant.log import merkle, notes
+from accountant.keys import verifier_keys
+from accountant.log import notes
 
 Answer = tuple[int, str, bytes]
 LINES = "text/plain; charset=utf-8"
@@ -79,7 +81,7 @@ class Witness(Server):
         super().__init__(self._respond)
         self.name, self.key = name, Ed25519PrivateKey.generate()
         self.asked: list[int] = []  # statuses, in order
-        self._logs = dict(map(notes.parse_verifier_key, logs))
+        self._logs = dict(map(verifier_keys.parse_verifier_key, logs))
         self._state, self._lock, self._twist = folder / f"{name.replace('/', '_')}.json", threading.Lock(), twist
 
     @property

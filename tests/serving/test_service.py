@@ -22,13 +22,12 @@ from small_home import ROOT, SCOPES, dpserve, environment, free_port, records, r
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from accountant import errors
+from accountant import errors, merkle
 from accountant.budget import Budget, Relation
 from accountant.canonical import decode_base64
 from accountant.certificates.certificate import verify
 from accountant.home import Home
 from accountant.ledger import tokens
-from accountant.log import merkle
 from accountant.log.last_seen import HighWater
 from accountant.log.notes import verify_checkpoint
 from models.store.loading import load_verified

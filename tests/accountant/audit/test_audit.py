@@ -11,14 +11,14 @@ import pytest
 from audited import COUNT, KINDS, LEAVES, report, trust
 from ledgers import changed, copy, filled, place, raw
 
-from accountant import canonical
+from accountant import canonical, merkle
 from accountant.audit.audit import audit, audit_home
 from accountant.audit.tree_of_entries import Tree
 from accountant.canonical import encode_base64
 from accountant.errors import KeyInvalid, LedgerInvalid
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
-from accountant.log import merkle, notes
+from accountant.log import notes
 from accountant.log.last_seen import HighWater
 
 

@@ -11,6 +11,7 @@ from accountant import canonical
 from accountant.audit.audit import audit, audit_home, audit_place
 from accountant.audit.tree_of_entries import Tree
 from accountant.home import Home
+from accountant.keys import opening
 from accountant.keys.private_keys import LogKey, PublicKeys, fingerprint, public_pem
 from accountant.ledger import key_life
 
@@ -37,7 +38,7 @@ def report(home: Home, trust: PublicKeys | None = None, **options):
 
 
 def good(home: Home, role: str) -> list[str]:
-    return [row.keyid for row in key_life.keys_of(home.ledger) if row.role == role and row.until is None]
+    return [row.keyid for row in opening.keys_of(home.ledger.log.database) if row.role == role and row.until is None]
 
 
 def test_every_change_of_keys_is_sound_for_old_and_new_pins(opened):

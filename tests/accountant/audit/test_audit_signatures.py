@@ -18,7 +18,8 @@ from accountant.audit import signature_worker
 from accountant.canonical import encode_base64
 from accountant.errors import LedgerInvalid
 from accountant.keys.private_keys import fingerprint
-from accountant.log.notes import NoteSignature, key_id, sign_checkpoint, verify_checkpoint
+from accountant.keys.verifier_keys import key_id
+from accountant.log.notes import NoteSignature, sign_checkpoint, verify_checkpoint
 
 ORIGIN = "example.org/ledger"
 KEY = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"log").digest())

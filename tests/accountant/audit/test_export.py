@@ -13,6 +13,7 @@ from stores import at
 from witness_server import Witness
 
 from accountant.audit.export import CHECKPOINTS, ENTRIES, audit_export, export, vouching
+from accountant.audit.export_tiles import export_tiles
 from accountant.audit.tile_check import audit_tiles
 from accountant.audit.tree_of_entries import Report
 from accountant.canonical import ENTRY_LIMIT
@@ -23,7 +24,7 @@ from accountant.ledger import key_life
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign, judge
 from accountant.log.notes import NOTE_LIMIT
-from accountant.log.tiles import CHECKPOINT, export_tiles
+from accountant.log.tiles import CHECKPOINT
 from accountant.log.witness_policy import parse_policy
 
 SIZE = 40

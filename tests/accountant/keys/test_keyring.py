@@ -21,7 +21,7 @@ from accountant.audit.replay_keys import KeyRing
 from accountant.certificates.certificate import verify
 from accountant.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, UnknownName, WrongState
 from accountant.home import Home
-from accountant.keys import dsse, key_exchange, key_rows
+from accountant.keys import dsse, key_exchange, key_rows, opening
 from accountant.keys.private_keys import PASSPHRASE_VARIABLE, IssuerKey, PublicKeys
 from accountant.ledger import key_life, tokens
 from accountant.log import entries as log
@@ -364,7 +364,9 @@ def test_a_revoked_certificate_is_refused(trained):
     old = trained.trust
     seq = key_life.revoke(trained, first, *WHY)
     assert trained.ledger.log.entry(seq).value["issued"] == first
-    assert key_life.revoked(trained.ledger) == trained.trust.revoked == trust_file(trained).revoked == {first}
+    assert (
+        opening.revoked(trained.ledger.log.database) == trained.trust.revoked == trust_file(trained).revoked == {first}
+    )
     assert checked(trained) == ["adult@2"]
     assert checked(trained, follow(trained, old)) == ["adult@2"]
     with pytest.raises(WrongState, match="was revoked before"):

@@ -29,7 +29,7 @@ from accountant.keys.private_keys import (
     load_public_pem,
     public_pem,
 )
-from accountant.log.notes import parse_verifier_key
+from accountant.keys.verifier_keys import parse_verifier_key
 
 ORIGIN = "example.org/ledger"
 PRIVATE_FILES = ["issuer.pem", "log.pem", "commitment.key"]

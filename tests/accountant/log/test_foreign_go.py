@@ -19,9 +19,10 @@ import pytest
 from histories import copied, grown, log_vkey, new_home, pinned, rewritten
 from witness_server import Witness
 
+from accountant.audit.export_tiles import export_tiles
 from accountant.log import notes, stored_proofs
 from accountant.log.collect import cosign
-from accountant.log.tiles import WIDTH, export_tiles
+from accountant.log.tiles import WIDTH
 from accountant.log.witness_policy import parse_policy
 
 pytestmark = pytest.mark.slow

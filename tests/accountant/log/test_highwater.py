@@ -13,7 +13,7 @@ from accountant.canonical import encode, encode_base64
 from accountant.errors import LedgerInvalid, LedgerUnavailable
 from accountant.log import last_seen
 from accountant.log.last_seen import BLANK, SLOT, HighWater
-from accountant.log.merkle import EMPTY_ROOT
+from accountant.merkle import EMPTY_ROOT
 
 
 def root_at(size: int) -> bytes:

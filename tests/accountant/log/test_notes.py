@@ -9,23 +9,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.signer import CryptoSigner
 
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
-from accountant.log.merkle import EMPTY_ROOT, inclusion_proof, leaf_hash, new_nodes, root
+from accountant.keys.verifier_keys import COSIGNATURE, check_origin, key_id, parse_verifier_key, verifier_key
 from accountant.log.notes import (
-    COSIGNATURE,
     Checkpoint,
     NoteSignature,
-    check_origin,
-    key_id,
     parse_checkpoint,
     parse_note,
-    parse_verifier_key,
     sign_checkpoint,
     sign_note,
-    verifier_key,
     verify_checkpoint,
     verify_note,
 )
 from accountant.log.proofs import PROOF_LIMIT, parse_proof, verify_proof, write_proof
+from accountant.merkle import EMPTY_ROOT, inclusion_proof, leaf_hash, new_nodes, root
 
 ORIGIN = "example.org/ledger"
 PRIVATE = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from witness_server import vkey as witness_vkey
 
 from accountant.errors import InputError
-from accountant.log.notes import ED25519, MAX_SIGNATURES, verifier_key
+from accountant.keys.verifier_keys import ED25519, verifier_key
+from accountant.log.notes import MAX_SIGNATURES
 from accountant.log.witness_policy import POLICY_LIMIT, parse_policy, read_policy
 
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(70)]

@@ -16,13 +16,15 @@ from histories import copied, grown, new_home, pinned, rewritten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accountant import merkle
+from accountant.audit.export_tiles import export_tiles
 from accountant.audit.tile_check import _Tiles, audit_tiles
 from accountant.audit.tree_of_entries import Report
 from accountant.canonical import ENTRY_LIMIT, encode_base64
 from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
-from accountant.log import merkle, notes
-from accountant.log.tiles import BUNDLE_LIMIT, CHECKPOINT, WIDTH, export_tiles, pack, tile_path, tiles_of, unpack
+from accountant.log import notes
+from accountant.log.tiles import BUNDLE_LIMIT, CHECKPOINT, WIDTH, pack, tile_path, tiles_of, unpack
 from serving.cli.app import run
 
 SIZE = 2 * WIDTH + 88

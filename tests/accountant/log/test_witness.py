@@ -18,14 +18,15 @@ from witness_server import Server, Witness, cosignature_line, vkey
 
 from accountant.audit.audit import audit_place
 from accountant.audit.export import audit_export, export, vouching
+from accountant.audit.export_tiles import export_tiles
 from accountant.audit.tile_check import audit_tiles
 from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
+from accountant.keys import verifier_keys
 from accountant.log import notes, stored_proofs
 from accountant.log.collect import WITNESSED, Witnessed, cosign, judge, keep, kept
 from accountant.log.cosignature import cosignatures, require_quorum, with_cosignatures
 from accountant.log.proofs import parse_proof, verify_proof
-from accountant.log.tiles import export_tiles
 from accountant.log.witness import ANSWER_LIMIT
 from accountant.log.witness_policy import WitnessPolicy, parse_policy
 from serving.cli.app import run
@@ -195,8 +196,8 @@ def test_a_rolled_back_ledger_is_not_signed(home, start, tmp_path):
 def test_the_witness_refuses_what_the_specification_says(home, start, tmp_path):
     """The other end of the protocol, so that the tests above rest on a real witness."""
     from accountant.canonical import encode_base64
-    from accountant.log.merkle import consistency_proof
     from accountant.log.witness import Reply, _post, request_body
+    from accountant.merkle import consistency_proof
     from accountant.store import store
 
     witness = start(home)
@@ -443,7 +444,7 @@ def test_a_cosignature_of_another_checkpoint_is_none(home, start):
 def test_a_log_signature_is_no_cosignature(home):
     """One key, two types of signature: what it signs as a log says nothing as a witness."""
     log, name = home.keys.signer("log"), home.ledger.log.origin
-    both = notes.verifier_key(name, home.keys.public_key("log"), notes.COSIGNATURE)
+    both = verifier_keys.verifier_key(name, home.keys.public_key("log"), verifier_keys.COSIGNATURE)
     rule = parse_policy(f"witness {name} {both}\nquorum {name}\n".encode())
     note = notes.sign_note(notes.parse_note(home.ledger.log.checkpoint()).text, name, log)
     with pytest.raises(LedgerInvalid, match="cosigned by nobody"):

@@ -15,10 +15,10 @@ from postgres import server
 from sqlalchemy import event, make_url, text
 from stores import at, kind, rows, snapshot
 
+from accountant import merkle
 from accountant.audit.audit import audit_home
 from accountant.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable, NameTaken
 from accountant.home import Home
-from accountant.log import merkle
 from accountant.store import store
 from accountant.store.store import Store, Tree
 from accountant.store.tables import EVIDENCE, entry_table

@@ -438,8 +438,8 @@ def test_a_ledger_without_the_entry_knows_no_such_model(twice, tmp_path):
 
 def test_an_export_is_audited_with_its_edited_models(twice, tmp_path):
     from accountant.audit.export import audit_export, export
+    from accountant.audit.export_tiles import export_tiles
     from accountant.audit.tile_check import audit_tiles
-    from accountant.log.tiles import export_tiles
 
     home = opened(twice)
     export(home, tmp_path / "ledger")

@@ -12,8 +12,8 @@ from pages_in_process import pages_at, words
 from accountant.ledger import placement
 from accountant.ledger.key_life import mark_compromised, revoke, rotate
 from accountant.log.entries import read_entry
-from accountant.log.merkle import leaf_hash
 from accountant.log.proofs import parse_proof, verify_proof
+from accountant.merkle import leaf_hash
 from accountant.store.entry_kinds import KINDS
 from serving.pages import ledger
 from serving.pages.entry_text import LABELS, told

@@ -12,7 +12,7 @@ import pytest
 
 from accountant.errors import LedgerInvalid
 from accountant.log.last_seen import HighWater
-from accountant.log.merkle import (
+from accountant.merkle import (
     EMPTY_ROOT,
     consistency_proof,
     inclusion_proof,
