@@ -50,6 +50,7 @@ class Lease:
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def progress(self, done: int) -> None:
+        """How many releases of the plan are done: the ledger is told with the next heartbeat."""
         self._done = done
 
     def _beat(self) -> None:

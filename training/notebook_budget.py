@@ -42,6 +42,7 @@ class Account:
 
     @property
     def relation(self) -> Relation:
+        """The neighbouring relation of what is promised."""
         return self._relation
 
     @property
@@ -56,9 +57,11 @@ class Account:
 
     @property
     def left(self) -> Decimal:
+        """Epsilon that is left at the account's delta; at least 0."""
         return max(Decimal(0), self.budget.epsilon - self.spent)
 
     def admits(self, plan: Plan) -> bool:
+        """Whether a fit with this plan would be charged now."""
         return self._filter.admits(self._used, price(plan, self._filter.orders))
 
     def fullness(self, plan: Plan) -> float:
@@ -90,10 +93,12 @@ class Account:
             self._used, self._fits = self._used + cost, self._fits + 1
 
     def words(self) -> str:
+        """Total, fits, spent and left in one line."""
         times = "1 fit" if self._fits == 1 else f"{self._fits} fits"
         return f"of epsilon {self.budget.epsilon}, {times} spent {self.spent} and {self.left} is left"
 
     def to_json(self) -> dict[str, Any]:
+        """The same for programs: `total`, `spent`, `left`, `fits`; decimals as text."""
         total, left = self.budget.to_json(), decimal_string(self.left)
         return {"total": total, "spent": decimal_string(self.spent), "left": left, "fits": self._fits}
 

@@ -58,6 +58,7 @@ class Planned:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
+        """What `dpserve plan` prints: the price, what would be left after it, and warnings. Decimals are text."""
         after = self.dataset.with_job(self.costs)
         return {
             "dataset": self.request.dataset,
@@ -93,6 +94,7 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
 
 
 def request_of(dataset: Dataset, asked: Asked) -> tuple[Request, Fits]:
+    """The job as the ledger enters it, and the learner that it asks for; InputError says what is wrong."""
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
     budget.check_delta(dataset.registration.records)
     if budget.delta > dataset.delta:
@@ -106,18 +108,9 @@ def request_of(dataset: Dataset, asked: Asked) -> tuple[Request, Fits]:
 
 
 def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
+    """What a job of this budget on that dataset may know before anything is released."""
     registration = dataset.registration
-    return Public(
-        schema.features,
-        schema.target,
-        schema.classes,
-        schema.records,
-        registration.relation,
-        budget,
-        dataset.delta == 0,
-        registration.unit.contributions,
-        schema.target_range,
-    )
+    return Public.of(schema, registration.relation, budget, dataset.delta == 0, registration.unit.contributions)
 
 
 def would_fit(dataset: Dataset, learner: Fits, public: Public, refused: Plan) -> dict[str, str] | None:

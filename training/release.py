@@ -126,6 +126,7 @@ def _issue(ledger: Ledger, seq: int, envelope: bytes, onnx: bytes) -> int:
 
 
 def bundle_of(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
+    """What the store keeps of a model, its certificate verified against this home first."""
     proof = home.ledger.log.proof(issued)
     verified = certificate.verify(envelope, proof, onnx, home.trust)
     card, sigstore = card_of(ensemble, verified), dsse.to_sigstore_bundle(envelope)

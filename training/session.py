@@ -21,6 +21,7 @@ from accountant.privacy.events import Plan, Release
 from models.answers import ClassLabel
 from models.features import Feature
 from training.rows.rows import Rows
+from training.rows.schema import Schema
 
 Integers = NDArray[np.int64]
 
@@ -42,6 +43,21 @@ class Public:
     contributions: int = 1
     target_range: tuple[float, float] | None = None
 
+    @classmethod
+    def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
+        """What is public of rows with this schema, for a job of this budget. `pure`: nothing but epsilon adds up."""
+        return cls(
+            features=schema.features,
+            target=schema.target,
+            classes=schema.classes,
+            records=schema.records,
+            relation=relation,
+            budget=budget,
+            pure=pure,
+            contributions=contributions,
+            target_range=schema.target_range,
+        )
+
     def selection(self, epsilon: Decimal) -> ExponentialSelection | PermuteAndFlip:
         """Private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism, which
         composes better.
@@ -53,15 +69,19 @@ class Query(Protocol):
     """A function of rows that knows its sensitivity. Integers in, integers out; `size` values."""
 
     @property
-    def purpose(self) -> str: ...
+    def purpose(self) -> str:
+        """What a plan, and so the certificate, says that it asks."""
 
     @property
-    def norm(self) -> str: ...
+    def norm(self) -> str:
+        """ "l1" or "l2" of sums, or "range" of scores to select by."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many values it answers with."""
 
-    def sensitivity(self, relation: Relation) -> int: ...
+    def sensitivity(self, relation: Relation) -> int:
+        """The most that one row changes the answer, in this norm and in the answer's own unit."""
 
     def __call__(self, rows: Rows) -> Integers: ...
 
@@ -74,14 +94,16 @@ class Releaser(Protocol):
     public: Public
     unit: Decimal
 
-    def release(self, query: Query, mechanism: Mechanism) -> Any: ...
+    def release(self, query: Query, mechanism: Mechanism) -> Any:
+        """What `mechanism` makes of the query's answer. PlanMismatch where the plan has something else next."""
 
 
 class Selection(Protocol):
     """Private selection among runs (`training.tuning.selecting`): `charge` is its one line of a plan."""
 
     @property
-    def charge(self) -> Release: ...
+    def charge(self) -> Release:
+        """Its one line of a plan."""
 
     def blank(self) -> Any:
         """What stands for an outcome where there are no rows."""
@@ -96,7 +118,8 @@ class Selector(Protocol):
     public: Public
     unit: Decimal
 
-    def select(self, selection: Selection) -> Any: ...
+    def select(self, selection: Selection) -> Any:
+        """The outcome of the best run. PlanMismatch where the plan has something else next."""
 
 
 def sensitivity_of(query: Query, public: Public) -> int:

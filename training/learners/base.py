@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
 from threading import Lock
 from typing import Any, ClassVar
@@ -48,8 +48,9 @@ class SpendWarning(UserWarning):
     """Clones were fitted without an account: nobody adds up what they cost together."""
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
-    """What private classifiers and regressors share.
+    """What private classifiers and regressors share. A subclass is a dataclass whose fields are its parameters.
 
     `schema`: a Schema, a rule (Columns), or the path or bytes of a schema file; (epsilon, delta) and `relation` as
     declared, for each fit; `account`: what to charge each fit to (None: one fit, on its own budget).
@@ -59,21 +60,15 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
     """
 
     name: ClassVar[str]
+    _kin = None  # type: list[Claim] | None  # what this estimator, its clones and theirs cost so far
+
+    _: KW_ONLY
+    schema: object = None
+    epsilon: object = 1
+    delta: object = "0.000001"
+    relation: str = "add-remove"
     account: Account | None = None
-    _kin: list[Claim] | None = None  # what this estimator, its clones and theirs cost so far
 
-    def __init__(
-        self,
-        schema: object = None,
-        epsilon: object = 1,
-        delta: object = "0.000001",
-        relation: str = "add-remove",
-        account: Account | None = None,
-    ) -> None:
-        self.schema, self.epsilon, self.delta, self.relation = schema, epsilon, delta, relation
-        self.account = account
-
-    @abstractmethod
     def check(self, public: Public) -> None:
         """Raise InputError where a parameter or the schema does not fit this learner."""
 
@@ -233,17 +228,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
     def _public(self, schema: Schema | None = None) -> Public:
         schema, budget = schema or self._schema(), Budget.of(str(self.epsilon), str(self.delta))
         budget.check_delta(schema.records)
-        relation = parse_relation(self.relation)
-        return Public(
-            schema.features,
-            schema.target,
-            schema.classes,
-            schema.records,
-            relation,
-            budget,
-            budget.delta == 0,
-            target_range=schema.target_range,
-        )
+        return Public.of(schema, parse_relation(self.relation), budget, pure=budget.delta == 0)
 
 
 class PrivateClassifier(ClassifierMixin, PrivateLearner):  # type: ignore[misc]

@@ -20,7 +20,7 @@ def learners_to_json() -> list[dict[str, Any]]:
 
 
 def _learner(name: str, learner: type[Learner]) -> dict[str, Any]:
-    hints, about = get_type_hints(learner.__init__), inspect.getdoc(learner) or ""
+    hints, about = get_type_hints(learner), inspect.getdoc(learner) or ""
     taken = [key for key in signature(learner).parameters if key in defaults_of(name)]
     parameters = [_parameter(key, hints[key], defaults_of(name)[key]) for key in taken]
     return {"name": name, "says": " ".join(about.partition("\n\n")[0].split()), "parameters": parameters}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import log
 from typing import Any, ClassVar, Literal
 
@@ -15,17 +16,17 @@ from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.tree_queries import Cuts, public_cuts, split_tests
 from training.learners.checks import check_whole, check_word
-from training.learners.forest_rows import (
+from training.learners.noisy_leaves import (
     ClassWeights,
     LeafLabels,
     check_two_classes,
     leaf_noise,
     norm_of,
+    per_leaf,
     per_row,
     price,
     shares,
 )
-from training.notebook_budget import Account
 from training.rows.tree_rows import Grown
 from training.session import Public, Releaser
 
@@ -37,6 +38,7 @@ VOTES = 4.0  # log-odds of all trees' votes together, where they agree
 COUNT_ONE = 4096  # a row in the counts: on a fine grid sqrt(2) is 1.4143, and not 2
 
 
+@dataclass(eq=False, repr=False)
 class DPRandomForestClassifier(PrivateClassifier):
     """Trees whose splits are drawn from a fixed public table; the whole budget goes to their leaves. Two classes.
 
@@ -52,21 +54,12 @@ class DPRandomForestClassifier(PrivateClassifier):
 
     name: ClassVar[str] = "forest"
 
-    def __init__(
-        self,
-        trees: int | None = None,
-        depth: int | None = None,
-        leaf: Literal["counts", "label"] = "counts",
-        schema: object = None,
-        epsilon: object = 1,
-        delta: object = "0.000001",
-        relation: str = "add-remove",
-        account: Account | None = None,
-    ) -> None:
-        super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
-        self.trees, self.depth, self.leaf = trees, depth, leaf
+    trees: int | None = None
+    depth: int | None = None
+    leaf: Literal["counts", "label"] = "counts"
 
     def check(self, public: Public) -> None:
+        """InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
         check_word("leaf", self.leaf, ("counts", "label"))
         if self.trees is not None:
@@ -75,9 +68,11 @@ class DPRandomForestClassifier(PrivateClassifier):
             check_whole("depth", self.depth, 1, MAX_DEPTH)
 
     def rounds_for(self, public: Public) -> int:
+        """Trees: `trees`, or by the public rule."""
         return self.trees if self.trees is not None else trees_of(public)
 
     def learn(self, session: Releaser) -> TreeEnsemble:
+        """One release for the leaves of each public tree."""
         public, tests = session.public, split_tests(session.public.features)
         depth, number = self.depth or depth_of(public), self.rounds_for(public)
         forest = [public_cuts(tests, tree, depth) for tree in range(number)]
@@ -107,7 +102,7 @@ class DPRandomForestClassifier(PrivateClassifier):
         grown = []
         for cuts in forest:
             picks = session.release(LeafLabels(cuts), per_row(session.public, price(session.unit)))
-            grown.append(Grown(cuts, tuple(2 * int(pick) - 1 for pick in np.broadcast_to(picks, len(cuts) + 1))))
+            grown.append(Grown(cuts, tuple(2 * pick - 1 for pick in per_leaf(picks, cuts))))
         return grown, 0, VOTES / len(forest)
 
 

@@ -47,6 +47,7 @@ class CorrectRows:
     size: ClassVar[int] = 1
 
     def sensitivity(self, relation: Relation) -> int:
+        """1 under either relation, in rows."""
         return 1
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
@@ -107,9 +108,11 @@ class BestOf:
 
     @property
     def most(self) -> int:
+        """Runs that are made at least, a public number."""
         return most_runs(self.distribution)
 
     def blank(self) -> Outcome:
+        """What the first setting's learner makes of blank answers, with no setting chosen."""
         return Outcome(None, self.learners[0].learn(Rehearsal(self.public, self.unit)), 0)
 
     def play(self, rows: Rows, progress: Progress) -> Outcome:

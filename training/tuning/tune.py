@@ -61,10 +61,12 @@ class Tuned:
 
     @cached_property
     def settings(self) -> tuple[dict[str, Stored], ...]:
+        """Every combination of the grid."""
         return settings_of(self.grid)
 
     @cached_property
     def learners(self) -> tuple[Learner, ...]:
+        """A learner for every setting, in their order."""
         return tuple(learner_of(self.name, {**self.fixed, **setting}) for setting in self.settings)
 
     @cached_property
@@ -92,6 +94,7 @@ class Tuned:
         return from_nano(max(1, int(run / float(shape.size) * 1e9)))
 
     def learn(self, session: Selector) -> Outcome:
+        """One private selection among all settings."""
         found: Outcome = session.select(self.best_of(session.public, session.unit))
         return found
 

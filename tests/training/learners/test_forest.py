@@ -25,7 +25,7 @@ from models.onnx.export import to_onnx
 from training.calibrate import rehearse
 from training.learners.boosting.tree_queries import public_cuts, split_tests
 from training.learners.forest import COUNT_ONE, DPRandomForestClassifier
-from training.learners.forest_rows import ClassWeights, LeafLabels, leaf_noise, shares
+from training.learners.noisy_leaves import ClassWeights, LeafLabels, leaf_noise, shares
 from training.rows.data import columns_of
 from training.rows.schema import parse_schema
 from training.rows.tree_rows import Cut

@@ -23,17 +23,17 @@ from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.tree_queries import Cuts, SplitTests, level_of, split_tests
 from training.learners.checks import check_real, check_whole
-from training.learners.forest_rows import (
+from training.learners.noisy_leaves import (
     ClassWeights,
     LeafNoise,
     check_two_classes,
     leaf_noise,
     norm_of,
+    per_leaf,
     per_row,
     price,
     shares,
 )
-from training.notebook_budget import Account
 from training.rows.rows import Rows
 from training.rows.tree_rows import Grown, TreeRows
 from training.session import Public, Releaser
@@ -65,9 +65,11 @@ class SplitRisks:
 
     @property
     def size(self) -> int:
+        """Answers: one for each test in each leaf."""
         return (len(self.cuts) + 1) * self.tests.size
 
     def sensitivity(self, relation: Relation) -> int:
+        """Range of one row's effect on all risks, with what rounding adds, in units of 1 / WEIGHT_ONE."""
         slack = loss.rounding(len(self.cuts) + 1)
         if relation is Relation.ADD_REMOVE:
             return loss.most(self.records + 1, self.alpha) + slack
@@ -83,6 +85,7 @@ class SplitRisks:
         return np.ascontiguousarray(-(children[0] + children[1]).T)
 
 
+@dataclass(eq=False, repr=False)
 class CalibratedBoostingClassifier(PrivateClassifier):
     """Private boosting of decision trees by the M-alpha loss, with objective calibration. Two classes.
 
@@ -104,27 +107,17 @@ class CalibratedBoostingClassifier(PrivateClassifier):
 
     name: ClassVar[str] = "bdpe"
 
-    def __init__(
-        self,
-        rounds: int | None = None,
-        depth: int | None = None,
-        alpha: float = 1.0,
-        calibration: float = 0.1,
-        split_share: float = 0.5,
-        rate: float = 0.5,
-        clamp: float = 10.0,
-        values: int = 10,
-        schema: object = None,
-        epsilon: object = 1,
-        delta: object = "0.000001",
-        relation: str = "add-remove",
-        account: Account | None = None,
-    ) -> None:
-        super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
-        self.rounds, self.depth, self.alpha, self.calibration = rounds, depth, alpha, calibration
-        self.split_share, self.rate, self.clamp, self.values = split_share, rate, clamp, values
+    rounds: int | None = None
+    depth: int | None = None
+    alpha: float = 1.0
+    calibration: float = 0.1
+    split_share: float = 0.5
+    rate: float = 0.5
+    clamp: float = 10.0
+    values: int = 10
 
     def check(self, public: Public) -> None:
+        """InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
         for name, value, low, high in (
             ("rounds", self.rounds, 1, MAX_ROUNDS),
@@ -142,9 +135,11 @@ class CalibratedBoostingClassifier(PrivateClassifier):
             raise InputError(f"clamp={self.clamp}: too large for {self.rounds_for(public)} trees; scores must be small")
 
     def rounds_for(self, public: Public) -> int:
+        """Trees: `rounds`, or by the public rule."""
         return self.rounds if self.rounds is not None else rounds_of(public)
 
     def learn(self, session: Releaser) -> TreeEnsemble:
+        """Tree after tree: a selection per level, then the noisy class weights of the leaves."""
         public, tests = session.public, thinned(session.public.features, self.values)
         trees: tuple[Grown, ...] = ()
         bound = 0
@@ -163,7 +158,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
             alpha = self.alpha * self.calibration**level
             risks = SplitRisks(tests, trees, bound, cuts, alpha, self.alpha, public.records)
             picks = session.release(risks, per_row(public, split))
-            cuts = level_of(cuts, tests, [int(pick) for pick in np.broadcast_to(picks, len(cuts) + 1)])
+            cuts = level_of(cuts, tests, per_leaf(picks, cuts))
         leaves = ClassWeights(cuts, trees, loss.weights(bound, self.alpha), WEIGHT_ONE, norm_of(public))
         return Grown(cuts, self._values(session.release(leaves, noise), noise, public))
 

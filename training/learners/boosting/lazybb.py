@@ -6,7 +6,7 @@ pick, vote.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from training.learners.boosting.smooth_boosting import (
     unit_of,
     weight_of_vote,
 )
-from training.notebook_budget import Account
 from training.rows.rows import Rows
 from training.session import Public, Releaser
 
@@ -51,6 +50,7 @@ class WeightedAgreement:
 
     @property
     def size(self) -> int:
+        """Answers: one for each output and candidate rule."""
         return self.outputs * self.rules.size
 
     def sensitivity(self, relation: Relation) -> int:
@@ -75,6 +75,7 @@ class ThresholdAgreement(Thresholds):
         return self.agreeing(rows.score_counts(self.votes, self.bound))
 
 
+@dataclass(eq=False, repr=False)
 class LazyBB(SmoothBooster):
     """Private boosting of 1-rules by smooth reweighting. Two classes, or K with one score each.
 
@@ -90,27 +91,8 @@ class LazyBB(SmoothBooster):
 
     name: ClassVar[str] = "lazybb"
 
-    def __init__(
-        self,
-        rounds: int | None = None,
-        rate: float | None = None,
-        reweighting: Literal["auto", "scheduled", "projected"] = "auto",
-        slope: float | None = None,
-        density: float = 0.5,
-        threshold: bool = True,
-        weighting: Literal["auto", "exponential", "logistic"] = "auto",
-        decay: float | None = None,
-        schema: object = None,
-        epsilon: object = 1,
-        delta: object = "0.000001",
-        relation: str = "add-remove",
-        account: Account | None = None,
-    ) -> None:
-        super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
-        self.rounds, self.rate, self.reweighting, self.slope = rounds, rate, reweighting, slope
-        self.density, self.threshold, self.weighting, self.decay = density, threshold, weighting, decay
-
     def check(self, public: Public) -> None:
+        """InputError where a parameter is out of range, or the target is a number."""
         if public.classes is None:
             raise InputError(f"learner lazybb: {public.target!r} is a number; it needs classes")
         self.check_smooth(MAX_ROUNDS)
@@ -118,6 +100,7 @@ class LazyBB(SmoothBooster):
             raise InputError("reweighting='projected': two classes only; scheduled reweighting takes more")
 
     def learn(self, session: Releaser) -> VotingEnsemble:
+        """A selection per round, each a vote; then one for the threshold where there are two classes."""
         public, settings = session.public, self.settings(session.public)
         assert public.classes is not None
         cast = _Cast(one_rules(public.features), 1 if len(public.classes) == 2 else len(public.classes))

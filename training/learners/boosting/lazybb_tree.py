@@ -5,15 +5,13 @@ vote. What the paper has not is there too, and proved there: splits by weighted 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from math import sqrt
-from typing import Any, ClassVar, Literal
-
-import numpy as np
+from typing import ClassVar, Literal
 
 from accountant.budget import from_nano, nano
 from accountant.errors import InputError
-from accountant.mechanisms import ExponentialSelections, PermuteAndFlips
 from models.forms.trees import TreeEnsemble
 from training.learners.boosting.defaults import link_of, strength
 from training.learners.boosting.smooth_boosting import (
@@ -39,7 +37,7 @@ from training.learners.boosting.tree_queries import (
     split_tests,
 )
 from training.learners.checks import check_real, check_whole, check_word
-from training.notebook_budget import Account
+from training.learners.noisy_leaves import check_two_classes, per_leaf, per_row
 from training.rows.tree_rows import Grown
 from training.session import Public, Releaser
 
@@ -50,6 +48,7 @@ DEEPER_FROM = 10_000  # strength, see `defaults`
 VOTE_STEPS = 8  # votes cost so many eighths of a split: whole steps of one grid make for a tight composed claim
 
 
+@dataclass(eq=False, repr=False)
 class LazyBBTree(SmoothBooster):
     """Private boosting of small decision trees by smooth reweighting. Two classes.
 
@@ -66,37 +65,16 @@ class LazyBBTree(SmoothBooster):
 
     name: ClassVar[str] = "lazybb-tree"
 
-    def __init__(
-        self,
-        rounds: int | None = None,
-        depth: int | None = None,
-        criterion: Literal["auto", "error", "gini", "public"] = "auto",
-        leaf: Literal["rule", "vote"] = "rule",
-        growth: Literal["level", "best-first"] = "level",
-        leaves: int | None = None,
-        label_share: float = 0.125,
-        rate: float | None = None,
-        reweighting: Literal["auto", "scheduled", "projected"] = "auto",
-        slope: float | None = None,
-        density: float = 0.5,
-        threshold: bool = True,
-        weighting: Literal["auto", "exponential", "logistic"] = "auto",
-        decay: float | None = None,
-        schema: object = None,
-        epsilon: object = 1,
-        delta: object = "0.000001",
-        relation: str = "add-remove",
-        account: Account | None = None,
-    ) -> None:
-        super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
-        self.rounds, self.depth, self.criterion, self.leaf = rounds, depth, criterion, leaf
-        self.growth, self.leaves, self.label_share = growth, leaves, label_share
-        self.rate, self.reweighting, self.slope, self.density = rate, reweighting, slope, density
-        self.threshold, self.weighting, self.decay = threshold, weighting, decay
+    depth: int | None = None
+    criterion: Literal["auto", "error", "gini", "public"] = "auto"
+    leaf: Literal["rule", "vote"] = "rule"
+    growth: Literal["level", "best-first"] = "level"
+    leaves: int | None = None
+    label_share: float = 0.125
 
     def check(self, public: Public) -> None:
-        if public.classes is None or len(public.classes) != 2:
-            raise InputError(f"learner {self.name}: {public.target!r} needs exactly two classes")
+        """InputError where a parameter is out of range, or the target has not two classes."""
+        check_two_classes(self.name, public)
         self.check_smooth(MAX_ROUNDS)
         self._check_shape()
 
@@ -117,6 +95,7 @@ class LazyBBTree(SmoothBooster):
             raise InputError("criterion='public': nothing is best first; grow level by level")
 
     def learn(self, session: Releaser) -> TreeEnsemble:
+        """Tree after tree: splits, then what the leaves say; then one selection for the threshold."""
         public, settings = session.public, self.settings(session.public)
         tests, reweighting = split_tests(public.features), self.reweighting_of(settings)
         trees: tuple[Grown, ...] = ()
@@ -137,8 +116,8 @@ class LazyBBTree(SmoothBooster):
         cuts = self._cuts(session, tests, weighing)
         last = LeafRules(tests, weighing, cuts) if self.leaf == "rule" else LeafVotes(weighing, cuts)
         epsilon = session.unit if self.leaf == "rule" else self._vote_epsilon(session)
-        picks = session.release(last, _per_row(session.public, epsilon))
-        return last.grown(_answers(picks, len(cuts) + 1), weight)
+        picks = session.release(last, per_row(session.public, epsilon))
+        return last.grown(per_leaf(picks, cuts), weight)
 
     def _cuts(self, session: Releaser, tests: SplitTests, weighing: Weighing) -> Cuts:
         criterion, splits = self._criterion(), self._splits(session.public)
@@ -157,8 +136,8 @@ class LazyBBTree(SmoothBooster):
     def _grow(self, session: Releaser, gains: SplitGains) -> Cuts:
         if gains.best_first:
             return split_of(gains.cuts, gains.tests, session.release(gains, session.public.selection(session.unit)))
-        picks = session.release(gains, _per_row(session.public, session.unit))
-        return level_of(gains.cuts, gains.tests, _answers(picks, len(gains.cuts) + 1))
+        picks = session.release(gains, per_row(session.public, session.unit))
+        return level_of(gains.cuts, gains.tests, per_leaf(picks, gains.cuts))
 
     def _splits(self, public: Public) -> int:
         """Rounds of splitting per tree: levels, or splits one by one."""
@@ -176,13 +155,3 @@ class LazyBBTree(SmoothBooster):
 def depth_of(public: Public) -> int:
     """The public rule: more rows or more epsilon bear more regions."""
     return 3 if strength(public) < DEEPER_FROM else 4
-
-
-def _answers(picks: Any, leaves: int) -> list[int]:
-    """One answer per leaf: a rehearsal gives one blank for all of them."""
-    return [int(pick) for pick in np.broadcast_to(picks, leaves)]
-
-
-def _per_row(public: Public, epsilon: Decimal) -> ExponentialSelections | PermuteAndFlips:
-    """Private selection in every row of scores at once, at `epsilon` for all of them."""
-    return PermuteAndFlips(epsilon) if public.pure else ExponentialSelections(epsilon)

@@ -29,6 +29,7 @@ class OneRules:
 
     @property
     def size(self) -> int:
+        """Candidates: every test and its negation."""
         return 2 * len(self.tests)
 
     def vote(self, candidate: int, weight: int, output: int = 0) -> Vote:
@@ -53,6 +54,7 @@ class OneRules:
 
 @lru_cache(maxsize=64)
 def one_rules(features: tuple[Feature, ...]) -> OneRules:
+    """The candidates of these features: `above` and `is` tests feature by feature, then the constant."""
     above = [(index, code) for index, feature in enumerate(features) for code in range(feature.cuts)]
     single = [(index, code) for index, feature in enumerate(features) for code in feature.single_codes]
     tests: Sequence[tuple[Test, int, int]] = [

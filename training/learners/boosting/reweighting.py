@@ -45,6 +45,7 @@ class Scheduled:
     unit: int = 1
 
     def sensitivity(self, relation: Relation, bound: int, records: int) -> int:
+        """Range of one row's effect on every score, in units of 2^-32."""
         return (2 if relation is Relation.ADD_REMOVE else 4) * SCHEDULED_ONE
 
     def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
@@ -74,12 +75,14 @@ class Projected:
     density: float
 
     def cap(self, relation: Relation, bound: int, records: int) -> int:
+        """The largest weight of a row after votes of total weight `bound`, in units of 2^-36."""
         if relation is Relation.ADD_REMOVE:
             return PROJECTED_ONE
         share = 1 + (records - 1) * exp(-2 * self.rate * bound)
         return min(PROJECTED_ONE, ceil(self._mass(records) / share * (1 + 1e-9)) + 1)
 
     def sensitivity(self, relation: Relation, bound: int, records: int) -> int:
+        """Range of one row's effect on every score, in units of 2^-36, with what rounding adds."""
         return 4 * self.cap(relation, bound, records) + 2 * ROW_LIMIT
 
     def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:

@@ -4,7 +4,7 @@ default rule for those that are not given, and the thresholds that its last sele
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -43,16 +43,20 @@ class Thresholds:
 
     @property
     def steps(self) -> int:
+        """Thresholds on either side of 0."""
         return -(-self.bound // self.step)
 
     @property
     def size(self) -> int:
+        """Candidates: as many below 0 as above it, and 0."""
         return 2 * self.steps + 1
 
     def threshold(self, pick: int) -> int:
+        """The candidate as a score."""
         return (pick - self.steps) * self.step
 
     def sensitivity(self, relation: Relation) -> int:
+        """1 under add/remove, 2 under replace-one, in rows."""
         return 1 if relation is Relation.ADD_REMOVE else 2
 
     def agreeing(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -65,19 +69,22 @@ class Thresholds:
         return np.asarray(agree[np.clip(at + 1, 0, 2 * self.bound + 1)] - lean, np.int64)
 
 
+@dataclass(eq=False, repr=False)
 class SmoothBooster(PrivateClassifier):
-    """Base of the boosters by smooth reweighting; a subclass sets these parameters in its constructor."""
+    """Base of the boosters by smooth reweighting, and the parameters that they share; `LazyBB` says what they are."""
 
-    rounds: int | None
-    rate: float | None
-    reweighting: str
-    slope: float | None
-    density: float
-    threshold: bool
-    weighting: Literal["auto", "exponential", "logistic"]
-    decay: float | None
+    rounds: int | None = None
+    _: KW_ONLY
+    rate: float | None = None
+    reweighting: Literal["auto", "scheduled", "projected"] = "auto"
+    slope: float | None = None
+    density: float = 0.5
+    threshold: bool = True
+    weighting: Literal["auto", "exponential", "logistic"] = "auto"
+    decay: float | None = None
 
     def check_smooth(self, most_rounds: int) -> None:
+        """InputError where a shared parameter is out of range, or two of them do not go together."""
         check_word("reweighting", self.reweighting, ("auto", "scheduled", "projected"))
         check_word("weighting", self.weighting, ("auto", "exponential", "logistic"))
         check_real("density", self.density, "above 0 and at most 1", lambda x: 0 < x <= 1)
@@ -95,6 +102,7 @@ class SmoothBooster(PrivateClassifier):
             raise InputError(f"decay={self.decay}: projected reweighting has equal votes; must be 0 or left out")
 
     def rounds_for(self, public: Public) -> int:
+        """Rounds: `rounds`, or by the default rule."""
         return self.settings(public).rounds
 
     def settings(self, public: Public) -> Defaults:
@@ -111,6 +119,7 @@ class SmoothBooster(PrivateClassifier):
         )
 
     def reweighting_of(self, settings: Defaults) -> Reweighting:
+        """How rows are weighed by their margins, by these settings."""
         if self.reweighting == "projected":
             return Projected(settings.rate, self.density)
         return Scheduled(settings.rate, settings.slope, settings.weighting, unit_of(settings))

@@ -43,14 +43,17 @@ class SplitTests:
 
     @property
     def size(self) -> int:
+        """Candidates of all features together."""
         return len(self.tests)
 
     def cut(self, leaf: int, pick: int) -> Cut:
+        """Candidate number `pick` as a cut of `leaf`."""
         return Cut(leaf, *self.tests[pick])
 
 
 @lru_cache(maxsize=64)
 def split_tests(features: tuple[Feature, ...]) -> SplitTests:
+    """The public candidates of these features, in their order."""
     tests: list[tuple[Literal["above", "is"], int, int]] = []
     first = []
     for f, feature in enumerate(features):
@@ -77,6 +80,7 @@ class Weighing:
         return self.reweighting.sensitivity(relation, self.bound, self.public.records)
 
     def histograms(self, rows: Rows, cuts: Cuts) -> Integers:
+        """Weight per feature, leaf and class, and code: (features, 2 leaves, max width)."""
         return TreeRows(rows).histograms(self.trees, cuts, self.weights(rows))
 
     def weights(self, rows: Rows) -> Integers:
@@ -106,13 +110,16 @@ class SplitGains:
 
     @property
     def purpose(self) -> str:
+        """What a plan says of it: whether leaves are split one by one, and by which criterion."""
         return f"select a split {'of any leaf' if self.best_first else 'in every leaf'} by {self.criterion}"
 
     @property
     def size(self) -> int:
+        """Answers: one for each test in each leaf."""
         return (len(self.cuts) + 1) * self.tests.size
 
     def sensitivity(self, relation: Relation) -> int:
+        """Range of one row's effect on all gains, in units of weight, with what rounding adds."""
         moved = self.weighing.moved(relation)
         return moved if self.criterion == "error" else 2 * moved + rounding(moved, len(self.cuts) + 1)
 
@@ -138,9 +145,11 @@ class LeafVotes:
 
     @property
     def size(self) -> int:
+        """Answers: two for each leaf."""
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
+        """Range of one row's effect on all scores, in units of weight."""
         return self.weighing.moved(relation)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -149,6 +158,7 @@ class LeafVotes:
         return np.column_stack([-margin, margin])
 
     def grown(self, picks: Sequence[int], weight: int) -> Grown:
+        """The tree with these classes voted for, one per leaf, by votes of `weight`."""
         return Grown(self.cuts, tuple(weight * (2 * int(pick) - 1) for pick in picks))
 
 
@@ -166,9 +176,11 @@ class LeafRules:
 
     @property
     def size(self) -> int:
+        """Answers: one for each 1-rule in each leaf."""
         return (len(self.cuts) + 1) * 2 * (self.tests.size + 1)
 
     def sensitivity(self, relation: Relation) -> int:
+        """Range of one row's effect on all scores, in units of weight."""
         return self.weighing.moved(relation)
 
     def __call__(self, rows: Rows) -> Integers:

@@ -36,7 +36,6 @@ from training.learners.ebm.queries import (
     SquareSum,
 )
 from training.learners.ebm.splits import partition
-from training.notebook_budget import Account
 from training.rows.additive_rows import WIDEST
 from training.rows.rows import TARGET_GRID
 from training.session import Public, Releaser
@@ -48,6 +47,7 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class DPEBM(PrivateLearner):
     """What `DPEBMClassifier` and `DPEBMRegressor` share.
 
@@ -60,27 +60,17 @@ class DPEBM(PrivateLearner):
 
     name: ClassVar[str] = "ebm"
 
-    def __init__(
-        self,
-        epochs: int | None = None,
-        leaves: int | None = None,
-        rate: float | None = None,
-        ridge: float | None = None,
-        share: float | None = None,
-        clip: float | None = None,
-        mass: float | None = None,
-        spread: float | None = None,
-        schema: object = None,
-        epsilon: object = 1,
-        delta: object = "0.000001",
-        relation: str = "add-remove",
-        account: Account | None = None,
-    ) -> None:
-        super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
-        self.epochs, self.leaves, self.rate = epochs, leaves, rate
-        self.ridge, self.share, self.clip, self.mass, self.spread = ridge, share, clip, mass, spread
+    epochs: int | None = None
+    leaves: int | None = None
+    rate: float | None = None
+    ridge: float | None = None
+    share: float | None = None
+    clip: float | None = None
+    mass: float | None = None
+    spread: float | None = None
 
     def check(self, public: Public) -> None:
+        """InputError where a parameter is out of range, or the target has neither two classes nor a range."""
         if public.classes is not None and len(public.classes) != 2:
             raise InputError(f"learner ebm: {len(public.classes)} classes; it takes two classes, or a number")
         if public.classes is None and public.target_range is None:
@@ -99,6 +89,7 @@ class DPEBM(PrivateLearner):
         return unit_near(public, self.settings(public))
 
     def rounds_for(self, public: Public) -> int:
+        """Epochs: `epochs`, or by the default rule."""
         return self.settings(public).epochs
 
     def settings(self, public: Public) -> EbmDefaults:
@@ -107,6 +98,7 @@ class DPEBM(PrivateLearner):
         return replace(_rule(public), **{name: value for name, value in given.items() if value is not None})
 
     def learn(self, session: Releaser) -> AdditiveEnsemble:
+        """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it."""
         public, settings = session.public, self.settings(session.public)
         noise = noise_of(public, session.unit, settings)
         features = list(enumerate(public.features))

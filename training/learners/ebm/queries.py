@@ -33,11 +33,14 @@ class Residuals(Protocol):
     """
 
     @property
-    def worth(self) -> float: ...
+    def worth(self) -> float:
+        """One grid step of a sum, in logits or half ranges."""
 
-    def extremes(self) -> tuple[int, int]: ...
+    def extremes(self) -> tuple[int, int]:
+        """What a row may add at most: (up, down), in grid steps."""
 
-    def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers: ...
+    def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
+        """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class ClassResiduals:
 
     @property
     def worth(self) -> float:
+        """One grid step of a sum, in logits."""
         low, high = self.span
         up, down = (min(self.clip, 1 / (1 + exp(end / SCORES))) for end in (low, -high))
         fine = 1 << 40
@@ -76,9 +80,11 @@ class ClassResiduals:
         return (np.clip(exact, -self.clip, self.clip) / self.worth).astype(np.int32)
 
     def extremes(self) -> tuple[int, int]:
+        """What a row may add at most: (up, down), in grid steps."""
         return int(self.table[1].max()), -int(self.table[0].min())
 
     def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
+        """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
         return rows.class_sums(feature, leaves, self.table, self.span[0] - self.constant)
 
 
@@ -106,17 +112,21 @@ class NumberResiduals:
 
     @property
     def factor(self) -> int:
+        """What a clipped residual is multiplied by to fill the grid, with FRACTION binary digits."""
         return (self.most << FRACTION) // self.clip
 
     @property
     def worth(self) -> float:
+        """One grid step of a sum, in half ranges."""
         return (1 << FRACTION) / self.factor / TARGET_GRID
 
     def extremes(self) -> tuple[int, int]:
+        """What a row may add at most: (up, down), in grid steps."""
         most = self.clip * self.factor >> FRACTION
         return most, most
 
     def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
+        """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
         return rows.number_sums(feature, leaves, self.constant, self.clip, self.factor)
 
 
@@ -130,6 +140,7 @@ class BinCounts:
     purpose: ClassVar[str] = "count rows per bin"
 
     def sensitivity(self, relation: Relation) -> int:
+        """How far one row moves all counts, in its norm and grid steps."""
         return reach(GRID, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -148,6 +159,7 @@ class SquareSum:
     size: ClassVar[int] = 1
 
     def sensitivity(self, relation: Relation) -> int:
+        """How far one row moves the sum."""
         return TARGET_GRID
 
     def __call__(self, rows: Rows) -> Integers:
@@ -171,6 +183,7 @@ class LeafSums:
 
     @property
     def size(self) -> int:
+        """Answers: one for each leaf."""
         return int(self.leaves.max()) + 1
 
     def sensitivity(self, relation: Relation) -> int:

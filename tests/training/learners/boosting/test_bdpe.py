@@ -34,7 +34,7 @@ from training.learners.boosting import bdpe, bdpe_loss
 from training.learners.boosting.bdpe import CalibratedBoostingClassifier, SplitRisks, thinned
 from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE
 from training.learners.boosting.tree_queries import SplitTests, split_tests
-from training.learners.forest_rows import ClassWeights
+from training.learners.noisy_leaves import ClassWeights
 from training.rows.data import columns_of
 from training.rows.schema import parse_schema
 from training.rows.tree_rows import Cut

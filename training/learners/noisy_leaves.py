@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,11 @@ class ClassWeights:
 
     @property
     def size(self) -> int:
+        """Answers: two for each leaf."""
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
+        """How far one row moves all weights, in its norm and units of weight."""
         return reach(self.one, 0, relation, self.norm)
 
     def __call__(self, rows: Rows) -> Integers:
@@ -63,9 +65,11 @@ class LeafLabels:
 
     @property
     def size(self) -> int:
+        """Answers: two for each leaf."""
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
+        """1 under add/remove, 2 under replace-one, in rows."""
         return 1 if relation is Relation.ADD_REMOVE else 2
 
     def __call__(self, rows: Rows) -> Integers:
@@ -73,11 +77,13 @@ class LeafLabels:
 
 
 def check_two_classes(name: str, public: Public) -> None:
+    """InputError where the target has not exactly two classes."""
     if public.classes is None or len(public.classes) != 2:
         raise InputError(f"learner {name}: {public.target!r} needs exactly two classes")
 
 
 def norm_of(public: Public) -> Norm:
+    """That of sums: L1 where delta is 0 (Laplace noise), else L2 (Gaussian)."""
     return "l1" if public.pure else "l2"
 
 
@@ -98,6 +104,11 @@ def price(epsilon: float | Decimal) -> Decimal:
 def per_row(public: Public, epsilon: Decimal) -> ExponentialSelections | PermuteAndFlips:
     """Private selection in every row of scores at once, at `epsilon` for all of them."""
     return PermuteAndFlips(epsilon) if public.pure else ExponentialSelections(epsilon)
+
+
+def per_leaf(picks: Any, cuts: Cuts) -> list[int]:
+    """One answer for each of the leaves that `cuts` make: a rehearsal gives one blank for all of them."""
+    return [int(pick) for pick in np.broadcast_to(picks, len(cuts) + 1)]
 
 
 def shares(noisy: Integers | Sequence[int], one: int, smoothing: float, towards: float = 0.5) -> list[float]:
