@@ -26,6 +26,7 @@ class Placed:
     retired: list[int]
 
     def to_json(self) -> dict[str, Any]:
+        """Its fields, by name."""
         return asdict(self)
 
 

@@ -69,6 +69,7 @@ class Door:
 
     @property
     def endpoint(self) -> Answer:
+        """What Starlette calls: the answer, behind the check of the scopes."""
         return partial(_pass, self)
 
 
@@ -91,6 +92,7 @@ def caller(request: Request) -> Token:
 
 
 def state(request: Request) -> ServingState:
+    """What this worker knows: the home, the tokens, the models."""
     return cast(ServingState, request.app.state.serving)
 
 

@@ -46,6 +46,7 @@ def _shown(home: Home, asked: str) -> dict[str, Any]:
 
 
 async def ask(request: Request) -> Response:
+    """Ask for an audit, and lead to the page that waits for it."""
     await form_fields(request, "again")
     asked = await in_thread(audit_runs.ask, state(request).home)
     return see_other(f"/ui/audit?asked={asked}")

@@ -34,6 +34,7 @@ class Point:
     jobs: int
 
     def to_json(self) -> dict[str, Any]:
+        """Its fields, by name."""
         return asdict(self)
 
 

@@ -31,6 +31,7 @@ RELATIONS = {
 
 
 async def datasets(request: Request) -> Response:
+    """Every dataset whose name holds `q`, the one with the least left first."""
     known_query(request, "q")
     asked = request.query_params.get("q", "").strip()
     found = await in_thread(tightest_first, state(request).home)
@@ -56,6 +57,7 @@ def _as_of(ledger: Ledger, size: int) -> tuple[Dataset, ...]:
 
 
 def line(dataset: Dataset) -> dict[str, Any]:
+    """A dataset as tables of datasets show it."""
     registration = dataset.registration
     return {
         "name": registration.name,
@@ -67,6 +69,7 @@ def line(dataset: Dataset) -> dict[str, Any]:
 
 
 async def dataset(request: Request) -> Response:
+    """One dataset: budget, families, quotas, how it was used up, the newest jobs."""
     known_query(request)
     found = await in_thread(_dataset, state(request).home, request.path_params["name"])
     return page(request, "dataset.html", **found)

@@ -28,6 +28,7 @@ class Told:
 
 
 def told(entry: Entry) -> Told:
+    """The entry in words; of a kind that this version does not know, that it does not."""
     value = entry.value
     badge, label, words = _WORDS.get(value["type"], _UNKNOWN)
     text = entry.body.decode("ascii")

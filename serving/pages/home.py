@@ -40,6 +40,7 @@ TITLES = {
 
 
 async def home(request: Request) -> Response:
+    """The first page."""
     return page(request, "home.html", **await in_thread(_home, state(request).home, caller(request)))
 
 
@@ -65,6 +66,7 @@ async def home_of_slash(request: Request) -> Response:
 
 
 async def login(request: Request) -> Response:
+    """The form that takes a token."""
     asked = request.query_params
     problem = REFUSED if "refused" in asked else ""
     return page(request, "login.html", next=local(asked.get("next", "")), problem=problem)

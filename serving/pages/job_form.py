@@ -53,6 +53,7 @@ class Form:
 
     @property
     def complete(self) -> bool:
+        """Whether there is enough for a price."""
         return all(self.fields[name] for name in ("dataset", "learner", "epsilon"))
 
     @property

@@ -26,6 +26,7 @@ MOST_STEPS = 20
 
 
 async def jobs(request: Request) -> Response:
+    """A page of jobs, the newest first, of one dataset or state where that is asked for."""
     known_query(request, "dataset", "state", "after")
     asked = {name: request.query_params.get(name, "").strip() for name in ("dataset", "state")}
     after = query_int(request, "after", -1)
@@ -41,6 +42,7 @@ def _jobs(home: Home, asked: dict[str, str], after: int | None) -> dict[str, Any
 
 
 async def job(request: Request) -> Response:
+    """One job, step by step."""
     known_query(request)
     found = await in_thread(_job, state(request).home, job_number(request))
     return page(request, "job.html", **found, open=found["job"]["state"] in OPEN)
@@ -60,6 +62,7 @@ def _budget(home: Home, dataset: str) -> dict[str, Any]:
 
 
 async def cancel(request: Request) -> Response:
+    """Cancel a job that has not started."""
     await form_fields(request)
     seq = job_number(request)
     await in_thread(cancelled, state(request).home, seq)

@@ -45,12 +45,15 @@ class Asked:
 
     @property
     def anything(self) -> bool:
+        """Whether a field is filled in."""
         return self != Asked()
 
     def wanted(self) -> Wanted:
+        """As the search takes it. InputError where a number is none."""
         return Wanted(self.dataset, self.kind, _number("job", self.job), self.name, self.text)
 
     def address(self, before: int | None = None) -> str:
+        """The page of this search, from below entry `before` on."""
         pairs = {name: getattr(self, name) for name in ASKED if getattr(self, name)}
         pairs |= {} if before is None else {"before": str(before)}
         return "/ui/ledger" + (f"?{urlencode(pairs)}" if pairs else "")

@@ -84,6 +84,7 @@ class Input:
 
 
 def inputs(features: Sequence[Feature]) -> list[Input]:
+    """A control for each feature, in their order."""
     return [_input(feature) for feature in features]
 
 

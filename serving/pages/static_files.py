@@ -31,15 +31,19 @@ FOR_EVER = "public, max-age=31536000, immutable"
 
 @dataclass(frozen=True, eq=False)
 class StaticFile:
+    """The bytes of a file and its media type."""
+
     content: bytes
     media: str
 
     @cached_property
     def digest(self) -> str:
+        """sha256 in hex."""
         return hashlib.sha256(self.content).hexdigest()
 
     @cached_property
     def packed(self) -> bytes:
+        """With gzip; the same bytes each time."""
         return gzip.compress(self.content, 6, mtime=0)
 
 
@@ -63,6 +67,7 @@ def address(name: str) -> str:
 
 
 async def answer(request: Request) -> Response:
+    """A file, 304 where the browser has it; kept without end where the address names its digest. UnknownName."""
     name = request.path_params["path"]
     found = files().get(name)
     if found is None:

@@ -31,6 +31,7 @@ Typed = dict[str, str]
 
 
 async def listed(request: Request) -> Response:
+    """All tokens."""
     known_query(request)
     return await _page(request)
 
@@ -62,6 +63,7 @@ def _limit(name: str, text: str) -> int | None:
 
 
 async def revoke(request: Request) -> Response:
+    """End a token."""
     await form_fields(request, "name")
     name = request.path_params["name"]
     try:

@@ -122,6 +122,7 @@ async def form_fields(request: Request, *names: str) -> dict[str, str]:
 
 
 def parse_form(raw: bytes) -> list[tuple[str, str]]:
+    """The fields of a form in their order, as often as they stand there. InputError where it is not one."""
     try:
         return parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict",

@@ -93,6 +93,7 @@ def last_audit(home: Home) -> dict[str, Any] | None:
 
 
 def read_last(path: Path) -> dict[str, Any] | None:
+    """As `last_audit`, of the home at `path`."""
     try:
         found = json.loads(_result(path).read_bytes())
     except FileNotFoundError:

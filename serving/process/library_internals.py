@@ -47,10 +47,12 @@ class Patient(HttpToolsProtocol):
     _bytes = _fields = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to count the seconds."""
         super().connection_made(transport)
         self._timer = self.loop.call_later(HEAD_SECONDS, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop counting."""
         self._timer.cancel()
         super().connection_lost(exc)
 
@@ -63,12 +65,14 @@ class Patient(HttpToolsProtocol):
         self._timer = self.loop.call_later(HEAD_SECONDS, self._look)
 
     def data_received(self, data: bytes) -> None:
+        """Count the bytes of a head."""
         super().data_received(data)
         self._bytes += len(data)
         if self._in_head and self._bytes > HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
 
     def on_message_begin(self) -> None:
+        """A head begins."""
         self._in_head, self._bytes, self._fields = True, 0, 0
         super().on_message_begin()
 
@@ -80,5 +84,6 @@ class Patient(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        """It is over."""
         self._in_head = False
         super().on_headers_complete()

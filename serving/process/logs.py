@@ -42,6 +42,7 @@ class JsonLine(logging.Formatter):
     """{"time", "level", "logger", "process", "message"}, and {"error": {"type", "at"}} where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """One line of JSON."""
         body: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -57,6 +58,7 @@ class TextLine(logging.Formatter):
     """The same for people."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """One line of text."""
         error = _error(record)
         line = f"{_time(record)} {record.levelname} {record.name}[{record.process}]: {_message(record)}"
         return line if error is None else f"{line} ({error['type']} at {', '.join(error['at'])})"

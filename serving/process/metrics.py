@@ -71,6 +71,7 @@ class LedgerGauges(Collector):
     jobs: JobFigures
 
     def collect(self) -> Iterable[Metric]:
+        """Read the ledger now."""
         datasets = self.home.ledger.datasets()
         yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent.", datasets, _spent)
         yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, _total)
@@ -103,6 +104,7 @@ class AuditGauges(Collector):
     home: Home
 
     def collect(self) -> Iterable[Metric]:
+        """Read the last result now."""
         try:
             found = read_last(self.home.path) or {}
         except LedgerInvalid:
@@ -121,6 +123,7 @@ class ServingGauges(Collector):
     refused: int
 
     def collect(self) -> Iterable[Metric]:
+        """The two numbers."""
         yield _gauge("dpserve_models_loaded", "Model versions verified and served.", self.served)
         yield _gauge("dpserve_models_refused", "Model versions that do not verify, and are not served.", self.refused)
 

@@ -49,10 +49,12 @@ class Served:
 
     @property
     def reference(self) -> str:
+        """`adult@2`."""
         return f"{self.name}@{self.version}"
 
     @cached_property
     def certificate(self) -> dict[str, Any]:
+        """What answers say of the certificate: entry, digests, claim."""
         found = self.verified.certificate
         return {
             "entry": found.issued,
@@ -65,14 +67,17 @@ class Served:
 
     @cached_property
     def fragment(self) -> orjson.Fragment:
+        """The same, encoded once."""
         return orjson.Fragment(orjson.dumps(self.certificate))
 
     @cached_property
     def predictions(self) -> Any:
+        """The counter of records predicted."""
         return PREDICTIONS.labels(self.reference)
 
     @cached_property
     def seconds(self) -> Any:
+        """The histogram of seconds to answer."""
         return SECONDS.labels(self.reference)
 
 

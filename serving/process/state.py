@@ -88,6 +88,7 @@ class ServingState:
         _ = self.home
 
     def token(self, digest: str) -> Token | None:
+        """The good token of this sha256; None where there is none."""
         return self._tokens.get(digest)
 
     def knows(self, token: Token) -> bool:
@@ -95,6 +96,7 @@ class ServingState:
         return token in self._tokens.values()
 
     async def watch(self) -> None:
+        """Look again and again, until the server that started this worker is gone."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await anyio.to_thread.run_sync(self.refresh)

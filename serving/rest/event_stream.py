@@ -42,9 +42,11 @@ class Event:
 
     @property
     def last(self) -> bool:
+        """Whether the job is over."""
         return self.job["state"] in FINAL
 
     def encode(self) -> bytes:
+        """As it goes over the wire."""
         kind = b"end" if self.last else b"job"
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (self.name.encode(), kind, orjson.dumps(self.job))
 

@@ -52,6 +52,7 @@ def _exponent(text: str) -> int:
 
 
 def asked(body: dict[str, Any]) -> Asked:
+    """A body as a job. InputError where its parameters or its tuning mean nothing."""
     check_parameters(body.get("parameters"))
     tuning = None if body.get("tuning") is None else _tuning(body["tuning"])
     return Asked(
@@ -85,6 +86,7 @@ async def submit_job(request: Request) -> Response:
 
 
 def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+    """Reserve and queue a job; its JSON. BudgetRefused, which is counted."""
     with _refusals(body["dataset"]):
         reserved = job.submit(home, asked(body), by=by, key=body.get("idempotency_key"))
         return _job(home, reserved.seq)
@@ -97,6 +99,7 @@ async def plan_job(request: Request) -> Response:
 
 
 def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+    """The plan of a job, which spends nothing; raises as `submitted`."""
     with _refusals(body["dataset"]):
         return plans.plan(home, asked(body), by).to_json()
 
@@ -113,6 +116,7 @@ def _refusals(dataset: str) -> Iterator[None]:
 
 
 async def show_job(request: Request) -> Response:
+    """One job. 404 where there is none."""
     known_query(request)
     return json_response(await in_thread(_job, state(request).home, job_number(request)))
 
@@ -157,11 +161,13 @@ async def cancel_job(request: Request) -> Response:
 
 
 def cancelled(home: Home, seq: int) -> dict[str, Any]:
+    """Give a reservation back; the job afterwards. WrongState once it has started."""
     home.ledger.release(seq)
     return _job(home, seq)
 
 
 def job_number(request: Request) -> int:
+    """The number in the path. UnknownName where it is none."""
     text = request.path_params["job"]
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise UnknownName(f"job={text[:40]!r}: no such job", job=text[:40])
@@ -169,6 +175,7 @@ def job_number(request: Request) -> int:
 
 
 async def list_datasets(request: Request) -> Response:
+    """Every dataset with its budget."""
     known_query(request)
     return json_response({"datasets": await in_thread(_datasets, state(request).home)})
 
@@ -178,6 +185,7 @@ def _datasets(home: Home) -> list[dict[str, Any]]:
 
 
 async def show_dataset(request: Request) -> Response:
+    """One dataset, with quotas and what a job costs. 404 where there is none."""
     known_query(request)
     return json_response(await in_thread(_dataset, state(request).home, request.path_params["name"]))
 

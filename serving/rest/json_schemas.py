@@ -38,6 +38,7 @@ def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None =
 
 
 def array(items: Shape) -> Shape:
+    """A list of such items."""
     return {"type": "array", "items": items}
 
 
@@ -47,10 +48,12 @@ def table(values: Shape) -> Shape:
 
 
 def maybe(shape: Shape) -> Shape:
+    """Such a value, or null."""
     return {"anyOf": [shape, {"type": "null"}]}
 
 
 def either(*shapes: Shape) -> Shape:
+    """One of these."""
     return {"anyOf": list(shapes)}
 
 

@@ -85,6 +85,7 @@ def _form(accept: bytes) -> str:
 
 
 def answer(find: Find, posted: Posted) -> Response:
+    """Predict what was sent: in JSON, Arrow or .npy as it was asked for. Blocks."""
     start = perf_counter()
     if posted.model is None:
         served, columns = from_records(find, posted.raw)
@@ -114,6 +115,7 @@ def from_records(find: Find, raw: bytes) -> tuple[Served, dict[str, NDArray[Any]
 
 
 def parse(raw: bytes) -> dict[str, Any]:
+    """A body of /predict, its fields checked."""
     return check_fields(quick_json(raw), PREDICT_FIELDS, {})
 
 
@@ -131,12 +133,14 @@ def answer_records(find: Find, body: dict[str, Any]) -> tuple[Served, dict[str, 
 
 
 def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.float32]) -> dict[str, Any]:
+    """An answer before it is encoded: label (n,), probabilities (n, classes), of which a number has none."""
     plain = {"model": served.reference, "certificate": served.fragment, "predictions": label.tolist()}
     classes = served.verified.ensemble.classes
     return {**plain, "classes": classes, "probabilities": probabilities} if classes else plain
 
 
 async def list_models(request: Request) -> Response:
+    """Every version, served or not."""
     known_query(request)
     serving = state(request)
     serving.require_ready()
@@ -144,6 +148,7 @@ async def list_models(request: Request) -> Response:
 
 
 async def show_model(request: Request) -> Response:
+    """One model: its features, classes and certificate."""
     return json_response(_description(await served_model(request)))
 
 

@@ -49,6 +49,7 @@ SCHEME = {"type": "http", "scheme": "bearer", "description": "dpserve token crea
 
 
 def product_version() -> str:
+    """The installed version of dpserve."""
     try:
         return version("dpserve")
     except PackageNotFoundError:  # a bento holds the sources, not the distribution

@@ -24,6 +24,7 @@ from serving.wire.request_bodies import known_query
 
 
 async def metrics(request: Request) -> Response:
+    """What all workers counted, and what the home says now."""
     serving = state(request)
     return Response(await in_thread(_metrics, serving, serving.home), media_type=CONTENT_TYPE_LATEST)
 
@@ -61,6 +62,7 @@ async def about(request: Request) -> Response:
 
 
 async def alive(request: Request) -> Response:
+    """Always 200: the process answers."""
     return json_response({"alive": True})
 
 

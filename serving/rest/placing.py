@@ -25,11 +25,13 @@ async def promote(request: Request) -> Response:
 
 
 async def retire(request: Request) -> Response:
+    """Serve a version no more."""
     body = await json_fields(request, REASON)
     return await _place(request, placing.retire, request.path_params["name"], body["reason"])
 
 
 async def restore(request: Request) -> Response:
+    """Serve a retired version again."""
     body = await json_fields(request, REASON)
     return await _place(request, placing.restore, request.path_params["name"], body["reason"])
 

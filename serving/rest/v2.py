@@ -48,16 +48,19 @@ class Sent:
 
 
 async def about(request: Request) -> Response:
+    """Name, version and extensions."""
     known_query(request)
     return json_response({"name": "dpserve", "version": product_version(), "extensions": EXTENSIONS})
 
 
 async def live(request: Request) -> Response:
+    """Always 200: the process answers."""
     known_query(request)
     return json_response({"live": True})
 
 
 async def ready(request: Request) -> Response:
+    """200 where it can be relied upon; 503 else."""
     known_query(request)
     if state(request).unready:
         raise NotReady("not ready; the server's log says why")
@@ -65,6 +68,7 @@ async def ready(request: Request) -> Response:
 
 
 async def model_ready(request: Request) -> Response:
+    """200 where the model is served."""
     served = await _served(request)
     return json_response({"name": served.name, "ready": True})
 
@@ -112,6 +116,7 @@ async def _served(request: Request) -> Served:
 
 
 async def infer(request: Request) -> Response:
+    """Predict tensors, in JSON or binary as each was asked for."""
     known_query(request)
     raw = await read_body(request, PREDICT_BYTES, JSON, ANY)
     headers = request.headers
@@ -133,6 +138,7 @@ def _json_size(text: str | None, most: int) -> int | None:
 
 
 def answer(find: Find, sent: Sent) -> Response:
+    """The answer to an inference request. Blocks."""
     start = perf_counter()
     head = sent.raw if sent.size is None else sent.raw[: sent.size]
     body = check_fields(quick_json(head), REQUEST, REQUEST_MORE)

@@ -19,14 +19,20 @@ LOG = logging.getLogger("dpserve.serving")
 
 
 class Unauthorized(DpserveError):
+    """Nobody is known by the token that came, or none came."""
+
     code = "unauthorized"
 
 
 class Forbidden(DpserveError):
+    """The token is good, and has none of the scopes that the door takes."""
+
     code = "forbidden"
 
 
 class CrossSite(DpserveError):
+    """A page of another site used a browser's session."""
+
     code = "cross_site"
 
 
@@ -37,26 +43,38 @@ class TooManyRequests(DpserveError):
 
 
 class TooLarge(DpserveError):
+    """A body, or how many records are in it, is above the limit: `details["limit"]`."""
+
     code = "too_large"
 
 
 class WrongMediaType(DpserveError):
+    """The body is of a type or an encoding that the door does not take."""
+
     code = "unsupported_media_type"
 
 
 class NotAdditive(DpserveError):
+    """The model is of trees, and has no contributions of features."""
+
     code = "not_additive"
 
 
 class SlowBody(DpserveError):
+    """The body did not come in time."""
+
     code = "request_timeout"
 
 
 class TakesTooLong(DpserveError):
+    """The work was not done in time; it may still be done."""
+
     code = "timeout"
 
 
 class NotReady(DpserveError):
+    """Nothing can be relied upon now; the server's log says why."""
+
     code = "not_ready"
 
 
@@ -95,6 +113,7 @@ def status_of(error: DpserveError) -> int:
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """The body as JSON; decimals as texts, arrays of numpy as lists."""
     content = orjson.dumps(body, default=str, option=orjson.OPT_SERIALIZE_NUMPY)
     return Response(content, status, headers, media_type="application/json")
 
@@ -118,6 +137,7 @@ def _headers(error: DpserveError) -> dict[str, str] | None:
 
 
 def shape(code: str, message: str) -> dict[str, Any]:
+    """The one shape of an error, without details."""
     return {"error": {"code": code, "message": message, "details": {}}}
 
 

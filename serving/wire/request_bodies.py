@@ -97,6 +97,9 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def check_fields(body: Any, required: Fields, optional: Fields) -> dict[str, Any]:
+    """The body, once it is an object with all of `required` and nothing beside `optional`, each of its type, null where
+    it may be left out. InputError else.
+    """
     if not isinstance(body, dict):
         raise InputError("body: must be a JSON object")
     known = {**required, **optional}
