@@ -26,18 +26,13 @@ def staircase(points: Sequence[tuple[str, float]], now: datetime) -> Chart:
     """`points`: (time of an entry, share left 0..1), oldest first, at least one. The line goes on to `now`."""
     times = [datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC) for time, _ in points]
     start, end = times[0], max(now, times[-1], times[0] + timedelta(seconds=1))
-    at = [(_across(time, start, end), _down(left)) for time, (_, left) in zip(times, points, strict=True)]
+    at = [
+        (round(SIDE * ((time - start) / (end - start))), round(SIDE * (1 - min(1.0, max(0.0, left)))))
+        for time, (_, left) in zip(times, points, strict=True)
+    ]
     line = f"M{at[0][0]},{at[0][1]}" + "".join(f"H{x}V{y}" for x, y in at[1:]) + f"H{SIDE}"
     dots = "".join(f"M{x},{y}h0" for x, y in at)
     return Chart(line, f"{line}V{SIDE}H0Z", dots, tuple(_labels(start, end)))
-
-
-def _across(time: datetime, start: datetime, end: datetime) -> int:
-    return round(SIDE * ((time - start) / (end - start)))
-
-
-def _down(left: float) -> int:
-    return round(SIDE * (1 - min(1.0, max(0.0, left))))
 
 
 def _labels(start: datetime, end: datetime) -> list[str]:

@@ -51,12 +51,6 @@ def _links(entry: Entry) -> list[tuple[str, str]]:
     return found
 
 
-def _genesis(value: Value) -> str:
-    return (
-        f"The ledger {value['origin']} begins here, with one key that signs certificates and one that signs the ledger."
-    )
-
-
 def _registered(value: Value) -> str:
     budget, unit = value["budget"], value["unit"]["name"]
     return (
@@ -79,7 +73,7 @@ def _budget_changed(value: Value) -> str:
 
 def _quota_set(value: Value) -> str:
     who = "everybody without a quota of their own" if value["analyst"] == EVERYBODY else value["analyst"]
-    return f"{value['by']} let {who} use at most {_percent(value['share'])} of a family's budget.{_why(value)}"
+    return f"{value['by']} let {who} use at most {float(value['share']) * 100:g} % of a family's budget.{_why(value)}"
 
 
 def _reserved(value: Value) -> str:
@@ -91,28 +85,6 @@ def _reserved(value: Value) -> str:
     )
 
 
-def _started(value: Value) -> str:
-    return f"Job {value['reservation']} began. From here on its price stays spent, whatever becomes of it."
-
-
-def _committed(value: Value) -> str:
-    return f"Job {value['reservation']} released its numbers. Their digest stands here, so they cannot be exchanged."
-
-
-def _burned(value: Value) -> str:
-    return f"Job {value['reservation']} came to nothing after it had begun ({value['reason']}). Its price stays spent."
-
-
-def _released(value: Value) -> str:
-    return f"Job {value['reservation']} was given up before it began. No row was read, and its price was given back."
-
-
-def _issued(value: Value) -> str:
-    return (
-        f"The certificate of model {value['name']}, made by job {value['reservation']}, was bound to the model's bytes."
-    )
-
-
 def _derived(value: Value) -> str:
     return (
         f"{value['by']} edited model {value['name']} without its data, which costs no privacy. It takes the place of "
@@ -120,39 +92,11 @@ def _derived(value: Value) -> str:
     )
 
 
-def _revoked(value: Value) -> str:
-    return f"{value['by']} revoked the certificate of entry {value['issued']}.{_why(value)}"
-
-
-def _promoted(value: Value) -> str:
-    return f"{value['by']} made version {value['version']} of model {value['name']} its champion.{_why(value)}"
-
-
-def _retired(value: Value) -> str:
-    return f"{value['by']} took version {value['version']} of model {value['name']} out of service.{_why(value)}"
-
-
-def _restored(value: Value) -> str:
-    return f"{value['by']} put version {value['version']} of model {value['name']} back into service.{_why(value)}"
-
-
 def _token_created(value: Value) -> str:
     limits = " and ".join(f"{most:,} a {each.removeprefix('per_')}" for each, most in value.get("limits", {}).items())
     most = f", at most {limits}" if limits else ""
     scopes = " and ".join(value["scopes"])
     return f"A token named {value['name']} was made, for {scopes}{most}. Only its hash is known here."
-
-
-def _token_revoked(value: Value) -> str:
-    return f"The token {value['name']} was ended, for ever."
-
-
-def _key_added(value: Value) -> str:
-    return f"{value['by']} added a key that signs {_signs(value)}.{_why(value)}"
-
-
-def _key_retired(value: Value) -> str:
-    return f"{value['by']} retired a key that signed {_signs(value)}; what it signed before stands.{_why(value)}"
 
 
 def _key_compromised(value: Value) -> str:
@@ -170,36 +114,100 @@ def _signs(value: Value) -> str:
     return "certificates" if value["role"] == "issuer" else "the ledger"
 
 
-def _percent(share: str) -> str:
-    return f"{float(share) * 100:g} %"
-
-
 def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
 # Kind -> (badge of the pages, what it is called there, what an entry says).
 _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
-    "genesis": ("run", "ledger begun", _genesis),
+    "genesis": (
+        "run",
+        "ledger begun",
+        lambda value: (
+            f"The ledger {value['origin']} begins here, with one key that signs certificates and one that signs the "
+            "ledger."
+        ),
+    ),
     "dataset-registered": ("run", "dataset registered", _registered),
     "dataset-joined": ("run", "dataset joined", _joined),
     "budget-changed": ("warn", "budget changed", _budget_changed),
     "quota-set": ("warn", "quota set", _quota_set),
     "reserved": ("wait", "budget reserved", _reserved),
-    "started": ("run", "job started", _started),
-    "committed": ("good", "job finished", _committed),
-    "burned": ("bad", "job failed", _burned),
-    "released": ("off", "budget given back", _released),
-    "issued": ("good", "certificate issued", _issued),
+    "started": (
+        "run",
+        "job started",
+        lambda value: f"Job {value['reservation']} began. From here on its price stays spent, whatever becomes of it.",
+    ),
+    "committed": (
+        "good",
+        "job finished",
+        lambda value: (
+            f"Job {value['reservation']} released its numbers. Their digest stands here, so they cannot be exchanged."
+        ),
+    ),
+    "burned": (
+        "bad",
+        "job failed",
+        lambda value: (
+            f"Job {value['reservation']} came to nothing after it had begun ({value['reason']}). Its price stays spent."
+        ),
+    ),
+    "released": (
+        "off",
+        "budget given back",
+        lambda value: (
+            f"Job {value['reservation']} was given up before it began. No row was read, and its price was given back."
+        ),
+    ),
+    "issued": (
+        "good",
+        "certificate issued",
+        lambda value: (
+            f"The certificate of model {value['name']}, made by job {value['reservation']}, was bound to the model's "
+            "bytes."
+        ),
+    ),
     "derived": ("good", "model edited", _derived),
-    "revoked": ("bad", "certificate revoked", _revoked),
-    "model-promoted": ("run", "model promoted", _promoted),
-    "model-retired": ("off", "model retired", _retired),
-    "model-restored": ("run", "model restored", _restored),
+    "revoked": (
+        "bad",
+        "certificate revoked",
+        lambda value: f"{value['by']} revoked the certificate of entry {value['issued']}.{_why(value)}",
+    ),
+    "model-promoted": (
+        "run",
+        "model promoted",
+        lambda value: (
+            f"{value['by']} made version {value['version']} of model {value['name']} its champion.{_why(value)}"
+        ),
+    ),
+    "model-retired": (
+        "off",
+        "model retired",
+        lambda value: (
+            f"{value['by']} took version {value['version']} of model {value['name']} out of service.{_why(value)}"
+        ),
+    ),
+    "model-restored": (
+        "run",
+        "model restored",
+        lambda value: (
+            f"{value['by']} put version {value['version']} of model {value['name']} back into service.{_why(value)}"
+        ),
+    ),
     "token-created": ("run", "token made", _token_created),
-    "token-revoked": ("bad", "token revoked", _token_revoked),
-    "key-added": ("run", "key added", _key_added),
-    "key-retired": ("off", "key retired", _key_retired),
+    "token-revoked": ("bad", "token revoked", lambda value: f"The token {value['name']} was ended, for ever."),
+    "key-added": (
+        "run",
+        "key added",
+        lambda value: f"{value['by']} added a key that signs {_signs(value)}.{_why(value)}",
+    ),
+    "key-retired": (
+        "off",
+        "key retired",
+        lambda value: (
+            f"{value['by']} retired a key that signed {_signs(value)}; what it signed before stands.{_why(value)}"
+        ),
+    ),
     "key-compromised": ("bad", "key compromised", _key_compromised),
 }
 _UNKNOWN = ("off", "of another kind", lambda value: "This version of dpserve does not know entries of this kind.")

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from accountant.errors import BudgetRefused, DpserveError, IdempotencyConflict, InputError
+from accountant.errors import BudgetRefused, IdempotencyConflict, InputError
 from accountant.home import Home
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
@@ -60,7 +60,8 @@ class Form:
     def body(self) -> dict[str, Any]:
         """As POST /v1/jobs takes it."""
         given = {name: value for name, value in self.fields.items() if value and name != "runs"}
-        grid = {name: _values(value) for name, value in self.parameters.items() if "," in value}
+        listed = {name: value.split(",") for name, value in self.parameters.items() if "," in value}
+        grid = {name: [value.strip() for value in values if value.strip()] for name, values in listed.items()}
         fixed = {name: value for name, value in self.parameters.items() if name not in grid}
         runs = {"runs": self.fields["runs"]} if self.fields["runs"] else {}
         tuning = {"tuning": {"grid": grid, **runs}} if grid else {}
@@ -70,10 +71,6 @@ class Form:
     def digest(self) -> str:
         """Names what was priced."""
         return hashlib.sha256(orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-def _values(text: str) -> list[str]:
-    return [value.strip() for value in text.split(",") if value.strip()]
 
 
 def view(home: Home, form: Form) -> dict[str, Any]:
@@ -134,9 +131,7 @@ def send(home: Home, form: Form, priced: str, key: str, by: str) -> Sent:
         return Sent(submitted(home, {**form.body, "idempotency_key": key or None}, by)["job"])
     except IdempotencyConflict as error:
         return Sent(None, uuid.uuid4().hex, status_of(error), SENT)
-    except (InputError, BudgetRefused) as error:
-        return Sent(None, key, status_of(error), _said(error))
-
-
-def _said(error: DpserveError) -> str:
-    return "" if isinstance(error, BudgetRefused) else error.message  # a refusal is told by the price beside the form
+    except BudgetRefused as refused:
+        return Sent(None, key, status_of(refused))  # the price beside the form tells it
+    except InputError as error:
+        return Sent(None, key, status_of(error), error.message)

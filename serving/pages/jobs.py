@@ -53,12 +53,9 @@ def _job(home: Home, seq: int) -> dict[str, Any]:
     found = job_to_json(home, home.ledger.job(seq))
     steps = search(home.ledger.log.database, Wanted(job=seq), limit=MOST_STEPS).entries
     entry = home.ledger.reservation(seq).value
+    budget = home.ledger.dataset(found["dataset"]).summary()
     named = [{"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)]
-    return {"job": found, "steps": named, "parameters": entry["parameters"], "budget": _budget(home, found["dataset"])}
-
-
-def _budget(home: Home, dataset: str) -> dict[str, Any]:
-    return home.ledger.dataset(dataset).summary()
+    return {"job": found, "steps": named, "parameters": entry["parameters"], "budget": budget}
 
 
 async def cancel(request: Request) -> Response:

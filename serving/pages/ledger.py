@@ -68,9 +68,10 @@ async def entries(request: Request) -> Response:
     asked = Asked(**{name: _text(request, name) for name in ASKED})
     before, home = _number("before", _text(request, "before")), state(request).home
     context: dict[str, Any] = {"asked": asked, "kinds": LABELS, "found": (), "pager": (None, None), "problem": ""}
-    context["datasets"] = await in_thread(_datasets, home)
+    database = home.ledger.log.database
+    context["datasets"] = (await in_thread(dataset_names, database))[:MOST_NAMES]
     try:
-        found = await in_thread(_search, home, asked, before)
+        found = await in_thread(search, database, asked.wanted(), before, PAGE)
     except (InputError, UnknownName) as error:
         return page(request, "ledger.html", status=status_of(error), **{**context, "problem": error.message})
     context |= {
@@ -103,10 +104,6 @@ def _number(name: str, text: str) -> int | None:
     return int(text)
 
 
-def _search(home: Home, asked: Asked, before: int | None) -> Found:
-    return search(home.ledger.log.database, asked.wanted(), before, PAGE)
-
-
 def _pager(asked: Asked, before: int | None, found: Found) -> tuple[str | None, str | None]:
     """(newer, older). Going back from a search leads to its beginning: matches are not counted."""
     older = None if found.older is None else asked.address(found.older)
@@ -114,10 +111,6 @@ def _pager(asked: Asked, before: int | None, found: Found) -> tuple[str | None, 
         return None, older
     newer = before + PAGE
     return asked.address(None if asked.anything or newer >= found.size else newer), older
-
-
-def _datasets(home: Home) -> list[str]:
-    return dataset_names(home.ledger.log.database)[:MOST_NAMES]
 
 
 async def entry(request: Request) -> Response:

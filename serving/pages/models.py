@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.certificates.plain_words import Section, best_guess, factor, plain
+from accountant.certificates.plain_words import best_guess, factor, plain
 from accountant.errors import DpserveError, InputError, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
@@ -121,24 +120,15 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "factor": factor(certificate.epsilon),
         "guess": best_guess(certificate.epsilon, certificate.delta),
         "answers": sum(run.count for run in form.mechanisms),
-        "sections": _sections(plain(certificate).sections),
+        "sections": [one for one in plain(certificate).sections if one.title != "What was edited"],  # told elsewhere
         "adds_up": ensemble.adds_up,
         "inputs": ui_shapes.inputs(ensemble.features),
-        "features": [_feature(feature) for feature in ensemble.features],
+        "features": [{"name": one.name, "kind": one.kind, "values": _values(one)} for one in ensemble.features],
         "range": ensemble.target_range,
         "classes": [str(label) for label in ensemble.classes],
         "target": ensemble.target,
-        "files": _files(served),
+        "files": [{"name": name, "size": len(raw), "says": SAYS[name]} for name, raw in _content(served).items()],
     }
-
-
-def _sections(found: tuple[Section, ...]) -> list[Section]:
-    """As they stand in the certificate's page, but for what this page tells elsewhere."""
-    return [section for section in found if section.title != "What was edited"]
-
-
-def _feature(feature: Feature) -> Mapping[str, str]:
-    return {"name": feature.name, "kind": feature.kind, "values": _values(feature)}
 
 
 def _values(feature: Feature) -> str:
@@ -166,10 +156,6 @@ SAYS = {
 def _content(served: Served) -> dict[str, bytes]:
     bundle = served.verified.travelling
     return {name: getattr(bundle, field) for name, (field, _) in FILES.items()}
-
-
-def _files(served: Served) -> list[dict[str, Any]]:
-    return [{"name": name, "size": len(raw), "says": SAYS[name]} for name, raw in _content(served).items()]
 
 
 async def download(request: Request) -> Response:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from serving.process.audit_runs import is_asked
-from serving.process.startup import Listening, Tls, announce
+from serving.process.startup import Listening, announce
 
 LOG = logging.getLogger("dpserve.launch")
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,11 +68,9 @@ def server_environment(base: Mapping[str, str], home: Path, port: int, workers: 
 def _server_arguments(listening: Listening) -> list[str]:
     place = ["--working-dir", str(ROOT), "--host", listening.host, "--port", str(listening.port)]
     graceful = ["--timeout-graceful-shutdown", str(ANSWER_SECONDS)]
-    return ["serving.service:DpserveService", *place, *graceful, *_tls_arguments(listening.tls)]
-
-
-def _tls_arguments(tls: Tls | None) -> list[str]:
-    return [] if tls is None else ["--ssl-certfile", str(tls.certificate), "--ssl-keyfile", str(tls.key)]
+    tls = listening.tls
+    files = [] if tls is None else ["--ssl-certfile", str(tls.certificate), "--ssl-keyfile", str(tls.key)]
+    return ["serving.service:DpserveService", *place, *graceful, *files]
 
 
 def _start_worker(environment: Mapping[str, str]) -> Process:

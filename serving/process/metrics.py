@@ -73,9 +73,16 @@ class LedgerGauges(Collector):
     def collect(self) -> Iterable[Metric]:
         """Read the ledger now."""
         datasets = self.home.ledger.datasets()
-        yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent.", datasets, _spent)
-        yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, _total)
-        yield _by_dataset("dpserve_budget_left_ratio", "Share neither spent nor reserved.", datasets, _left)
+
+        def spent(dataset: Dataset) -> float:
+            return float(dataset.filter.epsilon_of(dataset.used - dataset.reserved))
+
+        def left(dataset: Dataset) -> float:
+            return 1 - dataset.filter.share(dataset.used)
+
+        yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent.", datasets, spent)
+        yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, lambda one: float(one.budget.epsilon))
+        yield _by_dataset("dpserve_budget_left_ratio", "Share neither spent nor reserved.", datasets, left)
         yield self._jobs()
         yield _gauge("dpserve_ledger_size", "Entries of the ledger.", self.home.ledger.log.size())
         yield from self._queue()
@@ -126,18 +133,6 @@ class ServingGauges(Collector):
         """The two numbers."""
         yield _gauge("dpserve_models_loaded", "Model versions verified and served.", self.served)
         yield _gauge("dpserve_models_refused", "Model versions that do not verify, and are not served.", self.refused)
-
-
-def _spent(dataset: Dataset) -> float:
-    return float(dataset.filter.epsilon_of(dataset.used - dataset.reserved))
-
-
-def _total(dataset: Dataset) -> float:
-    return float(dataset.budget.epsilon)
-
-
-def _left(dataset: Dataset) -> float:
-    return 1 - dataset.filter.share(dataset.used)
 
 
 def _by_dataset(name: str, help: str, datasets: list[Dataset], figure: Callable[[Dataset], float]) -> Metric:

@@ -24,11 +24,11 @@ async def explain(request: Request) -> Response:
     raw = await read_body(request, PREDICT_BYTES)
     serving = state(request)
     serving.require_ready()
-    return Response(await in_thread(_answer, serving.registry, raw), media_type="application/json")
 
+    def answer() -> bytes:
+        return orjson.dumps(explain_records(serving.registry, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
 
-def _answer(registry: Registry, raw: bytes) -> bytes:
-    return orjson.dumps(explain_records(registry, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(await in_thread(answer), media_type="application/json")
 
 
 def explain_records(registry: Registry, body: dict[str, Any]) -> dict[str, Any]:

@@ -130,16 +130,15 @@ async def job_events(request: Request) -> Response:
     known_query(request)
     seq, token = job_number(request), caller(request)
 
+    def event(home: Home, seen: str | None) -> Event | None:
+        known = home.ledger.job(seq)
+        name = f"{job_views.state_of(known)}:{known.done}"
+        return None if name == seen else Event(name, job_views.job_to_json(home, known))
+
     async def look(seen: str | None) -> Event | None:
-        return await in_thread(_event, state(request).home, seq, seen)
+        return await in_thread(event, state(request).home, seen)
 
     return await events(request, token.name, look, lambda: state(request).knows(token))
-
-
-def _event(home: Home, seq: int, seen: str | None) -> Event | None:
-    known = home.ledger.job(seq)
-    name = f"{job_views.state_of(known)}:{known.done}"
-    return None if name == seen else Event(name, job_views.job_to_json(home, known))
 
 
 async def list_jobs(request: Request) -> Response:
@@ -147,11 +146,8 @@ async def list_jobs(request: Request) -> Response:
     known_query(request, *LIST)
     chosen = query_text(request, "dataset"), query_text(request, "state")
     after, limit = query_int(request, "after", -1), query_int(request, "limit", 50, 1, MOST_LISTED)
-    return json_response(await in_thread(_jobs, state(request).home, *chosen, None if after < 0 else after, limit))
-
-
-def _jobs(home: Home, *chosen: Any) -> dict[str, Any]:
-    return job_views.jobs_to_json(home, *chosen)
+    page = (*chosen, None if after < 0 else after, limit)
+    return json_response(await in_thread(job_views.jobs_to_json, state(request).home, *page))
 
 
 async def cancel_job(request: Request) -> Response:
@@ -177,21 +173,19 @@ def job_number(request: Request) -> int:
 async def list_datasets(request: Request) -> Response:
     """Every dataset with its budget."""
     known_query(request)
-    return json_response({"datasets": await in_thread(_datasets, state(request).home)})
+    home = state(request).home
 
+    def look() -> list[dict[str, Any]]:
+        return [job_views.dataset_to_json(home, dataset, detail=False) for dataset in home.ledger.datasets()]
 
-def _datasets(home: Home) -> list[dict[str, Any]]:
-    return [job_views.dataset_to_json(home, dataset, detail=False) for dataset in home.ledger.datasets()]
+    return json_response({"datasets": await in_thread(look)})
 
 
 async def show_dataset(request: Request) -> Response:
     """One dataset, with quotas and what a job costs. 404 where there is none."""
     known_query(request)
-    return json_response(await in_thread(_dataset, state(request).home, request.path_params["name"]))
-
-
-def _dataset(home: Home, name: str) -> dict[str, Any]:
-    return job_views.dataset_to_json(home, home.ledger.dataset(name))
+    home, name = state(request).home, request.path_params["name"]
+    return json_response(await in_thread(lambda: job_views.dataset_to_json(home, home.ledger.dataset(name))))
 
 
 STATES = ["reserved", "started", "committed", "issued", "burned", "released"]

@@ -195,11 +195,9 @@ PROTOCOL_ERROR = record(
 
 def error(codes: Sequence[str]) -> Shape:
     """The one shape of what is not a success, for these codes."""
-    return record({"error": either(*(_error(code) for code in codes))})
-
-
-def _error(code: str) -> Shape:
-    return record({"code": {"const": code}, "message": TEXT, "details": DETAILS.get(code, ANY_OBJECT)})
+    details = {code: DETAILS.get(code, ANY_OBJECT) for code in codes}
+    each = (record({"code": {"const": code}, "message": TEXT, "details": shape}) for code, shape in details.items())
+    return record({"error": either(*each)})
 
 
 def codes() -> dict[int, list[str]]:

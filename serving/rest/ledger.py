@@ -7,7 +7,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.home import Home
 from accountant.log.stored_proofs import consistency, path_to
 from serving.http.routes import TEXT, Door, Query, in_thread, state
 from serving.rest import json_schemas
@@ -21,13 +20,12 @@ async def entries(request: Request) -> Response:
     """Up to PAGE entries from index `after` on, each as the exact text that was hashed."""
     known_query(request, "after")
     home, after = state(request).home, query_int(request, "after", 0)
-    return json_response(await in_thread(_entries, home, after))
 
+    def look() -> dict[str, Any]:
+        lines = [{"index": entry.seq, "body": entry.body.decode()} for entry in home.ledger.log.entries(after, PAGE)]
+        return {"entries": lines, "size": home.ledger.log.size(), "next": after + len(lines)}
 
-def _entries(home: Home, after: int) -> dict[str, Any]:
-    found = home.ledger.log.entries(after, PAGE)
-    lines = [{"index": entry.seq, "body": entry.body.decode()} for entry in found]
-    return {"entries": lines, "size": home.ledger.log.size(), "next": after + len(lines)}
+    return json_response(await in_thread(look))
 
 
 async def checkpoint(request: Request) -> Response:
@@ -43,22 +41,16 @@ async def proof(request: Request) -> Response:
     known_query(request, "leaf", "size")
     home, leaf = state(request).home, query_int(request, "leaf", None)
     size = query_int(request, "size", -1)
-    return json_response(await in_thread(_proof, home, leaf, size))
-
-
-def _proof(home: Home, leaf: int, size: int) -> dict[str, Any]:
-    return path_to(home.ledger.log.database, leaf, home.ledger.log.size() if size == -1 else size)
+    log = home.ledger.log
+    return json_response(await in_thread(lambda: path_to(log.database, leaf, log.size() if size == -1 else size)))
 
 
 async def growth(request: Request) -> Response:
     """The consistency proof (RFC 6962): that the tree of `to` entries begins with the tree of `from` entries."""
     known_query(request, "from", "to")
     home, earlier, later = state(request).home, query_int(request, "from", None), query_int(request, "to", -1)
-    return json_response(await in_thread(_growth, home, earlier, None if later == -1 else later))
-
-
-def _growth(home: Home, earlier: int, later: int | None) -> dict[str, Any]:
-    return consistency(home.ledger.log.database, earlier, later).to_json()
+    found = await in_thread(consistency, home.ledger.log.database, earlier, None if later == -1 else later)
+    return json_response(found.to_json())
 
 
 AFTER = {"after": "index of the first entry wanted"}

@@ -61,12 +61,14 @@ def _operation(door: Door) -> dict[str, Any]:
     bodies |= {media: {"schema": schema} for media, schema in door.also.items()}
     answers: dict[str, Any] = {media: {"schema": BYTES} for media in door.also}  # as the question, or as `Accept` says
     answers[door.media] = {"schema": door.gives}
+    names = re.findall(r"{(\w+)(?::\w+)?}", door.path)
+    in_path = [{"name": name, "in": "path", "required": True, "schema": json_schemas.TEXT} for name in names]
     done = {str(door.status): {"description": "done", "content": answers}}
     return {
         "summary": door.says,
         "description": f"Scope: {' or '.join(door.scopes)}." if door.scopes else "Open to everybody.",
         "operationId": re.sub(r"\W+", "_", f"{door.method.lower()}{door.path}").strip("_"),
-        "parameters": [*_in_path(door), *_in_query(door)],
+        "parameters": [*in_path, *(_parameter(name, door.query[name]) for name in door.query)],
         "responses": {**done, **{str(status): _error(status, door) for status in statuses(door)}},
         "security": [{"token": []}] if door.scopes else [],
         **({"requestBody": {"required": True, "content": bodies}} if bodies else {}),
@@ -78,15 +80,6 @@ def _or_null(takes: Mapping[str, Any]) -> Mapping[str, Any]:
     required, fields = takes.get("required", ()), takes.get("properties", {})
     optional = {name: one if name in required else json_schemas.maybe(one) for name, one in fields.items()}
     return {**takes, "properties": optional}
-
-
-def _in_path(door: Door) -> list[dict[str, Any]]:
-    names = re.findall(r"{(\w+)(?::\w+)?}", door.path)
-    return [{"name": name, "in": "path", "required": True, "schema": json_schemas.TEXT} for name in names]
-
-
-def _in_query(door: Door) -> list[dict[str, Any]]:
-    return [_parameter(name, door.query[name]) for name in door.query]
 
 
 def _parameter(name: str, one: str | Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from serving.http import cookies
 from serving.http.routes import TEXT, Door, in_thread, state
 from serving.process import audit_runs
 from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges, render
-from serving.process.state import ServingState
 from serving.rest import json_schemas
 from serving.wire.errors import NotReady, json_response
 from serving.wire.request_bodies import known_query
@@ -26,12 +25,9 @@ from serving.wire.request_bodies import known_query
 async def metrics(request: Request) -> Response:
     """What all workers counted, and what the home says now."""
     serving = state(request)
-    return Response(await in_thread(_metrics, serving, serving.home), media_type=CONTENT_TYPE_LATEST)
-
-
-def _metrics(serving: ServingState, home: Home) -> bytes:
-    models = ServingGauges(serving.registry.loaded, serving.registry.refused)
-    return render((LedgerGauges(home, serving.figures), AuditGauges(home), models))
+    home, models = serving.home, ServingGauges(serving.registry.loaded, serving.registry.refused)
+    collectors = (LedgerGauges(home, serving.figures), AuditGauges(home), models)
+    return Response(await in_thread(render, collectors), media_type=CONTENT_TYPE_LATEST)
 
 
 async def ask_audit(request: Request) -> Response:

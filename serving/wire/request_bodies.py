@@ -110,19 +110,13 @@ def check_fields(body: Any, required: Fields, optional: Fields) -> dict[str, Any
     if absent:
         raise InputError(f"{absent[0]}: is missing")
     for name, value in body.items():
-        if not _is(value, known[name]) and not (value is None and name in optional):
-            raise InputError(f"{name}: must be {_words(known[name])}")
+        kinds = known[name]
+        fits = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))  # a boolean is an int
+        if not fits and not (value is None and name in optional):
+            raise InputError(f"{name}: must be {' or '.join(dict.fromkeys(WORDS[kind] for kind in kinds))}")
         if isinstance(value, str) and len(value) > TEXT_LENGTH:  # or an error would send it back
             raise InputError(f"{name}: must have at most {TEXT_LENGTH} characters")
     return body
-
-
-def _is(value: Any, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-
-
-def _words(kinds: tuple[type, ...]) -> str:
-    return " or ".join(dict.fromkeys(WORDS[kind] for kind in kinds))
 
 
 def query_int(request: Request, name: str, default: int | None, low: int = 0, high: int = 2**53) -> int:
