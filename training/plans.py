@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -15,10 +15,8 @@ from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
 from accountant.ledger.refusal import refusal
-from accountant.privacy.claims import Price, claim
+from accountant.privacy.claims import Price
 from accountant.privacy.events import Plan
-from training import would_fit as search
-from training.calibrate import rehearse
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
 from training.parameters import learner_of, stored
@@ -27,8 +25,7 @@ from training.rows.datasets import schema_of
 from training.rows.schema import Schema
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
-
-Fits = Learner | Tuned
+from training.would_fit import would_fit, would_fit_by_unit
 
 
 @dataclass(frozen=True)
@@ -87,13 +84,13 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     recipe = learner.recipe(public)
     costs = dataset.costs(recipe.plan)
     if dataset.refusing(costs):
-        raise refusal(dataset, request, costs, would_fit(dataset, learner, public, recipe.plan))
-    tuning = learner.to_json(public, recipe.unit) if isinstance(learner, Tuned) else None
-    warned = () if isinstance(learner, Tuned) else warnings_of(learner, public, recipe)
-    return Planned(request, recipe, costs, dataset, tuning, tuple(warned))
+        raise refusal(dataset, request, costs, _would_fit(dataset, learner, public, recipe.plan))
+    if isinstance(learner, Tuned):
+        return Planned(request, recipe, costs, dataset, tuning=learner.to_json(public, recipe.unit))
+    return Planned(request, recipe, costs, dataset, warnings=tuple(warnings_of(learner, public, recipe)))
 
 
-def request_of(dataset: Dataset, asked: Asked) -> tuple[Request, Fits]:
+def request_of(dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:
     """The job as the ledger enters it, and the learner that it asks for; InputError says what is wrong."""
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
     budget.check_delta(dataset.registration.records)
@@ -113,52 +110,31 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     return Public.of(schema, registration.relation, budget, dataset.delta == 0, registration.unit.contributions)
 
 
-def would_fit(dataset: Dataset, learner: Fits, public: Public, refused: Plan) -> dict[str, str] | None:
-    """Largest epsilon below the asked one, in steps of 1e-3, that this learner could still get at this delta; None if
-    none.
-    """
+def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refused: Plan) -> dict[str, str] | None:
+    """What a refusal says: the largest budget at this delta that this learner could still get; None if none."""
+
+    def admits(plan: Plan) -> bool:
+        return dataset.refusing(dataset.costs(plan)) is None
+
     if isinstance(learner, Tuned):
-        return _tuned_would_fit(dataset, learner, public)
-    found = search.would_fit(
-        learner,
-        public,
-        refused,
-        lambda plan: dataset.refusing(dataset.costs(plan)) is None,
-        lambda plan: dataset.fullness(dataset.costs(plan)),
-    )
-    return None if found is None else Budget(found, public.budget.delta).to_json()
-
-
-def _tuned_would_fit(dataset: Dataset, tuned: Tuned, public: Public) -> dict[str, str] | None:
-    """Looked for by the unit, whose price takes less to compute than a claim; then a little lower until it fits."""
-    low, high = 0, 2 * nano(tuned.guess(public))
-    for _ in range(12):
-        middle = (low + high) // 2
-        plan = rehearse(tuned, public, from_nano(max(1, middle)))
-        low, high = (low, middle) if dataset.refusing(dataset.costs(plan)) else (middle, high)
-    near = nano(claim(rehearse(tuned, public, from_nano(max(1, low))), public.budget.delta).epsilon) // 10**6
-    for step in (near, near - 1, near - 1 - near // 50, near - 2 - near // 10):
-        recipe = _recipe_at(tuned, public, from_nano(step * 10**6)) if step > 0 else None
-        if recipe is not None and dataset.refusing(dataset.costs(recipe.plan)) is None:
-            return Budget(from_nano(step * 10**6), public.budget.delta).to_json()
-    return None
-
-
-def _recipe_at(learner: Fits, public: Public, epsilon: Decimal) -> Recipe | None:
-    try:
-        return learner.recipe(replace(public, budget=Budget(epsilon, public.budget.delta)))
-    except InputError:
-        return None
+        epsilon = would_fit_by_unit(learner, public, admits, learner.guess(public))
+    else:
+        epsilon = would_fit(learner, public, refused, admits, lambda plan: dataset.fullness(dataset.costs(plan)))
+    return None if epsilon is None else Budget(epsilon, public.budget.delta).to_json()
 
 
 def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
     """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults."""
     reference = Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta)
     public = public_of(dataset, schema_of(home, dataset), reference)
-    found = {name: _reference(name, public) for name in LEARNERS}
-    return {name: dataset.jobs_left(dataset.costs(recipe.plan)) for name, recipe in found.items() if recipe}
+    recipes = {name: _reference(name, public) for name in LEARNERS}
+    return {name: dataset.jobs_left(dataset.costs(recipe.plan)) for name, recipe in recipes.items() if recipe}
 
 
 @lru_cache(maxsize=1024)
 def _reference(name: str, public: Public) -> Recipe | None:
-    return _recipe_at(LEARNERS[name](), public, public.budget.epsilon)
+    """By defaults; None where the learner is not for this target, or has no plan so cheap."""
+    try:
+        return LEARNERS[name]().recipe(public)
+    except InputError:
+        return None

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from accountant.budget import Budget, from_nano, nano
 from accountant.errors import InputError
+from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
-from training.calibrate import calibrate
+from training.calibrate import calibrate, rehearse
 from training.learner import Rehearsable
 from training.session import Public
 
@@ -80,6 +81,26 @@ class _Trial:
 
     def _near(self, step: int) -> Decimal | None:
         return None if self._last is None else from_nano(max(1, nano(self._last[1]) * step // self._last[0]))
+
+
+def would_fit_by_unit(
+    learner: Rehearsable, public: Public, admits: Callable[[Plan], bool], guess: Decimal
+) -> Decimal | None:
+    """As `would_fit`, looked for by the unit: for plans whose price takes less to compute than their claim. Then a
+    little lower, until it fits. `guess`: a unit near that of what was refused.
+    """
+    low, high = 0, 2 * nano(guess)
+    for _ in range(12):
+        middle = (low + high) // 2
+        if admits(rehearse(learner, public, from_nano(max(1, middle)))):
+            low = middle
+        else:
+            high = middle
+    near = nano(claim(rehearse(learner, public, from_nano(max(1, low))), public.budget.delta).epsilon) // STEP
+    lower = (near, near - 1, near - 1 - near // 50, near - 2 - near // 10)
+    return next(
+        (from_nano(step * STEP) for step in lower if step > 0 and _admitted(learner, public, step, admits)), None
+    )
 
 
 def _admitted(learner: Rehearsable, public: Public, step: int, admits: Callable[[Plan], bool]) -> bool:

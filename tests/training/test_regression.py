@@ -262,7 +262,7 @@ def test_tuning_scores_classes_and_refuses_a_number(tmp_path, monkeypatch):
         def __init__(
             self, floor: int = 10, schema=None, epsilon=1, delta="0.000001", relation="add-remove", account=None
         ):
-            super().__init__(schema, epsilon, delta, relation, account)
+            super().__init__(schema=schema, epsilon=epsilon, delta=delta, relation=relation, account=account)
             self.floor = floor
 
     monkeypatch.setitem(LEARNERS, "choosy", Choosy)
