@@ -1,0 +1,219 @@
+"""The recipes of docs/development.md, each walked through with a toy in a copy of the house: what a step adds, and then
+that all of the house knows it. ("Add a privacy event" has its walk in tests/accountant/privacy/test_new_event.py.)"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("accountant", "models", "training", "serving", "dpserve")
+
+LEARNER = '''"""A toy: trees whose splits are public; a leaf says for which class its noisy counts are."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from models.forms.trees import TreeEnsemble
+from training.learners.base import PrivateClassifier
+from training.learners.boosting.tree_queries import public_cuts, split_tests
+from training.learners.forest_rows import ClassWeights, check_two_classes, leaf_noise, norm_of, shares
+from training.rows.tree_rows import Grown
+from training.session import Public, Releaser
+
+
+class Toy(PrivateClassifier):
+    """Five trees of three tests on every path. Two classes."""
+
+    name: ClassVar[str] = "toy"
+
+    def check(self, public: Public) -> None:
+        check_two_classes(self.name, public)
+
+    def rounds_for(self, public: Public) -> int:
+        return 5
+
+    def learn(self, session: Releaser) -> TreeEnsemble:
+        public, tests = session.public, split_tests(session.public.features)
+        noise, grown = leaf_noise(public, float(session.unit)), []
+        for tree in range(self.rounds_for(public)):
+            cuts = public_cuts(tests, tree, 3)
+            noisy: Any = session.release(ClassWeights(cuts, (), (1,), 1, norm_of(public)), noise)
+            grown.append(Grown(cuts, tuple(round(100 * (share - 0.5)) for share in shares(noisy, 1, 1.0))))
+        assert public.classes is not None
+        trees = tuple(tree.tree() for tree in grown)
+        return TreeEnsemble(public.features, public.target, public.classes, trees, 0, 0.05)
+'''
+
+DOOR = '''"""A toy: how many letters a word has."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving.http.routes import Door
+from serving.wire.errors import json_response
+
+
+async def letters(request: Request) -> Response:
+    """The word is the last part of the path."""
+    return json_response({"letters": len(request.path_params["word"])})
+
+
+GIVES = {"type": "object", "properties": {"letters": {"type": "integer"}}, "required": ["letters"]}
+DOORS = (Door("GET", "/v1/letters/{word}", ("audit",), letters, "How many letters a word has", gives=GIVES),)
+'''
+
+REMARK = '''"""A toy: remarks in the ledger."""
+
+from __future__ import annotations
+
+from accountant.errors import InputError
+from accountant.ledger.ledger import Ledger
+
+
+def remark(ledger: Ledger, text: str, by: str) -> int:
+    """Append a remark; its entry. InputError where it says nothing."""
+    if not text.strip():
+        raise InputError("text: must say something")
+    with ledger.log.writing() as writer:
+        return writer.append("remark", text=text, by=by)
+'''
+REPLAYED = """    def _remark(self, seq: int, value: Value) -> None:
+        require(bool(value["text"].strip()), "remark: must say something")
+
+    # Kind -> fields"""
+
+TAKEN = """        "started": ("reservation", _started),
+        "remark": ("text by", _remark),
+"""
+WORDS = '    "remark": ("run", "remark", lambda value: f"{value[\'by\']}: {value[\'text\']}"),\n    "genesis": ('
+
+# Recipe -> step -> its file, and what stands there before and after ("" before: the file is new).
+WALKS = {
+    "learner": {
+        1: ("training/learners/toy.py", ("", LEARNER)),
+        2: (
+            "training/learners/__init__.py",
+            ("MODULES = {\n", 'MODULES = {\n    "Toy": "training.learners.toy",\n'),
+            ("LEARNERS = Learners(\n    {\n", 'LEARNERS = Learners(\n    {\n        "toy": "Toy",\n'),
+        ),
+    },
+    "REST door": {
+        1: ("serving/rest/letters.py", ("", DOOR)),
+        2: (
+            "serving/app.py",
+            ("    *operations.DOORS,\n", "    *operations.DOORS,\n    *letters.DOORS,\n"),
+            ("from serving.rest import explain,", "from serving.rest import letters, explain,"),
+        ),
+    },
+    "kind of entry": {
+        1: ("accountant/ledger/remarks.py", ("", REMARK)),
+        2: ("accountant/store/entry_kinds.py", ("KINDS = {\n", 'KINDS = {\n    "remark": EntryKind(),\n')),
+        3: ("accountant/audit/replay.py", ("    # Kind -> fields", REPLAYED), (TAKEN.partition("\n")[0] + "\n", TAKEN)),
+        4: ("serving/pages/entry_text.py", ('    "genesis": (', WORDS)),
+    },
+}
+
+KNOWS_DOOR = """
+import sys
+from pathlib import Path
+from in_process import site_at
+from serving.app import DOORS, make_app
+from serving.rest.openapi import openapi
+
+assert "/v1/letters/{word}" in openapi({}, DOORS)["paths"]
+assert "/v1/letters/{word}" in {route.path for route in make_app().routes}
+with site_at(Path(sys.argv[1]), DOORS) as site:
+    assert site.ask("GET", "/v1/letters/privacy").status_code == 401
+    assert site.bear(site.token("shop", "predict"), "GET", "/v1/letters/privacy").status_code == 403
+    assert site.bear(site.token("audit", "audit"), "GET", "/v1/letters/privacy").json() == {"letters": 7}
+sys.path.insert(0, "docs")
+import reference
+assert "## GET /v1/letters/{word}" in reference.rest()
+"""
+KNOWS_ENTRY = """
+import sys
+from accountant.audit.audit import audit_place
+from accountant.errors import InputError
+from accountant.home import Home
+from accountant.ledger.remarks import remark
+from serving.pages.entry_text import told
+
+environment = {"DPSERVE_HOME": sys.argv[1] + "/home"}
+home = Home.init(environment)
+try:
+    remark(home.ledger, " ", "ann")
+except InputError:
+    pass
+else:
+    raise AssertionError("an empty remark was written")
+assert remark(home.ledger, "all is well", "ann") == 1
+assert audit_place(environment).ok
+assert "ann: all is well" in str(told(home.ledger.log.entries(1, 1)[0]))
+with home.ledger.log.writing() as writer:  # past the writer: the auditor looks for itself
+    writer.append("remark", text="", by="ann")
+problems = audit_place(environment).problems
+assert any("entry 2: remark: must say something" in problem for problem in problems), problems
+"""
+
+
+def take(house: Path, name: str, *changes: tuple[str, str]) -> None:
+    for before, after in changes:
+        assert bool(before) == (house / name).exists()
+        text = (house / name).read_text() if before else ""
+        assert not before or text.count(before) == 1, (name, before)
+        (house / name).write_text(text.replace(before, after) if before else after)
+
+
+def run(house: Path, *words: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{house}:{house}/tests/helpers"}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=house, env=environment, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A copy of the house in which all the walks were taken."""
+    folder = tmp_path_factory.mktemp("house")
+    for name in (*ROOMS, "tests", "docs"):
+        unused = ("__pycache__", "node_modules") if name != "docs" else ("__pycache__", "images")
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(*unused))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    for steps in WALKS.values():
+        for step in steps.values():
+            take(folder, *step)
+    return folder
+
+
+@pytest.mark.parametrize("recipe", WALKS)
+def test_a_recipe_names_the_files_that_its_walk_edits(recipe):
+    section = (ROOT / "docs" / "development.md").read_text("utf-8").split(f"## Add a {recipe}\n")[1].split("\n## ")[0]
+    files = {int(number): name for number, name in re.findall(r"^(\d)\. `([\w/.]+)`", section, re.M)}
+    folders = {number: name.rpartition("/")[0] for number, name in files.items()}
+    assert folders == {number: step[0].rpartition("/")[0] for number, step in WALKS[recipe].items()}
+    assert all(files[number] == name for number, (name, (before, _), *_) in WALKS[recipe].items() if before)
+
+
+def test_a_toy_learner_keeps_the_contract(house):
+    contract = "tests/training/learners/test_learner_contract.py"
+    run(house, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", contract, "-k", "toy")
+
+
+def test_a_toy_door_answers_and_is_described(house, tmp_path):
+    run(house, "-c", KNOWS_DOOR, str(tmp_path))
+
+
+def test_a_toy_entry_is_written_read_and_audited(house, tmp_path):
+    run(house, "-c", KNOWS_ENTRY, str(tmp_path))
