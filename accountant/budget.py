@@ -24,6 +24,7 @@ class Relation(StrEnum):
 
 
 def parse_relation(text: str) -> Relation:
+    """The relation of that name. InputError for any other text."""
     try:
         return Relation(text)
     except ValueError:
@@ -49,6 +50,7 @@ def nano(value: Decimal) -> int:
 
 
 def from_nano(value: int) -> Decimal:
+    """Exact value of `value` units of 1e-9."""
     return Decimal(value) / NANO
 
 
@@ -77,6 +79,7 @@ class Budget:
 
     @classmethod
     def of(cls, epsilon: str | float | Decimal, delta: str | float | Decimal = "0") -> Budget:
+        """The budget as a person wrote it: a float stands for its shortest decimal form. InputError out of range."""
         return cls(exact_decimal("epsilon", epsilon), exact_decimal("delta", delta))
 
     def check_delta(self, records: int) -> None:
@@ -85,6 +88,7 @@ class Budget:
             raise InputError(f"delta={self.delta}: must be below 1/records = 1/{records} = {1 / records:.3g}")
 
     def to_json(self) -> dict[str, str]:
+        """{"epsilon", "delta"} as decimal strings."""
         return {"epsilon": decimal_string(self.epsilon), "delta": decimal_string(self.delta)}
 
 

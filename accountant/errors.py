@@ -42,72 +42,106 @@ class DpserveError(Exception):
 
 
 class InputError(DpserveError):
+    """The request is wrong; nothing was changed."""
+
     code = "bad_input"
     exit_code = 2
 
 
 class SchemaError(InputError):
+    """The public schema is wrong or incomplete."""
+
     code = "schema_invalid"
 
 
 class DataError(InputError):
+    """A file does not fit its schema. Shown to the steward alone."""
+
     code = "data_invalid"
 
 
 class RecordError(InputError):
+    """A record sent for prediction does not fit; it names record and field."""
+
     code = "record_invalid"
 
 
 class UnknownName(InputError):
+    """No dataset, model, job, learner or token has that name."""
+
     code = "unknown_name"
 
 
 class NameTaken(InputError):
+    """The name is in use."""
+
     code = "name_taken"
 
 
 class WrongState(InputError):
+    """A job, key or version cannot go from its state to the one asked for."""
+
     code = "wrong_state"
 
 
 class IdempotencyConflict(InputError):
+    """An idempotency key came again with another body."""
+
     code = "idempotency_conflict"
 
 
 class BudgetRefused(DpserveError):
+    """Nothing was spent. What was asked, spent, left and would fit is in `details`, all public."""
+
     code = "budget_refused"
     exit_code = 3
 
 
 class VerificationError(DpserveError):
+    """Something that was signed or hashed is not what it should be."""
+
     code = "verification_failed"
     exit_code = 4
 
 
 class LedgerInvalid(VerificationError):
+    """Tree, checkpoint, entry or state machine."""
+
     code = "ledger_invalid"
 
 
 class CertificateInvalid(VerificationError):
+    """Envelope, statement, signature or proof."""
+
     code = "certificate_invalid"
 
 
 class ModelInvalid(VerificationError):
+    """The model's bytes or graph."""
+
     code = "model_invalid"
 
 
 class KeyInvalid(VerificationError):
+    """A key is missing, readable by others, or not the pinned one."""
+
     code = "key_invalid"
 
 
 class LedgerUnavailable(DpserveError):
+    """The ledger's database cannot be used for now: locked, full, unreachable."""
+
     code = "ledger_unavailable"
 
 
 class JobFailed(DpserveError):
+    """The job had started: its budget is spent."""
+
     code = "job_failed"
     exit_code = 5
 
 
 class PlanMismatch(DpserveError):
+    """A learner asked for what it had not rehearsed; nothing was drawn."""
+
     code = "plan_mismatch"

@@ -144,21 +144,26 @@ class Home:
 
     @property
     def models(self) -> Path:
+        """The folder of released models (`models.store.bundle.ModelStore`)."""
         return self.path / "models"
 
     @property
     def datasets(self) -> Path:
+        """The folder of packed rows, one folder a dataset, named by its commitment."""
         return self.path / "datasets"
 
     @property
     def jobs(self) -> Path:
+        """The folder of what running jobs hold on disk, one folder a job, named by its reservation."""
         return self.path / "jobs"
 
 
 def place(environment: Mapping[str, str]) -> tuple[Path, str]:
+    """The home's folder and the URL of its ledger's database."""
     found = settings(environment)
     return Path(found["DPSERVE_HOME"].value), found["DPSERVE_LEDGER_URL"].value
 
 
 def mark(path: Path) -> Path:
+    """The file of the high-water mark of the home at `path`."""
     return path / "keys" / "high-water.json"

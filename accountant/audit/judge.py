@@ -44,6 +44,7 @@ class Figures:
     rdp: tuple[int, ...]
 
     def plus(self, other: Figures, sign: int = 1) -> Figures:
+        """The sum with `sign` (1 or -1) times `other`. LedgerInvalid where the orders are not the same in number."""
         if len(self.rdp) != len(other.rdp):
             raise LedgerInvalid("price: must have a figure for every order")
         rdp = tuple(map(add if sign > 0 else sub, self.rdp, other.rdp))
@@ -51,16 +52,19 @@ class Figures:
 
 
 def require(holds: bool, otherwise: str) -> None:
+    """LedgerInvalid with the words `otherwise`, unless it holds."""
     if not holds:
         raise LedgerInvalid(otherwise)
 
 
 def require_hex(value: Value, *names: str) -> None:
+    """LedgerInvalid unless each of these fields is a SHA-256 digest in lower-case hexadecimal."""
     for name in names:
         require(_HEX.fullmatch(value[name]) is not None, f"{name}: must be 64 hexadecimal digits")
 
 
 def read_budget(value: Value) -> Budget:
+    """The budget as an entry spells it, in decimal strings. InputError where it is none."""
     return Budget(parse_decimal(value["epsilon"]), parse_decimal(value["delta"]))
 
 
@@ -96,6 +100,8 @@ def _judge_job(content: bytes, orders: tuple[Decimal, ...]) -> tuple[Budget, int
 
 
 def judge_price(plan: Plan, stored: Any, orders: tuple[Decimal, ...]) -> Figures:
+    """The price that an entry states for `plan`. LedgerInvalid unless it follows from the plan's events twice over: by
+    the formulas that charged it, and by the definitions."""
     require(stored == _stored_price(plan, orders), "price: does not follow from the plan's events")
     found = Figures(
         nano(parse_decimal(stored["pure"])),

@@ -35,9 +35,11 @@ class FamilyState:
 
     @property
     def budget(self) -> Budget:
+        """The total (epsilon, delta) that its newest entry gives it."""
         return self.design.budget
 
     def nothing(self) -> Figures:
+        """A price of zero, with a figure for each of the family's criteria."""
         return Figures(0, 0, (0,) * len(self.criteria))
 
     def require_room(self, by: str, used: Figures) -> None:
@@ -151,14 +153,17 @@ class Books:
         family.analysts.setdefault(value["analyst"], family.nothing())
 
     def family(self, identity: Any) -> FamilyState:
+        """The family of this identity. LedgerInvalid where no entry founded one."""
         require(identity in self.families, f"family={identity!r:.80}: was never founded")
         return self.families[identity]
 
     def dataset(self, name: Any) -> DatasetState:
+        """The dataset of this name. LedgerInvalid where no entry registered one."""
         require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
         return self.datasets[name]
 
     def of(self, dataset: DatasetState) -> list[FamilyState]:
+        """The families whose budgets a job on this dataset is charged to."""
         return [self.families[identity] for identity in dataset.families]
 
     def reserve(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
@@ -169,10 +174,12 @@ class Books:
             family.require_room(by, family.used)
 
     def start(self, dataset: DatasetState, costs: Iterable[Figures]) -> None:
+        """A job has begun: its price is reserved no more, and stays used permanently."""
         for family, cost in zip(self.of(dataset), costs, strict=True):
             family.reserved = family.reserved.plus(cost, -1)
 
     def release(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
+        """A job was given back before it began: its price is used no more, by its family and by its analyst."""
         for family, cost in zip(self.of(dataset), costs, strict=True):
             family.used, family.reserved = family.used.plus(cost, -1), family.reserved.plus(cost, -1)
             family.analysts[by] = family.analysts[by].plus(cost, -1)

@@ -44,9 +44,11 @@ class KeyState:
 
     @property
     def good(self) -> bool:
+        """Whether the key may still sign."""
         return self.until is None
 
     def holds(self, number: int) -> bool:
+        """Whether it speaks for this number: of an entry for an issuer's key, of a tree's size for a log's."""
         return self.first <= number and (self.until is None or number < self.until)
 
 
@@ -61,10 +63,12 @@ class KeyRing:
 
     @property
     def issuers(self) -> dict[str, KeyState]:
+        """Every key that ever signed certificates, by keyid."""
         return {keyid: key for keyid, key in self.keys.items() if key.role == "issuer"}
 
     @property
     def logs(self) -> dict[str, KeyState]:
+        """Every key that ever signed checkpoints, by keyid."""
         return {keyid: key for keyid, key in self.keys.items() if key.role == "log"}
 
     @property
@@ -82,6 +86,7 @@ class KeyRing:
             self.keys[_keyid(role, value[role])] = KeyState(role, value[role], seq, seq)
 
     def added(self, seq: int, value: Mapping[str, Any]) -> None:
+        """Take in a `key-added` entry. LedgerInvalid where it is not in order."""
         require_reasons(value)
         role, pem = value["role"], value["pem"]
         require(role in ROLES, f"role={role!r:.40}: must be one of {ROLES}")
@@ -97,6 +102,7 @@ class KeyRing:
         self.keys[keyid] = KeyState(role, pem, seq, first)
 
     def retired(self, seq: int, value: Mapping[str, Any]) -> None:
+        """Take in a `key-retired` entry. LedgerInvalid where it is not in order."""
         key = self._known(value)
         if key.role == "log":  # says what the entry before it has done
             handed_over = [each for each in self.logs.values() if each.added == seq - 1]
@@ -110,6 +116,7 @@ class KeyRing:
         self._close(key, seq)
 
     def compromised(self, seq: int, value: Mapping[str, Any]) -> None:
+        """Take in a `key-compromised` entry. LedgerInvalid where it is not in order."""
         key, after = self._known(value), value["after"]
         good = type(after) is int and 0 <= after < seq
         require(good, f"after={after!r:.40}: must be the index of an entry before")
@@ -197,6 +204,7 @@ def _keyid(role: str, pem: Any) -> str:
 
 
 def require_reasons(value: Mapping[str, Any]) -> None:
+    """LedgerInvalid unless the entry says who did it and why."""
     for name in ("by", "reason"):
         text = value[name]
         require(isinstance(text, str) and bool(text.strip()), f"{name}: must be a text that says something")

@@ -30,9 +30,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """Whether nothing was found."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
+        """As the command line prints it: {"entries", "root", "ok", "problems", "first"}."""
         found = {"entries": self.entries, "root": self.root, "ok": self.ok, "problems": list(self.problems)}
         return {**found, "first": self.first}
 
@@ -53,7 +55,8 @@ class Sized(Protocol):
     """What has the size of a tree."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Tree size."""
 
 
 Judge: TypeAlias = Callable[[Any], Head | None]
@@ -67,6 +70,7 @@ class Findings:
 
     @property
     def full(self) -> bool:
+        """Whether so much was found that there is no use in looking for more."""
         return len(self.found) >= MOST_PROBLEMS
 
     def add(self, entry: int | None, problem: str) -> None:
@@ -103,6 +107,7 @@ class Tree:
         return completed
 
     def root(self) -> bytes:
+        """The root hash, 32 bytes (RFC 6962 section 2.1)."""
         if not self._complete:
             return hashlib.sha256(b"").digest()
         smaller = reversed(self._complete)
@@ -171,6 +176,7 @@ class Heads:
         self._agreed, self._broken = [0, 0, 0], 3
 
     def check(self, tree: Tree) -> None:
+        """Compare every signed head of at most the tree's size with the tree. What differs goes to the findings."""
         for source in self._sources:
             while source.next is not None and source.next.size <= tree.size:
                 head = source.take()
@@ -189,6 +195,7 @@ class Heads:
             self._findings.add(first, f"{which}: not what was signed; {head.what} has another root")
 
     def check_end(self, tree: Tree) -> None:
+        """At the last entry: no head may sign more than there is, and the newest must sign all of it."""
         beyond = [head for source in self._sources if (head := self._first(source)) is not None]
         if beyond:
             what = f"entry {tree.size}: missing; {min(beyond).what} signs {min(beyond).size} entries"

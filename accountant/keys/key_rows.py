@@ -81,12 +81,14 @@ def begin(connection: Connection, keys: KeyStore) -> None:
 
 
 def add(connection: Connection, role: Role, pem: str, added: int) -> KeyRow:
+    """Enter a key that the entry at index `added` adds."""
     row = KeyRow(fingerprint(load_public_pem(pem)), role, pem, added)
     connection.execute(insert(key_table).values(**row.__dict__))
     return row
 
 
 def finish(connection: Connection, row: KeyRow, until: int, ended: End) -> None:
+    """End a key: it speaks for no number from `until` on."""
     connection.execute(_END.values(until=until, ended=ended), {"known": row.keyid})
 
 
@@ -99,6 +101,7 @@ def trust(connection: Connection, origin: str) -> PublicKeys:
 
 
 def revoke(connection: Connection, issued: int, seq: int) -> None:
+    """Enter that the entry at `seq` revokes the certificate of the entry at `issued`."""
     connection.execute(insert(revoked_table).values(issued=issued, seq=seq))
 
 

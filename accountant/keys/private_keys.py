@@ -77,6 +77,7 @@ class SigningKey:
 
     @cached_property
     def keyid(self) -> str:
+        """The public key's fingerprint."""
         return fingerprint(self.public)
 
     @classmethod
@@ -152,6 +153,7 @@ class KeyStore:
         return self._keys[role]
 
     def public_key(self, role: Role) -> PublicKey:
+        """The public half. KeyInvalid as for `key`."""
         return self.key(role).public
 
     def signer(self, role: Role) -> Signer:
@@ -216,6 +218,7 @@ def load_own(directory_fd: int, role: Role, secret: bytes | None, name: str | No
 
 
 def load_own_private(directory_fd: int, name: str, secret: bytes | None) -> Ed25519PrivateKey:
+    """A private key among our files. KeyInvalid unless it is Ed25519, whole, and readable by us alone."""
     key = load_private(read_file(directory_fd, name, 0o077), secret, name)
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyInvalid(f"{name}: must be an Ed25519 key")

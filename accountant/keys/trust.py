@@ -77,10 +77,12 @@ class IssuerKey:
 
     @property
     def public_key(self) -> PublicKey:
+        """The key that `pem` spells. KeyInvalid where it spells none."""
         return load_public_pem(self.pem, "issuer key")
 
     @property
     def keyid(self) -> str:
+        """Its fingerprint, by which certificates name it."""
         return fingerprint(self.public_key)
 
     def valid_at(self, index: int) -> bool:
@@ -112,10 +114,12 @@ class LogKey:
 
     @property
     def public_key(self) -> Ed25519PublicKey:
+        """The key that `pem` spells. KeyInvalid where it spells none."""
         return load_log_pem(self.pem)
 
     @property
     def keyid(self) -> str:
+        """Its fingerprint."""
         return fingerprint(self.public_key)
 
     def valid_at(self, size: int) -> bool:

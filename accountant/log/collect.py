@@ -40,6 +40,7 @@ class Answer:
 
     @property
     def said(self) -> str:
+        """One line for people."""
         return self.problem or f"witness {self.witness}: cosigned"
 
 

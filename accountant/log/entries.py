@@ -131,6 +131,7 @@ class TransparencyLog:
             mark.check(store.size(connection), store.node_reader(connection))
 
     def size(self) -> int:
+        """How many entries there are now."""
         with self.database.reading() as connection:
             return store.size(connection)
 
@@ -141,6 +142,7 @@ class TransparencyLog:
             return [read_entry(seq, bytes(body)) for seq, body in connection.execute(query)]
 
     def entry(self, seq: int) -> Entry:
+        """The entry at an index. LedgerInvalid where there is none or it is not canonical."""
         with self.database.reading() as connection:
             return read_entry(seq, store.body_at(connection, seq))
 
@@ -158,6 +160,8 @@ class TransparencyLog:
             return proofs.write_proof(seq, path, note, store.body_at(connection, seq))
 
     def inclusion(self, seq: int, size: int) -> list[bytes]:
+        """The hashes, 32 bytes each, that prove entry `seq` in the tree of the first `size` entries (RFC 6962 section
+        2.1.1). LedgerInvalid unless 0 <= seq < size <= entries."""
         with self.database.reading() as connection:
             if not 0 <= seq < size <= store.size(connection):
                 raise LedgerInvalid(f"leaf={seq}, size={size}: must be leaf < size <= {store.size(connection)}")
@@ -165,6 +169,7 @@ class TransparencyLog:
 
 
 def latest_checkpoint(connection: Connection) -> str:
+    """The newest signed note. LedgerInvalid where there is none."""
     query = select(checkpoint_table.c.note).order_by(checkpoint_table.c.size.desc()).limit(1)
     note = connection.execute(query).scalar()
     if note is None:

@@ -71,10 +71,12 @@ class EntryIndex:
     last: bytes = b""
 
     def of_kind(self, kind: str) -> NDArray[np.bool_]:
+        """Which entries are of this kind, one of `KINDS`; shape (entries,)."""
         found: NDArray[np.bool_] = self.kinds == _CODES[kind]
         return found
 
     def of_jobs(self, jobs: list[int]) -> NDArray[np.bool_]:
+        """Which entries are about one of these jobs; shape (entries,)."""
         return np.isin(self.jobs, np.array(jobs, np.int64))
 
 

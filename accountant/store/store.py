@@ -64,6 +64,7 @@ class Store:
             raise engines.meaning(error) from error
 
     def close(self) -> None:
+        """Give all connections back."""
         self.engine.dispose()
 
 
@@ -130,6 +131,7 @@ class Tree:
         return seq
 
     def root(self) -> bytes:
+        """The root hash, 32 bytes."""
         return merkle.root(self.size, self.read)
 
 
@@ -179,6 +181,7 @@ def checkpoints(connection: Connection) -> Iterator[tuple[int, str]]:
 
 
 def body_at(connection: Connection, seq: int) -> bytes:
+    """The bytes of the entry at an index. LedgerInvalid where there is none."""
     found = connection.execute(_BODY, {"at": seq}).scalar()
     if found is None:
         raise LedgerInvalid(f"entry {seq}: not in the ledger")

@@ -11,6 +11,7 @@ LONG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite's INTEGER 
 
 
 def upgrade() -> None:
+    """Make the tables."""
     _evidence()
     _index()
     protect = {"sqlite": _protect_sqlite, "postgresql": _protect_postgres}[op.get_bind().dialect.name]

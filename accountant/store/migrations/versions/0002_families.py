@@ -24,6 +24,7 @@ LONG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
+    """Move the tables to families of datasets, and fill what is new from the entries."""
     datasets, jobs = _rows("dataset"), _rows("job")
     for row in (*datasets, *jobs):
         row["entry"] = _entry(row["seq"])
