@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, ClassVar, NoReturn, TypeAlias
+from typing import ClassVar, NoReturn, TypeAlias
 
 from accountant.errors import InputError
 
@@ -163,22 +163,18 @@ def _check(value: object, depth: int) -> None:
     if isinstance(value, str):
         _check_text(value)
     elif isinstance(value, int):  # bool included
-        _check_integer(value)
+        if not -MAX_INTEGER <= value <= MAX_INTEGER:
+            raise CanonicalError("json: an integer must be below 2^53 in magnitude")
     elif isinstance(value, (dict, list, tuple)):
         if depth >= MAX_DEPTH:
             raise CanonicalError(f"json: must nest at most {MAX_DEPTH} deep")
-        if isinstance(value, dict):
-            _check_keys(value)
+        for key in value if isinstance(value, dict) else ():
+            if not isinstance(key, str) or not key.isascii():
+                raise CanonicalError(f"json: key {_show(key)} must be an ASCII string")
         for item in value.values() if isinstance(value, dict) else value:
             _check(item, depth + 1)
     elif value is not None:
         raise CanonicalError(f"json: {type(value).__name__} has no place in it")
-
-
-def _check_keys(value: dict[Any, Any]) -> None:
-    for key in value:
-        if not isinstance(key, str) or not key.isascii():
-            raise CanonicalError(f"json: key {_show(key)} must be an ASCII string")
 
 
 def _check_text(value: str) -> None:
@@ -188,11 +184,6 @@ def _check_text(value: str) -> None:
         value.encode("utf-8")
     except UnicodeEncodeError as error:  # readers disagree on half a surrogate pair
         raise CanonicalError("json: a string must not hold a lone surrogate") from error
-
-
-def _check_integer(value: int) -> None:
-    if not -MAX_INTEGER <= value <= MAX_INTEGER:
-        raise CanonicalError("json: an integer must be below 2^53 in magnitude")
 
 
 def _no_float(text: str) -> NoReturn:

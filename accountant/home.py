@@ -12,7 +12,8 @@ from pathlib import Path
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.files import replace_file
 from accountant.keys import key_exchange, key_rows, opening, signers
-from accountant.keys.private_keys import KeyStore, PublicKeys
+from accountant.keys.private_keys import KeyStore
+from accountant.keys.trust import PublicKeys
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import TransparencyLog
 from accountant.log.last_seen import HighWater
@@ -67,7 +68,13 @@ class Home:
 
     @classmethod
     def init(cls, environment: Mapping[str, str] = os.environ) -> Home:
-        """Make a new home: folders 0700, keys, a ledger with its first entry, and the trust file for auditors."""
+        """Make a new home: folders 0700, keys, a ledger with its first entry, and the trust file for auditors.
+
+        Raises:
+            KeyInvalid: there are keys already, which are never replaced; or the issuer's signer cannot be reached.
+            LedgerInvalid: the database holds a ledger whose keys are not here.
+            LedgerUnavailable: the database cannot be used.
+        """
         path, url = place(environment)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (path / "keys").exists():
@@ -114,8 +121,13 @@ class Home:
 
     @classmethod
     def open(cls, environment: Mapping[str, str] = os.environ) -> Home:
-        """Open an existing home, failing closed: no keys, keys that others can read, keys that are not the ledger's,
-        or a ledger that was rolled back.
+        """Open an existing home, failing closed. What a cut has left half done is made good.
+
+        Raises:
+            InputError: there is no home at that place.
+            KeyInvalid: keys are missing, readable by others, or not the ledger's.
+            LedgerInvalid: the ledger is not the one that these keys signed last: rolled back, rewritten, or gone.
+            LedgerUnavailable: the database or the high-water mark cannot be used.
         """
         path, url = place(environment)
         if not (path / "keys").exists():

@@ -35,7 +35,7 @@ def audit_database(home: Path) -> int:
 
 def audit_files(home: Path) -> int:
     from accountant.audit.export import audit_export
-    from accountant.keys.private_keys import PublicKeys
+    from accountant.keys.trust import PublicKeys
 
     trust = PublicKeys.from_json((home / "trust.json").read_bytes())
     return _sound(audit_export(home.with_name(home.name + ".export"), trust))

@@ -30,7 +30,7 @@ from accountant.audit.signature_pool import Checked, Signatures
 from accountant.audit.tree_of_entries import Findings, Head, Heads, Report, StoredNodes, Tree
 from accountant.errors import DpserveError, KeyInvalid, LedgerInvalid, VerificationError
 from accountant.home import TRUST, Home
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.log.last_seen import HighWater
 from accountant.log.notes import parse_checkpoint
 from accountant.store.store import Store, checkpoints, leaves, size
@@ -56,11 +56,23 @@ def audit(
     total: int = 0,
     helpers: int | None = None,
 ) -> Report:
-    """Judge leaves (index, exact bytes) and checkpoints (size, note), both in order, against pinned keys.
+    """Judge every entry and every checkpoint against pinned keys, believing nobody.
 
-    `bundles`: models whose certificates must belong to this ledger. `seen`: checkpoints kept from before, which it must
-    continue. `mark`: the high-water mark. `database`: where the derived index and the stored subtrees stand.
-    `helpers`: processes that verify signatures (None: as many as pay); the report is the same with any number.
+    Args:
+        entries: (index, exact bytes), in order from 0.
+        checkpoints: (tree size, signed note), in order of size.
+        trust: the keys that the auditor pinned, from a way that is not this ledger's.
+        bundles: models whose certificates must belong to this ledger.
+        seen, mark: checkpoints from before, and a (tree size, root hash of 32 bytes), which the ledger must continue.
+        database: where the derived index and the stored subtrees stand, to be compared too.
+        progress: called every `EVERY` entries with how many were judged, and `total` (0: not known).
+        helpers: processes that verify signatures (None: as many as pay); the report is the same with any number.
+
+    Returns:
+        Entries read, their root hash, and a line for each problem, at most `MOST_PROBLEMS`; none: the ledger is sound.
+
+    Raises:
+        DpserveError: the evidence could not be read to its end. What is wrong with it is in the report.
     """
     findings, tree, replay = Findings(), Tree(), Replay(trust)
     models, signed = Models(trust, findings), Signed(replay.keys, findings)
@@ -78,7 +90,10 @@ def audit(
             completed = tree.append(body)
             if nodes:
                 nodes.expect(completed)
-            _judge(replay, models, seq, body, findings)
+            try:
+                models.check(seq, body, replay.read(seq, body))
+            except DpserveError as error:
+                findings.add(seq, error.message)
             heads.check(tree)
             if progress and tree.size % EVERY == 0:
                 progress(tree.size, total)
@@ -101,13 +116,6 @@ def _seldom_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _judge(replay: Replay, models: Models, seq: int, body: bytes, findings: Findings) -> None:
-    try:
-        models.check(seq, body, replay.read(seq, body))
-    except DpserveError as error:
-        findings.add(seq, error.message)
-
-
 def _end(
     findings: Findings, tree: Tree, replay: Replay, heads: Heads, models: Models, nodes: StoredNodes | None
 ) -> None:
@@ -123,15 +131,10 @@ def _end(
         nodes.check_end(findings)
 
 
-def audit_models(bundles: Iterable[Bundle], trust: PublicKeys) -> tuple[str, ...]:
-    """Problems of certificates alone, without a ledger at hand: what `dpserve verify` finds, for many."""
-    findings = Findings()
-    Models(trust, findings).take(bundles)
-    return tuple(problem for _, problem in findings.found)
-
-
 def audit_home(home: Home, bundles: Iterable[Bundle] = (), seen: Iterable[str] = ()) -> Report:
-    """The whole of an open home: evidence, index, high-water mark, trust file, and the models given."""
+    """The whole of an open home: evidence, index, high-water mark, trust file, and the models given.
+
+    `bundles`, `seen`: as for `audit`. Raises LedgerUnavailable where the database cannot be read."""
     return _audit_store(home.ledger.log.database, home.path, home.trust, bundles, seen, None)
 
 
@@ -141,7 +144,10 @@ def audit_place(
     seen: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Report:
-    """As `audit_home`, for a home that may refuse to open: needs its trust file and no private key."""
+    """As `audit_home`, for a home that may refuse to open: needs its trust file and no private key.
+
+    `environment`: names home and database (`accountant.home.settings`). Raises KeyInvalid where the trust file is not
+    to be had, LedgerUnavailable where the database cannot be read."""
     path, url = homes.place(environment)
     database = Store(url)
     try:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Table, select
 
 from accountant.audit.judge import Figures
-from accountant.audit.replay import JobState, Replay
+from accountant.audit.replay import Replay
 from accountant.audit.replay_budget import Books, FamilyState
 from accountant.budget import from_nano
 from accountant.canonical import decimal_string
@@ -95,13 +95,22 @@ def _jobs(connection: Connection, replay: Replay) -> Iterator[str]:
     columns = (table.seq, table.dataset, table.state, table.model, table.idempotency_key, table.request, table.analyst)
     query = select(*columns, table.total, table.committed, table.issued).order_by(table.seq)
     rows = stream(connection, query)
-    expected = (_job(seq, job) for seq, job in replay.jobs.items())
+    expected = (
+        (
+            seq,
+            job.dataset,
+            job.state,
+            job.model,
+            job.key,
+            job.request.hex(),
+            job.by,
+            job.total,
+            job.committed,
+            job.issued,
+        )
+        for seq, job in replay.jobs.items()
+    )
     for row, wanted in zip_longest(rows, expected):
         if row is None or tuple(row) != wanted:
             yield f"index: job {(wanted or row)[0]}: has {row and tuple(row)}, the entries give {wanted}"
             return  # one row too many or too few shifts all that follow
-
-
-def _job(seq: int, job: JobState) -> Row:
-    asked = (job.dataset, job.state, job.model, job.key, job.request.hex(), job.by)
-    return seq, *asked, job.total, job.committed, job.issued

@@ -14,7 +14,7 @@ from accountant.audit.tree_of_entries import Findings, Head
 from accountant.certificates.certificate import Certificate, verify
 from accountant.certificates.edited_models import same_promise
 from accountant.errors import DpserveError
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.log.proofs import parse_proof
 
 Bundle = tuple[str, bytes, bytes, bytes]

@@ -20,7 +20,7 @@ from accountant.budget import check_name
 from accountant.canonical import JSON, parse_decimal
 from accountant.canonical_bytes import decode_entry
 from accountant.errors import DpserveError, LedgerInvalid
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 
 FORMAT = "dpserve-ledger/v1"
 MOST_REQUESTS = 10**9
@@ -130,7 +130,10 @@ class Replay:
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
         if value["idempotency_key"] is not None:
-            self._new("idempotency_key", value["idempotency_key"], self._keys)
+            key = value["idempotency_key"]
+            require(isinstance(key, str) and bool(key), "idempotency_key: must be a string")
+            require(key not in self._keys, f"idempotency_key={key:.80}: came before")
+            self._keys.add(key)
 
     def _started(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "started")
@@ -223,12 +226,6 @@ class Replay:
             raise LedgerInvalid(f"job {value['reservation']}: is {job.state}, must be {before} to be {after}")
         job.state = after
         return job
-
-    @staticmethod
-    def _new(what: str, name: str, known: set[str]) -> None:
-        require(isinstance(name, str) and bool(name), f"{what}: must be a string")
-        require(name not in known, f"{what}={name:.80}: came before")
-        known.add(name)
 
     # Kind -> fields besides `type` and `time`, and who judges it. The auditor's own table, apart from the writer's.
     _READERS: ClassVar[dict[str, tuple[str, Callable[[Replay, int, Value], None]]]] = {

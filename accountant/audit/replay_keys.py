@@ -18,8 +18,6 @@ from accountant.audit.judge import require
 from accountant.errors import DpserveError, LedgerInvalid
 from accountant.keys.trust import (
     ROLES,
-    IssuerKey,
-    LogKey,
     PublicKey,
     PublicKeys,
     fingerprint,
@@ -161,12 +159,6 @@ class KeyRing:
         known = {key.pem for key in self.keys.values()}
         missing = [pem for pem, first in firsts.items() if pem not in known and first < size]
         require(not missing, f"keys: the pinned trust names {len(missing)} that the ledger does not add")
-
-    def to_trust(self) -> PublicKeys:
-        """What the entries say should be pinned from here on: so an auditor gets from an old file to a new one."""
-        issuers = tuple(IssuerKey(key.pem, key.first, key.until) for key in self.issuers.values())
-        logs = tuple(LogKey(key.pem, key.first, key.until) for key in self.logs.values())
-        return PublicKeys.of(self.trust.origin, issuers, logs, frozenset(self.revocations))
 
     def _known(self, value: Mapping[str, Any]) -> KeyState:
         require_reasons(value)

@@ -14,7 +14,7 @@ from accountant.audit.judge_models import Bundle
 from accountant.audit.tree_of_entries import Findings, Report, Tree
 from accountant.errors import LedgerInvalid
 from accountant.files import read_beginning
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.log.collect import verify_head
 from accountant.log.tiles import BUNDLE_LIMIT, HEIGHT, WIDTH, pack, tile_path, tiles_of, unpack
 from accountant.merkle import HASH_SIZE
@@ -117,7 +117,8 @@ class _Tiles:
     def _check(self, level: int, index: int, hashes: list[bytes], width: int, substitute: bool = True) -> None:
         path, first = tile_path(level, index, width), index * WIDTH << HEIGHT * level
         try:
-            tile, there = self._read(level, index, width) if substitute else self._tile(path, width)
+            exact = None if substitute else (self._file(path, WIDTH * HASH_SIZE), width)
+            tile, there = exact or self._read(level, index, width)
         except LedgerInvalid as error:
             self.findings.add(first, f"entry {first}: {error.message}")
             return
@@ -143,9 +144,6 @@ class _Tiles:
         if not (self._directory / partial).is_file() and (self._directory / full).is_file():
             return self._file(full, limit), WIDTH
         return self._file(partial, limit), width
-
-    def _tile(self, path: str, width: int) -> tuple[bytes, int]:
-        return self._file(path, WIDTH * HASH_SIZE), width
 
     def _older(self, level: int | None, index: int, width: int) -> list[int]:
         """Widths of the narrower partial tiles that were left in place."""

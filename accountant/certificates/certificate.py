@@ -26,7 +26,7 @@ from accountant.certificates.statement import sign as sign
 from accountant.certificates.statement import statement as statement
 from accountant.errors import CertificateInvalid, InputError, LedgerInvalid
 from accountant.keys import dsse
-from accountant.keys.private_keys import PublicKeys, fingerprint
+from accountant.keys.trust import PublicKeys, fingerprint
 from accountant.log import notes, proofs
 from accountant.log.entries import read_entry
 from accountant.privacy.claims import BOUNDS, PURE, RENYI, claim, round_up

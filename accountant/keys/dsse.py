@@ -28,7 +28,7 @@ from accountant.canonical import (
     exact_text,
 )
 from accountant.errors import CertificateInvalid
-from accountant.keys.private_keys import PublicKey, fingerprint, load_public_pem
+from accountant.keys.trust import PublicKey, fingerprint, load_public_pem
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"

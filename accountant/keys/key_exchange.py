@@ -16,17 +16,15 @@ from accountant.errors import KeyInvalid
 from accountant.files import PRIVATE, holding, replace_file, sync_directory, write_new
 from accountant.keys.key_files import private_pem, read_file
 from accountant.keys.private_keys import (
-    ROLES,
     Passphrase,
-    Role,
     SigningKey,
     load_own,
     load_own_private,
     open_directory,
-    public_pem,
     staged,
     write_private,
 )
+from accountant.keys.trust import ROLES, Role, public_pem
 
 
 @contextmanager

@@ -13,17 +13,9 @@ from typing import Literal, TypeAlias
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from accountant.errors import KeyInvalid
-from accountant.keys.private_keys import (
-    ROLES,
-    IssuerKey,
-    KeyStore,
-    LogKey,
-    PublicKeys,
-    Role,
-    fingerprint,
-    load_public_pem,
-)
-from accountant.keys.private_keys import public_pem as pem_of
+from accountant.keys.private_keys import KeyStore
+from accountant.keys.trust import ROLES, IssuerKey, LogKey, PublicKeys, Role, fingerprint, load_public_pem
+from accountant.keys.trust import public_pem as pem_of
 from accountant.store.tables import key_table, revoked_table
 
 End: TypeAlias = Literal["retired", "compromised"]

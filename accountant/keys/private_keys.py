@@ -27,7 +27,6 @@ from accountant import files
 from accountant.errors import KeyInvalid
 from accountant.files import PRIVATE, sync_directory, write_new
 from accountant.keys.key_files import (
-    PASSPHRASE_VARIABLE,
     check_owner,
     load_private,
     passphrase_from_environment,
@@ -36,30 +35,11 @@ from accountant.keys.key_files import (
 )
 from accountant.keys.trust import (
     ROLES,
-    IssuerKey,
-    LogKey,
     PublicKey,
-    PublicKeys,
     Role,
     fingerprint,
-    load_public_pem,
     public_pem,
 )
-
-__all__ = [  # who imports keys finds the files' and the trust file's names here too
-    "PASSPHRASE_VARIABLE",
-    "ROLES",
-    "IssuerKey",
-    "KeyStore",
-    "LogKey",
-    "PublicKey",
-    "PublicKeys",
-    "Role",
-    "fingerprint",
-    "load_public_pem",
-    "passphrase_from_environment",
-    "public_pem",
-]
 
 Passphrase: TypeAlias = Callable[[], bytes | None]
 
@@ -100,11 +80,17 @@ class KeyStore:
     def create(
         cls, directory: Path, passphrase: Passphrase = passphrase_from_environment, issuer: SigningKey | None = None
     ) -> KeyStore:
-        """Make new keys in `directory`, which must be absent or empty (its parent must exist), and open them.
+        """Make new keys and open them. All files are written and synced beside their place, then moved there in one
+        step: a crash leaves no keys or all.
 
-        All files are written and synced beside it, then moved into place in one step: a crash leaves no keys or all.
-        With a passphrase the signing keys are encrypted; the commitment key relies on its mode alone. `issuer`: one
-        that is kept elsewhere, of which only the public half is written."""
+        Args:
+            directory: absent or empty; its parent must exist.
+            passphrase: encrypts the signing keys, None: not; the commitment key relies on its mode alone.
+            issuer: a key that is kept elsewhere, of which only the public half is written.
+
+        Raises:
+            KeyInvalid: the directory is not empty, is no directory, or an interrupted start has left one beside it.
+        """
         partial = _partial(directory)
         if directory.is_symlink() or (directory.exists() and (not directory.is_dir() or any(directory.iterdir()))):
             raise KeyInvalid(f"{directory}: must not exist yet, or be empty: keys are never replaced")
@@ -126,9 +112,16 @@ class KeyStore:
     def open(
         cls, directory: Path, passphrase: Passphrase = passphrase_from_environment, issuer: SigningKey | None = None
     ) -> KeyStore:
-        """The keys in `directory`. KeyInvalid unless all are there, belong together, and are readable by us alone.
+        """The keys in `directory`.
 
-        `issuer`: one that is kept elsewhere; `issuer.pub.pem` must be its public half."""
+        Args:
+            directory: ours alone (0700), and no link.
+            passphrase: decrypts the signing keys; None: they are not encrypted.
+            issuer: the key that is kept elsewhere; `issuer.pub.pem` must be its public half.
+
+        Raises:
+            KeyInvalid: unless all keys are there, belong together, and are readable by us alone.
+        """
         secret = passphrase()
         fd = open_directory(directory)
         try:
@@ -193,11 +186,6 @@ class KeyStore:
         finally:
             os.close(fd)
         return None
-
-    def public_keys(self, origin: str) -> PublicKeys:
-        """The trust file's content for these keys and a new ledger, the issuer's valid from the first entry on."""
-        issuer, log = (public_pem(self.public_key(role)) for role in ROLES)
-        return PublicKeys(origin, (IssuerKey(issuer),), log)
 
     def commitment(self, chunks: Iterable[bytes]) -> str:
         """HMAC-SHA256 in hex over the chunks' concatenation: names data to us, and says nothing to others."""

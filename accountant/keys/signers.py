@@ -37,7 +37,8 @@ from securesystemslib.signer import (
 
 from accountant.errors import DpserveError, InputError, KeyInvalid
 from accountant.keys.key_files import load_private, passphrase_from_environment, read_file
-from accountant.keys.private_keys import PublicKey, SigningKey, fingerprint, load_public_pem, public_pem
+from accountant.keys.private_keys import SigningKey
+from accountant.keys.trust import PublicKey, fingerprint, load_public_pem, public_pem
 
 PIN_VARIABLE = "DPSERVE_HSM_PIN"
 SCHEMES = ("file", "hsm", "awskms", "gcpkms", "azurekms", "hv")

@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 from accountant.errors import InputError, UnknownName, WrongState
 from accountant.keys import dsse, key_exchange, key_rows, signers
 from accountant.keys.key_rows import KeyRow
-from accountant.keys.private_keys import ROLES, KeyStore, Role, SigningKey, public_pem
+from accountant.keys.private_keys import KeyStore, SigningKey
+from accountant.keys.trust import ROLES, Role, public_pem
 from accountant.ledger.records import CERTIFYING, Why
 from accountant.log.entries import Writer, read_entry
 from accountant.store.store import body_at, size

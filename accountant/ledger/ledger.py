@@ -18,7 +18,8 @@ from accountant.budget import check_name
 from accountant.certificates import edited_models
 from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
-from accountant.keys.private_keys import KeyStore, public_pem
+from accountant.keys.private_keys import KeyStore
+from accountant.keys.trust import public_pem
 from accountant.ledger import family_changes
 from accountant.ledger.families import Dataset
 from accountant.ledger.family_rows import account, charge_analyst, load, quotas

@@ -5,7 +5,7 @@ It is kept beside the ledger as `witnessed`, a C2SP note like any checkpoint, wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -159,9 +159,5 @@ def judge(candidates: Sequence[str], policy: WitnessPolicy, trust: PublicKeys) -
             problems.append(error.message)
     if sizes:
         return max(sizes), []
-    return 0, _none(problems, policy)
-
-
-def _none(problems: Iterable[str], policy: WitnessPolicy) -> list[str]:
-    said = "; ".join(dict.fromkeys(problems)) or "there is no checkpoint to look at"
-    return [f"quorum={shown(policy.quorum)}: no checkpoint is vouched for: {said}"]
+    reasons = "; ".join(dict.fromkeys(problems)) or "there is no checkpoint to look at"
+    return 0, [f"quorum={shown(policy.quorum)}: no checkpoint is vouched for: {reasons}"]

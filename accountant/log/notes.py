@@ -58,7 +58,10 @@ class Checkpoint:
 
 def sign_note(text: str, name: str, signer: Signer) -> str:
     """The note over `text` (ends in a newline) with one Ed25519 signature."""
-    public_key = _ed25519_of(signer)
+    key = signer.public_key
+    if key.scheme != "ed25519":
+        raise KeyInvalid(f"scheme={key.scheme}: the log's key must be Ed25519")
+    public_key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"]))
     signature = bytes.fromhex(signer.sign(text.encode()).signature)
     return f"{text}\n{NoteSignature(name, key_id(name, public_key), signature).line()}"
 
@@ -156,10 +159,3 @@ def _utf8(note: str) -> bytes:
         return note.encode("utf-8")
     except UnicodeEncodeError as error:
         raise LedgerInvalid("note: must be valid UTF-8") from error
-
-
-def _ed25519_of(signer: Signer) -> Ed25519PublicKey:
-    key = signer.public_key
-    if key.scheme != "ed25519":
-        raise KeyInvalid(f"scheme={key.scheme}: the log's key must be Ed25519")
-    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"]))

@@ -51,15 +51,21 @@ def parse_proof(text: str) -> TlogProof:
     lines = head.split("\n")
     if lines.pop(0) != _MAGIC:
         raise LedgerInvalid(f"proof: first line must be {_MAGIC}")
-    extra = _extra(lines.pop(0)) if lines and lines[0].startswith("extra ") else None
-    index = _index(lines.pop(0) if lines else "")
+    extra = None
+    if lines and lines[0].startswith("extra "):
+        extra = _bytes(lines.pop(0).removeprefix("extra "), "extra")
+        if not 0 < len(extra) <= ENTRY_LIMIT:
+            raise LedgerInvalid(f"extra: must be 1 to {ENTRY_LIMIT} bytes")
+    index = _INDEX.fullmatch(lines.pop(0) if lines else "")
+    if not index or int(index[1]) >= MAX_SIZE:
+        raise LedgerInvalid("index: must be a decimal below 2^63 without leading zeros, on its own line")
     if len(lines) > MAX_PATH:
         raise LedgerInvalid(f"proof: must have at most {MAX_PATH} hashes")
     path = tuple(_bytes(line, "proof hash") for line in lines)
     if any(len(h) != HASH_SIZE for h in path):
         raise LedgerInvalid(f"proof hash: must be {HASH_SIZE} bytes")
     parse_checkpoint(note)
-    return TlogProof(index, path, note, extra)
+    return TlogProof(int(index[1]), path, note, extra)
 
 
 def verify_proof(proof: TlogProof, leaf: bytes, origin: str, log_public_key: Ed25519PublicKey) -> Checkpoint:
@@ -69,20 +75,6 @@ def verify_proof(proof: TlogProof, leaf: bytes, origin: str, log_public_key: Ed2
     checkpoint = verify_checkpoint(proof.checkpoint_note, origin, log_public_key)
     verify_inclusion(proof.index, checkpoint.size, leaf_hash(leaf), proof.path, checkpoint.root)
     return checkpoint
-
-
-def _extra(line: str) -> bytes:
-    raw = _bytes(line.removeprefix("extra "), "extra")
-    if not 0 < len(raw) <= ENTRY_LIMIT:
-        raise LedgerInvalid(f"extra: must be 1 to {ENTRY_LIMIT} bytes")
-    return raw
-
-
-def _index(line: str) -> int:
-    match = _INDEX.fullmatch(line)
-    if not match or int(match[1]) >= MAX_SIZE:
-        raise LedgerInvalid("index: must be a decimal below 2^63 without leading zeros, on its own line")
-    return int(match[1])
 
 
 def _bytes(text: str, what: str) -> bytes:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from accountant import merkle
 from accountant.canonical import encode_base64
 from accountant.errors import InputError, LedgerInvalid
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.log import notes, proofs
 from accountant.log.entries import latest_checkpoint
 from accountant.store import store

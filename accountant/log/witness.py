@@ -117,7 +117,9 @@ def _post(witness: Witness, body: bytes, seconds: float) -> Reply:
             response = connection.getresponse()
             raw = response.read(ANSWER_LIMIT + 1)
     except (OSError, HTTPException, ValueError) as error:  # ValueError: a host name that is none
-        what = "did not answer in time" if isinstance(error, TimeoutError) else f"no answer ({_reason(error)})"
+        # For people; the server's own words stay out of it.
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        what = "did not answer in time" if isinstance(error, TimeoutError) else f"no answer ({reason})"
         raise LedgerInvalid(f"witness {shown(witness.name)}: {what}") from error
     if expired.is_set():
         raise LedgerInvalid(f"witness {shown(witness.name)}: did not answer in time")
@@ -141,11 +143,6 @@ def address(witness: Witness) -> SplitResult:
     if parts.scheme not in _CONNECTIONS or not parts.hostname or port == 0 or extra or not url.isascii():
         raise wrong
     return parts
-
-
-def _reason(error: Exception) -> str:
-    """For people; the server's own words stay out of it."""
-    return error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
 
 
 @contextmanager

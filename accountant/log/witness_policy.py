@@ -152,8 +152,10 @@ class _Reader:
         if len(words) < 3:
             raise InputError("group: must be a name, all or any or a number, and at least one member")
         name, needed, *members = words
-        for member in members:
-            self._take(member)
+        for member in members:  # each name is a member once, so that no witness counts twice
+            if not self._free.get(member, False):
+                raise InputError(f"member={member[:40]!a}: must be defined above, and be a member of no group yet")
+            self._free[member] = False
         self._define(name)
         self._groups.append(Group(name, _threshold(needed, len(members)), tuple(members)))
         if len(self._groups) > MOST:
@@ -170,12 +172,6 @@ class _Reader:
         if name == NONE or name in self._free:
             raise InputError(f"name={name[:40]!a}: must be new and not {NONE!r}")
         self._free[name] = True
-
-    def _take(self, member: str) -> None:
-        """Each name is a member once, so that no witness counts twice."""
-        if not self._free.get(member, False):
-            raise InputError(f"member={member[:40]!a}: must be defined above, and be a member of no group yet")
-        self._free[member] = False
 
 
 def _arguments(words: list[str], count: int) -> tuple[list[str], str | None]:

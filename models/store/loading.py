@@ -16,7 +16,7 @@ from accountant.certificates.certificate import Certificate, Policy, digest, ver
 from accountant.errors import CertificateInvalid, ModelInvalid
 from accountant.home import Home
 from accountant.keys import dsse
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from models.explain.card import model_card
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble

@@ -17,7 +17,7 @@ from accountant.certificates.plain_words import plain, to_html, to_markdown, to_
 from accountant.certificates.policy import Policy, read_policy
 from accountant.errors import InputError, ModelInvalid, VerificationError
 from accountant.home import settings
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from models.onnx.runtime import OnnxModel
 from models.store.loading import load_verified
 from serving.cli.terminal import Json, paint, show

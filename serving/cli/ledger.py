@@ -19,7 +19,7 @@ from accountant.audit.tree_of_entries import Report
 from accountant.canonical import encode_base64
 from accountant.errors import InputError, VerificationError
 from accountant.home import TRUST, Home, place, settings
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign, judge, keep, kept, newest, read_note
 from accountant.log.entries import Entry

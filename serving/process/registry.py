@@ -24,7 +24,7 @@ from accountant.certificates.certificate import digest
 from accountant.errors import ModelInvalid, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.keys.dsse import parse
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from models.store.bundle import CHAMPION, FILES, ModelStore
 from models.store.index import Shelf, Stamp, look, stamp_of
 from models.store.loading import VerifiedModel, load_of_home

@@ -14,7 +14,7 @@ from ledgers import copy, filled, place
 from accountant.audit.audit import audit_home
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.home import Home, settings
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 
 
 @pytest.fixture

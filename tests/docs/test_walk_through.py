@@ -20,7 +20,7 @@ from witness_server import Witness
 from accountant.audit.export import export
 from accountant.audit.export_tiles import export_tiles
 from accountant.home import Home
-from accountant.keys.private_keys import public_pem
+from accountant.keys.trust import public_pem
 from accountant.ledger import tokens
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign

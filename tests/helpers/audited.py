@@ -9,7 +9,7 @@ from ledgers import bodies, filled, place
 
 from accountant.audit.audit import audit_place
 from accountant.audit.tree_of_entries import Report
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 
 LEAVES = bodies(filled())
 COUNT = len(LEAVES)

@@ -9,7 +9,7 @@ import ledgers
 
 from accountant.home import Home
 from accountant.keys import verifier_keys
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.ledger import tokens
 
 

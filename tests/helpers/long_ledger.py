@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from accountant.audit.audit import audit
 from accountant.audit.tree_of_entries import Report, Tree
 from accountant.canonical import encode_base64
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.keys.verifier_keys import key_id
 from accountant.log.notes import NoteSignature
 from benchmarks.made_ledger import make

@@ -19,7 +19,7 @@ from accountant import canonical
 from accountant.budget import Budget, Relation
 from accountant.certificates.certificate import Subject, digest, statement
 from accountant.keys import dsse, verifier_keys
-from accountant.keys.private_keys import IssuerKey, PublicKeys, fingerprint, public_pem
+from accountant.keys.trust import IssuerKey, PublicKeys, fingerprint, public_pem
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.records import Registration, Unit
 from accountant.log import cosignature, notes, proofs

@@ -10,12 +10,14 @@ import pytest
 from audited import COUNT, LEAVES, report, trust
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledgers import bodies, changed, copy, filled, place, raw, rewrite
+from trusts import audit_models
 
-from accountant.audit.audit import audit_home, audit_models
+from accountant.audit.audit import audit_home
 from accountant.audit.export import audit_export, export
 from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
-from accountant.keys.private_keys import KeyStore, PublicKeys, public_pem
+from accountant.keys.private_keys import KeyStore
+from accountant.keys.trust import PublicKeys, public_pem
 
 
 @pytest.fixture

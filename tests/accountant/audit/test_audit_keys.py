@@ -12,7 +12,7 @@ from accountant.audit.audit import audit, audit_home, audit_place
 from accountant.audit.tree_of_entries import Tree
 from accountant.home import Home
 from accountant.keys import opening
-from accountant.keys.private_keys import LogKey, PublicKeys, fingerprint, public_pem
+from accountant.keys.trust import LogKey, PublicKeys, fingerprint, public_pem
 from accountant.ledger import key_life
 
 WHY = {"by": "steward", "reason": "a test"}

@@ -211,7 +211,7 @@ import sys, itertools, signal
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from accountant.audit.audit import audit
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 trust = PublicKeys.from_json(Path(sys.argv[1]).read_bytes())
 def slow():
     yield from enumerate(itertools.repeat(b"{}", 10))

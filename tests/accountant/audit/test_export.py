@@ -19,7 +19,7 @@ from accountant.audit.tree_of_entries import Report
 from accountant.canonical import ENTRY_LIMIT
 from accountant.errors import DpserveError, InputError, LedgerInvalid
 from accountant.home import Home
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.ledger import key_life
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign, judge

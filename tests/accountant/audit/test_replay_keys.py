@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from trusts import followed
 
 from accountant.audit.replay_keys import KeyRing
 from accountant.errors import LedgerInvalid
@@ -70,7 +71,7 @@ def test_an_issuer_rotation():
     assert sorted(found.issuer_keys(7)) == sorted([keyid(A), keyid(C)])  # neither entry is one of a certificate
     assert sorted(found.issuer_keys(8)) == [keyid(C)]
     assert found.ended == {keyid(A): "retired"}
-    assert found.to_trust() == PublicKeys(ORIGIN, (IssuerKey(A, 0, 8), IssuerKey(C, 7)), L)
+    assert followed(found) == PublicKeys(ORIGIN, (IssuerKey(A, 0, 8), IssuerKey(C, 7)), L)
 
 
 def test_a_log_rotation():
@@ -79,7 +80,7 @@ def test_a_log_rotation():
     handover(found, 12, N, M, "log")
     assert [at(found, size) for size in (0, 7, 8, 12, 13, 10**6)] == [L, L, M, M, N, N]
     logs = (LogKey(L, 0, 8), LogKey(M, 8, 13), LogKey(N, 13))
-    assert found.to_trust() == PublicKeys.of(ORIGIN, (IssuerKey(A),), logs, frozenset())
+    assert followed(found) == PublicKeys.of(ORIGIN, (IssuerKey(A),), logs, frozenset())
     assert found.ended == {keyid(L): "retired", keyid(M): "retired"}
 
 
@@ -109,7 +110,7 @@ def test_a_compromised_log_key_counts_no_more_by_itself():
     found = ring()
     found.added(20, added(M, "log"))
     found.compromised(21, ended(L, "log", after=9))
-    trust = found.to_trust()
+    trust = followed(found)
     assert trust.logs == (LogKey(L, 0, 11), LogKey(M, 21))
     assert at(found, 15) == L  # held against the entries, what it signed is evidence all the same
 
@@ -158,7 +159,7 @@ def test_a_key_that_must_not_end(value):
         found.retired(7, value)
     with pytest.raises(LedgerInvalid):
         found.compromised(7, value | {"after": 3})
-    assert found.to_trust() == PINNED
+    assert followed(found) == PINNED
 
 
 @pytest.mark.parametrize("after", [-1, 21, 10**6, True, "3", None])
@@ -185,7 +186,7 @@ def test_revocations():
     with pytest.raises(LedgerInvalid, match="reason"):
         found.revoked(10, {"issued": 6, **WHY, "reason": ""}, {4, 6})
     assert found.revocations == {4: 9}
-    assert found.to_trust().revoked == {4}
+    assert followed(found).revoked == {4}
 
 
 def test_a_pinned_key_must_come_where_it_was_pinned():
@@ -222,11 +223,11 @@ def test_an_older_trust_follows_to_a_newer_one():
     handover(found, 7, M, L, "log")
     handover(found, 9, B, A, "issuer")
     found.end(11)
-    newer = found.to_trust()
+    newer = followed(found)
     assert newer.continues(PINNED)
     assert not PINNED.continues(newer)
     again = KeyRing(newer)
     again.genesis(0, {"issuer": A, "log": L})
     handover(again, 7, M, L, "log")
     handover(again, 9, B, A, "issuer")
-    assert again.to_trust() == newer
+    assert followed(again) == newer

@@ -27,7 +27,7 @@ from accountant.certificates.statement import CONVERSIONS
 from accountant.errors import CertificateInvalid, DpserveError, LedgerInvalid, ModelInvalid, VerificationError
 from accountant.home import Home
 from accountant.keys import dsse
-from accountant.keys.private_keys import IssuerKey, PublicKeys, public_pem
+from accountant.keys.trust import IssuerKey, PublicKeys, public_pem
 from accountant.ledger.records import Unit
 from accountant.log import proofs
 from accountant.log.collect import keep

@@ -24,7 +24,7 @@ from accountant.certificates.certificate import Policy, digest, verify
 from accountant.certificates.policy import read_policy
 from accountant.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, VerificationError
 from accountant.keys import dsse
-from accountant.keys.private_keys import IssuerKey, LogKey, PublicKeys
+from accountant.keys.trust import IssuerKey, LogKey, PublicKeys
 from accountant.ledger.records import Unit
 from accountant.log import notes, proofs
 from accountant.privacy.events import BoundedRange, PureDp

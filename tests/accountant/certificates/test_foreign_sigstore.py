@@ -14,7 +14,7 @@ from offices import Office, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from accountant.keys import dsse
-from accountant.keys.private_keys import fingerprint, public_pem
+from accountant.keys.trust import fingerprint, public_pem
 
 pytestmark = pytest.mark.system("node", "npm")
 NODE = Path(__file__).resolve().parents[2] / "node"

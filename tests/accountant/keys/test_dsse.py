@@ -25,7 +25,7 @@ from accountant.keys.dsse import (
     to_sigstore_bundle,
     verify,
 )
-from accountant.keys.private_keys import fingerprint, public_pem
+from accountant.keys.trust import fingerprint, public_pem
 
 
 def signer_of(private):

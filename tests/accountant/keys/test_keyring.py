@@ -16,13 +16,15 @@ import ledgers
 import pytest
 from ledgers import ROOT, copy, hexes, place
 from stores import at
+from trusts import followed
 
 from accountant.audit.replay_keys import KeyRing
 from accountant.certificates.certificate import verify
 from accountant.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, UnknownName, WrongState
 from accountant.home import Home
 from accountant.keys import dsse, key_exchange, key_rows, opening
-from accountant.keys.private_keys import PASSPHRASE_VARIABLE, IssuerKey, PublicKeys
+from accountant.keys.key_files import PASSPHRASE_VARIABLE
+from accountant.keys.trust import IssuerKey, PublicKeys
 from accountant.ledger import key_life, tokens
 from accountant.log import entries as log
 from accountant.log import notes
@@ -86,7 +88,7 @@ def follow(home: Home, pinned: PublicKeys) -> PublicKeys:
     assert {name: (row.role, row.pem, row.added, row.until, row.ended) for name, row in rows.items()} == {
         name: (key.role, key.pem, key.added, key.until, key.ended) for name, key in ring.keys.items()
     }
-    return ring.to_trust()
+    return followed(ring)
 
 
 def trust_file(home: Home) -> PublicKeys:

@@ -16,19 +16,13 @@ from cryptography.hazmat.primitives import serialization as pkix
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.exceptions import UnverifiedSignatureError
+from trusts import public_keys
 
 from accountant.errors import KeyInvalid
 from accountant.keys import private_keys
-from accountant.keys.private_keys import (
-    PASSPHRASE_VARIABLE,
-    IssuerKey,
-    KeyStore,
-    LogKey,
-    PublicKeys,
-    fingerprint,
-    load_public_pem,
-    public_pem,
-)
+from accountant.keys.key_files import PASSPHRASE_VARIABLE
+from accountant.keys.private_keys import KeyStore
+from accountant.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, load_public_pem, public_pem
 from accountant.keys.verifier_keys import parse_verifier_key
 
 ORIGIN = "example.org/ledger"
@@ -64,7 +58,7 @@ def test_what_was_created_opens_and_signs(home):
     with pytest.raises(UnverifiedSignatureError):
         signer.public_key.verify_signature(signature, b"other")
     assert store.signer("log").public_key.keyid != signature.keyid
-    assert KeyStore.open(home).public_keys(ORIGIN) == store.public_keys(ORIGIN)
+    assert public_keys(KeyStore.open(home), ORIGIN) == public_keys(store, ORIGIN)
 
 
 def test_no_secret_in_the_repr(home):
@@ -237,7 +231,7 @@ def test_passphrase(tmp_path, monkeypatch):
     monkeypatch.setenv(PASSPHRASE_VARIABLE, "correct horse")
     store = KeyStore.create(tmp_path / "keys")
     assert "ENCRYPTED" in (tmp_path / "keys" / "issuer.pem").read_text()
-    assert KeyStore.open(tmp_path / "keys", lambda: b"correct horse").public_keys(ORIGIN) == store.public_keys(ORIGIN)
+    assert public_keys(KeyStore.open(tmp_path / "keys", lambda: b"correct horse"), ORIGIN) == public_keys(store, ORIGIN)
     for wrong in (None, b"wrong horse"):
         with pytest.raises(KeyInvalid, match=r"issuer.pem.*DPSERVE_KEY_PASSPHRASE"):
             KeyStore.open(tmp_path / "keys", lambda wrong=wrong: wrong)
@@ -295,7 +289,7 @@ def public_half(private):
 
 
 def test_trust_round_trip(home):
-    trust = KeyStore.open(home).public_keys(ORIGIN)
+    trust = public_keys(KeyStore.open(home), ORIGIN)
     raw = trust.to_json()
     assert PublicKeys.from_json(raw) == trust
     assert PublicKeys.from_json(json.dumps(json.loads(raw), indent=2).encode() + b"\n") == trust
@@ -318,7 +312,7 @@ def test_issuer_keys_are_valid_by_ledger_index(home, tmp_path):
 
 
 def test_inconsistent_trust_is_refused(home):
-    trust = KeyStore.open(home).public_keys(ORIGIN)
+    trust = public_keys(KeyStore.open(home), ORIGIN)
     issuer = trust.issuers[0]
     for changes in (
         {"origin": "no good"},
@@ -344,8 +338,8 @@ def changed(value, path, new):
 
 
 def test_malformed_trust_files_are_refused(home, tmp_path):
-    raw = KeyStore.open(home).public_keys(ORIGIN).to_json()
-    other = json.loads(KeyStore.create(tmp_path / "other").public_keys(ORIGIN).to_json())
+    raw = public_keys(KeyStore.open(home), ORIGIN).to_json()
+    other = json.loads(public_keys(KeyStore.create(tmp_path / "other"), ORIGIN).to_json())
     value = json.loads(raw)
     bad = [
         b"",
@@ -395,7 +389,7 @@ def log_keys(tmp_path, count):
 
 
 def test_log_keys_sign_by_tree_size(home, tmp_path):
-    issuers = KeyStore.open(home).public_keys(ORIGIN).issuers
+    issuers = public_keys(KeyStore.open(home), ORIGIN).issuers
     pems = log_keys(tmp_path, 3)
     logs = (LogKey(pems[0], 0, 7), LogKey(pems[1], 7, 9), LogKey(pems[2], 12))
     trust = PublicKeys.of(ORIGIN, issuers, logs, frozenset({5, 3}))
@@ -410,7 +404,7 @@ def test_log_keys_sign_by_tree_size(home, tmp_path):
 
 
 def test_log_keys_that_overlap_or_do_not_end_are_refused(home, tmp_path):
-    issuers = KeyStore.open(home).public_keys(ORIGIN).issuers
+    issuers = public_keys(KeyStore.open(home), ORIGIN).issuers
     first, second = log_keys(tmp_path, 2)
     for logs in (
         (),
@@ -436,10 +430,10 @@ def first_format(trust):
 
 
 def test_a_trust_file_of_the_first_format_is_read(home, tmp_path):
-    trust = KeyStore.open(home).public_keys(ORIGIN)
+    trust = public_keys(KeyStore.open(home), ORIGIN)
     value = first_format(trust)
     assert PublicKeys.from_json(json.dumps(value).encode()) == trust
-    other = KeyStore.create(tmp_path / "other").public_keys(ORIGIN)
+    other = public_keys(KeyStore.create(tmp_path / "other"), ORIGIN)
     for path, new in (
         (["log", "pem"], other.log_pem),
         (["log", "vkey"], None),

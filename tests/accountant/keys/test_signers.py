@@ -22,8 +22,10 @@ from accountant.certificates.certificate import verify
 from accountant.errors import CertificateInvalid, InputError, KeyInvalid
 from accountant.home import Home
 from accountant.keys import dsse, signers
-from accountant.keys.private_keys import PASSPHRASE_VARIABLE, PublicKeys, SigningKey, fingerprint, public_pem
+from accountant.keys.key_files import PASSPHRASE_VARIABLE
+from accountant.keys.private_keys import SigningKey
 from accountant.keys.signers import PIN_VARIABLE, import_key, open_key
+from accountant.keys.trust import PublicKeys, fingerprint, public_pem
 from accountant.ledger import key_life
 
 WHY = ("test", "a drill")

@@ -20,7 +20,7 @@ from stores import kind, rows
 
 from accountant.audit import audit
 from accountant.errors import InputError, LedgerInvalid
-from accountant.keys.private_keys import IssuerKey, PublicKeys
+from accountant.keys.trust import IssuerKey, PublicKeys
 from accountant.store import migrations
 from accountant.store.store import Store, checkpoints, leaves
 from accountant.store.tables import EVIDENCE, META

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import small_home
 from ledgers import bodies, bundles, changed, copy, hexes, place, raw, rewrite
+from trusts import audit_models
 
 from accountant import canonical
-from accountant.audit.audit import audit, audit_home, audit_models, audit_place
+from accountant.audit.audit import audit, audit_home, audit_place
 from accountant.certificates import certificate
 from accountant.certificates.certificate import Policy, verify
 from accountant.certificates.plain_words import plain, to_text

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from ledgers import copy
 
 from accountant.home import Home
-from accountant.keys.private_keys import PASSPHRASE_VARIABLE, PublicKeys
+from accountant.keys.key_files import PASSPHRASE_VARIABLE
+from accountant.keys.trust import PublicKeys
 from serving.cli.app import run
 from serving.cli.keys import NEW_PASSPHRASE
 

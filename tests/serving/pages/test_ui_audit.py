@@ -12,7 +12,7 @@ from in_process import BASE
 from pages_in_process import pages_at, words
 
 from accountant.audit.export import export
-from accountant.keys.private_keys import PublicKeys
+from accountant.keys.trust import PublicKeys
 from accountant.ledger import tokens
 from accountant.log.notes import verify_checkpoint
 from serving.process import audit_runs

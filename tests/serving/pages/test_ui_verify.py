@@ -26,7 +26,7 @@ from accountant.certificates.certificate import digest, verify
 from accountant.certificates.edited_models import Ancestor, statement_of
 from accountant.errors import DpserveError
 from accountant.keys import dsse
-from accountant.keys.private_keys import IssuerKey, LogKey, PublicKeys, fingerprint, public_pem
+from accountant.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, public_pem
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from accountant.privacy.selection import Poisson
 
