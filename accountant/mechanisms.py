@@ -47,13 +47,43 @@ class Mechanism(Protocol):
     norm: ClassVar[str]
 
     @property
-    def event(self) -> SimpleEvent: ...
+    def event(self) -> SimpleEvent:
+        """What one draw costs."""
 
-    def draw(self, values: Integers, sensitivity: int) -> Any: ...
+    def draw(self, values: Integers, sensitivity: int) -> Any:
+        """The release, from exact statistics that no one else may see.
+
+        Args:
+            values: the statistics, fixed-point integers.
+            sensitivity: at least 1, in the same units and of the kind `norm`.
+
+        Returns: an index for a selection, one for each row where it is per row; else noisy integers, as many as
+            `values`.
+        """
 
 
 @dataclass(frozen=True)
-class ExponentialSelection:
+class _RangeMechanism:
+    epsilon: Decimal
+
+    @cached_property
+    def event(self) -> BoundedRange:
+        """Of bounded range `epsilon`."""
+        return BoundedRange(self.epsilon)
+
+
+@dataclass(frozen=True)
+class _PureMechanism:
+    epsilon: Decimal
+
+    @cached_property
+    def event(self) -> PureDp:
+        """`epsilon`-DP, and no better."""
+        return PureDp(self.epsilon)
+
+
+@dataclass(frozen=True)
+class ExponentialSelection(_RangeMechanism):
     """The exponential mechanism: index h with P(h) ~ exp(epsilon * values[h] / sensitivity).
 
     `sensitivity` is the range over neighbours, max_h dq - min_h dq. Bounded range of `epsilon` (Durfee and Rogers
@@ -62,18 +92,14 @@ class ExponentialSelection:
 
     name: ClassVar[str] = "exponential"
     norm: ClassVar[str] = "range"
-    epsilon: Decimal
-
-    @cached_property
-    def event(self) -> BoundedRange:
-        return BoundedRange(self.epsilon)
 
     def draw(self, values: Integers, sensitivity: int) -> int:
+        """The index, from 0 to len(values) - 1."""
         return _select(np.ascontiguousarray(values, np.int64), _scale(sensitivity, self.epsilon))
 
 
 @dataclass(frozen=True)
-class PermuteAndFlip:
+class PermuteAndFlip(_PureMechanism):
     """Permute-and-flip (McKenna and Sheldon 2020): epsilon-DP, never worse than the exponential mechanism in utility,
     but NOT of bounded range. For datasets registered with delta = 0.
 
@@ -84,13 +110,9 @@ class PermuteAndFlip:
 
     name: ClassVar[str] = "permute-and-flip"
     norm: ClassVar[str] = "range"
-    epsilon: Decimal
-
-    @cached_property
-    def event(self) -> PureDp:
-        return PureDp(self.epsilon)
 
     def draw(self, values: Integers, sensitivity: int) -> int:
+        """The index, from 0 to len(values) - 1."""
         values = np.ascontiguousarray(values, np.int64)
         below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
         heads = np.flatnonzero(_coins(below, _scale(sensitivity, self.epsilon)))
@@ -98,20 +120,16 @@ class PermuteAndFlip:
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace:
+class DiscreteLaplace(_PureMechanism):
     """values + integer noise, P(z) ~ exp(-epsilon |z| / sensitivity); `sensitivity` in L1. epsilon-DP (Ghosh et al.
     2012).
     """
 
     name: ClassVar[str] = "discrete-laplace"
     norm: ClassVar[str] = "l1"
-    epsilon: Decimal
-
-    @property
-    def event(self) -> PureDp:
-        return PureDp(self.epsilon)
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The noisy integers, of the shape (len(values),)."""
         return np.asarray(_laplace(_scale(sensitivity, self.epsilon))(np.ascontiguousarray(values, np.int64)), np.int64)
 
 
@@ -129,33 +147,31 @@ class DiscreteGaussian:
 
     @property
     def event(self) -> Gaussian:
+        """Of the continuous Gaussian."""
         return Gaussian(self.noise_multiplier)
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The noisy integers, of the shape (len(values),)."""
         scale = _round_up(Fraction(self.noise_multiplier) * sensitivity)
         return np.asarray(_gaussian(scale)(np.ascontiguousarray(values, np.int64)), np.int64)
 
 
 @dataclass(frozen=True)
-class RandomizedResponse:
+class RandomizedResponse(_PureMechanism):
     """Each value, a category from 0 to categories - 1, is kept with chance e^epsilon / (e^epsilon + categories - 1),
     rounded down, and is else one of the others. epsilon-DP where at most one value is replaced (Warner 1965).
     """
 
     name: ClassVar[str] = "randomized-response"
     norm: ClassVar[str] = "replacement"
-    epsilon: Decimal
     categories: int
 
     def __post_init__(self) -> None:
         if not 2 <= self.categories <= MAX_CATEGORIES:
             raise InputError(f"categories={self.categories}: must be from 2 to {MAX_CATEGORIES}")
 
-    @property
-    def event(self) -> PureDp:
-        return PureDp(self.epsilon)
-
     def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The answers, of the shape of `values`. InputError where `sensitivity` is not 1 or a value is no category."""
         if sensitivity != 1:
             raise InputError(f"sensitivity={sensitivity}: must be 1, as many values as a unit may replace")
         if values.size and not 0 <= values.min() <= values.max() < self.categories:
@@ -349,7 +365,7 @@ def _randomized_response(categories: int, keep: float) -> Any:
 
 
 @dataclass(frozen=True)
-class ExponentialSelections:
+class ExponentialSelections(_RangeMechanism):
     """One index in every row of `values` (rows, candidates): independent exponential mechanisms of one scale.
 
     Together they are ONE exponential mechanism over all combinations, whose score is the sum over rows: `sensitivity`
@@ -358,31 +374,23 @@ class ExponentialSelections:
 
     name: ClassVar[str] = "exponential-per-row"
     norm: ClassVar[str] = "range"
-    epsilon: Decimal
-
-    @property
-    def event(self) -> BoundedRange:
-        return BoundedRange(self.epsilon)
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The indices, of the shape (rows,)."""
         return _draw_rows(ExponentialSelection(self.epsilon), values, sensitivity)
 
 
 @dataclass(frozen=True)
-class PermuteAndFlips:
+class PermuteAndFlips(_PureMechanism):
     """One index in every row of `values` (rows, candidates) by permute-and-flip. `sensitivity` is the range of the sum
     over rows, which is the sum of the ranges of the rows: epsilon-DP together, as each row costs its share.
     """
 
     name: ClassVar[str] = "permute-and-flip-per-row"
     norm: ClassVar[str] = "range"
-    epsilon: Decimal
-
-    @property
-    def event(self) -> PureDp:
-        return PureDp(self.epsilon)
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
+        """The indices, of the shape (rows,)."""
         return _draw_rows(PermuteAndFlip(self.epsilon), values, sensitivity)
 
 

@@ -252,6 +252,6 @@ def main() -> None:
     print("\n".join(["", *(figure.line() for figure in found)]))
 
 
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 if __name__ == "__main__":
     main()

@@ -9,12 +9,10 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.forecast import forecast
-from accountant.ledger.records import Job, State
+from accountant.ledger.records import ISSUED, PUBLIC_STATES, Job, State
 from training.plans import jobs_left
 from training.tuning.tune import TUNING, choice_of, runs_of
 
-ISSUED = "issued"
-STATES = (*(state.value for state in State), ISSUED)
 LAST = 2**53  # above every job's number
 
 
@@ -57,7 +55,7 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
     over = job.issued is not None or job.state is State.COMMITTED
     return {
         "job": job.seq,
-        "state": state_of(job),
+        "state": job.public_state,
         "progress": {"done": total if over else min(job.done, total), "total": total},
         "dataset": job.dataset,
         "learner": entry["learner"],
@@ -74,11 +72,6 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
     }
 
 
-def state_of(job: Job) -> str:
-    """What the world calls it: a committed job whose certificate stands in the ledger is `issued`."""
-    return ISSUED if job.issued is not None else job.state.value
-
-
 def jobs_to_json(
     home: Home, dataset: str | None = None, state: str | None = None, after: int | None = None, limit: int = 50
 ) -> dict[str, Any]:
@@ -86,8 +79,8 @@ def jobs_to_json(
 
     UnknownName where there is no such dataset; InputError where there is no such state.
     """
-    if state is not None and state not in STATES:
-        raise InputError(f"state={state[:40]!r}: must be one of {', '.join(STATES)}")
+    if state is not None and state not in PUBLIC_STATES:
+        raise InputError(f"state={state[:40]!r}: must be one of {', '.join((*State, ISSUED))}")
     if dataset is not None:
         home.ledger.dataset(dataset)
     kind = None if state is None else State.COMMITTED if state == ISSUED else State(state)

@@ -38,6 +38,7 @@ LAST_DIGITS = Decimal("0.00001")  # what floating point may add to a figure that
 
 
 def digest(raw: bytes) -> str:
+    """sha256 in hex, as certificates and entries name files."""
     return hashlib.sha256(raw).hexdigest()
 
 
@@ -71,13 +72,25 @@ class Certificate:
 
     @property
     def claim(self) -> Mapping[str, Any]:
+        """What is promised, as the statement has it: decimals as texts."""
         found: Mapping[str, Any] = self.statement["predicate"]["claim"]
         return found
 
 
 def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy: Policy = ANY) -> Certificate:
-    """All checks that need no graph of the model. Raises CertificateInvalid, LedgerInvalid for the proof and what it
-    proves, KeyInvalid where no pinned log key speaks for the checkpoint's size.
+    """All checks that need no graph of the model, in the order that the module states.
+
+    Args:
+        envelope: the DSSE envelope over the statement.
+        proof: the text of the proof sidecar, with the entry's bytes.
+        model: the bytes of the ONNX file.
+        trust: the pinned keys of issuers and of the log, and what was revoked.
+        policy: what else is asked for; the default asks for nothing more.
+
+    Raises:
+        CertificateInvalid: the certificate, the model or the policy.
+        LedgerInvalid: the proof and what it proves.
+        KeyInvalid: no pinned key speaks for the entry, or for the checkpoint's size.
     """
     parsed = proofs.parse_proof(proof)
     payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))

@@ -39,6 +39,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
+    """A title and what stands under it; `to_text`, `to_markdown` and `to_html` write it."""
+
     title: str
     sections: tuple[Section, ...]
 

@@ -25,9 +25,15 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True)
 class Policy:
-    """`relations`: those admitted, None for any. `smallest_size`: of the largest tree seen before. `revoked`: indices
-    of `issued` entries. `oldest_days`: since the entry's time, which is the operator's word. `witnesses`: a C2SP
-    tlog-policy, whose quorum must have cosigned the checkpoint.
+    """What a certificate must meet as well; by default, nothing.
+
+    Args:
+        largest_epsilon, largest_delta: the most that a claim may promise; None for any.
+        relations: those admitted, `add-remove` and `replace-one`; None for any.
+        smallest_size: entries of the largest tree seen before.
+        revoked: indices of `issued` entries.
+        oldest_days: days since the entry's time, which is the operator's word; None for any.
+        witnesses: a C2SP tlog-policy, whose quorum must have cosigned the checkpoint; None asks for none.
     """
 
     largest_epsilon: Decimal | None = None

@@ -27,6 +27,8 @@ Count = Annotated[int, Field(ge=1, le=MAX_INDEX)]
 
 
 class Form(BaseModel):
+    """A part of the statement: exactly its fields, none of them converted."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -97,6 +99,8 @@ SimpleEvent = Annotated[Simple, Field(discriminator="type")]
 
 
 class RunForm(Form):
+    """Releases of one run of a private selection."""
+
     event: SimpleEvent
     count: Count
 
@@ -134,6 +138,8 @@ class AccountingForm(Form):
 
 
 class BudgetForm(Form):
+    """A total budget."""
+
     epsilon: Figure
     delta: Figure
 
@@ -162,7 +168,7 @@ class DatasetForm(Form):
     name: Text
     uuid: Text
     family: Text = Field(description="who shares the budget: refreshed, filtered and joined copies of the rows")
-    version: Count | None = Field(None, description="the how-manieth dataset of that family")
+    version: Count | None = Field(None, description="its ordinal among the datasets of that family")
     families: list[FamilyForm] | None = Field(None, description="every family, where the rows belong to several")
     commitment: Hex = Field(description="HMAC-SHA256 over the packed rows; the accountant holds its key")
     schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
@@ -172,6 +178,8 @@ class DatasetForm(Form):
 
 
 class NumericDomain(Form):
+    """A number with its cut points."""
+
     name: Text
     type: Literal["numeric"]
     low: Text | None = Field(description="first cut point; values below are as if they were it")
@@ -180,6 +188,8 @@ class NumericDomain(Form):
 
 
 class CategoricalDomain(Form):
+    """One of publicly known categories."""
+
     name: Text
     type: Literal["categorical"]
     count: Index = Field(description="how many categories are publicly known")
@@ -187,6 +197,8 @@ class CategoricalDomain(Form):
 
 
 class BooleanDomain(Form):
+    """True or false."""
+
     name: Text
     type: Literal["boolean"]
 
@@ -241,6 +253,8 @@ class PublicForm(Form):
 
 
 class RandomnessForm(Form):
+    """Where the noise came from."""
+
     source: Text
     seeded: Literal[False]
 
@@ -276,10 +290,14 @@ class Predicate(Form):
 
 
 class DigestForm(Form):
+    """The digest of a file."""
+
     sha256: Hex
 
 
 class SubjectForm(Form):
+    """The ONNX file."""
+
     name: Text
     digest: DigestForm
 

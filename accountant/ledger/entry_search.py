@@ -71,6 +71,7 @@ def search(database: Store, wanted: Wanted, before: int | None = None, limit: in
 
 
 def dataset_names(database: Store) -> list[str]:
+    """The name of every dataset, sorted."""
     with database.reading() as connection:
         return sorted(connection.execute(select(dataset_table.c.name)).scalars())
 

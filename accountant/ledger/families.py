@@ -52,9 +52,11 @@ class Family:
 
     @property
     def share(self) -> float:
+        """How much of the budget is used up, in 0..1. A gauge; `admits` decides."""
         return self.filter.share(self.used)
 
     def admits(self, cost: Price) -> bool:
+        """Whether a job of this price fits into the budget and the quota of the analyst who asks."""
         return self.filter.admits(self.used, cost) and not self.over_quota(cost)
 
     def fullness(self, cost: Price) -> float:
@@ -64,9 +66,11 @@ class Family:
         return total if self.quota is None else max(total, self.quota.filter.fullness(self.quota.used + cost))
 
     def over_quota(self, cost: Price) -> bool:
+        """Whether a job of this price exceeds the quota of the analyst who asks; False without one."""
         return self.quota is not None and not self.quota.filter.admits(self.quota.used, cost)
 
     def jobs_left(self, cost: Price) -> int:
+        """How many jobs of this price would still be admitted. InputError where it costs nothing."""
         left = self.filter.jobs_left(self.used, cost)
         return left if self.quota is None else min(left, self.quota.filter.jobs_left(self.quota.used, cost))
 
@@ -112,18 +116,22 @@ class Dataset:
 
     @property
     def budget(self) -> Budget:
+        """The total in force."""
         return self.tightest.budget
 
     @property
     def filter(self) -> Filter:
+        """The admission rule."""
         return self.tightest.filter
 
     @property
     def used(self) -> Price:
+        """All that was reserved and not given back."""
         return self.tightest.used
 
     @property
     def reserved(self) -> Price:
+        """The part of `used` whose jobs have not started."""
         return self.tightest.reserved
 
     @property
@@ -162,8 +170,10 @@ class Dataset:
         return min(family.jobs_left(cost) for family, cost in zip(self.families, costs, strict=True))
 
     def with_job(self, costs: Sequence[Price]) -> Dataset:
+        """As it would stand with one more job of these prices, one for each family."""
         pairs = zip(self.families, costs, strict=True)
         return replace(self, families=tuple(family.with_job(cost) for family, cost in pairs))
 
     def summary(self) -> dict[str, Any]:
+        """Total, reserved, spent and left, as `Family.summary`."""
         return self.tightest.summary()

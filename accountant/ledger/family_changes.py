@@ -21,6 +21,11 @@ from accountant.store.tables import dataset_table, family_table
 
 
 def register(writer: Writer, registration: Registration) -> None:
+    """Append the entry of a dataset and its rows in the index; see `Ledger.register`.
+
+    InputError where name, unit, delta or relation do not go together or with the families, NameTaken where the name or
+    the rows are registered, UnknownName for a dataset to join.
+    """
     name, identity = check_name("dataset", registration.name), str(uuid.uuid4())
     connection = writer.connection
     if connection.execute(select(dataset_table.c.seq).where(dataset_table.c.name == name)).first():
@@ -40,6 +45,11 @@ def register(writer: Writer, registration: Registration) -> None:
 
 
 def set_quota(writer: Writer, name: str, analyst: str, share: Decimal, reason: str, by: str) -> None:
+    """Append the quota for each family of the dataset; see `Ledger.set_quota`.
+
+    InputError where `share` is not above 0 and at most 1 with at most 9 decimals, or a text is not one line of 1 to 200
+    characters.
+    """
     if not share.is_finite() or not 0 < share <= 1 or share.as_tuple().exponent not in range(-9, 1):
         raise InputError(f"share={share}: must be above 0 and at most 1, with at most 9 decimals")
     _check_words(analyst=analyst, reason=reason)
@@ -50,6 +60,10 @@ def set_quota(writer: Writer, name: str, analyst: str, share: Decimal, reason: s
 
 
 def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: str) -> None:
+    """Append another total for the family of the dataset; see `Ledger.change_budget`.
+
+    InputError where the dataset is of several families, or the total or the reason is not allowed.
+    """
     _check_words(reason=reason)
     families = load(writer.connection, name).families
     if len(families) > 1:

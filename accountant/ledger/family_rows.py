@@ -115,6 +115,7 @@ def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
 
 
 def found_family(connection: Connection, identity: str, seq: int, design: Filter) -> None:
+    """A new family's row: its founding entry is `seq`, and nothing is used."""
     nothing = price_text(design.nothing(), design)
     values = {"id": identity, "seq": seq, "changed": None, "used": nothing, "reserved": nothing}
     connection.execute(insert(family_table).values(**values))
@@ -147,4 +148,5 @@ def put_analyst(
 
 
 def price_text(figure: Price, design: Filter) -> str:
+    """A price as a row holds it."""
     return dumps(price_to_json(figure, design.orders))

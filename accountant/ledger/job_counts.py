@@ -14,23 +14,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection, and_, func, select
 
-from accountant.ledger.records import State
+from accountant.ledger.records import ISSUED, PUBLIC_STATES, State
 from accountant.log.entries import read_entry
 from accountant.store.store import Store, body_at, stream
 from accountant.store.tables import entry_table, job_table
 
-ISSUED = "issued"
 AT_ONCE = 500
 Tally = Counter[tuple[str, str, str]]
-
-# What a job in this state has been through.
-PASSED = {
-    State.RESERVED: ("reserved",),
-    State.STARTED: ("reserved", "started"),
-    State.COMMITTED: ("reserved", "started", "committed"),
-    State.BURNED: ("reserved", "started", "burned"),
-    State.RELEASED: ("reserved", "released"),
-}
 
 
 @dataclass
@@ -47,18 +37,18 @@ class JobFigures:
         with self._lock, database.reading() as connection:
             self._take(connection)
             found = self._passed.copy()
-            for seq, state, _ in _rows(connection, tuple(self._open)):
-                found.update((*self._open[seq], each) for each in PASSED[state])
+            for seq, state in _states(connection, tuple(self._open)):
+                found.update((*self._open[seq], passed) for passed in PUBLIC_STATES[state].passed)
             return found
 
     def _take(self, connection: Connection) -> None:
         """Know every new job, and count for good what has ended."""
         for seq, dataset, learner in _new(connection, self._last):
             self._open[seq], self._last = (dataset, learner), seq
-        for seq, state, issued in list(_rows(connection, tuple(self._open))):
-            if issued or state in (State.BURNED, State.RELEASED):
-                each = self._open.pop(seq)
-                self._passed.update((*each, word) for word in (*PASSED[state], *([ISSUED] if issued else [])))
+        for seq, state in list(_states(connection, tuple(self._open))):
+            if not PUBLIC_STATES[state].open:
+                known = self._open.pop(seq)
+                self._passed.update((*known, passed) for passed in PUBLIC_STATES[state].passed)
 
 
 def _new(connection: Connection, last: int) -> Iterator[tuple[int, str, str]]:
@@ -68,12 +58,12 @@ def _new(connection: Connection, last: int) -> Iterator[tuple[int, str, str]]:
         yield seq, dataset, str(json.loads(bytes(body))["learner"])
 
 
-def _rows(connection: Connection, jobs: Sequence[int]) -> Iterator[tuple[int, State, bool]]:
+def _states(connection: Connection, jobs: Sequence[int]) -> Iterator[tuple[int, str]]:
     job = job_table.c
     for start in range(0, len(jobs), AT_ONCE):
         query = select(job.seq, job.state, job.issued).where(job.seq.in_(jobs[start : start + AT_ONCE]))
         for seq, state, issued in connection.execute(query):
-            yield seq, State(state), issued is not None
+            yield seq, state if issued is None else ISSUED
 
 
 @dataclass(frozen=True)
@@ -86,6 +76,7 @@ class Queue:
 
 
 def queue(database: Store, now: datetime) -> Queue:
+    """The queue as it stands at `now`, a time with its zone."""
     job = job_table.c
     waiting = and_(job.state == State.RESERVED, job.queued == 1)
     counted = select(func.count(), func.min(job.seq)).where(waiting)

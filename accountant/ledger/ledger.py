@@ -12,17 +12,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import bindparam, select, update
 
 from accountant.budget import check_name
 from accountant.certificates import edited_models
-from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, UnknownName, WrongState
+from accountant.errors import InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
 from accountant.ledger import family_changes
 from accountant.ledger.families import Dataset
 from accountant.ledger.family_rows import account, charge_analyst, load, quotas
+from accountant.ledger.job_rows import add_job, find_job, job_of, read_job, require_state
 from accountant.ledger.records import (
     Holding,
     Job,
@@ -47,9 +48,6 @@ FORMAT = "dpserve-ledger/v1"
 
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
-_JOB = select(job_table).where(job_table.c.seq == bindparam("at"))
-_BY_KEY = select(job_table).where(job_table.c.idempotency_key == bindparam("at"))
-_NEW_JOB = insert(job_table)
 _SET_JOB = update(job_table).where(job_table.c.seq == bindparam("at"))
 
 
@@ -81,19 +79,24 @@ class Ledger:
         return cls(TransparencyLog.open(Store(url), keys, HighWater(mark)))
 
     def register(self, registration: Registration) -> Dataset:
-        """Admit a dataset: with a total budget of its own, or into the families of others. NameTaken where the name is
-        in use, or the rows are.
+        """Admit a dataset: with a total budget of its own, or into the families of others.
+
+        Raises:
+            NameTaken: the name is in use, or the rows are registered under another one.
+            InputError: name, unit, relation, delta and families do not go together.
+            UnknownName: a dataset whose families it would join.
         """
         with self.log.writing() as writer:
             family_changes.register(writer, registration)
         return self.dataset(registration.name)
 
     def dataset(self, name: str, analyst: str | None = None) -> Dataset:
-        """A dataset as it stands; with `analyst`, under that analyst's quotas."""
+        """A dataset as it stands; with `analyst`, under that analyst's quotas. UnknownName where there is none."""
         with self.log.database.reading() as connection:
             return load(connection, name, analyst)
 
     def datasets(self) -> list[Dataset]:
+        """Every dataset as it stands, by name."""
         with self.log.database.reading() as connection:
             names = connection.execute(select(dataset_table.c.name)).scalars().all()
             return [load(connection, name) for name in sorted(names)]  # by the database's locale they might stand else
@@ -107,13 +110,21 @@ class Ledger:
         """Let `analyst` ("*": everybody without a quota of their own) use at most this share of each family's budget.
 
         What they have used already counts. Governance, not privacy: the family's filter holds with any quota.
+
+        Args:
+            share: above 0 and at most 1, with at most 9 decimals; else InputError.
+            reason, by: one line of at most 200 characters each; they stay in the ledger.
         """
         with self.log.writing() as writer:
             family_changes.set_quota(writer, name, analyst, share, reason, by)
         return self.dataset(name)
 
     def change_budget(self, name: str, epsilon: Decimal, reason: str, by: str) -> Dataset:
-        """Set the total epsilon of a dataset's family; what was spent stays spent (docs/privacy/filter.md)."""
+        """Set the total epsilon of a dataset's family; what was spent stays spent (docs/privacy/filter.md).
+
+        InputError where the dataset is of several families, or `epsilon` is not above 0 and at most 100 with at most 9
+        decimals.
+        """
         with self.log.writing() as writer:
             family_changes.change_budget(writer, name, epsilon, reason, by)
         return self.dataset(name)
@@ -121,7 +132,7 @@ class Ledger:
     def find(self, key: str, request: Request) -> Job | None:
         """The job this idempotency key stands for; IdempotencyConflict where it came with another body."""
         with self.log.database.reading() as connection:
-            return _find(connection, key, request)
+            return find_job(connection, key, request)
 
     def reserve(
         self,
@@ -133,9 +144,22 @@ class Ledger:
         key: str | None = None,
         owner: str | None = None,
     ) -> Job:
-        """Check and append in one transaction. BudgetRefused where the plan does not fit; nothing is changed then.
+        """Check and append in one transaction; where it raises, nothing was changed.
 
-        `owner`: the process that will run the job itself; None puts it in the queue, for any worker to start.
+        Args:
+            request: the job as it was asked for.
+            unit: what the plan's mechanisms grow with, as calibrated.
+            plan: every release that the job will make.
+            by: the analyst, whose quota counts as well.
+            key: the idempotency key, of 1 to 200 characters; where it came before with this request, that job is
+                returned and nothing is charged.
+            owner: the process that will run the job itself; None puts it in the queue, for any worker to start.
+
+        Raises:
+            BudgetRefused: the plan does not fit into a family's budget or the analyst's quota.
+            IdempotencyConflict: the key came before with another request.
+            InputError: the plan costs more than was asked for, or the model's name or the key is not allowed.
+            UnknownName: no such dataset.
         """
         check_name("model", request.model)
         claimed = claim(plan, request.budget.delta)
@@ -145,7 +169,7 @@ class Ledger:
             raise InputError("idempotency_key: must have 1 to 200 characters")
         with self.log.writing() as writer:
             connection = writer.connection
-            known = _find(connection, key, request) if key is not None else None
+            known = find_job(connection, key, request) if key is not None else None
             if known:
                 return known
             dataset = load(connection, request.dataset, by)
@@ -157,26 +181,17 @@ class Ledger:
             for family, each in zip(dataset.families, costs, strict=True):
                 account(connection, family, family.used + each, family.reserved + each)
                 charge_analyst(connection, family, by, each)
-            row = {
-                "dataset": request.dataset,
-                "state": State.RESERVED,
-                "model": request.model,
-                "analyst": by,
-                "idempotency_key": key,
-                "request": request.digest,
-                "queued": int(owner is None),
-                "owner": owner,
-                "done": 0,
-                "total": len(plan),
-            }
-            connection.execute(_NEW_JOB, {"seq": seq, **row})
-            return Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan))
+            job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan))
+            add_job(connection, job, request, by, key, owner)
+            return job
 
     def start(self, seq: int, owner: str, lease: float) -> Started:
-        """RESERVED -> STARTED: from here on the price stays. Gives the right to read rows, to one caller alone."""
+        """RESERVED -> STARTED: from here on the price stays. Gives the right to read rows, to one caller alone; to any
+        other, WrongState. `lease`: seconds until the job counts as abandoned, unless `heartbeat` renews it.
+        """
         with self.log.writing() as writer:
-            job = _job(writer.connection, seq)
-            _require(job, State.RESERVED, "start")
+            job = read_job(writer.connection, seq)
+            require_state(job, State.RESERVED, "start")
             writer.append("started", reservation=seq)
             dataset = load(writer.connection, job.dataset)
             stored = read_entry(seq, body_at(writer.connection, seq)).value
@@ -189,17 +204,25 @@ class Ledger:
             )
 
     def commit(self, seq: int, released: str, owner: str | None = None) -> None:
-        """STARTED -> COMMITTED; `released` is the sha256 of the released numbers, so that an export can be resumed."""
+        """STARTED -> COMMITTED; `released` is the sha256 of the released numbers, so that an export can be resumed.
+
+        WrongState where the job has not started, or with `owner` where it is held by another.
+        """
         with self.log.writing() as writer:
             self._move(writer, seq, State.STARTED, State.COMMITTED, owner, released=released)
 
     def burn(self, seq: int, reason: str, owner: str | None = None, expires: float | None = None) -> None:
-        """STARTED -> BURNED: the job came to nothing, its price stays. `reason` is one of a few public words."""
+        """STARTED -> BURNED: the job came to nothing, its price stays. `reason` is one of a few public words.
+
+        WrongState where the job has not started, or is not held by `owner` until `expires` (seconds since 1970).
+        """
         with self.log.writing() as writer:
             self._move(writer, seq, State.STARTED, State.BURNED, owner, expires, reason=reason)
 
     def release(self, seq: int, owner: str | None = None) -> None:
-        """RESERVED -> RELEASED: no row was read, the price is given back."""
+        """RESERVED -> RELEASED: no row was read, the price is given back. WrongState where it has started, or with
+        `owner` where it is held by another.
+        """
         with self.log.writing() as writer:
             connection = writer.connection
             job = self._move(writer, seq, State.RESERVED, State.RELEASED, owner)
@@ -211,13 +234,14 @@ class Ledger:
 
     def issue(self, seq: int, statement: str, model: str, signed_by: str | None = None) -> int:
         """Bind the statement's and the model's sha256 to a committed job, once; returns the index of the `issued`
-        entry. `signed_by`: the keyid that signed the certificate; KeyInvalid where it may not any more.
+        entry. WrongState where the job is not committed, or has a certificate. `signed_by`: the keyid that signed the
+        certificate; KeyInvalid where it may not any more.
         """
         with self.log.writing() as writer:
             if signed_by is not None:
                 key_rows.require_issuer(writer.connection, signed_by)
-            job = _job(writer.connection, seq)
-            _require(job, State.COMMITTED, "issue a certificate for")
+            job = read_job(writer.connection, seq)
+            require_state(job, State.COMMITTED, "issue a certificate for")
             if job.issued is not None:
                 raise WrongState(f"job {seq}: its certificate was issued as entry {job.issued}", job=seq)
             index = writer.append("issued", reservation=seq, statement=statement, model=model, name=job.model)
@@ -243,14 +267,16 @@ class Ledger:
             return edited_models.lineage(connection, index)
 
     def job(self, seq: int) -> Job:
+        """The job of this number as it stands; UnknownName where there is none."""
         with self.log.database.reading() as connection:
-            return _job(connection, seq)
+            return read_job(connection, seq)
 
     def jobs(self, state: State | None = None) -> list[Job]:
+        """Every job, or every job in `state`, the oldest first."""
         query = select(job_table).order_by(job_table.c.seq)
         with self.log.database.reading() as connection:
             return [
-                _job_of(row) for row in connection.execute(query.where(job_table.c.state == state) if state else query)
+                job_of(row) for row in connection.execute(query.where(job_table.c.state == state) if state else query)
             ]
 
     def page_of_jobs(
@@ -266,17 +292,17 @@ class Ledger:
         where += [] if issued is None else [column.issued.is_not(None) if issued else column.issued.is_(None)]
         query = select(job_table).where(*where).order_by(column.seq.desc()).limit(limit)
         with self.log.database.reading() as connection:
-            return [_job_of(row) for row in connection.execute(query)]
+            return [job_of(row) for row in connection.execute(query)]
 
     def reservation(self, seq: int) -> Entry:
-        """The job's `reserved` entry, with the plan as it was reserved."""
+        """The job's `reserved` entry, with the plan as it was reserved; UnknownName where there is no such job."""
         entry = self.log.entry(seq)
         if entry.value["type"] != "reserved":
             raise UnknownName(f"job={seq}: no such job", job=seq)
         return entry
 
     def released_digest(self, seq: int) -> str:
-        """sha256 of the numbers that a committed job released."""
+        """sha256 of the numbers that a committed job released; WrongState where it is not committed."""
         with self.log.database.reading() as connection:
             committed = connection.execute(select(job_table.c.committed).where(job_table.c.seq == seq)).scalar()
             if committed is None:
@@ -284,6 +310,7 @@ class Ledger:
             return str(read_entry(committed, body_at(connection, committed)).value["released"])
 
     def reservation_hash(self, seq: int) -> str:
+        """The RFC 6962 leaf hash of the job's `reserved` entry, in hex."""
         return leaf_hash(self.reservation(seq).body).hex()
 
     def heartbeat(self, seq: int, owner: str, lease: float, done: int) -> None:
@@ -324,8 +351,8 @@ class Ledger:
         passed to another, or was renewed meanwhile, fences the caller off.
         """
         verb = {State.COMMITTED: "commit", State.BURNED: "burn", State.RELEASED: "release"}[after]
-        job = _job(writer.connection, seq)
-        _require(job, before, verb)
+        job = read_job(writer.connection, seq)
+        require_state(job, before, verb)
         held = writer.connection.execute(select(job_table.c.owner, job_table.c.expires).where(job_table.c.seq == seq))
         holder, until = held.one()
         if (owner is not None and owner != holder) or (expires is not None and expires != until):
@@ -335,32 +362,3 @@ class Ledger:
         values |= {"committed": index} if after is State.COMMITTED else {}
         writer.connection.execute(_SET_JOB, {"at": seq, **values})
         return job
-
-
-def _find(connection: Connection, key: str, request: Request) -> Job | None:
-    row = connection.execute(_BY_KEY, {"at": key}).first()
-    if row is None:
-        return None
-    if row.request != request.digest:
-        raise IdempotencyConflict(
-            f"idempotency_key={key!r}: came before with another request, as job {row.seq}", job=row.seq
-        )
-    return _job_of(row)
-
-
-def _job(connection: Connection, seq: int) -> Job:
-    row = connection.execute(_JOB, {"at": seq}).first()
-    if row is None:
-        raise UnknownName(f"job={seq}: no such job", job=seq)
-    return _job_of(row)
-
-
-def _job_of(row: Row[Any]) -> Job:
-    return Job(row.seq, row.dataset, State(row.state), row.model, row.issued, bool(row.queued), row.done, row.total)
-
-
-def _require(job: Job, state: State, verb: str) -> None:
-    if job.state is not state:
-        raise WrongState(
-            f"job {job.seq}: cannot {verb} it, it is {job.state.value}", job=job.seq, state=job.state.value
-        )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from accountant import canonical
 from accountant.budget import Budget, Relation
@@ -22,11 +22,36 @@ CERTIFYING = ("issued", "derived")  # entries that bind a certificate
 
 
 class State(StrEnum):
+    """Of a job, as the ledger's index has it; `accountant.ledger.ledger` says what leads to what."""
+
     RESERVED = "reserved"
     STARTED = "started"
     COMMITTED = "committed"
     BURNED = "burned"
     RELEASED = "released"
+
+
+ISSUED = "issued"  # what the world calls a committed job whose certificate stands in the ledger
+
+
+class PublicState(NamedTuple):
+    """`passed`: the states that a job in it has been through, its own the last; `open`: more will come of it by itself;
+    `cancellable`: its price can still be given back.
+    """
+
+    passed: tuple[str, ...]
+    open: bool = False
+    cancellable: bool = False
+
+
+PUBLIC_STATES = {
+    "reserved": PublicState(("reserved",), open=True, cancellable=True),
+    "started": PublicState(("reserved", "started"), open=True),
+    "committed": PublicState(("reserved", "started", "committed"), open=True),
+    "issued": PublicState(("reserved", "started", "committed", "issued")),
+    "burned": PublicState(("reserved", "started", "burned")),
+    "released": PublicState(("reserved", "released")),
+}
 
 
 @dataclass(frozen=True)
@@ -83,6 +108,7 @@ class Request:
     model: str
 
     def to_json(self) -> dict[str, Any]:
+        """As its entry states it, and as its digest is made from."""
         own = {
             "dataset": self.dataset,
             "learner": self.learner,
@@ -109,6 +135,11 @@ class Job:
     queued: bool
     done: int
     total: int
+
+    @property
+    def public_state(self) -> str:
+        """One of PUBLIC_STATES."""
+        return ISSUED if self.issued is not None else self.state.value
 
 
 @dataclass(frozen=True)
@@ -138,6 +169,7 @@ class Why:
 
 
 def registration_fields(registration: Registration, identity: str) -> dict[str, Any]:
+    """What a dataset's entry says of it; `identity` is its uuid."""
     unit = registration.unit
     return {
         "dataset": registration.name,
@@ -153,6 +185,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
 def reservation_fields(
     request: Request, unit: Decimal, plan: Plan, claimed: Claim, cost: dict[str, Any], by: str, key: str | None
 ) -> dict[str, Any]:
+    """What a `reserved` entry says; `cost` is the plan's price as `Dataset.price_to_json` gives it."""
     order = None if claimed.order is None else canonical.decimal_string(Decimal(repr(claimed.order)))
     return {
         **request.to_json(),
@@ -172,5 +205,6 @@ def reservation_fields(
 
 
 def request_from_entry(value: Mapping[str, Any]) -> Request:
+    """The request of a `reserved` entry."""
     budget = Budget.of(value["epsilon"], value["delta"])
     return Request(value["dataset"], value["learner"], budget, value["parameters"], value["model"])

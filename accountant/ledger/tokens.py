@@ -62,6 +62,7 @@ class Token:
         return "admin" in self.scopes or any(scope in scopes for scope in self.scopes)
 
     def to_json(self) -> dict[str, object]:
+        """All that is known of it: of the token itself, its digest alone."""
         fields = {"name": self.name, "scopes": list(self.scopes), "hash": self.digest}
         return {**fields, "limits": asdict(self.limits), "created": self.created, "revoked": self.revoked}
 
@@ -86,7 +87,7 @@ def create(ledger: Ledger, name: str, scopes: Collection[str], digest: str, limi
 
 
 def revoke(ledger: Ledger, name: str) -> Token:
-    """End a token, for ever. UnknownName where no good one has that name."""
+    """End a token, permanently. UnknownName where no good one has that name."""
     with ledger.log.writing() as writer:
         found = _good(writer.connection, name)
         if found is None:

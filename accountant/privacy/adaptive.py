@@ -42,6 +42,7 @@ class Board:
 
     @property
     def work(self) -> int:
+        """Inner operations that `play` makes; MOST_WORK is the limit."""
         return self.size * sum(count * (1 + bounded * steps) for bounded, steps, count in self.moves)
 
 

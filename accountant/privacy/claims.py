@@ -76,6 +76,7 @@ _CLAIMS = {PURE: _pure_claim, RENYI: _renyi_claim, GAUSSIAN: _gaussian_claim, AD
 
 
 def round_up(value: float | Decimal, digits: int = 6) -> Decimal:
+    """`value` rounded up to `digits` decimals."""
     return Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING)
 
 
@@ -99,5 +100,6 @@ class Price:
 
 
 def price(plan: Plan, orders: Iterable[Decimal]) -> Price:
+    """The plan's price at these Renyi orders, each above 1."""
     pure = compose_pure(plan.events)
     return Price(pure or 0, int(pure is None), tuple(compose_rdp(plan.events, float(order)) for order in orders))

@@ -253,6 +253,7 @@ def _is_count(count: object) -> TypeGuard[int]:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
+    """The stored form: the type and its parameters, decimals as texts."""
     if isinstance(event, RepeatAndSelect):
         runs = [{"event": event_to_json(each), "count": count} for each, count in event.runs]
         return {"type": event.type, "distribution": event.distribution.to_json(), "runs": runs}
@@ -316,6 +317,7 @@ class Plan:
 
     @classmethod
     def of(cls, releases: Iterable[Release]) -> Plan:
+        """Releases in order; equal neighbours become one run."""
         runs: list[tuple[Release, int]] = []
         for release in releases:
             if runs and runs[-1][0] == release:
@@ -336,9 +338,11 @@ class Plan:
 
     @property
     def events(self) -> tuple[tuple[Event, int], ...]:
+        """What the releases cost: (event, count) in order."""
         return tuple((release.event, count) for release, count in self.runs)
 
     def to_json(self) -> list[dict[str, Any]]:
+        """The stored form: one object for each run."""
         return [
             {
                 "purpose": release.purpose,

@@ -73,9 +73,11 @@ class Filter:
 
     @property
     def orders(self) -> tuple[Decimal, ...]:
+        """The Renyi orders that it adds up."""
         return tuple(criterion.order for criterion in self.criteria)
 
     def nothing(self) -> Price:
+        """The price of no job at all."""
         return Price(0, 0, (0,) * len(self.criteria))
 
     def admits(self, used: Price, job: Price) -> bool:
@@ -124,6 +126,7 @@ class Filter:
         return max([0, *counts])
 
     def to_json(self) -> list[dict[str, str]]:
+        """The stored form: order, weight and cap of each criterion, decimals as texts."""
         return [
             {
                 "order": decimal_string(criterion.order),
@@ -149,6 +152,7 @@ def _criteria(budget: Budget) -> tuple[Criterion, ...]:
 
 
 def price_to_json(price: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
+    """The stored form of a price at `orders`: exact decimals as texts."""
     rdp = {
         decimal_string(order): decimal_string(from_nano(figure))
         for order, figure in zip(orders, price.rdp, strict=True)
@@ -157,5 +161,6 @@ def price_to_json(price: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
 
 
 def price_from_json(body: Mapping[str, Any], orders: tuple[Decimal, ...]) -> Price:
+    """Inverse of `price_to_json`, of those of its orders that are asked for. KeyError where one is missing."""
     rdp = tuple(nano(parse_decimal(body["rdp"][decimal_string(order)])) for order in orders)
     return Price(nano(parse_decimal(body["pure"])), body["unbounded"], rdp)

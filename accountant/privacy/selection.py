@@ -62,6 +62,7 @@ class TruncatedNegativeBinomial:
         return lambda order: constant + log(self.mean) / (order - 1)
 
     def to_json(self) -> dict[str, str]:
+        """The stored form."""
         return {"type": self.type, "shape": decimal_string(self.shape), "gamma": decimal_string(self.gamma)}
 
 
@@ -84,6 +85,7 @@ class Poisson:
         return lambda order: mean * delta_at(log1p(1 / (order - 1)), curve, pure) + log(mean) / (order - 1)
 
     def to_json(self) -> dict[str, str]:
+        """The stored form."""
         return {"type": self.type, "mean": decimal_string(self.mean)}
 
 
@@ -91,10 +93,12 @@ Distribution = TruncatedNegativeBinomial | Poisson
 
 
 def geometric(gamma: Decimal) -> TruncatedNegativeBinomial:
+    """Each further run is made with chance 1 - gamma."""
     return TruncatedNegativeBinomial(Decimal(1), gamma)
 
 
 def logarithmic(gamma: Decimal) -> TruncatedNegativeBinomial:
+    """P(k) ~ (1 - gamma)^k / k."""
     return TruncatedNegativeBinomial(Decimal(0), gamma)
 
 

@@ -12,6 +12,7 @@ import typer
 
 from accountant.errors import JobFailed
 from accountant.home import Home
+from accountant.ledger.records import PUBLIC_STATES
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, require_end, rounds, show
 from serving.process import logs
@@ -22,7 +23,6 @@ from training.job_views import job_to_json, jobs_to_json
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
 LOOK_SECONDS = 0.5
 COLUMNS = ("job", "state", "dataset", "learner", "epsilon", "model", "by", "time")
-OVER = ("issued", "burned", "released")
 
 
 def list_jobs(
@@ -62,7 +62,7 @@ def watch(number: Number, json: Json = False) -> None:
     """
     home = Home.open()
     with rounds(f"job {number}") as progress:
-        while (body := _job(home, number))["state"] not in OVER:
+        while PUBLIC_STATES[(body := _job(home, number))["state"]].open:
             progress(body["progress"]["done"], body["progress"]["total"])
             time.sleep(LOOK_SECONDS)
     show(json, body, _text(body))

@@ -10,18 +10,18 @@ from starlette.responses import Response
 
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
+from accountant.ledger.records import PUBLIC_STATES
 from serving.http.routes import Door, caller, in_thread, state
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import Form, price_of, send, view
 from serving.pages.ui import form_fields, page, see_other
-from serving.rest.jobs import STATES, cancelled, job_number
+from serving.rest.jobs import cancelled, job_number
 from serving.wire.request_bodies import known_query, query_int
 from training.job_views import job_to_json, jobs_to_json
 
 HTML = "text/html"
 READS, ASKS = ("train", "audit"), ("train",)
 ON_A_PAGE = 30
-OPEN = frozenset({"reserved", "started", "committed"})
 MOST_STEPS = 20
 
 
@@ -31,8 +31,8 @@ async def jobs(request: Request) -> Response:
     asked = {name: request.query_params.get(name, "").strip() for name in ("dataset", "state")}
     after = query_int(request, "after", -1)
     found = await in_thread(_jobs, state(request).home, asked, None if after < 0 else after)
-    waits = any(job["state"] in OPEN for job in found["jobs"])
-    return page(request, "jobs.html", **found, asked=asked, states=STATES, newest=after < 0, waits=waits)
+    waits = any(PUBLIC_STATES[job["state"]].open for job in found["jobs"])
+    return page(request, "jobs.html", **found, asked=asked, states=list(PUBLIC_STATES), newest=after < 0, waits=waits)
 
 
 def _jobs(home: Home, asked: dict[str, str], after: int | None) -> dict[str, Any]:
@@ -45,7 +45,8 @@ async def job(request: Request) -> Response:
     """One job, step by step."""
     known_query(request)
     found = await in_thread(_job, state(request).home, job_number(request))
-    return page(request, "job.html", **found, open=found["job"]["state"] in OPEN)
+    of = PUBLIC_STATES[found["job"]["state"]]
+    return page(request, "job.html", **found, open=of.open, cancellable=of.cancellable)
 
 
 def _job(home: Home, seq: int) -> dict[str, Any]:

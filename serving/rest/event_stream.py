@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from accountant.errors import DpserveError
+from accountant.ledger.records import PUBLIC_STATES
 from serving.wire.errors import NotReady
 
 LOOK_SECONDS = 0.25
@@ -30,7 +31,6 @@ RETRY_MILLISECONDS = 1000
 MOST_STREAMS = 64  # in one worker; each looks at the ledger's index four times a second
 MOST_OF_ONE = 16  # of one token, so that nobody keeps all others out
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would keep it back
-FINAL = frozenset({"issued", "burned", "released"})
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Event:
     @property
     def last(self) -> bool:
         """Whether the job is over."""
-        return self.job["state"] in FINAL
+        return not PUBLIC_STATES[self.job["state"]].open
 
     def encode(self) -> bytes:
         """As it goes over the wire."""

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from accountant.errors import BudgetRefused, InputError, UnknownName
 from accountant.home import Home
+from accountant.ledger.records import PUBLIC_STATES
 from serving.http.routes import TEXT, Door, Query, caller, in_thread, state
 from serving.process.access_log import about
 from serving.process.metrics import REFUSALS
@@ -132,7 +133,7 @@ async def job_events(request: Request) -> Response:
 
     def event(home: Home, seen: str | None) -> Event | None:
         known = home.ledger.job(seq)
-        name = f"{job_views.state_of(known)}:{known.done}"
+        name = f"{known.public_state}:{known.done}"
         return None if name == seen else Event(name, job_views.job_to_json(home, known))
 
     async def look(seen: str | None) -> Event | None:
@@ -188,7 +189,6 @@ async def show_dataset(request: Request) -> Response:
     return json_response(await in_thread(lambda: job_views.dataset_to_json(home, home.ledger.dataset(name))))
 
 
-STATES = ["reserved", "started", "committed", "issued", "burned", "released"]
 STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"
 DECIMAL = {"oneOf": [{"type": "number"}, {"type": "string"}], "description": "a decimal; a text keeps every digit"}
 TUNING = {
@@ -216,7 +216,7 @@ JOB = {
 }
 LIST: Query = {
     "dataset": {**TEXT, "description": "only of this dataset"},
-    "state": {**TEXT, "enum": STATES, "description": "only in this state"},
+    "state": {**TEXT, "enum": list(PUBLIC_STATES), "description": "only in this state"},
     "after": "the `next` of the page before",
     "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "description": "jobs on a page; 50 if left out"},
 }

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
 from accountant.home import Home
-from accountant.ledger.job_counts import PASSED, JobFigures, queue
-from accountant.ledger.records import State
+from accountant.ledger.job_counts import JobFigures, queue
+from accountant.ledger.records import PUBLIC_STATES, State
 from accountant.store.tables import job_table
 from serving.process import audit_runs
 from serving.process.metrics import REQUESTS, AuditGauges, LedgerGauges, ServingGauges, count_request, render
@@ -29,7 +29,7 @@ def counted_again(home):
     found = Counter()
     for job in home.ledger.jobs():
         learner = home.ledger.reservation(job.seq).value["learner"]
-        states = PASSED[job.state] + (("issued",) if job.issued is not None else ())
+        states = PUBLIC_STATES[job.state].passed + (("issued",) if job.issued is not None else ())
         found.update((job.dataset, learner, state) for state in states)
     return found
 
