@@ -62,10 +62,12 @@ class NumericFeature:
 
     @property
     def bins(self) -> int:
+        """How many codes there are, missing included."""
         return len(self.edges) + 2
 
     @property
     def missing(self) -> int:
+        """The code of a missing value."""
         return len(self.edges) + 1
 
     @property
@@ -85,9 +87,11 @@ class NumericFeature:
         return np.where(np.isnan(numbers), self.missing, codes).astype(np.uint16)
 
     def label(self, code: int) -> str:
+        """A code in words."""
         return "missing" if code == self.missing else f"bin {code}"
 
     def to_json(self) -> dict[str, Any]:
+        """Inverse: `feature_from_json`."""
         return {"name": self.name, "type": self.kind, "edges": list(self.edges)}
 
 
@@ -107,18 +111,22 @@ class CategoricalFeature:
 
     @property
     def bins(self) -> int:
+        """How many codes there are, other and missing included."""
         return len(self.values) + 2
 
     @property
     def missing(self) -> int:
+        """The code of a missing value."""
         return len(self.values) + 1
 
     @property
     def cuts(self) -> int:
+        """Ordered tests: none, values have no order."""
         return 0
 
     @property
     def single_codes(self) -> tuple[int, ...]:
+        """Codes that a test `value is ...` may name: all."""
         return tuple(range(self.bins))
 
     def encode(self, values: ArrayLike) -> Codes:
@@ -134,9 +142,11 @@ class CategoricalFeature:
         )
 
     def label(self, code: int) -> str:
+        """A code in words."""
         return (*self.values, "other", "missing")[code]
 
     def to_json(self) -> dict[str, Any]:
+        """Inverse: `feature_from_json`."""
         return {"name": self.name, "type": self.kind, "values": list(self.values)}
 
 
@@ -160,9 +170,11 @@ class BooleanFeature:
         return np.where(np.isnan(numbers), self.missing, numbers > 0.5).astype(np.uint16)
 
     def label(self, code: int) -> str:
+        """A code in words."""
         return ("false", "true", "missing")[code]
 
     def to_json(self) -> dict[str, Any]:
+        """Inverse: `feature_from_json`."""
         return {"name": self.name, "type": self.kind}
 
 

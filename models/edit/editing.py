@@ -1,5 +1,5 @@
 """Editing a released additive model: set, smooth, clip, zero, and monotone shapes. It is arithmetic on released numbers
-and costs no privacy; every edit stands in the model for ever (`Edit`).
+and costs no privacy; every edit stands in the model permanently (`Edit`).
 
 Values are what a bin adds to the score, in log odds of classes[1], or in the target's units where that is a number; the
 model holds them as integers, so a value is rounded to a multiple of `link`. Nothing is centred anew: what one bin adds

@@ -40,6 +40,7 @@ class Difference:
 
     @property
     def more(self) -> float:
+        """Second minus first, in the comparison's unit."""
         return self.second.votes - self.first.votes
 
     @property
@@ -51,6 +52,7 @@ class Difference:
 
     @property
     def deviates(self) -> float | None:
+        """`more` in joint standard errors; None where these are not known."""
         return self.more / self.error if self.error else None
 
 
@@ -75,6 +77,7 @@ class Comparison:
         return sorted(found, key=lambda each: (-abs(each.deviates or 0), -abs(each.more)))
 
     def summary(self) -> str:
+        """How many values differ by more than two joint standard errors, in a sentence."""
         known = [abs(each.deviates) for each in self.differences if each.deviates is not None]
         if not known:
             return "No standard errors were released for both, so differences are in their own unit alone."

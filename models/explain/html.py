@@ -114,10 +114,12 @@ def figure(panel: Panel, mark: str = "", below: str = "") -> str:
 
 
 def grid(figures: Iterable[str]) -> str:
+    """Figures in as many columns as there is room for."""
     return f"<div>{''.join(figures)}</div>"
 
 
 def paragraph(words: str, kind: str = "") -> str:
+    """A paragraph of text, which is escaped; `kind`: its class."""
     return f'<p class="{kind}">{escape(words)}</p>' if kind else f"<p>{escape(words)}</p>"
 
 
@@ -134,4 +136,5 @@ def _row(tag: str, cells: Sequence[str], link: str = "") -> str:
 
 
 def folded(label: str, content: str) -> str:
+    """Content, HTML already, that opens when its label is chosen."""
     return f"<details><summary>{escape(label)}</summary><div>{content}</div></details>"

@@ -14,11 +14,13 @@ SHARP = 2  # pixels of a PNG for one of the drawing
 
 
 def check_ending(path: Path) -> None:
+    """InputError unless it is one that a picture can have."""
     if path.suffix not in ENDINGS:
         raise InputError(f"out={path.name}: must end in .png, .svg or .html")
 
 
 def write(path: Path, content: bytes) -> None:
+    """The whole content; InputError where it cannot be written."""
     try:
         path.write_bytes(content)
     except OSError as error:

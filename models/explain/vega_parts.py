@@ -56,6 +56,7 @@ def ends(feature: NumericFeature) -> tuple[float, float]:
 
 
 def axis() -> Spec:
+    """An axis without a title."""
     return {"title": None, "tickCount": 5}
 
 
@@ -66,4 +67,5 @@ def amount(number: float, sign: str = "+") -> str:
 
 
 def signed(votes: float) -> str:
+    """Votes with their sign, a true minus; nothing before 0."""
     return f"{votes:+g}".replace("-", "−") if votes else "0"

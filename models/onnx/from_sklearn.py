@@ -55,9 +55,11 @@ class EnsembleClassifier(ClassifierMixin, _Frozen):  # type: ignore[misc]
 
     @property
     def classes_(self) -> NDArray[Any]:
+        """Labels in the order of `predict_proba`: (classes,)."""
         return np.asarray(self.ensemble.classes)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """X (n, features) -> (n, classes)."""
         return self.ensemble.probabilities(self._columns(X))
 
 

@@ -157,4 +157,5 @@ def check_exact(largest: int) -> None:
 
 
 def tensor(values: NDArray[np.generic], name: str) -> TensorProto:
+    """An array as a constant of the graph."""
     return numpy_helper.from_array(values, name)

@@ -81,6 +81,7 @@ def steps(feature: Feature, table: Table) -> Steps:
 
 
 def balanced(column: int, edges: tuple[float, ...], values: tuple[Weights, ...]) -> Walk:
+    """A step function as a tree of least depth: `values[number of edges < v]`."""
     if not edges:
         return values[0]
     middle = len(edges) // 2
