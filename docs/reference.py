@@ -7,15 +7,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from tempfile import TemporaryDirectory
+from textwrap import dedent
 from typing import Any
 
 import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from accountant.audit.audit import audit_home
+from accountant.certificates.certificate import verify
 from accountant.errors import DpserveError
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
+from accountant.ledger.ledger import Ledger
+from dpserve import Client
 from serving.app import DOORS
 from serving.cli.app import app
 from serving.process import metrics, settings
@@ -23,6 +28,9 @@ from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges
 from serving.rest.openapi import MEANINGS, openapi
 from serving.wire import errors as doors
 from training.learners import LEARNERS
+from training.learners.base import PrivateClassifier, PrivateRegressor
+from training.notebook_budget import Account
+from training.session import Session
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -215,7 +223,47 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
                 yield f"{family.name}{end}", family.type, getattr(family, "_labelnames", ()), family.documentation
 
 
+# ---- Python ----------------------------------------------------------------------------------------------------------
+
+CODE: tuple[Any, ...] = (Client, PrivateClassifier, PrivateRegressor, Account, Session, Ledger, verify, audit_home)
+SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.M)
+
+
+def python() -> str:
+    """The doors of the rooms for programs, from their signatures and docstrings."""
+    intro = "What programs call, from the code: the client, the estimators, and the doors of the rooms.\n\n"
+    return f"# Python\n\n{intro}" + "".join(map(_code, CODE))
+
+
+def _code(door: Any) -> str:
+    text = f"## {door.__name__}\n\n`{door.__module__}`\n\n{documented(inspect.getdoc(door))}"
+    for name, member in vars(door).items() if inspect.isclass(door) else ():
+        function = getattr(member, "__func__", member)
+        if inspect.isfunction(function) and not name.startswith("_"):
+            text += f"### {door.__name__}.{name}\n\n```python\n{name}{inspect.signature(function)}\n```\n\n"
+            text += documented(inspect.getdoc(getattr(door, name)))
+    return text
+
+
+def documented(text: str | None) -> str:
+    """A docstring as Markdown; each of Args, Returns and Raises becomes a table."""
+    first, *sections = SECTION.split(inspect.cleandoc(text or ""))
+    tables = (
+        table(
+            (head.lower(), "meaning"), [(f"`{name}`", escape(meaning, quote=False)) for name, meaning in entries(body)]
+        )
+        for head, body in zip(sections[::2], sections[1::2], strict=True)
+    )
+    return prose(first) + "".join(tables)
+
+
+def entries(section: str) -> list[tuple[str, str]]:
+    """Name and meaning of each entry of a section; lines further in go on with the one before."""
+    return re.findall(r"^(\w+): (.*(?:\n +.*)*)", dedent(section), re.M)
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "python": python,
     "commands": commands,
     "rest": rest,
     "learners": learners,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from pages import ROOT
+from typer.main import get_command
 
+from dpserve import Client
 from serving.app import DOORS
 from serving.cli.app import app
 from training.learners import LEARNERS
@@ -95,9 +99,33 @@ def test_pages_are_in_the_navigation_and_what_they_show_is_run(page):
         assert said, f"no test runs the commands of docs/{page}"
 
 
+PAGES_MADE = ("commands", "rest", "learners", "python")
+
+
 def test_the_reference_speaks_of_everything(site):
-    text = {name: (site / "reference" / f"{name}.html").read_text("utf-8") for name in ("commands", "rest", "learners")}
-    groups = {group.name for group in app.registered_groups}
-    assert all(f"dpserve {name} " in text["commands"] for name in groups)
+    text = {name: (site / "reference" / f"{name}.html").read_text("utf-8") for name in PAGES_MADE}
+    for name, command in get_command(app).commands.items():
+        below = [f"{name} {leaf}" for leaf in getattr(command, "commands", ())]
+        assert all(f">dpserve {words}<" in text["commands"] for words in below or [name])
     assert all(door.path in text["rest"] for door in DOORS if not getattr(door, "hidden", False))
     assert all(f'id="{name}"' in text["learners"] for name in LEARNERS)
+    methods = [name for name in vars(Client) if not name.startswith("_")]
+    assert all(f'id="client{name}"' in text["python"] for name in methods)
+
+
+def test_docstrings_of_doors_name_arguments_that_there_are():
+    spec = spec_from_file_location("reference", DOCS / "reference.py")
+    reference = module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    checked = 0
+    for door in reference.CODE:
+        members = [door, *(getattr(door, name) for name in vars(door) if not name.startswith("_"))]
+        for member in filter(callable, members):
+            _, *sections = reference.SECTION.split(inspect.getdoc(member) or "")
+            for head, body in zip(sections[::2], sections[1::2], strict=True):
+                named = {name for name, _ in reference.entries(body)}
+                assert named, (member, head)
+                if head == "Args":
+                    assert named <= inspect.signature(member).parameters.keys() - {"self"}, member
+                    checked += 1
+    assert checked >= 5
