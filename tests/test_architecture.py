@@ -102,6 +102,8 @@ MAX_LINES = 400
 MAX_FUNCTION = 60
 MAX_FILES = 20  # in one folder
 PASSED_ON = {"accountant/certificates/certificate.py": 5, "accountant/audit/audit.py": 1}  # names, at two doors
+MAX_BARE = 28  # public names without a docstring
+MAX_ONCE = 182  # private helpers of at most four lines that are called once
 
 Rule = Callable[[str, str], list[str]]
 
@@ -295,6 +297,23 @@ def test_the_map_names_every_folder_and_no_other():
 
 def test_no_folder_is_crowded():
     assert {folder: n for folder, n in Counter(map(folder_of, SOURCES)).items() if n > MAX_FILES} == {}
+
+
+def test_public_names_say_what_they_are():
+    bare = [f"{path}:{name}" for path, tree in house.sources(ROOT).items() for name in house.undocumented(tree)]
+    assert len(bare) <= MAX_BARE, bare
+    assert list(house.undocumented(ast.parse("class A:\n    def f(self): ...\n    def _g(self): ..."))) == ["A", "A.f"]
+
+
+def test_code_is_not_cut_finer_than_it_reads():
+    once = [
+        f"{path}:{node.lineno} {node.name}"
+        for path, tree in house.sources(ROOT).items()
+        for node in house.helpers_called_once(tree)
+    ]
+    assert len(once) <= MAX_ONCE, once
+    text = "def _a():\n    return 1\n\n\ndef _b():\n    return 2\n\n\nx = _a() + _b() + _b()"
+    assert [node.name for node in house.helpers_called_once(ast.parse(text))] == ["_a"]
 
 
 def test_files_import_each_other_in_no_circle():
