@@ -51,7 +51,7 @@ def make_app(base: Callable[[], Mapping[str, Any]] = dict) -> Starlette:
             await anyio.to_thread.run_sync(learners_to_json)  # loads them, or the first request would wait for it
             await anyio.to_thread.run_sync(static_files.files)  # fails where one is not the pinned one
             gc.collect()
-            gc.freeze()  # what was made up to here stays for ever: the collector need not look at it again
+            gc.freeze()  # what was made up to here stays: the collector need not look at it again
             yield
 
     documented = (*DOORS, Door("GET", "/docs.json", SCOPES, docs, "This description"))

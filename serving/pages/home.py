@@ -13,9 +13,10 @@ from accountant.ledger.tokens import SCOPES, Token
 from serving.http import cookies
 from serving.http.cookies import local
 from serving.http.routes import Door, caller, in_thread, state
-from serving.pages import login as session
 from serving.pages import static_files
 from serving.pages.datasets import tightest_first
+from serving.pages.login import login as sign_in
+from serving.pages.login import logout as sign_out
 from serving.pages.ui import page
 from serving.process import audit_runs
 from training.job_views import jobs_to_json
@@ -85,7 +86,7 @@ DOORS = (
     Door("GET", "/ui", SCOPES, home, "The first page", media=HTML, hidden=True),
     Door("GET", "/ui/", SCOPES, home_of_slash, "The first page", 303, media=HTML, hidden=True),
     Door("GET", "/ui/login", (), login, "Sign in with a token", media=HTML, hidden=True),
-    Door("POST", "/ui/login", (), session.login, "Sign in", 303, media=HTML, hidden=True),
-    Door("POST", "/ui/logout", (), session.logout, "Sign out", 303, media=HTML, hidden=True),
+    Door("POST", "/ui/login", (), sign_in, "Sign in", 303, media=HTML, hidden=True),
+    Door("POST", "/ui/logout", (), sign_out, "Sign out", 303, media=HTML, hidden=True),
     Door("GET", "/ui/static/{path:path}", (), static_files.answer, "Static files", media="*/*", hidden=True),
 )

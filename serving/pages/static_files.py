@@ -1,7 +1,8 @@
 """The static files of the pages: read once at start, each under the digest of its bytes, those of others as pinned.
 
-A path is looked up in a table, so none can lead out of the folder. An address carries its file's digest (`?v=`), so a
-browser may keep what it got for ever.
+Starlette's StaticFiles reads the disk at each request, so what is sent need not be what was checked at the start; it
+names a version of a file by its time, and packs nothing. Here a path is looked up in a table, so none can lead out of
+it. An address carries its file's digest (`?v=`), so a browser may keep what it got permanently.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MEDIA = {
     ".svg": "image/svg+xml",
     ".LICENSE": "text/plain; charset=utf-8",
 }
-FOR_EVER = "public, max-age=31536000, immutable"
+PERMANENTLY = "public, max-age=31536000, immutable"
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ async def answer(request: Request) -> Response:
     asked = request.query_params.get("v")
     headers = {
         "ETag": f'"{found.digest[:32]}"',
-        "Cache-Control": FOR_EVER if asked == found.digest[:16] else "no-cache",
+        "Cache-Control": PERMANENTLY if asked == found.digest[:16] else "no-cache",
         "Vary": "Accept-Encoding",
     }
     if request.headers.get("if-none-match") == headers["ETag"]:

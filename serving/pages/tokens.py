@@ -1,4 +1,4 @@
-"""The page of tokens, for admins: who may ask for what; make one, which is shown once; end one, for ever."""
+"""The page of tokens, for admins: who may ask for what; make one, which is shown once; end one."""
 
 from __future__ import annotations
 
