@@ -3,6 +3,8 @@ PYTHON ?= python3
 # Processes for the tests. A file's tests stay in one process, so its servers and module fixtures start once.
 WORKERS ?= 2
 ARGS ?=
+# FAST=1 leaves out what trains long, draws samples, starts servers or follows a whole page: for the inner loop.
+FAST ?=
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -24,8 +26,10 @@ install: $(VENV)/run.stamp ## Make .venv and install dpserve into it
 demo: install ## From rows to a served, certified model, in one go
 	@$(BIN)/python examples/demo.py
 
-test: lint ## Lint, then run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: lint ## Lint, then run all tests (FAST=1: the quick ones)
+	@$(if $(FAST),echo 'FAST=1 leaves out every test marked slow or server or statistical: run make test before you commit')
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		$(if $(FAST),-m "not slow and not server and not statistical") $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and types
 	$(BIN)/ruff check .

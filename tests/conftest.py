@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def _fence_environment() -> None:
         os.environ[name] = str(folder)
     os.environ["BENTOML_DO_NOT_TRACK"] = "true"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of hundreds of processes would compile our rooms anew
+    sys.dont_write_bytecode = False  # and each run of the tests would compile them all
 
 
 _fence_environment()

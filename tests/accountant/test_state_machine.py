@@ -33,6 +33,8 @@ from training.learners.boosting.lazybb import LazyBB
 from training.rows.rows import Rows
 from training.session import Public, Session
 
+pytestmark = pytest.mark.slow
+
 TOTAL = Budget.of("1", "0.000001")
 PEOPLE = Unit("person", "name")
 PLACES = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import warm
 from ledgers import ROOT
 from small_home import dpserve
 
@@ -51,9 +52,8 @@ def test_every_command_of_the_page_runs(folder):
     script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S))
     assert script.count("dpserve ") == 7
     home = folder / "home"
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT), "PATH": path}
-    command = ["bash", "-c", 'dpserve() { python -m serving.cli "$@"; }\n' + script]
+    environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    command = ["bash", "-c", f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + script]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     shown = {name: shown_dataset(home, name) for name in ("stays", "stays-2027", "stays-and-pay", "payroll")}

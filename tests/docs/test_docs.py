@@ -60,6 +60,7 @@ def pages(site) -> dict[Path, Page]:
     return {path: Page(path) for path in site.rglob("*.html")}
 
 
+@pytest.mark.slow
 def test_every_link_leads_somewhere(site, pages):
     broken = []
     for path, page in pages.items():

@@ -28,7 +28,7 @@ from accountant.log.witness_policy import parse_policy
 from accountant.privacy.claims import ADAPTIVE, GAUSSIAN, PURE, RENYI, claim
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp
 
-pytestmark = pytest.mark.system("openssl", "jq", "awk")
+pytestmark = [pytest.mark.slow, pytest.mark.system("openssl", "jq", "awk")]
 DOCS = ledgers.ROOT / "docs"
 
 

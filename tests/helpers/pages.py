@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,10 +23,9 @@ def checkout(folder: Path) -> Path:
     """A folder that looks like the project after `make install`, so that nothing is written into the real one."""
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / ".venv" / "bin").mkdir(parents=True)
-    for command in ("python", "dpserve"):
-        launcher = folder / ".venv" / "bin" / command
-        module = "" if command == "python" else "-m serving.cli"
-        launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+    for name, command in (("python", [sys.executable]), ("dpserve", [*warm.python(), "-m", "serving.cli"])):
+        launcher = folder / ".venv" / "bin" / name
+        launcher.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         launcher.chmod(0o755)
     return folder
 

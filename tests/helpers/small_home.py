@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pyarrow.parquet as pq
+import warm
 
 from accountant.home import Home
 from serving.process.tokens import new_token
@@ -56,8 +57,8 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def dpserve(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
-    command = [sys.executable, "-m", "serving.cli", *arguments]
+    """The command in a process of its own, which is a fork of a warm one."""
+    command = [*warm.python(), "-m", "serving.cli", *arguments]
     return subprocess.run(command, env=environment(home), cwd=home.parent, capture_output=True, text=True, timeout=300)
 
 

@@ -16,6 +16,8 @@ from training.calibrate import rehearse
 from training.learners.boosting import smooth_boosting
 from training.learners.boosting.lazybb import LazyBB
 
+pytestmark = pytest.mark.slow
+
 UNIT = Decimal(2)
 
 

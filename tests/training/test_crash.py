@@ -26,6 +26,8 @@ from training.lease import this_process
 from training.plans import Asked
 from training.rows.datasets import register
 
+pytestmark = pytest.mark.slow
+
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 
 

@@ -15,6 +15,8 @@ from accountant.keys import opening
 from accountant.keys.trust import LogKey, PublicKeys, fingerprint, public_pem
 from accountant.ledger import key_life
 
+pytestmark = pytest.mark.slow
+
 WHY = {"by": "steward", "reason": "a test"}
 
 

@@ -23,6 +23,8 @@ from accountant.audit.signature_pool import CHUNK, FEW, Signatures
 from accountant.errors import LedgerInvalid
 from accountant.log import notes
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_is_sound_and_needs_no_helpers():
     bodies, filed, _ = evidence()

@@ -275,6 +275,7 @@ def race(folders: list[Path], url: str) -> int:
     return sum(int(racer.communicate()[0]) for racer in racers)
 
 
+@pytest.mark.slow
 def test_eight_processes_race_for_the_last_of_a_budget(file_home, tmp_path):
     """48 jobs of 0.05 ask for a budget of 1 at once: exactly 20 are admitted.
 

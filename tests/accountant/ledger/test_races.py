@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import race_driver
+import warm
 from ledgers import ROOT, hexes, registration, request, reserve
 from race_driver import CURVED, PURE
 from stores import at
@@ -19,6 +19,8 @@ from stores import at
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget
 from accountant.home import Home
+
+pytestmark = pytest.mark.slow
 
 DRIVER = Path(race_driver.__file__)
 
@@ -34,7 +36,7 @@ def race(ledger_url, tmp_path):
         (tmp_path / task).mkdir()
         asked = {"task": task, "homes": homes, "processes": processes, "tries": tries, "folder": str(tmp_path / task)}
         done = subprocess.run(
-            [sys.executable, DRIVER], input=json.dumps(asked | more), capture_output=True, text=True, timeout=300,
+            [*warm.python(), str(DRIVER)], input=json.dumps(asked | more), capture_output=True, text=True, timeout=300,
             env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}"},
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -25,6 +25,8 @@ from serving.cli.train import parameters
 from training.job import submit
 from training.plans import Asked
 
+pytestmark = pytest.mark.slow
+
 TRAIN = ("train", "adult", "--learner", "lazybb", "--set", "rounds=5")
 
 

@@ -27,7 +27,7 @@ EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel.g
 # Named by the interface since before; promtool would rather keep the ending _total for counters.
 KNOWN = ['dpserve_epsilon_total non-counter metrics should not have "_total" suffix']
 
-pytestmark = pytest.mark.system("promtool", "prometheus")
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.system("promtool", "prometheus")]
 
 
 def promtool(*arguments, **more):

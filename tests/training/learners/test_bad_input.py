@@ -28,6 +28,8 @@ from training.rows.rows import Rows
 from training.rows.schema import parse_schema
 from training.session import Rehearsal, Session
 
+pytestmark = pytest.mark.slow
+
 EVERY = pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
 BOTH = pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 ROWS = 200

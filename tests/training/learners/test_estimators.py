@@ -28,6 +28,8 @@ from training.learners import LEARNERS
 from training.notebook import CHECKS, CHECKS_OF_MANY, Account, Columns, SpendWarning, uniform_schema
 from training.session import Session
 
+pytestmark = pytest.mark.slow
+
 EVERY = pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
 WIDE = {"low": -5, "high": 5, "records": 100}
 

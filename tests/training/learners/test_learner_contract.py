@@ -23,6 +23,8 @@ from training.learners import LEARNERS, LazyBB
 from training.rows.schema import parse_schema
 from training.session import Session
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).resolve().parents[3] / "examples" / "data"
 EVERY = pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
 

@@ -202,6 +202,7 @@ def test_any_small_damage_is_read_or_refused(place, noise):
         parse_schema(text.encode(errors="replace"))
 
 
+@pytest.mark.slow
 def test_what_could_not_be_exported_or_certified_is_refused_before_anything_is_spent():
     many = "".join(f"  f{index}: {{type: boolean}}\n" for index in range(MAX_FEATURES + 1))
     with pytest.raises(SchemaError, match="at most 16384"):

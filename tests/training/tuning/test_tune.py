@@ -28,6 +28,8 @@ from training.rows.datasets import register
 from training.tuning import selecting
 from training.tuning.tune import Tuning, tuned_of
 
+pytestmark = pytest.mark.slow
+
 GRID = {"rounds": [3, 6], "rate": ["0.2", "0.4"]}
 
 

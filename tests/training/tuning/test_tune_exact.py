@@ -30,6 +30,8 @@ from training.tuning.ceilings import Ceiling
 from training.tuning.selecting import CorrectRows, Outcome, most_runs
 from training.tuning.tune import Tuned, Tuning, tuned_of
 
+pytestmark = pytest.mark.slow
+
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 SIZES = {ADD: range(1, 4), REPLACE: [3]}
 SLACK = 1e-6

@@ -39,6 +39,8 @@ from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import PROJECTED_ONE, Projected, Scheduled
 from training.rows.rows import ROW_LIMIT, Rows
 
+pytestmark = pytest.mark.slow
+
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 SLACK = 1e-9
 TIGHT = 0.6

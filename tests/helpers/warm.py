@@ -1,0 +1,162 @@
+"""Commands as forks of one warm process: the real program in a process of its own, which only need not import again.
+
+`python()` is a command that stands for the interpreter: `[*python(), "-m", "serving.cli", "init"]`. It hands its
+arguments, folder, environment and streams to a process that has imported what most commands need, which forks; it
+passes signals on and ends as the fork ends. What is claimed of imports, or of the start of a process, must use
+`sys.executable`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import runpy
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+STREAMS = (0, 1, 2)
+
+
+@cache
+def python() -> list[str]:
+    """The command that stands for the interpreter; the warm process ends with the process of the tests."""
+    folder = Path(tempfile.mkdtemp(prefix="dpserve-warm-"))
+    place = folder / "socket"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
+    command = [sys.executable, __file__, str(place)]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(process.terminate)
+    assert process.stdout.readline() == b"ready\n"
+    return [sys.executable, "-IS", __file__, str(place)]
+
+
+# ---- what takes the place of the command: nothing but the standard library, and little of it -------------------------
+
+
+def ask(place: str, arguments: list[str]) -> int:
+    """Have the arguments run; the wait status."""
+    with socket.socket(socket.AF_UNIX) as door:
+        door.connect(place)
+        asked = json.dumps({"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
+        socket.send_fds(door, [len(asked).to_bytes(4, "big")], STREAMS)
+        door.sendall(asked)
+        answers = door.makefile("r")
+        pid = int(answers.readline())
+
+        def pass_on(number: int, frame: object) -> None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, pass_on)
+        return int(answers.readline())
+
+
+def end_as(status: int) -> None:
+    """End this process in the way that the other ended."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+# ---- the warm process ------------------------------------------------------------------------------------------------
+
+
+def import_rooms() -> None:
+    """What commands import; no BentoML and no prometheus_client, which read the environment as they are imported."""
+    import training.job
+    import training.learners  # noqa: F401
+
+    too_early = {"bentoml", "prometheus_client"} & sys.modules.keys()
+    assert not too_early, f"they read the environment as they are imported: {too_early}"
+
+
+def wait_for_work(place: str) -> list[str]:
+    """Returns in forks alone, each with its arguments, folder, environment and streams."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(place)
+        door.listen(64)
+        print("ready", flush=True)
+        while True:
+            answer, _ = door.accept()
+            if not os.fork():
+                door.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                return begin(answer)
+            answer.close()
+
+
+def begin(answer: socket.socket) -> list[str]:
+    """Returns in the fork that is to work; this process tells what becomes of it."""
+    length, streams, *_ = socket.recv_fds(answer, 4, len(STREAMS))
+    asked = json.loads(read(answer, int.from_bytes(length, "big")))
+    pid = os.fork()
+    if pid:
+        for stream in streams:
+            os.close(stream)
+        answer.sendall(f"{pid}\n".encode())
+        answer.sendall(f"{os.waitpid(pid, 0)[1]}\n".encode())
+        os._exit(0)
+    answer.close()
+    os.setsid()
+    for number, stream in zip(STREAMS, streams, strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    return asked["arguments"]
+
+
+def read(answer: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        found += answer.recv(count - len(found))
+    return found
+
+
+def work(arguments: list[str]) -> int:
+    """As `python ARGUMENTS` does, for `-m module` or a script; its exit code."""
+    status = 0
+    try:
+        if arguments[0] == "-m":
+            sys.argv = arguments[1:]
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = arguments
+            sys.path.insert(0, str(Path(arguments[0]).parent))
+            runpy.run_path(arguments[0], run_name="__main__")
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
+
+
+if __name__ == "__main__":
+    if sys.flags.isolated:
+        end_as(ask(sys.argv[1], sys.argv[2:]))
+    import_rooms()
+    os._exit(work(wait_for_work(sys.argv[1])))  # threads that are not in a fork are not to be waited for
