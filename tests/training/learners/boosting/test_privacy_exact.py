@@ -189,20 +189,30 @@ def agreement(reweighting, relation, records, votes, features=None) -> WeightedA
     return WeightedAgreement(rules, reweighting, tuple(rules.vote(pick, 1) for pick in votes), len(votes), 1, public)
 
 
+@cache
+def enumerated(relation: Relation, sizes: range, rows):
+    """Every dataset, its rows, and every pair of neighbours that share so many rows, by their places: (pairs, 2)."""
+    every = [data for size in range(sizes[0], sizes[-1] + 2) for data in datasets(size, rows)]
+    place = {data: number for number, data in enumerate(every)}
+    pairs = [pair for size in sizes for pair in neighbours(relation, size, rows)]
+    places = np.array([[place[canonical(data)] for data in pair] for pair in pairs])
+    return every, [rows_of(data) for data in every], places
+
+
 def widest(reweighting, relation: Relation, records: int, rounds: int = 2, rows=EVERY_ROW) -> float:
     """Largest range as a share of the sensitivity over every history of `rounds` votes and every pair of neighbours."""
     sizes = range(6) if relation is ADD else range(records - 1, records)
+    every, tables, pairs = enumerated(relation, sizes, rows)
     worst = 0.0
     for bound in range(rounds + 1):
         for votes in product((0, 1, 5), repeat=bound):  # x is true, x is missing, always: negations mirror them
             query = agreement(reweighting, relation, records, votes)
             limit = query.sensitivity(relation)
-            scores = {d: query(rows_of(d)) for n in range(sizes[0], sizes[-1] + 2) for d in datasets(n, rows)}
-            for size in sizes:
-                for one, other in neighbours(relation, size, rows):
-                    change = scores[canonical(other)] - scores[canonical(one)]
-                    assert np.ptp(change) <= limit, f"range {np.ptp(change)} > {limit}: {one} / {other} after {votes}"
-                    worst = max(worst, float(np.ptp(change)) / limit)
+            scores = np.array([query(table) for table in tables])
+            ranges = np.ptp(scores[pairs[:, 1]] - scores[pairs[:, 0]], axis=1)
+            one, other = (every[place] for place in pairs[ranges.argmax()])
+            assert ranges.max() <= limit, f"range {ranges.max()} > {limit}: {one} / {other} after {votes}"
+            worst = max(worst, float(ranges.max()) / limit)
     return worst
 
 
