@@ -12,6 +12,7 @@ import atexit
 import json
 import os
 import runpy
+import select
 import shutil
 import signal
 import socket
@@ -34,7 +35,7 @@ def python() -> list[str]:
     place = folder / "socket"
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
     command = [sys.executable, __file__, str(place)]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}  # stdin ends with this process, however it ends
     process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(process.terminate)
@@ -94,6 +95,8 @@ def wait_for_work(place: str) -> list[str]:
         door.listen(64)
         print("ready", flush=True)
         while True:
+            if sys.stdin in select.select([door, sys.stdin], [], [])[0]:
+                os._exit(0)
             answer, _ = door.accept()
             if not os.fork():
                 door.close()
@@ -133,7 +136,6 @@ def read(answer: socket.socket, count: int) -> bytes:
 
 def work(arguments: list[str]) -> int:
     """As `python ARGUMENTS` does, for `-m module` or a script; its exit code."""
-    status = 0
     try:
         if arguments[0] == "-m":
             sys.argv = arguments[1:]
@@ -145,18 +147,21 @@ def work(arguments: list[str]) -> int:
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        status = 1
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return status
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
 
 
 if __name__ == "__main__":
     if sys.flags.isolated:
         end_as(ask(sys.argv[1], sys.argv[2:]))
     import_rooms()
-    os._exit(work(wait_for_work(sys.argv[1])))  # threads that are not in a fork are not to be waited for
+    status = 1
+    try:
+        status = work(wait_for_work(sys.argv[1]))
+    except BaseException:
+        traceback.print_exc()
+    finally:  # what an interpreter does at its end, but for threads, which are not in a fork: they are not waited for
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
