@@ -100,11 +100,9 @@ def _entered(home: Home, folder: Path, base: VerifiedModel, model: AdditiveEnsem
     if not key_life.may_issue(home.ledger, key_life.signed_by(envelope)):
         envelope = sign(home, path, payload)
     digest, signed_by = certificate.digest(onnx), key_life.signed_by(envelope)
-    return envelope, home.ledger.derive(base.certificate.issued, statement, digest, _why(model), signed_by)
-
-
-def _why(model: AdditiveEnsemble) -> Why:
-    return Why(model.edits[-1].by, model.edits[-1].why)
+    return envelope, home.ledger.derive(
+        base.certificate.issued, statement, digest, Why(model.edits[-1].by, model.edits[-1].why), signed_by
+    )
 
 
 def _payload(base: VerifiedModel, model: AdditiveEnsemble, onnx: bytes) -> bytes:

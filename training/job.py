@@ -16,7 +16,6 @@ from accountant.errors import BudgetRefused, DpserveError, JobFailed, PlanMismat
 from accountant.home import Home
 from accountant.ledger.records import Holding, Job, State
 from accountant.ledger.started import Started
-from accountant.privacy.events import Plan
 from models.forms.ensemble import Ensemble
 from training.job_views import job_to_json
 from training.lease import Lease, dead, this_process
@@ -74,7 +73,8 @@ def _play(home: Home, started: Started, progress: Progress) -> str:
         public = public_of(started.dataset, schema, started.request.budget)
         session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress)
         ensemble = _learn(home, started, session)
-        _require_played(session.close(), started.plan)
+        if session.close() != started.plan:
+            raise PlanMismatch("what was played is not what was reserved")
         return keep(home, started.seq, ensemble)
     except Exception as error:
         home.ledger.burn(started.seq, "failed")
@@ -92,11 +92,6 @@ def _learn(home: Home, started: Started, session: Session) -> Ensemble:
         return found
     keep_choice(home, started.seq, request.parameters, found)
     return found.ensemble
-
-
-def _require_played(spent: Plan, reserved: Plan) -> None:
-    if spent != reserved:
-        raise PlanMismatch("what was played is not what was reserved")
 
 
 def train(

@@ -23,6 +23,9 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: b
     them and takes a second.
     """
     registration = dataset.registration
+    more: dict[str, Any] = {}
+    if detail:
+        more = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
     return {
         "name": registration.name,
@@ -37,12 +40,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: b
         **public_count,
         "schema": registration.schema,
         "budget": {**dataset.summary(), **({"jobs_left": jobs_left(home, dataset)} if priced else {})},
-        **(_detail(home, dataset) if detail else {}),
-    }
-
-
-def _detail(home: Home, dataset: Dataset) -> dict[str, Any]:
-    return {"quotas": home.ledger.quotas(dataset.registration.name), "forecast": forecast(home.ledger, dataset)}
+    } | more
 
 
 def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -52,6 +50,11 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
     """
     entry = home.ledger.reservation(job.seq).value
     total = runs_of(entry["parameters"]) or job.total
+    chosen, certificate = None, None  # a tuned job's setting and its score are released with the model, not before
+    if job.issued is not None:
+        chosen = choice_of(home, job.seq)
+        statement = str(home.ledger.log.entry(job.issued).value["statement"])
+        certificate = {"entry": job.issued, "statement": statement}
     over = job.issued is not None or job.state is State.COMMITTED
     return {
         "job": job.seq,
@@ -66,8 +69,8 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
         "model": job.model,
         "by": entry["by"],
         "time": entry["time"],
-        **_tuning(home, job, entry["parameters"]),
-        "certificate": None if job.issued is None else {"entry": job.issued, "statement": _statement(home, job.issued)},
+        **({"chosen": chosen} if TUNING in entry["parameters"] else {}),
+        "certificate": certificate,
         "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,
     }
 
@@ -90,12 +93,3 @@ def jobs_to_json(
     left = {name: home.ledger.dataset(name).summary()["left"] for name in {job.dataset for job in page}}
     listed = [job_to_json(home, job, left[job.dataset]) for job in page]
     return {"jobs": listed, "next": page[-1].seq if more else None}
-
-
-def _tuning(home: Home, job: Job, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting that a tuned job kept, and its noisy score: released with the model, and not before."""
-    return {"chosen": choice_of(home, job.seq) if job.issued is not None else None} if TUNING in parameters else {}
-
-
-def _statement(home: Home, issued: int) -> str:
-    return str(home.ledger.log.entry(issued).value["statement"])

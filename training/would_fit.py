@@ -72,15 +72,13 @@ class _Trial:
 
     def plan(self, step: int) -> Plan | None:
         public = _at(self.public, step)
+        near = None if self._last is None else from_nano(max(1, nano(self._last[1]) * step // self._last[0]))
         try:
-            found = calibrate(self.learner, public, public.budget, self.learner.guess(public) or self._near(step))
+            found = calibrate(self.learner, public, public.budget, self.learner.guess(public) or near)
         except InputError:  # too little for a plan of so many releases
             return None
         self._last = (step, found.unit)
         return found.plan
-
-    def _near(self, step: int) -> Decimal | None:
-        return None if self._last is None else from_nano(max(1, nano(self._last[1]) * step // self._last[0]))
 
 
 def would_fit_by_unit(

@@ -181,14 +181,11 @@ def _values(name: str, given: Mapping[str, Any], key: str, values: Sequence[Any]
         raise InputError(f"grid {key}: {why}")
     if isinstance(values, str) or not values:
         raise InputError(f"grid {key}: must have values, {key}=a,b,c")
-    found = [stored(learner_of(name, {**given, key: _or_default(value, defaults[key])}))[key] for value in values]
-    if len(set(map(repr, found))) < len(found):
+    meant = [defaults[key] if value == DEFAULT else value for value in values]
+    kept = [stored(learner_of(name, {**given, key: value}))[key] for value in meant]
+    if len(set(map(repr, kept))) < len(kept):
         raise InputError(f"grid {key}: a value stands there twice")
-    return found
-
-
-def _or_default(value: Any, default: Any) -> Any:
-    return default if value == DEFAULT else value
+    return kept
 
 
 def _logarithmic(runs: Decimal) -> Distribution:

@@ -125,19 +125,18 @@ class LazyBBTree(SmoothBooster):
             return public_cuts(tests, len(weighing.trees), splits)
         cuts: Cuts = ()
         for _ in range(splits):
-            cuts = self._grow(session, SplitGains(tests, weighing, cuts, criterion, self.growth == "best-first"))
+            gains = SplitGains(tests, weighing, cuts, criterion, self.growth == "best-first")
+            if gains.best_first:
+                cuts = split_of(cuts, tests, session.release(gains, session.public.selection(session.unit)))
+            else:
+                picks = session.release(gains, per_row(session.public, session.unit))
+                cuts = level_of(cuts, tests, per_leaf(picks, cuts))
         return cuts
 
     def _criterion(self) -> Criterion | Literal["public"]:
         if self.criterion != "auto":
             return self.criterion
         return "public" if self.growth == "level" and self.leaf == "rule" else "error"
-
-    def _grow(self, session: Releaser, gains: SplitGains) -> Cuts:
-        if gains.best_first:
-            return split_of(gains.cuts, gains.tests, session.release(gains, session.public.selection(session.unit)))
-        picks = session.release(gains, per_row(session.public, session.unit))
-        return level_of(gains.cuts, gains.tests, per_leaf(picks, gains.cuts))
 
     def _splits(self, public: Public) -> int:
         """Rounds of splitting per tree: levels, or splits one by one."""

@@ -43,6 +43,7 @@ class EbmDefaults:
     mass: float = 0.0
 
 
+@lru_cache(maxsize=256)
 def ebm_defaults(public: Public) -> EbmDefaults:
     """The rule. The stronger the signal, the further a curve may go, the finer its steps, and the less is clipped."""
     power, epochs, ridge = strength(public), EPOCHS, RIDGE

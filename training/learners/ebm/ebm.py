@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from functools import lru_cache
 from math import log, sqrt
 from typing import Any, ClassVar
 
@@ -95,7 +94,7 @@ class DPEBM(PrivateLearner):
     def settings(self, public: Public) -> EbmDefaults:
         """The parameters, and the default rule for those that are not given."""
         given = {field.name: getattr(self, field.name) for field in fields(EbmDefaults)}
-        return replace(_rule(public), **{name: value for name, value in given.items() if value is not None})
+        return replace(ebm_defaults(public), **{name: value for name, value in given.items() if value is not None})
 
     def learn(self, session: Releaser) -> AdditiveEnsemble:
         """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it."""
@@ -131,11 +130,6 @@ _REALS: tuple[tuple[str, str, Any], ...] = (
     ("mass", "between 0 and 1", lambda x: 0 <= x <= 1),
     ("spread", "between 0 and 100", lambda x: 0 <= x <= 100),
 )
-
-
-@lru_cache(maxsize=256)
-def _rule(public: Public) -> EbmDefaults:
-    return ebm_defaults(public)
 
 
 @dataclass
