@@ -15,12 +15,11 @@ from typing import Any
 from sqlalchemy import bindparam, select, update
 
 from accountant.budget import check_name
-from accountant.certificates import edited_models
 from accountant.errors import InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
-from accountant.ledger import family_changes
+from accountant.ledger import derived_entries, family_changes
 from accountant.ledger.families import Dataset
 from accountant.ledger.family_rows import account, charge_analyst, load, quotas
 from accountant.ledger.job_rows import add_job, find_job, job_of, read_job, require_state
@@ -254,17 +253,17 @@ class Ledger:
         with self.log.writing() as writer:
             if signed_by is not None:
                 key_rows.require_issuer(writer.connection, signed_by)
-            return edited_models.derive(writer, base, statement, model, why)
+            return derived_entries.derive(writer, base, statement, model, why)
 
     def find_derived(self, statement: str, since: int) -> int | None:
         """The `derived` entry, from `since` on, that binds this statement."""
         with self.log.database.reading() as connection:
-            return edited_models.find(connection, statement, since)
+            return derived_entries.find(connection, statement, since)
 
     def lineage(self, index: int) -> list[Entry]:
         """The entries that a certified model came from, the `issued` one first, its own last."""
         with self.log.database.reading() as connection:
-            return edited_models.lineage(connection, index)
+            return derived_entries.lineage(connection, index)
 
     def job(self, seq: int) -> Job:
         """The job of this number as it stands; UnknownName where there is none."""

@@ -1,0 +1,55 @@
+"""Entries of derived models: released ones that were edited without their data.
+
+A `derived` entry binds statement and model as an `issued` one does, and names its base: the `issued` or `derived` entry
+that the edits began from. Where a base is revoked, nothing more is derived from it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from accountant.errors import LedgerInvalid, UnknownName, WrongState
+from accountant.keys import key_rows
+from accountant.ledger.records import CERTIFYING, Why
+from accountant.log.entries import Entry, Writer, read_entry
+from accountant.store.store import body_at, size
+
+
+def lineage(connection: Connection, index: int) -> list[Entry]:
+    """The entries that the model certified at `index` came from, the `issued` one first, its own last. UnknownName
+    where the entry certifies nothing."""
+    chain = [_certified(connection, index)]
+    while chain[0].value["type"] == "derived":
+        before = _certified(connection, chain[0].value["base"])
+        if before.seq >= chain[0].seq:
+            raise LedgerInvalid(f"entry {chain[0].seq}: its base must stand before it", entry=chain[0].seq)
+        chain.insert(0, before)
+    return chain
+
+
+def _certified(connection: Connection, index: int) -> Entry:
+    if not 0 <= index < size(connection):
+        raise UnknownName(f"base={index}: no certificate was issued by that entry")
+    entry = read_entry(index, body_at(connection, index))
+    if entry.value["type"] not in CERTIFYING:
+        raise UnknownName(f"base={index}: no certificate was issued by that entry")
+    return entry
+
+
+def derive(writer: Writer, base: int, statement: str, model: str, why: Why) -> int:
+    """Append the `derived` entry; its index. WrongState where a certificate that the base rests on was revoked."""
+    chain = lineage(writer.connection, base)
+    ended = key_rows.revoked(writer.connection) & {entry.seq for entry in chain}
+    if ended:
+        raise WrongState(f"base={base}: the certificate of entry {min(ended)} was revoked: nothing can be derived")
+    own = {"reservation": chain[0].value["reservation"], "name": chain[0].value["name"]}
+    return writer.append("derived", base=base, statement=statement, model=model, reason=why.reason, by=why.by, **own)
+
+
+def find(connection: Connection, statement: str, since: int) -> int | None:
+    """The `derived` entry, from `since` on, that binds this statement."""
+    for seq in range(since, size(connection)):
+        value = read_entry(seq, body_at(connection, seq)).value
+        if value["type"] == "derived" and value["statement"] == statement:
+            return seq
+    return None
