@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from models.forms.trees import TreeEnsemble
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.tree_queries import public_cuts, split_tests
-from training.learners.forest_rows import ClassWeights, check_two_classes, leaf_noise, norm_of, shares
+from training.learners.noisy_leaves import ClassWeights, check_two_classes, leaf_noise, norm_of, shares
 from training.rows.tree_rows import Grown
 from training.session import Public, Releaser
 
