@@ -18,21 +18,35 @@ from accountant.errors import BudgetRefused, InputError
 from accountant.privacy.claims import price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter
+from training.rows.selections import MADE, Selection
+
+OTHER_ROWS = (
+    "account: these are not the rows of its fits before. Splitters by position or class (cv=5, KFold, bagging) move or "
+    "repeat rows, so one person coming or going changes many, and nobody has proved what that costs. Take "
+    "cv=RowFolds(5) of training.notebook; for other people another Account; or, where for each row it depends on that "
+    "row alone whether a fit gets it, say Account(..., rowwise=True)"
+)
 
 
 class Account:
     """What may be learnt about one group of people, and what was: total (epsilon, delta) under one `relation`.
 
     Estimators that share an account add up in it, and so do their clones: cross-validation and grid search spend from
-    it fold by fold. Copying or cloning an account gives the account itself; a copy in another process, sent there or
-    forked, is closed.
+    it fold by fold. What adds up is the loss of fits on the same people, so every fit must get the same rows, or a fold
+    of them by `training.notebook.RowFolds`; `rowwise=True` says that you see to it that whether a fit gets a row
+    depends on that row alone, by another rule (a die for each row, say). Copying or cloning an account gives the
+    account itself; a copy in another process, sent there or forked, is closed.
     """
 
-    def __init__(self, epsilon: object, delta: object = "0.000001", relation: str = "add-remove") -> None:
+    def __init__(
+        self, epsilon: object, delta: object = "0.000001", relation: str = "add-remove", *, rowwise: bool = False
+    ) -> None:
         self._filter = Filter.design(Budget.of(str(epsilon), str(delta)))
         self._relation = parse_relation(relation)
         self._used, self._fits = self._filter.nothing(), 0
         self._lock, self._open = Lock(), True
+        self._rowwise = rowwise
+        self._whole: Selection | None = None  # the rows that every fit is on, or on a fold of
         _OPEN.add(self)
 
     @property
@@ -84,13 +98,31 @@ class Account:
                 "was made (n_jobs=None, or threads)"
             )
 
-    def charge(self, plan: Plan) -> None:
-        """Add the plan's price, or raise BudgetRefused and add nothing. Whoever draws, charges first."""
+    def charge(self, plan: Plan, rows: Selection | None = None) -> None:
+        """Add the plan's price, or raise BudgetRefused and add nothing. Whoever draws, charges first.
+
+        `rows`: which rows the plan will be played on. InputError where they are neither the rows of the fits before nor
+        a fold of those that one row more or less changes by that row alone.
+        """
         cost = price(plan, self._filter.orders)
         with self._lock:
+            whole = self._whole if rows is None or self._rowwise else self._whole_of(rows)
             if not (self._open and self._filter.admits(self._used, cost)):
                 raise BudgetRefused(f"account: {self.words()}; this fit does not fit", **self.to_json())
-            self._used, self._fits = self._used + cost, self._fits + 1
+            self._used, self._fits, self._whole = self._used + cost, self._fits + 1, whole
+
+    def _whole_of(self, rows: Selection) -> Selection:
+        """What these rows are a fold of: themselves, or what RowFolds took them from."""
+        origin = MADE.origin(rows)
+        if origin is not None and (origin.by == "content") != (self._relation is Relation.ADD_REMOVE):
+            right = "content" if self._relation is Relation.ADD_REMOVE else "position"
+            raise InputError(
+                f"account: under {self._relation.value} folds are right by {right}: RowFolds(by={right!r})"
+            )
+        whole = rows if origin is None else origin.whole
+        if self._whole not in (None, whole):
+            raise InputError(OTHER_ROWS)
+        return whole
 
     def words(self) -> str:
         """Total, fits, spent and left in one line."""

@@ -32,6 +32,7 @@ from training.rows.data import columns_of, rows_of
 from training.rows.frames import Unfitted, is_frame, label_column, table_from, target_column, value_errors
 from training.rows.rows import Rows
 from training.rows.schema import Columns, Schema, parse_schema
+from training.rows.selections import Selection, row_words
 from training.session import Public, Releaser, Session
 from training.would_fit import would_fit
 
@@ -112,7 +113,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
         session = Session(public, recipe.unit, recipe.plan, rows)
         with _BEGIN:
             self._require_unspent()
-            self._charge(public, recipe)
+            self._charge(public, recipe, X)
             self._begin(schema, recipe, named=is_frame(X))
         self.ensemble_ = self.learn(session)
         session.close()
@@ -147,7 +148,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
         claimed: Claim = self.recipe_.claim
         return claimed
 
-    def _charge(self, public: Public, recipe: Recipe) -> None:
+    def _charge(self, public: Public, recipe: Recipe, X: Any) -> None:
         """Pay for the fit, or raise BudgetRefused with what would fit."""
         if self.account is None:
             if self._kin:
@@ -165,7 +166,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
                 **self.account.to_json(),
                 would_fit=None if fits is None else str(fits),
             )
-        self.account.charge(recipe.plan)
+        self.account.charge(recipe.plan, Selection.of(row_words(X)))
 
     def _begin(self, schema: Schema, recipe: Recipe, named: bool) -> None:
         """The budget is spent from here on, even if what follows fails; nothing of an earlier fit remains."""

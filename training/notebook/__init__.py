@@ -13,6 +13,7 @@ import json
 from typing import Any
 
 from training.learners.base import SpendWarning
+from training.notebook.row_folds import RowFolds
 from training.notebook_budget import Account
 from training.plan_warnings import PublicWarning
 from training.rows.frames import frame_table
@@ -26,6 +27,7 @@ __all__ = [
     "Account",
     "Columns",
     "PublicWarning",
+    "RowFolds",
     "Schema",
     "SpendWarning",
     "draft",

@@ -82,10 +82,10 @@ def array_table(X: Any, names: Sequence[str] | None, numbers: bool, who: str) ->
     if names is not None and len(names) != array.shape[1]:
         raise BadData(f"X has {array.shape[1]} features, but {who} is expecting {len(names)} features as input")
     names = array_names(array.shape[1]) if names is None else names
-    return pa.table({name: _column(column) for name, column in zip(names, array.T, strict=True)})
+    return pa.table({name: array_column(column) for name, column in zip(names, array.T, strict=True)})
 
 
-def _column(column: NDArray[Any]) -> pa.Array:
+def array_column(column: NDArray[Any]) -> pa.Array:
     """One column of an array; in one of objects, None and NaN are missing."""
     if column.dtype.kind in "biuf":
         return pa.array(np.asarray(column, dtype=np.float64))

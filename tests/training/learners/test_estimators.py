@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from accountant.errors import BudgetRefused, DataError, InputError
 from training.learners import LEARNERS
-from training.notebook import CHECKS, CHECKS_OF_MANY, Account, Columns, SpendWarning, uniform_schema
+from training.notebook import CHECKS, CHECKS_OF_MANY, Account, Columns, RowFolds, SpendWarning, uniform_schema
 from training.session import Session
 
 pytestmark = pytest.mark.slow
@@ -63,7 +63,7 @@ def checked(kind, classes, listed):
     """check_estimator's findings as {status: names}. A hundred is the most that an account can have: enough for all its
     fits.
     """
-    estimator = kind(schema=Columns(classes=classes, **WIDE), epsilon="4", account=Account(100))
+    estimator = kind(schema=Columns(classes=classes, **WIDE), epsilon="4", account=Account(100, rowwise=True))
     found = defaultdict(set)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -112,7 +112,7 @@ def test_a_check_listed_for_its_noise_does_fail(kind, name):
     """At epsilon .05 two fits of 30 rows agree in all answers about half of the time: forty times in a row, 1e-12."""
     for _ in range(40):
         try:
-            estimator = kind(schema=Columns(classes=(0, 1), **WIDE), epsilon="0.05", account=Account(100))
+            estimator = kind(schema=Columns(classes=(0, 1), **WIDE), epsilon="0.05", account=Account(100, rowwise=True))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 getattr(estimator_checks, name)(kind.__name__, estimator)
@@ -124,7 +124,7 @@ def test_a_check_listed_for_its_noise_does_fail(kind, name):
 @EVERY
 @pytest.mark.parametrize("name", ["check_estimators_dtypes", "check_fit2d_1feature"])
 def test_a_check_listed_for_its_labels_passes_where_they_are_declared(kind, name):
-    estimator = kind(schema=Columns(classes=(1, 2), **WIDE), account=Account(100))
+    estimator = kind(schema=Columns(classes=(1, 2), **WIDE), account=Account(100, rowwise=True))
     getattr(estimator_checks, name)(kind.__name__, estimator)
 
 
@@ -325,14 +325,14 @@ def test_a_fit_that_is_no_matter_for_the_account_is_refused(kind, bad, said):
 @EVERY
 def test_cross_validation_spends_from_the_account_and_stops_with_it(kind):
     X, y = data(600)
-    account = Account("12", "0")
+    account = Account("12", "0", rowwise=True)  # a function of each row stands before the learner
     model = make_pipeline(FunctionTransformer(np.sqrt), make(kind, epsilon="2", delta="0", account=account))
-    scores = cross_val_score(model, X, y, cv=3, scoring="roc_auc", error_score="raise")
+    scores = cross_val_score(model, X, y, cv=RowFolds(3), scoring="roc_auc", error_score="raise")
     assert scores.mean() > 0.6
     assert account.fits == 3
     assert Decimal("5.9") < account.spent <= 6
     with pytest.raises(BudgetRefused):
-        cross_val_score(model, X, y, cv=5, error_score="raise")
+        cross_val_score(model, X, y, cv=RowFolds(5), error_score="raise")
     assert account.spent <= 12
 
 
@@ -340,7 +340,9 @@ def test_cross_validation_spends_from_the_account_and_stops_with_it(kind):
 def test_a_search_pays_for_every_candidate_fold_and_refit(kind):
     X, y = data()
     account = Account("20", "0")
-    search = GridSearchCV(make(kind, delta="0", account=account), {"epsilon": ["1", "2"]}, cv=2, error_score="raise")
+    search = GridSearchCV(
+        make(kind, delta="0", account=account), {"epsilon": ["1", "2"]}, cv=RowFolds(2), error_score="raise"
+    )
     search.fit(X, y)
     assert account.fits == 5
     assert search.best_estimator_.account is account
@@ -360,10 +362,10 @@ def test_other_processes_cannot_spend_from_an_account(kind):
 def test_cross_validation_without_an_account_says_that_it_adds_up(kind):
     X, y = data()
     with pytest.warns(SpendWarning, match="add up"):
-        cross_val_score(make(kind), X, y, cv=2, error_score="raise")
+        cross_val_score(make(kind), X, y, cv=RowFolds(2), error_score="raise")
     with warnings.catch_warnings():
         warnings.simplefilter("error", SpendWarning)
         make(kind).fit(X, y)
         make(kind).fit(X, y)
         clone(make(kind)).fit(X, y)
-        cross_val_score(make(kind, account=Account(100)), X, y, cv=2, error_score="raise")
+        cross_val_score(make(kind, account=Account(100, rowwise=True)), X, y, cv=RowFolds(2), error_score="raise")

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from accountant.errors import BudgetRefused, DataError, InputError, SchemaError
 from training.learners import LEARNERS, LazyBB
-from training.notebook import CHECKS_OF_NUMBERS, Account, Columns, PublicWarning, uniform_schema
+from training.notebook import CHECKS_OF_NUMBERS, Account, Columns, PublicWarning, RowFolds, uniform_schema
 
 REGRESSORS = [MeanByBin]
 if find_spec("training.learners.ebm.ebm"):
@@ -184,16 +184,16 @@ def test_a_clone_is_a_new_release_and_an_account_adds_up(kind):
         model.fit(X, y)
     assert (pickle.loads(pickle.dumps(model)).predict(X) == model.predict(X)).all()
     assert not hasattr(clone(model), "ensemble_")
-    account = Account("40")
+    account = Account("40", rowwise=True)
     line = make_pipeline(FunctionTransformer(np.square), make(kind, account=account))
-    assert cross_val_score(line, X, y, cv=2, error_score="raise").shape == (2,)
+    assert cross_val_score(line, X, y, cv=RowFolds(2), error_score="raise").shape == (2,)
     assert account.fits == 2
 
 
 @EVERY
 def test_check_estimator_passes_but_for_the_listed_exceptions(kind):
     rule = Columns(low=-5, high=5, target_range=(-4, 4), records=100)
-    estimator = kind(schema=rule, epsilon="2", account=Account(100))
+    estimator = kind(schema=rule, epsilon="2", account=Account(100, rowwise=True))
     assert get_tags(estimator).estimator_type == "regressor"
     found = defaultdict(set)
     with warnings.catch_warnings():
