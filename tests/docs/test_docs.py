@@ -21,6 +21,8 @@ from serving.app import DOORS
 from serving.cli.app import app
 from training.learners import LEARNERS
 
+pytestmark = pytest.mark.slow
+
 DOCS = ROOT / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 LOADS = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
@@ -60,7 +62,6 @@ def pages(site) -> dict[Path, Page]:
     return {path: Page(path) for path in site.rglob("*.html")}
 
 
-@pytest.mark.slow
 def test_every_link_leads_somewhere(site, pages):
     broken = []
     for path, page in pages.items():

@@ -19,6 +19,7 @@ from accountant.home import Home
 from accountant.log import stored_proofs
 from accountant.log.notes import NOTE_LIMIT, parse_checkpoint
 from accountant.log.proofs import PROOF_LIMIT, parse_proof, verify_proof
+from accountant.log.stored_proofs import path_to
 from accountant.merkle import consistency_proof, inclusion_proof, leaf_hash, verify_consistency, verify_inclusion
 from serving.cli.app import run
 
@@ -239,10 +240,8 @@ def test_the_proof_command(home, said, tmp_path, capsys):
 
 
 def test_the_path_in_a_tree_of_some_size(home, said, tmp_path, capsys):
-    from serving.rest.ledger import _proof
-
     code, found = said("ledger", "proof", "--leaf", 3, "--size", 9)
-    assert (code, found) == (0, _proof(home, 3, 9))
+    assert (code, found) == (0, path_to(home.ledger.log.database, 3, 9))
     path = [decode_base64(each) for each in found["hashes"]]
     with home.ledger.log.database.reading() as connection:
         from accountant.store.store import node_reader

@@ -153,6 +153,7 @@ def test_the_non_adaptive_optimum_is_not_enough():
     st.lists(st.tuples(st.booleans(), st.integers(1, 600), st.integers(1, 12)), min_size=1, max_size=4),
     st.sampled_from(["0.1", "0.001", "0.000001", "0.000000000001"]),
 )
+@pytest.mark.slow
 @example([(True, 200, 12), (False, 1, 12), (True, 7, 1)], "0.000001")
 def test_every_claim_is_between_an_adversary_and_the_pure_sum(runs, delta):
     """The adversary is held to t on the grid, and to a grid of its own; the auditor's reference lies between."""

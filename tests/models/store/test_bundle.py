@@ -284,6 +284,7 @@ ModelStore(Path(sys.argv[1])).add("adult", Bundle(b"new", b"2", b"3", b"4", b"5"
 """
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_step_leaves_whole_bundles_only(store):
     store.add("adult", other(0))
     finished = False

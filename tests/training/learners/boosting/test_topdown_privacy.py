@@ -36,6 +36,8 @@ from training.rows.kernels.trees import impurity
 from training.rows.tree_rows import Cut, Grown
 from training.session import sensitivity_of
 
+pytestmark = pytest.mark.slow
+
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 QUERIES = (SplitGains, LeafVotes, LeafRules, TreeThreshold)
 SLACK, TIGHT = 1e-9, 0.6

@@ -26,6 +26,8 @@ from training.learners.ebm.queries import GRID, ClassResiduals, LeafSums, Number
 from training.rows.rows import TARGET_GRID, Rows
 from training.session import Public, Session, sensitivity_of
 
+pytestmark = pytest.mark.slow
+
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 UNIT = Decimal("0.7")
 CODES = (0, 1, 2)  # false, true, missing
