@@ -5,66 +5,45 @@ They tell equal values apart from others within one home, and are kept beside it
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from training.rows import kernels
 from training.rows.people import NOBODY
 
 Hashes = NDArray[np.uint64]
 NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
-MISSING = 0x7FF8_0000_0000_0000  # the bits of NaN
+FRACTION = r"^\s*[+-]?[0-9]*\.[0-9]*[1-9][0-9]*\s*$"
+MISSING, ONE, ZERO = 0x7FF8_0000_0000_0000, 0x3FF0_0000_0000_0000, 0  # the bits of NaN, 1.0 and 0.0
+_WORDS = {word.encode(): MISSING for word in NOBODY} | {b"true": ONE, b"false": ZERO}
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
-def _mixed(bits: Any) -> Any:
-    """Every bit of the result depends on every bit given (the last steps of splitmix64)."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
-
-
-@numba.njit(nogil=True, cache=True)
 def mix(bits: Hashes, key: np.uint64) -> Hashes:
     """Fingerprints of words under a key: a permutation."""
-    hashes = np.empty_like(bits)
-    for i in range(bits.size):
-        hashes[i] = _mixed(bits[i] ^ key)
-    return hashes
+    out = np.empty_like(bits)
+    kernels.words.mix(bits, key, out)
+    return out
 
 
-@numba.njit(nogil=True, cache=True)
-def number_bits(values: NDArray[np.float64]) -> Hashes:
-    """The bits of each number: whole ones as they are, -0.0 as 0.0, others as 32-bit floats know them, for files of
-    both widths. NaN has one form.
-    """
-    numbers = np.empty_like(values)
-    for i in range(values.size):
-        value = values[i]
-        if np.isnan(value):
-            numbers[i] = np.nan
-        elif value == np.floor(value):
-            numbers[i] = value + 0.0
-        else:
-            numbers[i] = np.float64(np.float32(value))
-    return numbers.view(np.uint64)
+def fingerprints(column: pa.Array, texts: np.uint64, key: np.uint64, out: Hashes) -> bool:
+    """out: `bits_of(column, texts)`, mixed with `key`; False where the column has none."""
+    if column.type == pa.float64() and not column.null_count:  # as most columns are: nothing is made on the way
+        kernels.words.number_bits(column.to_numpy(), out.view(np.float64))
+        kernels.words.mix(out, key, out)
+        return True
+    bits = bits_of(column, texts)
+    if bits is not None:
+        kernels.words.mix(bits, key, out)
+    return bits is not None
 
 
-@numba.njit(nogil=True, cache=True)
-def text_bits(data: NDArray[np.uint8], offsets: NDArray[np.int64], key: np.uint64) -> Hashes:
-    """A keyed 64-bit word for each of the texts data[offsets[i]:offsets[i + 1]]."""
-    words = np.empty(offsets.size - 1, np.uint64)
-    for i in range(words.size):
-        word = key
-        for j in range(offsets[i], offsets[i + 1]):
-            word = (word ^ np.uint64(data[j])) * np.uint64(0x100000001B3)
-            word ^= word >> np.uint64(29)
-        words[i] = _mixed(word)
-    return words
+def number_bits(numbers: NDArray[np.float64]) -> Hashes:
+    """The words of numbers."""
+    out = np.empty(len(numbers), np.uint64)
+    kernels.words.number_bits(numbers, out.view(np.float64))
+    return out
 
 
 def bits_of(column: pa.Array, key: np.uint64) -> Hashes | None:
@@ -91,6 +70,19 @@ def bits_of(column: pa.Array, key: np.uint64) -> Hashes | None:
     return _at(_of_texts(words.dictionary, key), words.indices)
 
 
+def holds_fractions(column: pa.Array) -> bool:
+    """Whether one of the first values is a number, or spells one, that is not whole: such columns name no people."""
+    some = column.slice(0, 1000)
+    if pa.types.is_dictionary(some.type):
+        some = some.dictionary_decode()
+    if pa.types.is_floating(some.type):
+        numbers = some.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+        return bool((np.isfinite(numbers) & (numbers != np.floor(numbers))).any())
+    if pa.types.is_integer(some.type) or pa.types.is_nested(some.type) or pa.types.is_null(some.type):
+        return False
+    return bool(pc.any(pc.match_substring_regex(some.cast(pa.large_binary()), FRACTION)).as_py())
+
+
 def _at(words: Hashes, indices: pa.Array) -> Hashes:
     words = np.append(words, np.uint64(MISSING))
     at = indices.cast(pa.int64()).fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
@@ -103,7 +95,7 @@ def _of_texts(texts: pa.Array, key: np.uint64) -> Hashes:
         return np.zeros(0, np.uint64)
     _, offsets, data = texts.buffers()
     places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    bits = text_bits(np.frombuffer(data or b"\0", np.uint8), places, key)
+    bits = kernels.words.text_bits(np.frombuffer(data or b"\0", np.uint8), places, key)
     spelt = np.asarray(pc.match_substring_regex(texts, NUMBER).fill_null(False))
     if spelt.any():
         numbers = texts.filter(pa.array(spelt)).cast(pa.large_string())
@@ -111,12 +103,5 @@ def _of_texts(texts: pa.Array, key: np.uint64) -> Hashes:
         bits[spelt] = number_bits(numbers.to_numpy(zero_copy_only=False))
     short = np.flatnonzero(np.asarray(pc.less(pc.binary_length(texts), 8).fill_null(True)))
     for place, text in zip(short.tolist(), texts.take(pa.array(short)).to_pylist(), strict=True):
-        word = b"" if text is None else text.strip().lower()
-        if word in _WORDS:
-            bits[place] = _WORDS[word]
+        bits[place] = _WORDS.get(b"" if text is None else text.strip().lower(), bits[place])
     return bits
-
-
-_WORDS = {word.encode(): np.uint64(MISSING) for word in NOBODY} | {
-    word: number_bits(np.array([value]))[0] for word, value in ((b"true", 1.0), (b"false", 0.0))
-}
