@@ -87,6 +87,9 @@ class Books:
         budget.check_delta(value["records"])
         criteria = judge_filter(budget, value["filter"])
         require(value["family"] == value["uuid"], "family: must be the dataset's own")
+        if "new_people" in value:
+            require(value["new_people"].keys() == {"reason", "by"}, "new_people: must be a reason and who gave it")
+            _words(value["new_people"], "reason", "by")
         nothing = Figures(0, 0, (0,) * len(criteria))
         design = Filter.design(budget)
         self.families[value["uuid"]] = FamilyState(seq, relation, unit, design, criteria, nothing, nothing)

@@ -5,6 +5,7 @@ writing transaction.
 from __future__ import annotations
 
 import uuid
+from dataclasses import asdict
 from decimal import Decimal
 
 from sqlalchemy import Connection, insert, select, update
@@ -81,6 +82,9 @@ def _found(writer: Writer, registration: Registration, budget: Budget, identity:
     """A dataset that founds a family: its identity is the family's."""
     budget.check_delta(registration.records)
     design, fields = Filter.design(budget), registration_fields(registration, identity)
+    if registration.new_people:
+        _check_words(**asdict(registration.new_people))
+        fields["new_people"] = asdict(registration.new_people)
     seq = writer.append(
         "dataset-registered", **fields, family=identity, budget=budget.to_json(), filter=design.to_json()
     )

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from accountant.budget import Budget, Relation
 from accountant.errors import LedgerInvalid, UnknownName
 from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota
-from accountant.ledger.records import Registration, Unit
+from accountant.ledger.records import NewPeople, Registration, Unit
 from accountant.log.entries import dumps, read_entry
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
@@ -52,6 +52,7 @@ def load(connection: Connection, name: str, analyst: str | None = None) -> Datas
         entry["schema"],
         entry["commitment"],
         () if "budget" in entry else tuple(identities),
+        NewPeople(**entry["new_people"]) if "new_people" in entry else None,
     )
     return Dataset(registration, entry["uuid"], row.seq, _version(connection, row.seq, identities[0]), found)
 

@@ -75,10 +75,19 @@ RECORD = Unit()
 
 
 @dataclass(frozen=True)
+class NewPeople:
+    """A steward's word that rows are about people who have no budget yet, though they look like registered ones."""
+
+    reason: str
+    by: str
+
+
+@dataclass(frozen=True)
 class Registration:
     """What a steward fixes. `commitment`: HMAC over the packed rows, its key held by the accountant.
 
-    With a `budget` it founds a family of its own. Without, it joins the families of the datasets named in `families`.
+    With a `budget` it founds a family of its own, of `new_people` where that was said. Without, it joins the families
+    of the datasets named in `families`.
     """
 
     name: str
@@ -89,8 +98,11 @@ class Registration:
     schema: str
     commitment: str
     families: tuple[str, ...] = ()
+    new_people: NewPeople | None = None
 
     def __post_init__(self) -> None:
+        if self.new_people and self.families:
+            raise InputError(f"dataset={self.name}: the people of a family are not new; give a family or a reason")
         if (self.budget is None) != bool(self.families) or len(set(self.families)) != len(self.families):
             raise InputError(f"dataset={self.name}: must have a budget, or families to join, each once, and not both")
 

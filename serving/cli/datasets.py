@@ -10,6 +10,7 @@ import typer
 from accountant.budget import Budget, exact_decimal, parse_relation
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.ledger.records import NewPeople
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, busy, note, show, this_user
 from training.job_views import dataset_to_json
@@ -26,11 +27,17 @@ def register(
     epsilon: Annotated[str | None, typer.Option(help="Epsilon in all, for ever.")] = None,
     delta: Annotated[str | None, typer.Option(help="Delta in all, for ever.")] = None,
     relation: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
-    unit: Annotated[str | None, typer.Option(help="The column that names the person.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help='The column that names the person, or "record": each row is another person.')
+    ] = None,
     contributions: Annotated[int, typer.Option(help="Rows of one person that are used at most.")] = 1,
     family: Annotated[
         list[str] | None, typer.Option(help="A dataset of the same people, whose budget is shared. Repeatable.")
     ] = None,
+    new_people: Annotated[
+        bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
+    ] = False,
+    reason: Annotated[str | None, typer.Option(help="Why. It stands in the ledger for ever.")] = None,
     json: Json = False,
 ) -> None:
     """Register a dataset: with its total budget, or in the family of others whose people it holds too.
@@ -44,8 +51,11 @@ def register(
     home = Home.open()
     budget = _total(epsilon, delta, family or [])
     promised, shared = parse_relation(relation), family or []
+    if new_people != (reason is not None):
+        raise InputError("new-people: give it with --reason, and a reason with --new-people")
+    new = None if reason is None else NewPeople(reason, this_user())
     with busy(f"packing the rows of {name}"):
-        registered = datasets.register(home, name, data, schema, budget, promised, unit, contributions, shared)
+        registered = datasets.register(home, name, data, schema, budget, promised, unit, contributions, shared, new)
     body = dataset_to_json(home, registered)
     show(json, body, _dataset_text(body))
 

@@ -37,7 +37,8 @@ def folder(tmp_path) -> Path:
         pq.write_table(table(number * 7), tmp_path / f"{name}.parquet")
     pq.write_table(table(50).drop_columns(["patient"]), tmp_path / "visits.parquet")
     pq.write_table(table(3, pay=[40 * row for row in range(200)]), tmp_path / "joined.parquet")
-    pq.write_table(table(5), tmp_path / "payroll.parquet")
+    payroll = table(5).set_column(0, "patient", pa.array([f"e{row // 3}" for row in range(200)]))
+    pq.write_table(payroll, tmp_path / "payroll.parquet")
     dpserve(tmp_path / "home", "init")
     asked = ["--epsilon", "2", "--delta", "1e-6", "--unit", "patient"]
     data = ["--data", str(tmp_path / "payroll.parquet"), "--schema", str(tmp_path / "visits.yaml")]

@@ -67,12 +67,14 @@ def install() -> None:
 def register(home: str, files: str) -> None:
     from accountant.budget import Budget, Relation
     from accountant.home import Home
+    from accountant.ledger.records import NewPeople
     from training.rows.datasets import register
 
     folder, found = Path(files), Home.open({"DPSERVE_HOME": home})
+    new = NewPeople("made rows", "test")
     for name, relation in (("guessed", Relation.ADD_REMOVE), ("counted", Relation.REPLACE_ONE)):
         data, schema = folder / f"{name}.parquet", folder / f"{name}.yaml"
-        register(found, name, data, schema, Budget.of(20, "1e-5"), relation, None)
+        register(found, name, data, schema, Budget.of(20, "1e-5"), relation, None, new_people=new)
 
 
 if __name__ == "__main__":

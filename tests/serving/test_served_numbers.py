@@ -16,6 +16,7 @@ from given_models import Given
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.ledger.records import NewPeople
 from models.forms.additive import AdditiveEnsemble
 from models.onnx.runtime import columns_from_records
 from models.store.loading import load_verified
@@ -28,6 +29,7 @@ from training.learners import LEARNERS
 from training.plans import Asked
 from training.rows.datasets import register
 
+MADE = NewPeople("made rows", "test")
 SCHEMAS = {
     "rent": "target: {name: rent, range: [0, 2000]}",
     "vote": 'target: {name: rent, classes: ["low", "high"]}',
@@ -70,7 +72,7 @@ def made(tmp_path_factory):
             rent = np.arange(60) * 50.0 if name == "rent" else ["low", "high"] * 30
             columns = {"age": np.arange(60.0), "colour": ["red", "green", "blue"] * 20, "member": [True, False] * 30}
             pq.write_table(pa.table({**columns, "rent": rent}), data)
-            register(home, name, data, schema, Budget.of(1, "1e-3"), Relation.ADD_REMOVE, None)
+            register(home, name, data, schema, Budget.of(1, "1e-3"), Relation.ADD_REMOVE, None, new_people=MADE)
             job.train(home, Asked(name, Released.name, "0.5", "0.001"), by="test")
     return home
 

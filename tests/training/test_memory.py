@@ -26,6 +26,8 @@ from accountant.home import Home
 from training import job
 from training.plans import Asked
 from training.rows.datasets import register
+from training.learners.boosting.lazybb import LazyBB  # what is else loaded with the first job and the first rows
+from training.rows.kernels import votes, words
 
 def size(name):  # not getrusage: its maximum is inherited from the process that forked this one
     (found,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith(name)]

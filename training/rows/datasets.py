@@ -2,7 +2,8 @@
 
 Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,), int32 targets
 where a number is to be predicted, and `schema.yaml`. The commitment is an HMAC over all of it, its key held by the
-accountant: it names the rows in the ledger and says nothing about them.
+accountant: it names the rows in the ledger and says nothing about them. Beside them `sketch.npz`, by which the same
+people are known again in another file (`training.rows.overlap`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,15 @@ from accountant.errors import DataError, JobFailed, LedgerUnavailable, NameTaken
 from accountant.files import PRIVATE, replace_unsynced, sync_file
 from accountant.home import Home
 from accountant.ledger.families import Dataset
-from accountant.ledger.records import RECORD, Registration, Unit
+from accountant.ledger.records import RECORD, NewPeople, Registration, Unit
 from accountant.ledger.started import Started
-from training.rows.data import answer_dtype, bin_dtype, encode_answers, encode_column, read_batches
+from training.rows.data import answer_dtype, bin_dtype, encode_answers, encode_column, most_rows, read_batches
+from training.rows.overlap import SKETCH, Scan, Sketch, same_people
 from training.rows.people import FirstOfEach
+from training.rows.row_files import column_types
 from training.rows.rows import Rows
 from training.rows.schema import Schema, parse_schema
+from training.rows.unit_question import answered, ask, columns_to_watch, repeat_like_ids
 
 CHUNK = 1 << 24
 
@@ -51,27 +55,47 @@ def register(
     unit: str | None,
     contributions: int = 1,
     families: Sequence[str] = (),
+    new_people: NewPeople | None = None,
 ) -> Dataset:
     """Register `data` under `name`: with its total budget, or in the families of other datasets, whose budgets it
     shares. Nothing is entered unless all of it fits the schema.
+
+    `unit`: the column that names the person, or "record" where each row is another's; None is asked about wherever a
+    column may name people (`training.rows.unit_question`). Rows or people that are registered already, outside of
+    `families`, raise NameTaken, but for `new_people`, which the ledger then holds.
     """
     raw = _read_schema(schema_file)
     schema = parse_schema(raw)
     _check_free(home, check_name("dataset", name))
-    how = RECORD if unit is None and contributions == 1 else Unit("person", unit, contributions)
-    about = Registration(name, relation, budget, how, schema.records, schema.digest, "", tuple(families))
+    types = column_types(data)
+    registered = home.ledger.datasets()
+    shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
+    relatives = [each for each in registered if any(family.identity in shared for family in each.families)]
+    answer = answered(unit, contributions, types, relatives)
+    how, (by_name, by_values) = answer or RECORD, columns_to_watch(schema, types)
+    if answer is None and by_name:
+        raise ask(by_name, "by name")
+    about = Registration(name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people)
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
         total.check_delta(schema.records)
-    packed = pack(data, schema, how)
+    others = [] if new_people else [each for each in registered if each not in relatives]
+    naming = list(dict.fromkeys([*([how.column] if how.column else []), *by_name, *by_values]))
+    scan = _scan(home, schema, types, naming, others)
+    packed = pack(data, schema, how, scan)
+    sketch = scan.sketch()
+    whole = [name for name in by_values if name not in scan.fractions]
+    if answer is None and (like := [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]):
+        raise ask(like, "their values repeat as ids do")
     if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
         raise DataError(
             f"records={schema.records}: under replace-one the number of rows is public and must be exact; it is another"
         )
     folder = home.datasets / f"{uuid.uuid4()}.partial"
     try:
-        _write(folder, packed, raw)
+        _write(folder, packed, raw, sketch)
         commitment = home.keys.commitment(_content(folder))
         _check_new_rows(home, commitment)
+        _check_new_people(scan, sketch)
         place = home.datasets / commitment
         if place.exists():  # left by a start that was cut before its entry: the same bytes, by their name
             shutil.rmtree(place)
@@ -83,29 +107,33 @@ def register(
     return dataset
 
 
-def pack(data: Path, schema: Schema, unit: Unit = RECORD) -> Packed:
-    """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute."""
-    dtype, kind = bin_dtype(schema.features), answer_dtype(schema)
-    bins, labels = [bytearray() for _ in schema.features], bytearray()  # grow in place; small arrays would fragment
+def pack(data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = None) -> Packed:
+    """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute.
+    `scan` sees every row as it stands in the file.
+    """
     keep = FirstOfEach(unit.column, unit.contributions) if unit.column else None
-    others = {unit.column} - {None} - {feature.name for feature in schema.features}
-    start = 0
-    for batch in read_batches(data, schema, tuple(column for column in others if column)):
-        chosen = slice(None) if keep is None else keep(batch, start)
-        for store, feature in zip(bins, schema.features, strict=True):
-            store += encode_column(feature, batch[feature.name], start).astype(dtype)[chosen].tobytes()
-        labels += encode_answers(schema, batch[schema.target], start)[chosen].tobytes()
-        start += len(batch)
+    described = {feature.name for feature in schema.features} | {schema.target}
+    seen = set() if scan is None else set(scan.names)
+    bins, answers = np.empty((0, 0)), np.empty(0)
+    start = used = 0
+    for batch in read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described)):
+        if not start:  # room for every row, of which the system gives what is written to: nothing is moved or copied
+            most = most_rows(data)
+            bins = np.empty((len(schema.features), most), bin_dtype(schema.features))
+            answers = np.empty(most, answer_dtype(schema))
+        if scan is not None:
+            scan(batch, start)
+        chosen: Any = slice(None) if keep is None else keep(batch, start)
+        end = used + (len(batch) if keep is None else int(np.count_nonzero(chosen)))
+        for codes, feature in zip(bins, schema.features, strict=True):
+            codes[used:end] = encode_column(feature, batch[feature.name], start)[chosen]
+        answers[used:end] = encode_answers(schema, batch[schema.target], start)[chosen]
+        start, used = start + len(batch), end
     if keep is not None:
         keep.check()
     if not start:
         raise DataError(f"data={data.name}: the file has no rows")
-    answers = np.frombuffer(labels, dtype=kind)
-    packed = np.empty((len(bins), answers.size), dtype=dtype)
-    for index in range(len(bins)):
-        packed[index] = np.frombuffer(bins[index], dtype=dtype)
-        bins[index] = bytearray()
-    return Packed(packed, answers)
+    return Packed(bins[:, :used], answers[:used])
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
@@ -151,11 +179,36 @@ def _check_new_rows(home: Home, commitment: str) -> None:
             )
 
 
-def _write(folder: Path, packed: Packed, schema: bytes) -> None:
+def _scan(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str], others: Iterable[Dataset]) -> Scan:
+    """Of a file's columns that the schema knows, against the sketches of `others`: older registrations have none."""
+    described = {feature.name for feature in schema.features} | {schema.target, *schema.ignore}
+    columns = [column for column in types if column in described]
+    places = {each.registration.name: home.datasets / each.registration.commitment / SKETCH for each in others}
+    known = {name: Sketch.read(place) for name, place in places.items() if place.exists()}
+    key = bytes.fromhex(home.keys.commitment([b"the key of sketches"]))
+    return Scan(key, schema.target, columns, naming, known)
+
+
+def _check_new_people(scan: Scan, own: Sketch) -> None:
+    """A noticeable share of people or rows that are registered already is refused, to the steward alone."""
+    for name, known in scan.known.items():
+        pairs = [same_people(mine, theirs) for mine in own.people.values() for theirs in known.people.values()]
+        for what, share in (("people", max(pairs, default=0.0)), ("rows", scan.same_rows(name, own))):
+            if share:
+                raise NameTaken(
+                    f"data: {what} of this file, about {share:.0%}, are in the dataset {name} already; the same people "
+                    f"have one budget. Share it by --family {name}; or, if these are other people, say why by "
+                    "--new-people --reason, which stands in the ledger",
+                    dataset=name, what=what, share=f"{share:.2f}",
+                )  # fmt: skip
+
+
+def _write(folder: Path, packed: Packed, schema: bytes, sketch: Sketch) -> None:
     folder.mkdir(mode=0o700)
     np.save(folder / "bins.npy", packed.bins, allow_pickle=False)
     np.save(folder / "labels.npy", packed.labels, allow_pickle=False)
     (folder / "schema.yaml").write_bytes(schema)
+    sketch.write(folder / SKETCH)
     for file in folder.iterdir():
         file.chmod(PRIVATE)
         sync_file(file)

@@ -14,6 +14,7 @@ from small_home import serving, until, write_files
 from accountant.budget import Budget, Relation
 from accountant.home import Home
 from accountant.ledger import tokens
+from accountant.ledger.records import NewPeople
 from serving.process.tokens import new_token
 from serving.rest.event_stream import Event
 from training import job
@@ -38,7 +39,8 @@ def server(tmp_path_factory):
             (folder / "more").mkdir()
             rows = write_other(folder / "more" / "rows.parquet", rows)
         schema = files / "schema.yaml"
-        register(home, name, rows, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+        new = NewPeople("a test", "test")
+        register(home, name, rows, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None, new_people=new)
     with serving(home.path, workers=1) as found:
         yield found
 

@@ -1,0 +1,141 @@
+"""Who is one person is asked wherever a column may say so, and answered by --unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from ledgers import EXAMPLES, place
+
+from accountant.audit.audit import audit_home
+from accountant.budget import Budget, Relation
+from accountant.errors import DataError, InputError
+from accountant.home import Home
+from training.rows.datasets import register
+from training.rows.unit_question import names_people
+
+ROWS = 400
+TOTAL = Budget.of("1", "1e-6")
+IDS = [f"p{row // 3}" for row in range(ROWS)]
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    return Home.init(place(tmp_path / "home"))
+
+
+def register_table(home, columns, name="d", ignore=(), features="", unit=None, suffix=".parquet", **how):
+    folder = home.path.parent
+    seed = sum(map(ord, name))
+    numbers = np.random.default_rng(seed).normal(50, 20, ROWS)
+    table = pa.table({"x": numbers, "y": ["no", "yes"] * (ROWS // 2), **columns})
+    path = folder / f"{name}{suffix}"
+    (pq.write_table if suffix == ".parquet" else pyarrow.csv.write_csv)(table, path)
+    schema = folder / f"{name}.yaml"
+    schema.write_text(
+        'target: {name: y, classes: ["no", "yes"]}\nrecords: 400\n'
+        f"ignore: {list(ignore)}\nfeatures:\n  x: {{type: numeric, range: [0, 100]}}\n{features}"
+    )
+    budget = None if how.get("families") else TOTAL
+    register(home, name, path, schema, budget, Relation.ADD_REMOVE, unit, **how)
+    return home.ledger.dataset(name).registration.unit
+
+
+NAMES = [
+    *("patient", "patient_id", "patientID", "PatientId", "Patient Id", "PATIENT_ID", "pid", "ssn", "userId", "user_no"),
+    *("customerid", "customer.key", "email", "e_mail", "subject", "household_number", "client-uuid", "home_email"),
+]
+NO_NAMES = [
+    *("age", "x0", "id", "income", "marital_status", "relationship", "occupation", "patients_per_day", "is_client"),
+    *("customer_age", "hours_per_week", "native_country", "y", "", "_", "number_of_users", "person_weight"),
+]
+
+
+def test_names_that_say_so():
+    assert [name for name in NAMES if not names_people(name)] == []
+    assert [name for name in NO_NAMES if names_people(name)] == []
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_column_that_names_people_is_asked_about_also_under_ignore(home, suffix):
+    about = {"columns": {"patient": IDS}, "ignore": ["patient"], "suffix": suffix}
+    with pytest.raises(InputError, match=r"\['patient'\] may name people .*--unit patient .*--unit record") as caught:
+        register_table(home, **about)
+    assert caught.value.exit_code == 2
+    assert home.ledger.datasets() == []
+    assert not list(home.datasets.iterdir())
+    assert register_table(home, **about, unit="patient").column == "patient"
+    about["columns"] = {"patient": [f"other {name}" for name in IDS]}
+    assert register_table(home, **about, name="e", unit="record").column is None
+    assert audit_home(home).problems == ()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+@pytest.mark.parametrize("values", [IDS, list(range(200)) * 2, [float(row // 2) for row in range(ROWS)]])
+def test_values_that_repeat_as_ids_do_are_asked_about(home, values, suffix):
+    with pytest.raises(InputError, match=r"\['code'\] may name people \(their values repeat") as caught:
+        register_table(home, {"code": values}, ignore=["code"], suffix=suffix)
+    assert "p1" not in str(caught.value.to_json())
+    assert not list(home.datasets.iterdir())
+    assert register_table(home, {"code": values}, ignore=["code"], suffix=suffix, unit="record").column is None
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("code", [f"{row}" for row in range(ROWS)]),  # each row its own
+        ("code", ["a", "b", "c", "d"] * 100),  # a category
+        ("id", list(range(ROWS))),
+        ("day", pa.array(np.arange(ROWS) // 2, pa.int32()).cast(pa.date32())),
+        ("member", [True, False] * 200),
+        ("price", [0.25 + row // 2 for row in range(ROWS)]),
+    ],
+)
+def test_what_names_no_people_is_not_asked_about(home, name, values):
+    assert register_table(home, {name: values}, ignore=[name]).column is None
+
+
+def test_a_feature_by_name_is_asked_about_and_a_flag_or_few_categories_are_not(home):
+    numbers = "  account_no: {type: numeric, range: [0, 1000]}\n"
+    with pytest.raises(InputError, match="account_no"):
+        register_table(home, {"account_no": list(range(ROWS))}, features=numbers)
+    few = "  client: {type: categorical, values: [a, b]}\n  member: {type: boolean}\n"
+    register_table(home, {"client": ["a", "b"] * 200, "member": [True, False] * 200}, features=few)
+
+
+def test_adult_names_nobody(home):
+    files = EXAMPLES / "adult_train.parquet", EXAMPLES / "adult.schema.yaml"
+    assert register(home, "adult", *files, TOTAL, Relation.ADD_REMOVE, None).registration.unit.column is None
+
+
+def test_answers_that_do_not_fit(home):
+    with pytest.raises(DataError, match="no such column"):
+        register_table(home, {"patient": IDS}, ignore=["patient"], unit="person")
+    with pytest.raises(InputError, match="rename"):
+        register_table(home, {"record": IDS}, ignore=["record"], unit="record")
+    with pytest.raises(InputError, match="contributions=2"):
+        register_table(home, {}, contributions=2)
+    with pytest.raises(InputError, match="unit=record"):
+        register_table(home, {}, contributions=2, unit="record")
+
+
+def test_a_family_that_names_the_person_by_other_columns_asks(home):
+    register_table(home, {"patient": IDS}, ignore=["patient"], unit="patient", name="a")
+    more = {"columns": {"case": IDS}, "ignore": ["case"], "families": ("a",)}
+    with pytest.raises(InputError, match=r"name the person by \['patient'\]; which column") as caught:
+        register_table(home, **more, name="b")
+    assert caught.value.details == {"answers": ["--unit COLUMN"]}
+    with pytest.raises(InputError, match="same ids of the same people") as caught:
+        register_table(home, **more, name="b", unit="case")
+    assert caught.value.details == {"answers": ["--unit case=patient"]}
+    assert register_table(home, **more, name="b", unit="case=patient").column == "case"
+    with pytest.raises(InputError, match="same ids"):
+        register_table(home, {"patient": IDS}, ignore=["patient"], families=("b",), name="c", unit="patient")
+    unit = "patient=case"
+    assert (
+        register_table(home, {"patient": IDS}, ignore=["patient"], families=("b",), name="c", unit=unit).column
+        == "patient"
+    )
+    assert audit_home(home).problems == ()

@@ -1,0 +1,281 @@
+"""Whether the rows or the people of a new file stand in a registered dataset already, in any order, subset, choice of
+columns, format, schema or target. docs/privacy/copies.md has the statistic, its proof and its two error rates.
+
+A registration leaves a sketch beside its packed rows: fingerprints (keyed by the home) of a random sample of the
+original rows, and of the ids in columns that name people. A later file is read whole against every sketch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from training.rows.fingerprints import Hashes, bits_of, fingerprints, holds_fractions, mix
+
+SKETCH = "sketch.npz"
+MOST_ROWS, MOST_CELLS = 1 << 15, 1 << 20  # of a sketch
+MOST_COLUMNS = 64
+MOST_VALUES = 1 << 16  # distinct rows that are counted, at one choice of columns
+ALL_VALUES = 1 << 19  # at all choices together
+MOST_PEOPLE = 1 << 16
+NOTICEABLE = 0.01
+LEVEL = 1e-6 / 3  # of one comparison; a dataset is compared by three choices of columns
+SURPRISING = 10
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The distinct ids of a column whose fingerprint is below `limit`, ascending, and how often each stands there."""
+
+    ids: Hashes
+    counts: NDArray[np.int64]
+    limit: np.uint64
+
+    def below(self, limit: np.uint64) -> Hashes:
+        return self.ids[self.ids < limit]
+
+    @property
+    def part(self) -> float:
+        """Which part of all ids this is, about."""
+        return float(self.limit) / 2.0**64
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """`cells` (sampled rows, columns): fingerprints under the column's name. `rows`: how many the file had."""
+
+    target: str
+    columns: tuple[str, ...]
+    cells: Hashes
+    rows: int
+    people: Mapping[str, People]
+
+    def write(self, path: Path) -> None:
+        arrays: dict[str, Any] = {
+            "target": np.array(self.target),
+            "columns": np.array(self.columns),
+            "cells": self.cells,
+            "rows": np.array(self.rows),
+        }
+        names = np.array(list(self.people), dtype=str)
+        limits = np.array([found.limit for found in self.people.values()], np.uint64)
+        parts = {f"people{at}": found.ids for at, found in enumerate(self.people.values())}
+        np.savez(path, allow_pickle=False, **{**arrays, "names": names, "limits": limits, **parts})
+
+    @classmethod
+    def read(cls, path: Path) -> Sketch:
+        with np.load(path, allow_pickle=False) as file:
+            ids = [file[f"people{at}"] for at in range(len(file["names"]))]
+            people = {
+                name: People(these, np.zeros(0, np.int64), limit)
+                for name, these, limit in zip(file["names"].tolist(), ids, file["limits"], strict=True)
+            }
+            return cls(str(file["target"]), tuple(file["columns"].tolist()), file["cells"], int(file["rows"]), people)
+
+    def hashes(self, columns: Iterable[str]) -> Hashes:
+        """(sampled rows,): of each row, over these columns alone, in no order."""
+        places = [self.columns.index(column) for column in columns]
+        return np.asarray(self.cells[:, places].sum(axis=1, dtype=np.uint64))
+
+    def repeats(self, column: str) -> float:
+        """How likely two different rows of the sample agree in this column."""
+        counts = np.unique(self.cells[:, self.columns.index(column)], return_counts=True)[1].astype(float)
+        size = max(2, len(self.cells))
+        return float((counts * (counts - 1)).sum()) / (size * (size - 1))
+
+
+class Values:
+    """Distinct words of a stream with their counts: those below a limit which falls so that at most `most` are held."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self.limit = most, np.uint64(2**64 - 1)
+        self._values, self._counts = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        self._waiting: list[Hashes] = []
+        self._number = 0
+
+    def add(self, words: Hashes) -> None:
+        words = words[words < self.limit]
+        self._waiting.append(words)
+        self._number += len(words)
+        if self._number > self._most:
+            self._settle()
+
+    def _settle(self) -> None:
+        fresh, counts = np.unique(np.concatenate([np.zeros(0, np.uint64), *self._waiting]), return_counts=True)
+        self._waiting, self._number = [], 0
+        values, which = np.unique(np.concatenate([self._values, fresh]), return_inverse=True)
+        sums = np.bincount(which, np.concatenate([self._counts, counts]), len(values)).astype(np.int64)
+        if len(values) > self._most:
+            self.limit = values[self._most]
+        self._values, self._counts = values[: self._most], sums[: self._most]
+
+    def found(self) -> People:
+        self._settle()
+        return People(self._values, self._counts, self.limit)
+
+
+class Scan:
+    """Reads a file's batches for its own sketch and against `known` ones. `naming`: columns that may name people."""
+
+    def __init__(
+        self, key: bytes, target: str, columns: Sequence[str], naming: Sequence[str], known: Mapping[str, Sketch]
+    ) -> None:
+        self._key, self._target = key, target
+        self.columns = tuple(sorted(columns, key=lambda name: int(self._word("column " + name)))[:MOST_COLUMNS])
+        self.names = frozenset({*self.columns, *naming})
+        self._words = {name: self._word("column " + name) for name in self.columns}
+        self._value, self._place = self._word("value"), self._word("place")
+        most = max(1 << 12, ALL_VALUES // max(1, len(naming)))
+        self._naming = {name: Values(min(MOST_PEOPLE, most)) for name in naming}
+        self.known = known
+        self.fractions: set[str] = set()  # of `naming`, those that hold numbers which are not whole
+        self._choices = {name: choices(sketch, self.columns, target) for name, sketch in known.items()}
+        chosen = {choice for found in self._choices.values() for choice in found}
+        most = min(MOST_VALUES, max(1 << 12, ALL_VALUES // max(1, len(chosen))))
+        self._counted = {choice: Values(most) for choice in chosen}
+        self._most = min(MOST_ROWS, MOST_CELLS // max(1, len(self.columns)))
+        self._limit = np.uint64(2**64 - 1)
+        # Made once and written over: what is made and freed again for every batch breaks up the memory of packed bins.
+        self._places = np.empty(2 * self._most, np.uint64)
+        self._cells = np.empty((2 * self._most, len(self.columns)), np.uint64)
+        self._in = {name: frozenset(choice for choice in chosen if name in choice) for name in self.columns}
+        self._words_of = self._total = np.empty(0, np.uint64)
+        self._sums = {where: np.empty(0, np.uint64) for where in self._in.values() if where}  # a column adds to one
+        self._held = self.rows = 0
+
+    def _word(self, about: str) -> np.uint64:
+        return np.uint64(int.from_bytes(sha256(self._key + about.encode()).digest()[:8], "big"))
+
+    def __call__(self, batch: pa.RecordBatch, start: int) -> None:
+        """Take in a batch whose first row is the file's row `start`, from 0."""
+        for first in range(0, len(batch), self._most):
+            self._take(batch.slice(first, self._most), start + first)
+
+    def _take(self, batch: pa.RecordBatch, start: int) -> None:
+        size = len(batch)
+        if size > len(self._words_of):
+            self._words_of, self._total = np.empty(size, np.uint64), np.empty(size, np.uint64)
+            self._sums = {where: np.empty(size, np.uint64) for where in self._sums}
+        words, total = self._words_of[:size], self._total[:size]
+        sums = {where: part[:size] for where, part in self._sums.items()}
+        for part in sums.values():
+            part.fill(0)
+        places = mix(np.arange(start, start + size, dtype=np.uint64), self._place)
+        chosen = np.flatnonzero(places < self._limit)
+        held = slice(self._held, self._held + len(chosen))
+        self._places[held] = places[chosen]
+        for name in self.names:
+            if name in self._naming:
+                self._look_at_ids(name, batch[name])
+            if name not in self._words or not fingerprints(batch[name], self._value, self._words[name], words):
+                continue
+            self._cells[held, self.columns.index(name)] = words[chosen]
+            if self._in[name]:
+                sums[self._in[name]] += words
+        for choice, counted in self._counted.items():
+            total.fill(0)
+            for where, part in sums.items():
+                if choice in where:
+                    total += part
+            counted.add(total)
+        self._held += len(chosen)
+        self.rows += size
+        if self._held > self._most:
+            self._settle()
+
+    def _look_at_ids(self, name: str, column: pa.Array) -> None:
+        if name not in self.fractions and holds_fractions(column):
+            self.fractions.add(name)
+        bits = bits_of(column, self._value)
+        if bits is not None:
+            self._naming[name].add(mix(bits, self._value))
+
+    def _settle(self) -> None:
+        """Keep the rows with the smallest places: those beyond the middle move into the gaps before it."""
+        if self._held <= self._most:
+            return
+        places = self._places[: self._held]
+        self._limit = np.partition(places, self._most)[self._most]
+        gaps = np.flatnonzero(places[: self._most] >= self._limit)
+        movers = self._most + np.flatnonzero(places[self._most :] < self._limit)
+        for first in range(0, len(gaps), 512):
+            to, of = gaps[first : first + 512], movers[first : first + 512]
+            self._places[to], self._cells[to] = self._places[of], self._cells[of]
+        self._held = self._most
+
+    def sketch(self) -> Sketch:
+        """Of the whole file."""
+        self._settle()
+        people = {name: values.found() for name, values in self._naming.items()}
+        return Sketch(self._target, self.columns, self._cells[: self._held].copy(), self.rows, people)
+
+    def same_rows(self, name: str, own: Sketch) -> float:
+        """The share of the file's rows that stand in the registered dataset `name`, or of its rows in the file,
+        whichever is larger; 0 where it is too small to notice, or chance could do it."""
+        known, shares = self.known[name], [0.0]
+        for choice in self._choices[name]:
+            counted = self._counted[choice].found()
+            sampled = known.hashes(choice)
+            theirs, times = np.unique(sampled[sampled < counted.limit], return_counts=True)
+            if not len(theirs) or not len(counted.ids):
+                continue
+            either = [sketch.repeats(column) for column in choice for sketch in (known, own)]
+            chance = len(sampled) * own.rows * counted.part * prod(either) ** 0.5
+            shares.append(_share(theirs, times, counted, known.rows / len(sampled), chance))
+        return max(shares)
+
+
+def choices(known: Sketch, columns: Sequence[str], target: str) -> tuple[frozenset[str], ...]:
+    """The columns by which rows are compared: all that both have; all but the targets, which may be coded anew; and the
+    ones in which the known rows ever repeat, so that row numbers which were written anew hide nothing.
+    """
+    common = [name for name in known.columns if name in columns]
+    repeating = [name for name in common if known.repeats(name) > 0]
+    others = [name for name in common if name not in (target, known.target)]
+    found = {frozenset(common), frozenset(others), frozenset(repeating)} - {frozenset()}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _share(theirs: Hashes, times: NDArray[np.int64], counted: People, scale: float, chance: float) -> float:
+    at = np.minimum(np.searchsorted(counted.ids, theirs), len(counted.ids) - 1)
+    both = counted.ids[at] == theirs
+    mine = np.zeros(len(counted.ids), np.bool_)
+    mine[at[both]] = True
+    once_each = int((both & (times == 1) & (counted.counts[at] == 1)).sum())
+    twice_there, twice_here = int((~both & (times == 2)).sum()), int((~mine & (counted.counts == 2)).sum())
+    share = max(times[both].sum() / times.sum(), min(1.0, scale * times[both].sum() / counted.counts.sum()))
+    surprising = once_each > SURPRISING * chance and crossing_chance(once_each, twice_there, twice_here) <= LEVEL
+    return float(share) if surprising and share >= NOTICEABLE else 0.0
+
+
+def crossing_chance(once_each: int, twice_there: int, twice_here: int) -> float:
+    """The chance of so many or more values that stand once in each of two files, given all values that stand twice in
+    the two together, where the files are independent draws from any two populations (docs/privacy/copies.md).
+
+    At its largest, with one population: P(h) ~ 2^h / ((there)! h! (here)!), where 2 there + h and 2 here + h are given.
+    """
+    there, here = 2 * twice_there + once_each, 2 * twice_here + once_each
+    crossing = np.arange(there % 2, min(there, here) + 1, 2)
+    factorial = np.cumsum(np.log(np.maximum(1, np.arange(max(there, here) + 1))))  # its logarithm
+    terms = factorial[(there - crossing) // 2] + factorial[crossing] + factorial[(here - crossing) // 2]
+    logs = crossing * np.log(2) - terms
+    weights = np.exp(logs - logs.max())
+    return float(weights[crossing >= once_each].sum() / weights.sum())
+
+
+def same_people(own: People, known: People) -> float:
+    """The share of one's ids that stand in the other, of the smaller one; 0 below NOTICEABLE."""
+    limit = min(own.limit, known.limit)
+    mine, theirs = own.below(limit), known.below(limit)
+    if not len(mine) or not len(theirs):
+        return 0.0
+    share = len(np.intersect1d(mine, theirs, assume_unique=True)) / min(len(mine), len(theirs))
+    return share if share >= NOTICEABLE else 0.0

@@ -1,0 +1,126 @@
+"""Who is one person? Asked of the steward where a file has a column that may name people, and never assumed.
+
+A column is asked about by its name and type alone, or, where the schema does not describe its values (under `ignore`,
+or called an id), by its values: where one of them repeats, and there are more of them than the square root of the
+number of rows, and they are no fractions, they look like ids of people with several rows each. What this says of the
+values reaches the steward alone, as the refusal of a registration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+import pyarrow as pa
+
+from accountant.errors import DataError, InputError
+from accountant.ledger.families import Dataset
+from accountant.ledger.records import RECORD, Unit
+from models.features import BooleanFeature, CategoricalFeature
+from training.rows.overlap import People
+from training.rows.schema import Schema
+
+# Words of columns' names, a person's and an id's, and names that are both.
+_PEOPLE = """
+person patient customer client user member subject employee worker student pupil citizen resident inhabitant household
+owner donor applicant borrower debtor respondent participant visitor driver passenger taxpayer voter insured
+policyholder subscriber individual account beneficiary claimant cardholder
+"""
+_IDS = "id ids identifier uid uuid guid no nr num number key code ref hash pseudonym name"
+_BOTH = """
+pid ssn mrn nin email mail username userid login surname phone msisdn iban passport imei patientid personid customerid
+clientid memberid subjectid employeeid studentid accountid
+"""
+PEOPLE, IDS, BOTH = (frozenset(words.split()) for words in (_PEOPLE, _IDS, _BOTH))
+FEW = 100  # a feature with fewer listed categories names no people
+EACH_ROW = "record"
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a column's name in small letters: `patientID`, `patient_id` and `Patient Id` are patient, id."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
+
+
+def names_people(name: str) -> bool:
+    """Whether a column's name says that it tells people apart: a person's word, alone or with an id's word after it."""
+    words = words_of(name)
+    if not words:
+        return False
+    if words[-1] in IDS and len(words) > 1:
+        return words[-2] in PEOPLE or words[-2] in BOTH
+    return "".join(words) in BOTH | PEOPLE or words[-1] in BOTH
+
+
+def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) -> tuple[list[str], list[str]]:
+    """The file's columns that name people by their names, and those whose values are to be looked at."""
+    few = {
+        feature.name
+        for feature in schema.features
+        if isinstance(feature, BooleanFeature) or (isinstance(feature, CategoricalFeature) and feature.bins < FEW)
+    }
+    able = [name for name, kind in types.items() if _can_name(kind) and name not in few and name != schema.target]
+    by_name = [name for name in able if names_people(name)]
+    open_ones = [
+        name for name in able if name in schema.ignore or (words_of(name) or [""])[-1] in ("id", "uuid", "guid")
+    ]
+    return by_name, [name for name in open_ones if name not in by_name]
+
+
+def _can_name(kind: pa.DataType | None) -> bool:
+    """By its type; a .csv says none."""
+    if kind is None:
+        return True
+    return not (pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_temporal(kind))
+
+
+def repeat_like_ids(values: People, rows: int) -> bool:
+    """Some value stands twice, and there are more distinct ones than the square root of the number of rows."""
+    return bool((values.counts > 1).any()) and len(values.ids) / values.part > rows**0.5
+
+
+def answered(
+    unit: str | None, contributions: int, columns: Collection[str], families: Sequence[Dataset]
+) -> Unit | None:
+    """What `unit` says: None is no answer, "record" each row by itself, else a column of the file's `columns`.
+
+    COLUMN=OTHER says besides that it names by the same ids the person whom a dataset of the family names by OTHER.
+    InputError where a family's datasets name the person by a column that the answer does not speak of.
+    """
+    theirs = {each.registration.unit.column or "" for each in families} - {""}
+    if unit is None:
+        if theirs:
+            text = f"the family's datasets name the person by {sorted(theirs)}; which column of this file does"
+            raise _question(text, ["--unit COLUMN"])
+        if contributions != 1:
+            raise InputError(f"contributions={contributions}: needs --unit, the column that names the person")
+        return None
+    if unit == EACH_ROW:
+        if EACH_ROW in columns:
+            raise InputError(f"unit={EACH_ROW}: means each row by itself, and a column is called so; rename the column")
+        return RECORD if contributions == 1 else Unit("record", None, contributions)
+    column, same = (unit, []) if unit in columns else (unit.partition("=")[0], unit.split("=")[1:])
+    if column not in columns:
+        raise DataError(f"unit={column}: the file has no such column")
+    others = sorted(theirs - {column, *same})
+    if others:
+        raise _question(
+            f"the family's datasets name the person by {others}, this one by {column!r}; are these the same ids of the "
+            "same people",
+            ["--unit " + "=".join([column, *same, *others])],
+        )
+    return Unit("person", column, contributions)
+
+
+def ask(columns: Sequence[str], why: str) -> InputError:
+    """The question where columns may name people and nothing was said."""
+    return _question(
+        f"columns {list(columns)} may name people ({why}); is each row about another person",
+        [
+            f"--unit {columns[0]} (and --contributions), where it names the person",
+            f"--unit {EACH_ROW}, where no person has two rows",
+        ],
+    )
+
+
+def _question(text: str, answers: Sequence[str]) -> InputError:
+    return InputError(f"unit: {text}? Answer by {', or '.join(answers)}", answers=list(answers))
