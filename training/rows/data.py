@@ -183,9 +183,9 @@ def _numbers(name: str, column: pa.Array) -> NDArray[np.float64]:
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     ):
         raise DataError(f"column {name!r}: holds {kind}; the schema wants numbers")
-    return np.asarray(
-        column.cast(pa.float64(), safe=False).fill_null(float("nan")).to_numpy(zero_copy_only=False), np.float64
-    )
+    if kind != pa.float64() or column.null_count:
+        column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
 
 
 def _flags(name: str, column: pa.Array, start: int) -> NDArray[np.float64]:
