@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 from accountant.errors import DataError
 
 NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
-# Besides, what Python and pandas write of a missing value where a column is turned into texts.
-NOBODY = sorted({word.lower() for word in NULLS} | {"none", "<na>", "nat"})
+# Besides, what Python, pandas, spreadsheets and databases write of a missing value where a column is turned into texts.
+_WRITTEN = {"none", "nil", "<na>", "nat", "-nan", "#na", "#n/a", r"\n", "<null>", "(null)", "?", "-", "."}
+NOBODY = sorted({word.lower() for word in NULLS} | _WRITTEN)
 WHOLE = 2.0**53  # from here on, two neighbouring whole numbers may be one float
 
 
 def unit_ids(name: str, column: pa.Array) -> pa.Array:
-    """A column of ids as texts or bytes, one spelling to an id and null where it is missing, whatever type the file
-    gives it: 7, 7.0, "7" and "7.0" are one person, 0.0 and -0.0 too; "07" and "7" are two.
+    """A column of ids as bytes, one spelling to an id and null where it is missing, whatever type the file gives it:
+    7, 7.0, "7" and "7.0" are one person, 0.0 and -0.0 too; "07" and "7" are two. The spelling of an id is a function of
+    that id alone: what else stands in the column, or how it is cut into batches, makes no difference.
 
     Missing: null, NaN, and any of NOBODY in either case, with or without blanks around it. DataError where a column
     cannot hold ids: floats that are not whole or not below 2^53, truth values, lists.
@@ -33,11 +35,11 @@ def unit_ids(name: str, column: pa.Array) -> pa.Array:
         column = column.dictionary_decode()
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        ids = column.cast(pa.binary()).cast(pa.large_binary())
+        column = column.cast(pa.binary()).cast(pa.large_binary())
         try:
-            column = ids.cast(pa.large_string())
-        except pa.ArrowInvalid:  # no texts
-            return pc.if_else(pc.equal(pc.binary_length(ids), 0), None, ids)
+            column = column.cast(pa.large_string())
+        except pa.ArrowInvalid:  # some are no texts: those stay as they are, and the others are read as ever
+            return _texts_or_bytes(name, column)
     if pa.types.is_floating(kind):
         column = _whole_numbers(name, column)
     if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
@@ -46,7 +48,25 @@ def unit_ids(name: str, column: pa.Array) -> pa.Array:
     texts = pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0*$", r"\1")
     texts = pc.replace_substring_regex(texts, "^-(0+)$", r"\1")
     missing = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), pa.array(NOBODY, pa.large_string()))
-    return pc.if_else(missing, None, texts)
+    return pc.if_else(missing, None, texts).cast(pa.large_binary())
+
+
+def _texts_or_bytes(name: str, column: pa.Array) -> pa.Array:
+    words = column.dictionary_encode()
+    values = words.dictionary.to_pylist()
+    are_texts = np.array([_is_text(value) for value in values])
+    texts = unit_ids(name, words.dictionary.filter(pa.array(are_texts))).to_pylist()
+    ids = np.array(values, object)
+    ids[are_texts] = texts
+    return pa.array(ids, pa.large_binary()).take(words.indices)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _whole_numbers(name: str, column: pa.Array) -> pa.Array:
@@ -69,7 +89,7 @@ class FirstOfEach:
     """
 
     def __init__(self, column: str, contributions: int) -> None:
-        self._column, self._most, self._rows_of = column, contributions, Counter[str | bytes]()
+        self._column, self._most, self._rows_of = column, contributions, Counter[bytes]()
         self._missing, self._first_missing = 0, 0
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> NDArray[np.bool_]:

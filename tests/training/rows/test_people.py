@@ -30,7 +30,7 @@ SCHEMA = parse_schema(
 ROW_NUMBERS = parse_schema(
     b"target: {name: row, range: [0, 65536]}\nrecords: 4\nignore: [pid]\nfeatures:\n  x: {type: boolean}\n"
 )
-MISSING = ["", " ", "\t", "NA", " n/a ", "NaN", "nan", "null", "NULL", "None", "<NA>", "NaT"]
+MISSING = ["", " ", "\t", "NA", " n/a ", "NaN", "nan", "null", "NULL", "None", "<NA>", "NaT", "#N/A", r"\N", "?", "-"]
 
 
 def write(path, table: pa.Table, row_group_size: int = 1 << 20):
@@ -111,6 +111,22 @@ def test_one_person_has_one_spelling(tmp_path, column):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_ids_that_differ_are_different_people(tmp_path, suffix):
     assert used(write(tmp_path / f"rows{suffix}", people(["7", "07", "a", "A", "a ", "é", "e\u0301", "-7", "0"]))) == 9
+
+
+@pytest.mark.parametrize(("suffix", "group"), [(".csv", 0), (".parquet", BATCH_ROWS), (".parquet", 1 << 20)])
+def test_another_s_id_that_is_no_text_changes_no_spelling(tmp_path, suffix, group):
+    """A Latin-1 id in one batch, none in the others: a person stays one, and a blank stays nobody."""
+    path = tmp_path / f"rows{suffix}"
+    for last, rows in ((b"B", 3), (b"\xe9", 4)):
+        ids = [b"A", b"7", *[b"B"] * BATCH_ROWS, b"A", b"7.0", last]
+        if suffix == ".csv":  # pyarrow writes no bytes that are no text
+            path.write_bytes(b"pid,x,y\n" + b"".join(pid + b",true,no\n" for pid in ids))
+        else:
+            write(path, people(ids), group)
+        assert used(path) == rows
+    blank = write(tmp_path / "blank.parquet", people([b"A", b" NA ", b"\xe9"]))
+    with pytest.raises(DataError, match="missing in 1 of the rows, the first of them row 2 "):
+        used(blank)
 
 
 # ---- which rows are used ---------------------------------------------------------------------------------------------
