@@ -60,7 +60,10 @@ def decode(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
 
 def decode_canonical(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
     """As `decode`, and `raw` must be exactly what `encode` writes."""
-    if len(raw) <= limit and _is_plain(raw):
+    # Plain bytes cannot nest too deep or be more than ASCII. What else is wrong the plain decoder refuses, or it shows
+    # when the value is spelled again, as a key that comes twice does.
+    shallow = len(raw) <= limit and raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH
+    if shallow and raw.isascii() and b"\\" not in raw:
         try:
             value: JSON = _PLAIN_DECODER.raw_decode(raw.decode("ascii"))[0]
             if spell(value) == raw:
@@ -76,13 +79,6 @@ def decode_canonical(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
 def spell(value: Encodable) -> bytes:
     """As `encode`, for what `decode` gave, or parts of it: nothing is checked again."""
     return _ENCODER.encode(value).encode("ascii")
-
-
-def _is_plain(raw: bytes) -> bool:
-    """Nothing in it can nest too deep or be more than ASCII. What else is wrong the plain decoder refuses, or it shows
-    when the value is spelled again, as a key that comes twice does."""
-    shallow = raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH
-    return shallow and raw.isascii() and b"\\" not in raw
 
 
 def exact_object(value: JSON, keys: Collection[str], what: str) -> dict[str, JSON]:

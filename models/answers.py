@@ -48,8 +48,9 @@ def _check_range(classes: Sequence[ClassLabel], target_range: Range) -> None:
 
 
 def _check_classes(classes: Sequence[ClassLabel]) -> None:
-    alike = _all_texts(classes) or _all_integers(classes)
-    if not (2 <= len(classes) <= MAX_CLASSES and alike and len(set(classes)) == len(classes)):
+    texts = all(type(label) is str and encodable(label) for label in classes)
+    integers = all(type(label) is int and abs(label) < 1 << 63 for label in classes)
+    if not (2 <= len(classes) <= MAX_CLASSES and (texts or integers) and len(set(classes)) == len(classes)):
         raise ModelInvalid(
             f"classes={classes}: two to {MAX_CLASSES} different texts, or as many different 64-bit integers"
         )
@@ -66,14 +67,6 @@ def head_from_json(body: Mapping[str, Any], numbers: set[str]) -> tuple[tuple[Fe
         raise ModelInvalid("ensemble.json: target must be a text, classes and features lists")
     features = tuple(feature_from_json(feature) for feature in body["features"])
     return features, body["target"], tuple(classes), float(body["link"])
-
-
-def _all_texts(classes: Sequence[ClassLabel]) -> bool:
-    return all(type(label) is str and encodable(label) for label in classes)
-
-
-def _all_integers(classes: Sequence[ClassLabel]) -> bool:
-    return all(type(label) is int and abs(label) < 1 << 63 for label in classes)
 
 
 def outputs_of(classes: Sequence[ClassLabel]) -> int:

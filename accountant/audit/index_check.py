@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table, select
 
 from accountant.audit.judge import Figures
 from accountant.audit.replay import Replay
-from accountant.audit.replay_budget import Books, FamilyState
+from accountant.audit.replay_budget import FamilyState
 from accountant.budget import from_nano
 from accountant.canonical import decimal_string
 from accountant.log.entries import dumps
@@ -39,7 +39,12 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
         for identity, each in books.families.items()
     }
     yield from _compare("family", _rows(connection, family_table, "id"), families)
-    yield from _compare("analyst", _rows(connection, analyst_table, "family", "name"), dict(_analysts(books)))
+    analysts: dict[Any, Row] = {}
+    for identity, family in books.families.items():
+        for name, used in family.analysts.items():
+            share = family.quotas.get(name)
+            analysts[identity, name] = (None if share is None else decimal_string(share), _stored(used, family))
+    yield from _compare("analyst", _rows(connection, analyst_table, "family", "name"), analysts)
     yield from _jobs(connection, replay)
     tokens = {digest: (each.seq, each.name, each.scopes, each.revoked) for digest, each in replay.tokens.items()}
     yield from _compare("token", _rows(connection, token_table, "hash"), tokens)
@@ -48,13 +53,6 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     revoked = {str(issued): (seq,) for issued, seq in replay.keys.revocations.items()}
     rows = {str(issued): seq for issued, seq in _rows(connection, revoked_table, "issued").items()}
     yield from _compare("revocation", rows, revoked)
-
-
-def _analysts(books: Books) -> Iterator[tuple[Any, Row]]:
-    for identity, family in books.families.items():
-        for name, used in family.analysts.items():
-            share = family.quotas.get(name)
-            yield (identity, name), (None if share is None else decimal_string(share), _stored(used, family))
 
 
 def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Row]:

@@ -44,15 +44,12 @@ class Models:
                 continue
             if any(each.entry in self._trust.revoked for each in found.ancestors):
                 continue
-            self._wait(name, found)
+            self._waiting.setdefault(found.reservation, []).append((name, found))
+            self._found[found.issued] = found
+            for each in found.ancestors:
+                self._ancestors.setdefault(each.entry, []).append((name, each.statement))
             heads.append(Head(found.checkpoint_size, 1, found.root, f"the proof of model {name}"))
         return heads
-
-    def _wait(self, name: str, found: Certificate) -> None:
-        self._waiting.setdefault(found.reservation, []).append((name, found))
-        self._found[found.issued] = found
-        for each in found.ancestors:
-            self._ancestors.setdefault(each.entry, []).append((name, each.statement))
 
     def check(self, seq: int, body: bytes, value: Mapping[str, Any]) -> None:
         """Hold entry `seq` against the certificates that say they were reserved by it, or came from it."""

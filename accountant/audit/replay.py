@@ -17,7 +17,7 @@ from accountant.audit.judge import Figures, Value, judge_job, require, require_h
 from accountant.audit.replay_budget import Books
 from accountant.audit.replay_keys import KeyRing, require_reasons
 from accountant.budget import check_name
-from accountant.canonical import JSON, parse_decimal
+from accountant.canonical import parse_decimal
 from accountant.canonical_bytes import decode_entry
 from accountant.errors import DpserveError, LedgerInvalid
 from accountant.keys.trust import PublicKeys
@@ -52,13 +52,6 @@ class TokenState:
     name: str
     scopes: str
     revoked: int | None = None
-
-
-def _require_limits(limits: JSON) -> None:
-    if not (isinstance(limits, dict) and limits and limits.keys() <= {"per_second", "per_day"}):
-        raise LedgerInvalid("limits: must be per_second, per_day or both")
-    for name, value in limits.items():
-        require(type(value) is int and 1 <= value <= MOST_REQUESTS, f"limits: {name} must be in 1..{MOST_REQUESTS}")
 
 
 @dataclass
@@ -201,7 +194,12 @@ class Replay:
         scopes = [scope for scope in SCOPES if scope in value["scopes"]]
         require(bool(scopes) and value["scopes"] == scopes, f"scopes: must be some of {SCOPES}, in this order")
         if "limits" in value:
-            _require_limits(value["limits"])
+            limits = value["limits"]
+            if not (isinstance(limits, dict) and limits and limits.keys() <= {"per_second", "per_day"}):
+                raise LedgerInvalid("limits: must be per_second, per_day or both")
+            for span, most in limits.items():
+                sound = type(most) is int and 1 <= most <= MOST_REQUESTS
+                require(sound, f"limits: {span} must be in 1..{MOST_REQUESTS}")
         require(name not in self._named, f"name={name}: is in use, see entry {self._named.get(name)}")
         self._named[name] = seq
         self.tokens[value["hash"]] = TokenState(seq, name, ",".join(scopes))

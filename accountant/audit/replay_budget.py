@@ -111,7 +111,8 @@ class Books:
 
     def _rows(self, value: Value) -> tuple[Relation, str]:
         name, unit = check_name("dataset", value["dataset"]), value["unit"]
-        require(name not in self.datasets, f"dataset={name}: was registered before, as entry {self._seq(name)}")
+        known = self.datasets.get(name)
+        require(known is None, f"dataset={name}: was registered before, as entry {known and known.seq}")
         for what in ("uuid", "commitment"):
             require(isinstance(value[what], str) and bool(value[what]), f"{what}: must be a string")
             require(value[what] not in self._once, f"{what}={value[what]:.80}: came before")
@@ -122,9 +123,6 @@ class Books:
         require_hex(value, "schema", "commitment")
         require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
         return relation, unit["name"]
-
-    def _seq(self, name: str) -> int | None:
-        return self.datasets[name].seq if name in self.datasets else None
 
     def _enter(self, seq: int, value: Value, families: tuple[str, ...]) -> None:
         self._once |= {value["uuid"], value["commitment"]}
@@ -141,7 +139,8 @@ class Books:
         design = family.design.with_total(budget.epsilon)
         require(value["filter"] == design.to_json(), "filter: is not the one that the budget gives")
         for line in design.criteria:
-            sound = line.cap == 0 or _converts(line.order, line.cap, budget, line.weight)
+            order, delta = float(line.order), float(budget.delta * line.weight)
+            sound = line.cap == 0 or to_epsilon(order, line.cap / NANO, delta) <= float(budget.epsilon)
             require(sound, f"filter: the cap at order {line.order} exceeds the budget")
         family.design, family.changed = design, seq
         family.criteria = tuple((line.order, line.cap) for line in design.criteria)
@@ -194,10 +193,6 @@ class Books:
             return (cost,)
         at = dict(zip(dataset.orders, cost.rdp, strict=True))
         return tuple(replace(cost, rdp=tuple(at[order] for order, _ in family.criteria)) for family in families)
-
-
-def _converts(order: Decimal, cap: int, budget: Budget, weight: Decimal) -> bool:
-    return to_epsilon(float(order), cap / NANO, float(budget.delta * weight)) <= float(budget.epsilon)
 
 
 def _words(value: Value, *names: str) -> None:

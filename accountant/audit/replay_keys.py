@@ -92,7 +92,10 @@ class KeyRing:
         require(value["keyid"] == keyid, f"keyid={value['keyid']!r:.80}: must be the key's fingerprint {keyid}")
         require(keyid not in self.keys, f"keyid={keyid}: was a key of this ledger before")
         first = seq + 1 if role == "log" else seq
-        self._agree(role, pem, first)
+        firsts = {("issuer", key.pem): key.from_index for key in self.trust.issuers}
+        firsts |= {("log", key.pem): key.from_size for key in self.trust.logs}
+        pinned = [(place, at) for (place, known), at in firsts.items() if known == pem]
+        require(pinned in ([], [(role, first)]), f"pem: the pinned trust names this key otherwise, {pinned}")
         if role == "log":  # a log has one key at a time
             for key in self.logs.values():
                 if key.good:
@@ -172,12 +175,6 @@ class KeyRing:
     def _require_other(self, keyid: str, key: KeyState) -> None:
         others = [other for name, other in self.keys.items() if name != keyid and other.role == key.role and other.good]
         require(bool(others), f"keyid={keyid}: must not end, no other {key.role} key is good")
-
-    def _agree(self, role: str, pem: str, first: int) -> None:
-        firsts = {("issuer", key.pem): key.from_index for key in self.trust.issuers}
-        firsts |= {("log", key.pem): key.from_size for key in self.trust.logs}
-        said = [(where, at) for (where, each), at in firsts.items() if each == pem]
-        require(said in ([], [(role, first)]), f"pem: the pinned trust names this key otherwise, {said}")
 
     def _close(self, key: KeyState, until: int) -> None:
         ends = {each.pem: each.until_index for each in self.trust.issuers}

@@ -49,7 +49,10 @@ class Signatures:
 
     def __init__(self, origin: str, key_at: KeyAt, helpers: int | None = None) -> None:
         self._origin, self._key_at = origin, key_at
-        self._wanted = _spare_cores() if helpers is None else helpers
+        # Two helpers beside the reader share even two cores best; with one core there is nothing to share.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        spare = MOST_HELPERS if cores > 1 and sys.executable else 0  # inside another program there is no interpreter
+        self._wanted = spare if helpers is None else helpers
         self._helpers: list[_Helper] = []
         self._sent = 0
         self._failed: Exception | None = None
@@ -155,9 +158,3 @@ class _Helper:
     def end(self) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-def _spare_cores() -> int:
-    """Two helpers beside the reader share even two cores best; with one core there is nothing to share."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return MOST_HELPERS if cores > 1 and sys.executable else 0  # inside another program there may be no interpreter

@@ -91,14 +91,12 @@ class _Tiles:
         if len(bodies) != there:
             raise LedgerInvalid(f"{path}: holds {len(bodies)} entries")
         for older in self._older(None, index, width):
-            self._same_beginning(tile_path(None, index, older), bodies[:older], index)
+            # A narrower bundle was shown to somebody: it must be the beginning of the one that stands there now.
+            narrow = tile_path(None, index, older)
+            if self._file(narrow, BUNDLE_LIMIT) != pack(bodies[:older]):
+                first = index * WIDTH
+                self.findings.add(first, f"entry {first}: {narrow}: holds other entries than its successor")
         return bodies[:width]
-
-    def _same_beginning(self, path: str, bodies: list[bytes], index: int) -> None:
-        """A narrower bundle was shown to somebody: it must be the beginning of the one that stands there now."""
-        whole = pack(bodies)
-        if self._file(path, BUNDLE_LIMIT) != whole:
-            self.findings.add(index * WIDTH, f"entry {index * WIDTH}: {path}: holds other entries than its successor")
 
     def _grow(self, body: bytes) -> None:
         for height, index, digest in self._tree.append(body):
@@ -126,16 +124,15 @@ class _Tiles:
             self.findings.add(first, f"entry {first}: {path}: must be of {there} hashes, is of {len(tile)} bytes")
             return
         for place, digest in enumerate(hashes):
+            if tile[place * HASH_SIZE : (place + 1) * HASH_SIZE] == digest:
+                continue
             entry = first + (place << HEIGHT * level)
-            if tile[place * HASH_SIZE : (place + 1) * HASH_SIZE] != digest and not self._follows(entry, level):
+            at = bisect_left(self._wrong, entry)
+            explained = level > 0 and at < len(self._wrong) and self._wrong[at] < entry + (1 << HEIGHT * level)
+            if not explained:  # by a hash below it that was wrong already
                 self._wrong += [entry] if level == 0 else []
                 self.findings.add(entry, f"entry {entry}: {path}: hash {place} is not what the entries give")
                 return
-
-    def _follows(self, entry: int, level: int) -> bool:
-        """Whether a hash over these entries is wrong because one below it was found to be."""
-        at = bisect_left(self._wrong, entry)
-        return level > 0 and at < len(self._wrong) and self._wrong[at] < entry + (1 << HEIGHT * level)
 
     def _read(self, level: int | None, index: int, width: int) -> tuple[bytes, int]:
         """A tile and its width; where a partial one is gone, the full one that took its place."""

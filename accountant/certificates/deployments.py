@@ -15,7 +15,7 @@ import yaml
 from accountant.canonical import encode_base64
 from accountant.certificates.certificate import Certificate
 from accountant.certificates.plain_words import event_text
-from accountant.certificates.predicate import BooleanDomain, CategoricalDomain, Domain, MechanismForm, Predicate
+from accountant.certificates.predicate import BooleanDomain, CategoricalDomain, Domain, Predicate
 
 FILL_IN = "to be filled in by the publisher"
 UNKNOWN_DATE = "1900-01-01"
@@ -150,7 +150,11 @@ def _model(form: Predicate) -> dict[str, str]:
 def _implementation(form: Predicate) -> dict[str, str]:
     tuning = form.accounting.tuning or f"accounted for: {'yes' if form.accounting.covers_tuning else 'no'}"
     versions = ", ".join(f"{name} {value}" for name, value in form.implementation.items() if name != "floats")
-    lines = [f"- {_run(run)}" for run in form.mechanisms]
+    lines = [
+        f"- {run.count} x {run.mechanism} ({event_text(run.event)}; {run.norm} sensitivity {run.sensitivity}) for "
+        f"{run.purpose}, by {run.library}"
+        for run in form.mechanisms
+    ]
     lines += [f"- Floating point: {form.implementation.get('floats', 'not stated')}."]
     lines += [f"- Randomness: {form.randomness.source}, not seeded.", f"- Versions: {versions}."]
     return {
@@ -158,13 +162,6 @@ def _implementation(form: Predicate) -> dict[str, str]:
         "mechanisms": "\n".join(lines),
         "justification": FILL_IN,
     }
-
-
-def _run(run: MechanismForm) -> str:
-    return (
-        f"{run.count} x {run.mechanism} ({event_text(run.event)}; {run.norm} sensitivity {run.sensitivity}) for "
-        f"{run.purpose}, by {run.library}"
-    )
 
 
 def _administrative(certificate: Certificate) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from html import escape
 
 from accountant.canonical import encode_base64
 from accountant.certificates.certificate import Certificate
-from accountant.certificates.predicate import EventForm, MechanismForm, SpentForm
+from accountant.certificates.predicate import EventForm, SpentForm
 from accountant.privacy.events import event_from_json
 
 EXACT = Context(prec=60)
@@ -104,10 +104,12 @@ def _promise(certificate: Certificate) -> Section:
     unit = certificate.form.claim.unit.name
     add_remove = certificate.relation == "add-remove"
     worlds = f"with any one {unit} {'added or removed' if add_remove else 'replaced'}"
-    but = f", and {delta:f} (1 in {_one_in(delta)}) on top" if delta else ""
+    but = f", and {delta:f} (1 in {int(1 / delta):,}) on top" if delta else ""
     about = f"whether a given {unit} was in the data" if add_remove else f"which of two things a given {unit} says"
     apart = f" This holds but for a chance of {delta:f}, about which nothing is said." if delta else ""
-    beliefs = "; ".join(f"{_hundredths(p)} in 100 into at most {belief(epsilon, p):f} in 100" for p in PRIORS)
+    beliefs = "; ".join(
+        f"{(100 * prior).normalize():f} in 100 into at most {belief(epsilon, prior):f} in 100" for prior in PRIORS
+    )
     return Section(
         "What is promised",
         (
@@ -119,14 +121,6 @@ def _promise(certificate: Certificate) -> Section:
             f"It holds for ever, and against {certificate.form.claim.adversary}.",
         ),
     )
-
-
-def _one_in(delta: Decimal) -> str:
-    return f"{int(1 / delta):,}"
-
-
-def _hundredths(chance: Decimal) -> str:
-    return f"{(100 * chance).normalize():f}"
 
 
 def _spent(certificate: Certificate) -> Section:
@@ -196,7 +190,11 @@ def _checked(certificate: Certificate) -> Section:
 def _levels(certificate: Certificate) -> Section:
     """The levels of NIST SP 800-226's pyramid: each is worth what those below it are."""
     form = certificate.form
-    sources = "; ".join(_mechanism(run) for run in form.mechanisms[:8])
+    sources = "; ".join(
+        f"{run.count} x {run.purpose} ({run.mechanism}, {event_text(run.event)}, {run.norm} sensitivity "
+        f"{run.sensitivity}, {run.library})"
+        for run in form.mechanisms[:8]
+    )
     more = "" if len(form.mechanisms) <= 8 else f"; and {len(form.mechanisms) - 8} more lines of the certificate"
     items = (
         f"Top, the measure: epsilon {certificate.epsilon:f}, delta {certificate.delta:f}, unit one "
@@ -211,13 +209,6 @@ def _levels(certificate: Certificate) -> Section:
         "Bottom, data collection: how the records were gathered, and who else holds them, is not certified.",
     )
     return Section("By the levels of NIST SP 800-226", items=items)
-
-
-def _mechanism(run: MechanismForm) -> str:
-    return (
-        f"{run.count} x {run.purpose} ({run.mechanism}, {event_text(run.event)}, {run.norm} sensitivity "
-        f"{run.sensitivity}, {run.library})"
-    )
 
 
 def event_text(event: EventForm) -> str:

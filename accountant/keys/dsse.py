@@ -82,8 +82,12 @@ def verify(envelope: bytes, keys: Mapping[str, PublicKey]) -> bytes:
             raise CertificateInvalid(f"keyid={keyid}: must be a pinned issuer key")
         if fingerprint(keys[keyid]) != keyid:  # else one key could be counted under two names
             raise CertificateInvalid(f"keyid={keyid}: must be the fingerprint of its key, {fingerprint(keys[keyid])}")
+        key = keys[keyid]
         try:
-            _verify_signature(keys[keyid], signature, message)
+            if isinstance(key, Ed25519PublicKey):
+                key.verify(signature, message)
+            else:
+                key.verify(signature, message, ECDSA(SHA256()))
         except InvalidSignature as error:
             raise CertificateInvalid(f"keyid={keyid}: the signature does not verify") from error
     return parsed.payload
@@ -150,13 +154,6 @@ def _parse(value: JSON) -> Envelope:
 def _parse_signature(value: JSON) -> tuple[str, bytes]:
     item = exact_object(value, ("keyid", "sig"), "signature")
     return exact_text(item["keyid"], "keyid"), decode_base64(exact_text(item["sig"], "sig"), "sig")
-
-
-def _verify_signature(key: PublicKey, signature: bytes, message: bytes) -> None:
-    if isinstance(key, Ed25519PublicKey):
-        key.verify(signature, message)
-    else:
-        key.verify(signature, message, ECDSA(SHA256()))
 
 
 def _public_key(signer: Signer) -> PublicKey:

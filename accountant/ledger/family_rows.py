@@ -54,11 +54,8 @@ def load(connection: Connection, name: str, analyst: str | None = None) -> Datas
         () if "budget" in entry else tuple(identities),
         NewPeople(**entry["new_people"]) if "new_people" in entry else None,
     )
-    return Dataset(registration, entry["uuid"], row.seq, _version(connection, row.seq, identities[0]), found)
-
-
-def _version(connection: Connection, seq: int, family: str) -> int:
-    return int(connection.execute(_VERSION, {"upto": seq, "family": family}).scalar_one())
+    version = connection.execute(_VERSION, {"upto": row.seq, "family": identities[0]}).scalar_one()
+    return Dataset(registration, entry["uuid"], row.seq, int(version), found)
 
 
 def load_family(

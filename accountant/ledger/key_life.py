@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from accountant.errors import InputError, UnknownName, WrongState
 from accountant.keys import dsse, key_exchange, key_rows, signers
 from accountant.keys.key_rows import KeyRow
-from accountant.keys.private_keys import KeyStore, SigningKey
+from accountant.keys.private_keys import SigningKey
 from accountant.keys.trust import ROLES, Role, public_pem
 from accountant.ledger.records import CERTIFYING, Why
 from accountant.log.entries import Writer, read_entry
@@ -88,7 +88,8 @@ def revoke(home: Home, issued: int, by: str, reason: str) -> int:
     so. What was derived from it falls with it: its verifiers refuse both."""
     why = Why(by, reason)
     with home.ledger.log.writing() as writer:
-        if not 0 <= issued < size(writer.connection) or _type(writer.connection, issued) not in CERTIFYING:
+        there = 0 <= issued < size(writer.connection)
+        if not there or read_entry(issued, body_at(writer.connection, issued)).value["type"] not in CERTIFYING:
             raise UnknownName(f"issued={issued}: no certificate was issued by that entry")
         if issued in key_rows.revoked(writer.connection):
             raise WrongState(f"issued={issued}: its certificate was revoked before")
@@ -128,10 +129,6 @@ def change_passphrase(home: Home, new: bytes | None) -> None:
         key_exchange.encrypt(directory, secret, new)
 
 
-def _type(connection: Connection, seq: int) -> str:
-    return str(read_entry(seq, body_at(connection, seq)).value["type"])
-
-
 def _successor(home: Home, role: Role, issuer_key: str | None) -> SigningKey:
     """The key to come: staged among our files, or imported from where it is kept. It is in force nowhere yet."""
     if issuer_key is not None and role == "log":
@@ -140,16 +137,11 @@ def _successor(home: Home, role: Role, issuer_key: str | None) -> SigningKey:
         return signers.import_key(issuer_key)
     with home.ledger.log.database.reading() as connection:
         good = key_rows.good(connection)[role]
-        newest = _newest(connection, role)
-    _require_choice(home.keys, role, newest, issuer_key)
+    if issuer_key is None and role == "issuer" and home.keys.key(role).elsewhere:
+        raise InputError("issuer_key: must name the key to come (`file:` makes one among our own files)")
     directory, secret = home.keys.directory, home.keys.passphrase
     key_exchange.settle(directory, role, secret, good)  # what an earlier cut left may be the key in force
     return key_exchange.stage(directory, role, secret)
-
-
-def _require_choice(keys: KeyStore, role: Role, newest: KeyRow, issuer_key: str | None) -> None:
-    if issuer_key is None and role == "issuer" and keys.key(role).elsewhere:
-        raise InputError("issuer_key: must name the key to come (`file:` makes one among our own files)")
 
 
 def _newest(connection: Connection, role: Role) -> KeyRow:

@@ -66,7 +66,9 @@ def epsilon_of(events: Events, delta: Decimal) -> Decimal | None:
 
 def delta_of(events: Events, epsilon: float) -> float:
     """An upper bound of delta at `epsilon` >= 0; 1.0 where this bound does not apply."""
-    board = board_of(events, max(1e-300, _renyi_delta(events, epsilon)))
+    # delta at `epsilon` from Renyi DP: the inverse of `epsilon_at`
+    exponents = ((order - 1) * (epsilon_at(order, rdp, 1.0) - epsilon) for order, rdp in compose_grid(events))
+    board = board_of(events, max(1e-300, exp(min(0.0, *exponents))))
     if board is None:
         return 1.0
     values, place = play(board), min(epsilon / board.step, board.size - 1.0)
@@ -83,7 +85,8 @@ def board_of(events: Events, delta: float) -> Board | None:
         return None
     main = max(releases, key=lambda each: each.weight)
     typical = sqrt(sum(each.weight for each in releases) / sum(each.count for each in releases))
-    end, total = _renyi_end(events, delta / TAIL), sum(each.count * each.epsilon for each in releases)
+    end = Fraction(max(0.0, min(epsilon_at(order, rdp, delta / TAIL) for order, rdp in compose_grid(events))))
+    total = sum(each.count * each.epsilon for each in releases)
     for fineness in FINENESS:
         step = _short(main.epsilon / max(1, round(fineness * float(main.epsilon) / typical)))
         moves = tuple((each.bounded, ceil(each.epsilon / step), each.count) for each in reversed(releases))
@@ -110,17 +113,6 @@ def _short(step: Fraction) -> Fraction:
     """`step` rounded up to 24 binary digits: its multiples are then exact floats."""
     unit = Fraction(2) ** (frexp(float(step))[1] - 24)
     return ceil(step / unit) * unit
-
-
-def _renyi_end(events: Events, delta: float) -> Fraction:
-    """Epsilon at `delta` from Renyi DP."""
-    return Fraction(max(0.0, min(epsilon_at(order, rdp, delta) for order, rdp in compose_grid(events))))
-
-
-def _renyi_delta(events: Events, epsilon: float) -> float:
-    """delta at `epsilon` from Renyi DP: the inverse of `epsilon_at`."""
-    exponents = ((order - 1) * (epsilon_at(order, rdp, 1.0) - epsilon) for order, rdp in compose_grid(events))
-    return exp(min(0.0, *exponents))
 
 
 def play(board: Board) -> Floats:

@@ -161,7 +161,11 @@ def adaptive_delta(events: Runs, epsilon: float, step: float, size: int) -> floa
         exact = pure(event)
         cells = ceil((exact or Fraction(0)) / Fraction(step))
         for _ in range(count):
-            value = _worst_range(value, cells, step) if isinstance(event, BoundedRange) else _coin(value, cells, step)
+            if isinstance(event, BoundedRange):
+                value = _worst_range(value, cells, step)
+            else:  # a coin
+                line, e = _line(value, cells, step), cells * step
+                value = (exp(e) * line[: value.size] + line[2 * cells :]) / (1 + exp(e))
     place = epsilon / step
     first = min(int(place), size - 1)
     share = expm1((place - first) * step) / expm1(step)
@@ -173,11 +177,6 @@ def _line(value: Floats, cells: int, step: float) -> Floats:
     x = step * np.arange(cells, 0, -1)
     right = np.append(value, np.full(cells, value[-1]))
     return np.concatenate([1 - np.exp(-x) * (1 - right[cells:0:-1]), right])
-
-
-def _coin(value: Floats, cells: int, step: float) -> Floats:
-    line, e = _line(value, cells, step), cells * step
-    return (exp(e) * line[: value.size] + line[2 * cells :]) / (1 + exp(e))
 
 
 def _worst_range(value: Floats, cells: int, step: float) -> Floats:

@@ -37,7 +37,10 @@ def part_of(feature: Feature, part: str) -> list[int]:
         return list(range(feature.bins))
     numbered = _BINS.fullmatch(text)
     if numbered:
-        return _numbered(feature, int(numbered[1]), int(numbered[2] or numbered[1]))
+        first, last = int(numbered[1]), int(numbered[2] or numbered[1])
+        if not first <= last < feature.bins:
+            raise InputError(f"bins={first}-{last}: {feature.name} has bins 0 to {feature.bins - 1}")
+        return list(range(first, last + 1))
     if isinstance(feature, NumericFeature) and text != "missing":
         return _interval(feature, text)
     return sorted({_named(feature, name, names) for name in _listed(text)})
@@ -63,12 +66,6 @@ def ranges(codes: Sequence[int]) -> list[canonical.Encodable]:
     starts = [code for before, code in zip((None, *codes), codes, strict=False) if before is None or code > before + 1]
     ends = [code for code, after in zip(codes, (*codes[1:], None), strict=False) if after is None or after > code + 1]
     return [[start, end] for start, end in zip(starts, ends, strict=True)]
-
-
-def _numbered(feature: Feature, first: int, last: int) -> list[int]:
-    if not first <= last < feature.bins:
-        raise InputError(f"bins={first}-{last}: {feature.name} has bins 0 to {feature.bins - 1}")
-    return list(range(first, last + 1))
 
 
 def _interval(feature: NumericFeature, text: str) -> list[int]:

@@ -93,6 +93,8 @@ def model_card(ensemble: Carded, certificate: Mapping[str, Any]) -> str:
     if certificate["relation"] not in _RELATIONS:
         raise InputError(f"relation={certificate['relation']!r}: must be one of {sorted(_RELATIONS)}")
     claim = {key: plain(certificate[key]) for key in ("epsilon", "delta", "relation", "unit")}
+    cells = [(edit.at, edit.by, edit.feature, edit.what, edit.why) for edit in ensemble.edits]
+    rows = "\n".join(f"| {' | '.join(map(plain, row))} |" for row in cells)
     return _CARD.format(
         **claim,
         neighbours=_RELATIONS[certificate["relation"]].format(unit=claim["unit"]),
@@ -104,7 +106,7 @@ def model_card(ensemble: Carded, certificate: Mapping[str, Any]) -> str:
         target=plain(ensemble.target),
         answers=_answers(ensemble),
         decides=ensemble.card_section(),
-        edits=_edits(ensemble),
+        edits=_EDITED.format(rows=rows) if rows else "",
         inputs="\n".join(f"| {plain(f.name)} | {f.kind} | {plain(_values(f))} |" for f in ensemble.features),
     )
 
@@ -115,13 +117,6 @@ def _answers(ensemble: Carded) -> str:
         return f"how much {plain(ensemble.target)} is, a number from {low} to {high}"
     *others, last = (f'"{plain(label)}"' for label in ensemble.classes)
     return f"whether {plain(ensemble.target)} is {', '.join(others)} or {last}, with a probability for each"
-
-
-def _edits(ensemble: Carded) -> str:
-    """Nothing where nobody changed anything."""
-    cells = [(edit.at, edit.by, edit.feature, edit.what, edit.why) for edit in ensemble.edits]
-    rows = "\n".join(f"| {' | '.join(map(plain, row))} |" for row in cells)
-    return _EDITED.format(rows=rows) if rows else ""
 
 
 def _values(feature: Feature) -> str:

@@ -96,12 +96,14 @@ KEYS = (
 def page(title: str, body: str) -> str:
     """`body`: HTML, already escaped."""
     digest = b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    return PAGE.format(title=escape(title), style=_style(), body=body, script=SCRIPT, hash=f"sha256-{digest}")
-
-
-def _style() -> str:
     light, dark = (" ".join(f"--{name}: {value};" for name, value in each.items()) for each in (LIGHT, DARK))
-    return STYLE.format(light=light, dark=dark, font="system-ui, sans-serif")
+    return PAGE.format(
+        title=escape(title),
+        style=STYLE.format(light=light, dark=dark, font="system-ui, sans-serif"),
+        body=body,
+        script=SCRIPT,
+        hash=f"sha256-{digest}",
+    )
 
 
 def figure(panel: Panel, mark: str = "", below: str = "") -> str:

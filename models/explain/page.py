@@ -76,12 +76,13 @@ def shape_sections(ensemble: FeatureSum) -> list[str]:
         for panel, mark, shape in zip(shape_panels(ensemble, PAGE), marks, found, strict=True)
     ]
     unused = _unused(ensemble)
+    edits = [(edit.feature, edit.at, edit.by, edit.why, edit.what) for edit in ensemble.edits]
     return [
         "<h2>What the drawings mean</h2>",
         paragraph(
             (MEANING if ensemble.errors else WITHOUT_ERRORS + MEANING) + (" " + EDITED if ensemble.edits else "")
         ),
-        *_edits(ensemble),
+        *(["<h2>Edits</h2>", table(("feature", "when", "who", "why", "what"), edits)] if edits else []),
         "<h2>What each feature adds</h2>",
         paragraph(BAND, "quiet"),
         grid(figures),
@@ -89,11 +90,6 @@ def shape_sections(ensemble: FeatureSum) -> list[str]:
         table(head, rows, marks),
         *([paragraph(f"Adds nothing: {', '.join(unused)}.", "quiet")] if unused else []),
     ]
-
-
-def _edits(ensemble: FeatureSum) -> list[str]:
-    rows = [(edit.feature, edit.at, edit.by, edit.why, edit.what) for edit in ensemble.edits]
-    return ["<h2>Edits</h2>", table(("feature", "when", "who", "why", "what"), rows)] if rows else []
 
 
 def _numbers(shape: Shape, of: str) -> str:

@@ -22,16 +22,13 @@ def class_panels(ensemble: Released) -> list[Spec]:
     found = shapes(ensemble)
     most = 1.1 * max((shape.importance for shape in found), default=1.0)
     features = {feature.name: feature for feature in ensemble.features}
-    colour = _colour([str(label) for label in ensemble.classes], ensemble.target)
+    classes = [str(label) for label in ensemble.classes]
+    palette = {"range": list(COLOURS[: len(classes)])} if len(classes) <= len(COLOURS) else {"scheme": "tableau20"}
+    scale = {"domain": classes, **palette}
+    legend = {"title": ensemble.target, "symbolLimit": 40, "labelLimit": LABEL}
+    colour = {"color": {"field": "class", "type": "nominal", "scale": scale, "legend": legend}}
     together = groupby(found, key=lambda shape: shape.feature)
     return [_panel(features[name], list(group), most, colour) for name, group in together]
-
-
-def _colour(classes: Sequence[str], target: str) -> Spec:
-    palette = {"range": list(COLOURS[: len(classes)])} if len(classes) <= len(COLOURS) else {"scheme": "tableau20"}
-    scale = {"domain": list(classes), **palette}
-    legend = {"title": target, "symbolLimit": 40, "labelLimit": LABEL}
-    return {"color": {"field": "class", "type": "nominal", "scale": scale, "legend": legend}}
 
 
 def _panel(feature: Feature, group: Sequence[Shape], most: float, colour: Spec) -> Spec:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
+from onnx import TensorProto, helper
 
 from models.answers import ClassLabel, Range, middle
 from models.onnx.nodes import ML, Graph, Namer, tensor
@@ -54,31 +54,25 @@ def _two(classes: Sequence[ClassLabel], link: float, score: str, name: Namer, ou
         tensor(np.array([[-link, link]], np.float32), by),
         tensor(np.zeros((), np.float32), zero),
         tensor(np.array([1], np.int64), axis),
-        *(_class(value, at) for value, at in zip(classes, (first, second), strict=True)),
+        *(
+            tensor(np.array(value, dtype=object if isinstance(value, str) else np.int64), at)
+            for value, at in zip(classes, (first, second), strict=True)
+        ),
     )
     return Graph(nodes, constants)
-
-
-def _class(value: ClassLabel, name: str) -> TensorProto:
-    return tensor(np.array(value, dtype=object if isinstance(value, str) else np.int64), name)
 
 
 def _many(classes: Sequence[ClassLabel], link: float, score: str, name: Namer, outputs: tuple[str, str]) -> Graph:
     by, precise, scaled, soft, chosen = map(name, ("link", "precise", "scaled", "soft", "chosen"))
     label, probabilities = outputs
+    kind = "values_strings" if isinstance(classes[0], str) else "values_int64s"
+    named: dict[str, Any] = {"keys_int64s": list(range(len(classes))), kind: list(classes)}
     nodes = (
         helper.make_node("Cast", [score], [precise], to=TensorProto.DOUBLE),
         helper.make_node("Mul", [precise, by], [scaled]),
         helper.make_node("Softmax", [scaled], [soft], axis=1),
         helper.make_node("Cast", [soft], [probabilities], to=TensorProto.FLOAT),
         helper.make_node("ArgMax", [score], [chosen], axis=1, keepdims=0),
-        _name(classes, chosen, label),
+        helper.make_node("LabelEncoder", [chosen], [label], domain=ML, **named),
     )
     return Graph(nodes, (tensor(np.array([[link]], np.float64), by),))
-
-
-def _name(classes: Sequence[ClassLabel], source: str, target: str) -> NodeProto:
-    """Position of a class -> the class."""
-    kind = "values_strings" if isinstance(classes[0], str) else "values_int64s"
-    named: dict[str, Any] = {"keys_int64s": list(range(len(classes))), kind: list(classes)}
-    return helper.make_node("LabelEncoder", [source], [target], domain=ML, **named)

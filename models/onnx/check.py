@@ -160,7 +160,9 @@ def _check_node(node: NodeProto) -> None:
         _check_attribute(node.op_type, attribute)
     if node.op_type == "TreeEnsembleRegressor":
         _check_trees(attributes)
-        _check_targets(attributes)
+        targets = attributes["n_targets"].i if "n_targets" in attributes else 0
+        if any(not 0 <= target < targets for target in _ints(attributes, "target_ids")):
+            _refuse(f"target_ids: must lie below n_targets={targets}")
 
 
 def _check_attribute(operator: str, attribute: AttributeProto) -> None:
@@ -191,19 +193,11 @@ def _check_trees(attributes: Attributes) -> None:
         _refuse("trees: node attributes differ in length")
     if not TREE_MODES.issuperset(modes):
         _refuse(f"nodes_modes: must be among {sorted(mode.decode() for mode in TREE_MODES)}")
-    if trees[0] != 0 or nodes[0] != 0 or any(not _follows(*pair) for pair in pairwise(zip(trees, nodes, strict=True))):
+    steps = pairwise(zip(trees, nodes, strict=True))
+    ordered = all(after in ((tree, node + 1), (tree + 1, 0)) for (tree, node), after in steps)
+    if trees[0] != 0 or nodes[0] != 0 or not ordered:
         _refuse("trees: numbered 0, 1, ... each with nodes 0, 1, ... in order")
     sizes = dict(zip(trees, nodes, strict=True))  # the last node of each tree
     for tree, node, mode, *children in zip(trees, nodes, modes, left, right, strict=True):
         if mode != b"LEAF" and not all(node < child <= sizes[tree] for child in children):
             _refuse(f"tree {tree}, node {node}: children {children} do not follow it")
-
-
-def _follows(before: tuple[int, int], after: tuple[int, int]) -> bool:
-    return after in ((before[0], before[1] + 1), (before[0] + 1, 0))
-
-
-def _check_targets(attributes: Attributes) -> None:
-    targets = attributes["n_targets"].i if "n_targets" in attributes else 0
-    if any(not 0 <= target < targets for target in _ints(attributes, "target_ids")):
-        _refuse(f"target_ids: must lie below n_targets={targets}")

@@ -248,8 +248,4 @@ def _ready(values: ArrayLike, kind: str) -> NDArray[Any]:
     texts = np.asarray(values, dtype=object)
     if set(map(type, texts.tolist())) <= {str}:
         return texts
-    return np.array([_text(text) for text in texts], dtype=object)
-
-
-def _text(value: Any) -> str:
-    return MISSING_TEXT if value is None or value != value else str(value)
+    return np.array([MISSING_TEXT if text is None or text != text else str(text) for text in texts], dtype=object)

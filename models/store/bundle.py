@@ -192,11 +192,8 @@ class ModelStore:
 def _versions(home: Path) -> list[int]:
     if not home.is_dir():
         return []
-    return sorted(int(each.name) for each in home.iterdir() if VERSION.fullmatch(each.name) and _is_folder(each))
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    folders = (path for path in home.iterdir() if path.is_dir() and not path.is_symlink())
+    return sorted(int(path.name) for path in folders if VERSION.fullmatch(path.name))
 
 
 @contextmanager
