@@ -36,11 +36,16 @@ def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: b
 
     `base`: as it was verified against this home. InputError where the edits do not go on from its own."""
     _check_follows(base, edited)
-    folder = home.jobs / f"edit-{_key(base, edited)}"
+    issued = base.certificate
+    # One folder for the same edits of the same model, whenever they are made.
+    timeless = replace(edited, edits=tuple(replace(edit, at="1970-01-01T00:00:00Z") for edit in edited.edits))
+    change = json.dumps([issued.issued, certificate.digest(ensemble_bytes(timeless))])
+    folder = home.jobs / f"edit-{certificate.digest(change.encode())[:32]}"
     with alone(home, f"edit-{base.certificate.reservation}"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         model = _kept(folder, edited)
-        onnx = to_onnx(model, _named(base))
+        about = {"dataset": issued.form.dataset.name, "model": issued.model, "reservation": str(issued.reservation)}
+        onnx = to_onnx(model, about)
         envelope, index = _entered(home, folder, base, model, onnx)
         name = base.certificate.model
         place = store(home, name, bundle_of(home, model, onnx, envelope, index), promote=False)
@@ -60,13 +65,6 @@ def _check_follows(base: VerifiedModel, edited: AdditiveEnsemble) -> None:
         raise InputError("model: an edit changes what bins add, and no feature, target, class, unit or count")
 
 
-def _key(base: VerifiedModel, edited: AdditiveEnsemble) -> str:
-    """The same for the same edits of the same model, whenever they are made."""
-    timeless = replace(edited, edits=tuple(replace(edit, at="1970-01-01T00:00:00Z") for edit in edited.edits))
-    asked = json.dumps([base.certificate.issued, certificate.digest(ensemble_bytes(timeless))])
-    return certificate.digest(asked.encode())[:32]
-
-
 def _kept(folder: Path, edited: AdditiveEnsemble) -> AdditiveEnsemble:
     """The edited numbers as an earlier try wrote them, or as they are now."""
     path = folder / ENSEMBLE
@@ -76,12 +74,6 @@ def _kept(folder: Path, edited: AdditiveEnsemble) -> AdditiveEnsemble:
     if not isinstance(found, AdditiveEnsemble) or replace(found, edits=edited.edits) != edited:
         raise ModelInvalid(f"{path}: is not what was edited; remove that folder")
     return found
-
-
-def _named(base: VerifiedModel) -> dict[str, str]:
-    found = base.certificate
-    dataset = found.form.dataset.name
-    return {"dataset": dataset, "model": found.model, "reservation": str(found.reservation)}
 
 
 def _entered(home: Home, folder: Path, base: VerifiedModel, model: AdditiveEnsemble, onnx: bytes) -> tuple[bytes, int]:

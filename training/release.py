@@ -18,7 +18,6 @@ from accountant.files import PRIVATE, locked, replace_file, sync_directory
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import key_life
-from accountant.ledger.ledger import Ledger
 from accountant.ledger.records import Job, request_from_entry
 from accountant.privacy.events import plan_from_json
 from models.forms.ensemble import Ensemble
@@ -46,10 +45,16 @@ def finish(home: Home, seq: int) -> Path:
         job = home.ledger.job(seq)
         if not folder.exists():
             return _stored(home, job)
-        ensemble = _released(home, folder, seq)
+        raw = (folder / ENSEMBLE).read_bytes()
+        if certificate.digest(raw) != home.ledger.released_digest(seq):
+            raise ModelInvalid(f"job {seq}: {ENSEMBLE} is not what was committed")
+        ensemble = ensemble_from_bytes(raw)
         onnx = to_onnx(ensemble, {"dataset": job.dataset, "model": job.model, "reservation": str(seq)})
         envelope = _envelope(home, folder, job, ensemble, onnx)
-        issued = job.issued if job.issued is not None else _issue(home.ledger, seq, envelope, onnx)
+        issued = job.issued
+        if issued is None:
+            statement = certificate.digest(dsse.parse(envelope).payload)
+            issued = home.ledger.issue(seq, statement, certificate.digest(onnx), key_life.signed_by(envelope))
         place = store(home, job.model, bundle_of(home, ensemble, onnx, envelope, issued))
         discard(folder)
         return place
@@ -69,13 +74,6 @@ def discard(folder: Path) -> None:
         shutil.rmtree(gone)
     folder.rename(gone)
     shutil.rmtree(gone)
-
-
-def _released(home: Home, folder: Path, seq: int) -> Ensemble:
-    raw = (folder / ENSEMBLE).read_bytes()
-    if certificate.digest(raw) != home.ledger.released_digest(seq):
-        raise ModelInvalid(f"job {seq}: {ENSEMBLE} is not what was committed")
-    return ensemble_from_bytes(raw)
 
 
 def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: bytes) -> bytes:
@@ -118,11 +116,6 @@ def sign(home: Home, path: Path, payload: bytes) -> bytes:
     envelope = certificate.sign(payload, home.keys)
     replace_file(path, envelope, PRIVATE, alone=True)
     return envelope
-
-
-def _issue(ledger: Ledger, seq: int, envelope: bytes, onnx: bytes) -> int:
-    statement = certificate.digest(dsse.parse(envelope).payload)
-    return ledger.issue(seq, statement, certificate.digest(onnx), key_life.signed_by(envelope))
 
 
 def bundle_of(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:

@@ -18,7 +18,7 @@ from typing import Protocol
 from onnx import TensorProto, ValueInfoProto, helper
 
 from accountant.errors import ModelInvalid
-from models.features import CategoricalFeature, Feature
+from models.features import CategoricalFeature
 from models.onnx.answers import answers, value
 from models.onnx.check import check_graph
 from models.onnx.nodes import ML, Graph, Inputs, Namer
@@ -66,9 +66,12 @@ def to_onnx(ensemble: Exportable, metadata: Mapping[str, str]) -> bytes:
         outputs += [helper.make_tensor_value_info(CONTRIBUTIONS, TensorProto.FLOAT, ["N", len(ensemble.features)])]
     names = [ensemble.features[i].name for i in used]
     together = [helper.make_node("Concat", names, ["/numbers"], axis=1)] if names else []
-    body = helper.make_graph(
-        [*together, *graph.nodes], "votes", [_input(f) for f in ensemble.features], outputs, graph.constants
-    )
+    kinds = {True: TensorProto.STRING, False: TensorProto.DOUBLE}
+    entries = [
+        helper.make_tensor_value_info(feature.name, kinds[isinstance(feature, CategoricalFeature)], ["N", 1])
+        for feature in ensemble.features
+    ]
+    body = helper.make_graph([*together, *graph.nodes], "votes", entries, outputs, graph.constants)
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML, ML_OPSET)]
     model = helper.make_model(body, opset_imports=opsets, ir_version=IR_VERSION, producer_name="dpserve")
     helper.set_model_props(model, dict(sorted({**metadata, **known}.items())))
@@ -94,11 +97,6 @@ def ensemble_graph(ensemble: Exportable, inputs: Inputs, name: Namer, outputs: S
         return scores + value(ensemble.target_range, ensemble.link, score, name, outputs[0])
     label, probabilities = outputs
     return scores + answers(ensemble.classes, ensemble.link, score, name, (label, probabilities))
-
-
-def _input(feature: Feature) -> ValueInfoProto:
-    kind = TensorProto.STRING if isinstance(feature, CategoricalFeature) else TensorProto.DOUBLE
-    return helper.make_tensor_value_info(feature.name, kind, ["N", 1])
 
 
 def _outputs(ensemble: Released) -> list[ValueInfoProto]:

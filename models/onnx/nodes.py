@@ -73,9 +73,11 @@ def regressor(
 ) -> NodeProto:
     """The sum of decision trees over the columns of `source` (N, K), double: `target` (N, outputs), float, summed in
     double. With `owners`, the first output of tree i is output owners[i] of `outputs`, and what no tree owns is 0."""
-    grown = [_grown(walk) for walk in walks]
+    grown: list[list[_Node]] = [[] for _ in walks]
+    for tree, walk in zip(grown, walks, strict=True):
+        _grow(tree, walk)
     first = owners or [0] * len(walks)
-    nodes = [(tree, at, node) for tree, each in enumerate(grown) for at, node in enumerate(each)]
+    nodes = [(number, at, node) for number, tree in enumerate(grown) for at, node in enumerate(tree)]
     votes = [(tree, at, *vote) for tree, at, node in nodes for vote in enumerate(node.weights, first[tree])]
     return helper.make_node(
         "TreeEnsembleRegressor",
@@ -98,12 +100,6 @@ def regressor(
         target_ids=[output for _, _, output, _ in votes],
         target_weights_as_tensor=tensor(np.array([weight for *_, weight in votes], np.float64), "votes"),
     )
-
-
-def _grown(walk: Walk) -> list[_Node]:
-    nodes: list[_Node] = []
-    _grow(nodes, walk)
-    return nodes
 
 
 def _grow(nodes: list[_Node], walk: Walk) -> None:

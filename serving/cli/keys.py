@@ -170,15 +170,14 @@ def revoke(
     home = Home.open()
     if (model is None) == (entry is None):
         raise InputError("model, entry: give one of them")
-    issued = _issued(home, model) if entry is None else entry
+    if entry is None:
+        proof = read_bundle(ModelStore(home.models).resolve(model or "")).proof
+        issued = parse_proof(proof.decode("utf-8", "replace")).index
+    else:
+        issued = entry
     index = key_life.revoke(home, issued, this_user(), reason)
     show(json, {"issued": issued, "entry": index}, f"the certificate of entry {issued} is revoked, by entry {index}")
     _after(home, None)
-
-
-def _issued(home: Home, model: str | None) -> int:
-    proof = read_bundle(ModelStore(home.models).resolve(model or "")).proof
-    return parse_proof(proof.decode("utf-8", "replace")).index
 
 
 def _after(home: Home, issuer_key: str | None) -> None:

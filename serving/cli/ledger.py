@@ -228,17 +228,13 @@ def _audit(
         home = place(os.environ)[0]
         cosigned = kept(home)
         notes += [] if cosigned is None else [cosigned]
-        report, keys = _audit_home(home, notes)
+        with rounds("audit") as progress:
+            report = audit_place(bundles=bundles_of(home / "models"), seen=notes, progress=progress)
+        keys = PublicKeys.from_json((home / TRUST).read_bytes())
     if policy is None:
         return report, None
     size, problems = judge(notes, policy, keys)
     return Report(report.entries, report.root, (*report.problems, *problems), report.first), size
-
-
-def _audit_home(home: Path, seen: list[str]) -> tuple[Report, PublicKeys]:
-    with rounds("audit") as progress:
-        report = audit_place(bundles=bundles_of(home / "models"), seen=seen, progress=progress)
-    return report, PublicKeys.from_json((home / TRUST).read_bytes())
 
 
 def _audit_folder(folder: Path, trust: PublicKeys, seen: list[str]) -> tuple[Report, list[str]]:

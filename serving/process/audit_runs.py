@@ -43,7 +43,9 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
         try:
             found = _report(path, url)
         except VerificationError as error:
-            found = _unreadable(error)
+            from accountant.audit.tree_of_entries import Report
+
+            found = Report(0, "", (error.message,))
         body = {
             "at": at,
             "entries": found.entries,
@@ -65,12 +67,6 @@ def _report(path: Path, url: str) -> Report:
     cosigned = kept(path)
     place = {**os.environ, "DPSERVE_HOME": str(path), "DPSERVE_LEDGER_URL": url}
     return audit_place(place, bundles_of(path / "models"), [] if cosigned is None else [cosigned])
-
-
-def _unreadable(error: VerificationError) -> Report:
-    from accountant.audit.tree_of_entries import Report
-
-    return Report(0, "", (error.message,))
 
 
 def bundles_of(models: Path) -> Iterator[Bundle]:

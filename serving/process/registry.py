@@ -175,19 +175,15 @@ class Registry:
                 LOG.info("model %s verified", found.reference)
             self._slots[key] = Slot(stamps, found.certificate)
             if keep:
-                self._hold(key, found)
+                while len(self._held) >= self._most:  # what was not asked for the longest makes room
+                    del self._held[min(self._held, key=lambda each: self._used.get(each, -1))]
+                self._held[key] = found
             return found
 
     def _failed(self, key: Key, stamps: Stamps, error: VerificationError) -> None:
         FAILURES.labels(error.code).inc()
         LOG.error("model %s@%d is not served: %s", *key, error.message)
         self._slots[key] = Slot(stamps, error=error)
-
-    def _hold(self, key: Key, found: Served) -> None:
-        """Keep it in memory; what was not asked for the longest makes room."""
-        while len(self._held) >= self._most:
-            del self._held[min(self._held, key=lambda each: self._used.get(each, -1))]
-        self._held[key] = found
 
     def _stamps(self, key: Key) -> Stamps:
         folder = f"{self._root}/{key[0]}/{key[1]}"
@@ -211,7 +207,9 @@ class Registry:
         self._used[key] = next(self._clock)
         found = self._held.get(key) or self._verify(key, keep=True)
         if found is None:
-            raise ModelInvalid(f"model={reference[:80]}: does not verify, so it is not served", reason=self._why(key))
+            slot = self._slots.get(key)
+            reason = _reason(slot.error) if slot and slot.error else ""
+            raise ModelInvalid(f"model={reference[:80]}: does not verify, so it is not served", reason=reason)
         return found
 
     def _key(self, reference: str) -> Key:
@@ -219,17 +217,19 @@ class Registry:
         shelf = self._shelves.get(name)
         if shelf is None:
             raise UnknownName(f"model={reference[:80]!r}: there is no such model", model=reference[:80])
-        version = _champion(name, shelf) if not at or text == CHAMPION else int(text) if _is_whole(text) else 0
+        if at and text != CHAMPION:
+            whole = text.isascii() and text.isdigit() and len(text) < 10 and text[0] != "0"
+            version = int(text) if whole else 0
+        elif isinstance(shelf.champion, ModelInvalid):
+            raise ModelInvalid(f"model={name}: its champion cannot be told", reason=shelf.champion.message)
+        else:
+            version = shelf.champion
         if version not in shelf.versions:
             raise UnknownName(f"model={reference[:80]!r}: there is no such version", model=reference[:80])
         if version in shelf.retired:
             raise UnknownName(f"model={name}@{version}: was retired, so it is not served", model=reference[:80])
         about(f"{name}@{version}")
         return name, version
-
-    def _why(self, key: Key) -> str:
-        slot = self._slots.get(key)
-        return "" if slot is None or slot.error is None else _reason(slot.error)
 
     # Telling
 
@@ -256,30 +256,17 @@ class Registry:
 
     def _line(self, name: str, version: int, shelf: Shelf) -> dict[str, Any]:
         slot = self._slots.get((name, version))
+        # `unverified`: nobody asked for it yet, and the background has not come to it
+        state = "unverified" if slot is None else "invalid" if slot.error else "served"
         return {
             "model": f"{name}@{version}",
             "name": name,
             "version": version,
             CHAMPION: shelf.champion == version,
-            "state": "retired" if version in shelf.retired else _state(slot),
+            "state": "retired" if version in shelf.retired else state,
             "certificate": slot.certificate if slot else None,
             "problem": _reason(slot.error) if slot and slot.error else None,
         }
-
-
-def _state(slot: Slot | None) -> str:
-    """`unverified`: nobody asked for it yet, and the background has not come to it."""
-    return "unverified" if slot is None else "invalid" if slot.error else "served"
-
-
-def _champion(name: str, shelf: Shelf) -> int:
-    if isinstance(shelf.champion, ModelInvalid):
-        raise ModelInvalid(f"model={name}: its champion cannot be told", reason=shelf.champion.message)
-    return shelf.champion
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 10 and text[0] != "0"
 
 
 def _reason(error: VerificationError) -> str:

@@ -57,7 +57,11 @@ def product_version() -> str:
 
 
 def _operation(door: Door) -> dict[str, Any]:
-    bodies: dict[str, Any] = {} if door.takes is None else {"application/json": {"schema": _or_null(door.takes)}}
+    bodies: dict[str, Any] = {}
+    if door.takes is not None:  # as `check_fields` has it: null stands for a field that may be left out
+        required, fields = door.takes.get("required", ()), door.takes.get("properties", {})
+        nullable = {name: type if name in required else json_schemas.maybe(type) for name, type in fields.items()}
+        bodies["application/json"] = {"schema": {**door.takes, "properties": nullable}}
     bodies |= {media: {"schema": schema} for media, schema in door.also.items()}
     answers: dict[str, Any] = {media: {"schema": BYTES} for media in door.also}  # as the question, or as `Accept` says
     answers[door.media] = {"schema": door.gives}
@@ -73,13 +77,6 @@ def _operation(door: Door) -> dict[str, Any]:
         "security": [{"token": []}] if door.scopes else [],
         **({"requestBody": {"required": True, "content": bodies}} if bodies else {}),
     }
-
-
-def _or_null(takes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """As `check_fields` has it: null stands for a field that may be left out."""
-    required, fields = takes.get("required", ()), takes.get("properties", {})
-    optional = {name: one if name in required else json_schemas.maybe(one) for name, one in fields.items()}
-    return {**takes, "properties": optional}
 
 
 def _parameter(name: str, one: str | Mapping[str, Any]) -> dict[str, Any]:

@@ -102,13 +102,13 @@ async def index(request: Request) -> Response:
     serving = state(request)
     serving.require_ready()
     lines = [line for line in serving.registry.to_json() if not asked.get("ready") or line["state"] == "served"]
-    return json_response([_line(line) for line in lines])
-
-
-def _line(line: Mapping[str, Any]) -> dict[str, Any]:
-    state = "READY" if line["state"] == "served" else "UNAVAILABLE"
-    reason = "" if state == "READY" else line["problem"] or line["state"]
-    return {"name": line["name"], "version": str(line["version"]), "state": state, "reason": reason}
+    answers = []
+    for line in lines:
+        status = "READY" if line["state"] == "served" else "UNAVAILABLE"
+        reason = "" if status == "READY" else line["problem"] or line["state"]
+        about = {"name": line["name"], "version": str(line["version"]), "state": status, "reason": reason}
+        answers.append(about)
+    return json_response(answers)
 
 
 async def _served(request: Request) -> Served:
@@ -149,7 +149,9 @@ def answer(find: Find, sent: Sent) -> Response:
     columns = columns_of(body["inputs"], binary, found.ensemble.features, RECORDS)
     label, probabilities = found.runtime.infer(columns)
     values = dict(zip(LABEL if found.ensemble.classes else NUMBER, (label, probabilities), strict=False))
-    response = _response(_head(served, body), values, wanted, sent.accepted)
+    named = {"model_name": served.name, "model_version": str(served.version)}
+    echo = {} if body.get("id") is None else {"id": body["id"]}
+    response = _response({**named, **echo, "parameters": served.certificate}, values, wanted, sent.accepted)
     served.predictions.inc(len(label))
     served.seconds.observe(perf_counter() - start)
     return response
@@ -177,12 +179,6 @@ def _flag(parameters: Mapping[str, Any], name: str, default: bool) -> bool:
     if unknown or type(parameters.get(name, default)) is not bool:
         raise InputError(f"parameters {unknown[:1]}: there is {name}, true or false")
     return bool(parameters.get(name, default))
-
-
-def _head(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"model_name": served.name, "model_version": str(served.version)}
-    echo = {} if body.get("id") is None else {"id": body["id"]}
-    return {**named, **echo, "parameters": served.certificate}
 
 
 def _response(

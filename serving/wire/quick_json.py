@@ -32,10 +32,6 @@ def quick_json(raw: bytes) -> Any:
 def _keys(body: Any) -> int:
     """How many keys an object has, the objects in it, and those in its lists of objects."""
     if isinstance(body, list):
-        return sum(map(_keys_of_one, body)) if body and isinstance(body[0], dict) else 0
+        records = body if body and isinstance(body[0], dict) else []
+        return sum(len(record) for record in records if isinstance(record, dict))  # deeper ones: to the strict parser
     return len(body) + sum(map(_keys, body.values())) if isinstance(body, dict) else 0
-
-
-def _keys_of_one(record: Any) -> int:
-    """A record holds values alone; one that holds more is left to the strict parser."""
-    return len(record) if isinstance(record, dict) else 0

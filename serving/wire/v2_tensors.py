@@ -94,7 +94,12 @@ def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int)
     if texts:
         found = _read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells)
         return np.array(found, object)
-    return _checked(feature, _read_numbers(kind, raw, count) if cells is None else _given_numbers(feature, kind, cells))
+    if cells is not None:
+        return _checked(feature, _given_numbers(feature, kind, cells))
+    number = np.dtype(NUMBERS.get(kind, "u1"))
+    if len(raw) != count * number.itemsize:
+        raise InputError(f"{BINARY_SIZE}={len(raw)}: {count} values of {kind} have {count * number.itemsize} bytes")
+    return _checked(feature, np.frombuffer(raw, number).astype(np.float64))
 
 
 def _flat(data: list[Any], count: int) -> list[Any]:
@@ -115,13 +120,6 @@ def _given_numbers(feature: Feature, kind: str, cells: list[Any]) -> NDArray[np.
         return np.array(cells, np.float64)
     except OverflowError:
         _misfit(feature, "a number beyond every float")
-
-
-def _read_numbers(kind: str, raw: bytes, count: int) -> NDArray[np.float64]:
-    found = np.dtype(NUMBERS.get(kind, "u1"))
-    if len(raw) != count * found.itemsize:
-        raise InputError(f"{BINARY_SIZE}={len(raw)}: {count} values of {kind} have {count * found.itemsize} bytes")
-    return np.frombuffer(raw, found).astype(np.float64)
 
 
 def _checked(feature: Feature, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -170,10 +168,9 @@ def tensor_of(name: str, values: NDArray[Any], binary: bool) -> tuple[dict[str, 
     head: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(values.shape)}
     if not binary:
         return {**head, "data": values.ravel().tolist()}, b""
-    raw = _bytes(values) if kind == "BYTES" else np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
+    if kind == "BYTES":
+        texts = [str(text).encode() for text in values.ravel()]
+        raw = b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+    else:
+        raw = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
     return {**head, "parameters": {BINARY_SIZE: len(raw)}}, raw
-
-
-def _bytes(values: NDArray[Any]) -> bytes:
-    texts = [str(text).encode() for text in values.ravel()]
-    return b"".join(len(text).to_bytes(4, "little") + text for text in texts)

@@ -6,7 +6,6 @@ import inspect
 from inspect import signature
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from training.learner import Learner
 from training.learners import LEARNERS
 from training.parameters import defaults_of
 
@@ -16,14 +15,14 @@ def learners_to_json() -> list[dict[str, Any]]:
 
     `kind`: "whole", "number", "boolean" or "choice". `default` None: a public rule, from the schema and the budget.
     """
-    return [_learner(name, learner) for name, learner in LEARNERS.items()]
-
-
-def _learner(name: str, learner: type[Learner]) -> dict[str, Any]:
-    hints, about = get_type_hints(learner), inspect.getdoc(learner) or ""
-    taken = [key for key in signature(learner).parameters if key in defaults_of(name)]
-    parameters = [_parameter(key, hints[key], defaults_of(name)[key]) for key in taken]
-    return {"name": name, "says": " ".join(about.partition("\n\n")[0].split()), "parameters": parameters}
+    learners = []
+    for name, learner in LEARNERS.items():
+        hints, about, defaults = get_type_hints(learner), inspect.getdoc(learner) or "", defaults_of(name)
+        taken = [key for key in signature(learner).parameters if key in defaults]
+        parameters = [_parameter(key, hints[key], defaults[key]) for key in taken]
+        says = " ".join(about.partition("\n\n")[0].split())
+        learners.append({"name": name, "says": says, "parameters": parameters})
+    return learners
 
 
 def _parameter(key: str, hint: Any, default: Any) -> dict[str, Any]:

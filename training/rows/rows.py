@@ -164,15 +164,11 @@ def _check(bins: NDArray[Any], labels: NDArray[Any], widths: Sequence[int], clas
     if any(codes.size and codes.max() >= width for codes, width in zip(bins, widths, strict=True)):
         raise DataError("bins: a code is not below its feature's width")
     if not classes:
-        _check_targets(labels)
+        outside = labels.size and max(int(labels.max()), -int(labels.min())) > TARGET_GRID
+        if labels.dtype != np.int32 or outside:
+            raise DataError(f"targets: must be int32 from -{TARGET_GRID} to {TARGET_GRID}")
     elif classes < 2 or (labels.size and labels.max() >= classes):
         raise DataError(f"labels: must be class indices below {classes}")
-
-
-def _check_targets(targets: NDArray[Any]) -> None:
-    outside = targets.size and max(int(targets.max()), -int(targets.min())) > TARGET_GRID
-    if targets.dtype != np.int32 or outside:
-        raise DataError(f"targets: must be int32 from -{TARGET_GRID} to {TARGET_GRID}")
 
 
 def _state_dtype(total: int) -> type[np.signedinteger[Any]]:

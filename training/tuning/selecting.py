@@ -104,7 +104,13 @@ class BestOf:
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """Every setting with the largest unit that stays below the ceiling, nearly."""
-        return tuple(self._setting(index, learner) for index, learner in enumerate(self.learners))
+        settings = []
+        for index, learner in enumerate(self.learners):
+            unit = self._unit(index, learner)
+            rehearsal = Rehearsal(self.public, unit)
+            blank, _ = self._play_once(learner, rehearsal)
+            settings.append(Setting(learner, unit, rehearsal.plan, blank))
+        return tuple(settings)
 
     @property
     def most(self) -> int:
@@ -139,12 +145,6 @@ class BestOf:
     def _play_once(self, learner: Learner, session: Releaser) -> tuple[Ensemble, int]:
         ensemble = learner.learn(session)
         return ensemble, int(session.release(CorrectRows(ensemble, self.score.norm), self.score)[0])
-
-    def _setting(self, index: int, learner: Learner) -> Setting:
-        unit = self._unit(index, learner)
-        rehearsal = Rehearsal(self.public, unit)
-        blank, _ = self._play_once(learner, rehearsal)
-        return Setting(learner, unit, rehearsal.plan, blank)
 
     def _unit(self, index: int, learner: Learner) -> Decimal:
         """Towards a load of 1 by the law that loads follow but for rounding; the largest unit seen that is below."""
@@ -198,13 +198,11 @@ def _chances(distribution: Distribution) -> list[float]:
     chances = [1.0, float(distribution.mean)] if isinstance(distribution, Poisson) else [0.0, 1.0]
     top = max(chances)
     while len(chances) <= distribution.mean or chances[-1] > RARE * RARE * top:
-        chances.append(chances[-1] * _ratio(distribution, len(chances) - 1))
+        count = len(chances) - 1
+        if isinstance(distribution, Poisson):
+            ratio = float(distribution.mean) / (count + 1)
+        else:
+            ratio = (1 - float(distribution.gamma)) * (count + float(distribution.shape)) / (count + 1)
+        chances.append(chances[-1] * ratio)
         top = max(top, chances[-1])
     return chances
-
-
-def _ratio(distribution: Distribution, count: int) -> float:
-    """P(K = count + 1) / P(K = count)."""
-    if isinstance(distribution, Poisson):
-        return float(distribution.mean) / (count + 1)
-    return (1 - float(distribution.gamma)) * (count + float(distribution.shape)) / (count + 1)

@@ -230,12 +230,11 @@ def public_cuts(tests: SplitTests, tree: int, levels: int) -> Cuts:
     """
     cuts: Cuts = ()
     for level in range(levels):
-        cuts = level_of(cuts, tests, [_scattered(tests, f"{tree} {1 << level} {leaf}") for leaf in range(1 << level)])
+        chosen = []
+        for leaf in range(1 << level):
+            digest = sha256(f"{tree} {1 << level} {leaf}".encode()).digest()
+            feature = int.from_bytes(digest[:8], "big") % (len(tests.first) - 1)
+            low, high = tests.first[feature], tests.first[feature + 1]
+            chosen.append(low + int.from_bytes(digest[8:16], "big") % (high - low))
+        cuts = level_of(cuts, tests, chosen)
     return cuts
-
-
-def _scattered(tests: SplitTests, place: str) -> int:
-    digest = sha256(place.encode()).digest()
-    feature = int.from_bytes(digest[:8], "big") % (len(tests.first) - 1)
-    low, high = tests.first[feature], tests.first[feature + 1]
-    return low + int.from_bytes(digest[8:16], "big") % (high - low)
