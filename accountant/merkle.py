@@ -112,7 +112,11 @@ def verify_consistency(m: int, n: int, path: Sequence[bytes], root_m: bytes, roo
         raise LedgerInvalid(f"size={m}: must not be above the tree size {n}")
     _check_hashes([root_m, root_n, *path])
     if m in (0, n):
-        return _verify_trivial(m, path, root_m, EMPTY_ROOT if m == 0 else root_n)
+        if path:
+            raise LedgerInvalid("consistency proof: must be empty between equal trees and from the empty tree")
+        if root_m != (EMPTY_ROOT if m == 0 else root_n):
+            raise LedgerInvalid(f"consistency proof: two roots for the tree of size {m}")
+        return
     if not path:  # step 1
         raise LedgerInvalid("consistency proof: too short")
     nodes = [root_m, *path] if m & (m - 1) == 0 else list(path)  # step 2
@@ -133,13 +137,6 @@ def verify_consistency(m: int, n: int, path: Sequence[bytes], root_m: bytes, roo
         raise LedgerInvalid("consistency proof: too short")
     if fr != root_m or sr != root_n:
         raise LedgerInvalid(f"consistency proof: the tree of size {n} does not begin with the tree of size {m}")
-
-
-def _verify_trivial(m: int, path: Sequence[bytes], root_m: bytes, expected: bytes) -> None:
-    if path:
-        raise LedgerInvalid("consistency proof: must be empty between equal trees and from the empty tree")
-    if root_m != expected:
-        raise LedgerInvalid(f"consistency proof: two roots for the tree of size {m}")
 
 
 def _skip_missing(fn: int, sn: int) -> tuple[int, int]:

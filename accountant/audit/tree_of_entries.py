@@ -150,18 +150,15 @@ class StoredNodes:
             findings.add(None, f"node: rows at level {more[0]} that no entry gives")
 
     def _compare(self, level: int, expected: list[tuple[int, bytes]]) -> None:
-        rows = [(index, bytes(digest)) for index, digest in islice(self._level(level), len(expected))]
+        if level not in self._levels:
+            query = select(node_table.c.idx, node_table.c.hash).where(node_table.c.level == level)
+            self._levels[level] = stream(self._connection, query.order_by(node_table.c.idx))
+        rows = [(index, bytes(digest)) for index, digest in islice(self._levels[level], len(expected))]
         if rows != expected:
             index = next(ours[0] for ours, row in zip_longest(expected, rows) if ours != row)
             found = ((index + 1) << level) - 1, level, index
             self._broken = found if self._broken is None else min(found, self._broken)
         expected.clear()
-
-    def _level(self, level: int) -> Iterator[Any]:
-        if level not in self._levels:
-            query = select(node_table.c.idx, node_table.c.hash).where(node_table.c.level == level)
-            self._levels[level] = stream(self._connection, query.order_by(node_table.c.idx))
-        return self._levels[level]
 
 
 class Heads:

@@ -45,11 +45,10 @@ class _Dumper(yaml.SafeDumper):
     """Texts of several lines as blocks, which people can edit."""
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
 
 
 def to_yaml(certificate: Certificate) -> str:

@@ -126,8 +126,9 @@ def _promise(certificate: Certificate) -> Section:
 def _spent(certificate: Certificate) -> Section:
     form = certificate.form
     dataset, count = form.dataset, sum(run.count for run in form.mechanisms)
+    answers = "answer" if count == 1 else "answers"
     own = (
-        f"This model took {count} noisy {_plural(count, 'answer')} from the data, together epsilon "
+        f"This model took {count} noisy {answers} from the data, together epsilon "
         f"{certificate.epsilon:f} at delta {certificate.delta:f}."
     )
     families = dataset.families or []
@@ -214,10 +215,6 @@ def _levels(certificate: Certificate) -> Section:
 def event_text(event: EventForm) -> str:
     """What one release costs, in a few words."""
     return event_from_json(event.model_dump()).words
-
-
-def _plural(count: int, word: str) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 def _sentence(text: str) -> str:

@@ -67,16 +67,13 @@ class Policy:
         """Raise CertificateInvalid where the `issued` entry's time lies too far back, or ahead of the clock here."""
         if self.oldest_days is None:
             return
-        age = datetime.now(UTC) - _time(issued)
+        try:
+            entered = datetime.strptime(issued, TIME).replace(tzinfo=UTC)
+        except (TypeError, ValueError) as error:
+            raise CertificateInvalid(f"time={issued!r:.40}: must be like 2026-01-31T12:00:00Z") from error
+        age = datetime.now(UTC) - entered
         if not -SLACK <= age <= timedelta(days=self.oldest_days):
             raise CertificateInvalid(f"issued={issued}: local policy admits at most {self.oldest_days} days of age")
-
-
-def _time(text: Any) -> datetime:
-    try:
-        return datetime.strptime(text, TIME).replace(tzinfo=UTC)
-    except (TypeError, ValueError) as error:
-        raise CertificateInvalid(f"time={text!r:.40}: must be like 2026-01-31T12:00:00Z") from error
 
 
 def read_policy(path: Path) -> Policy:

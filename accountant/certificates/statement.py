@@ -198,17 +198,14 @@ def listed(what: list[Any]) -> list[Any] | None:
 def _implementation() -> tuple[tuple[str, str], ...]:
     """Versions that matter, and one digest over everything installed."""
     installed = sorted({f"{found.metadata['Name']}=={found.version}".lower() for found in distributions()})
+    try:
+        own = version("dpserve")
+    except PackageNotFoundError:  # run from its sources
+        own = "source"
     return (
-        ("dpserve", _own_version()),
+        ("dpserve", own),
         ("python", platform.python_version()),
         *((name, version(name)) for name in ("numpy", "opendp")),
         ("environment", hashlib.sha256("\n".join(installed).encode()).hexdigest()),
         ("floats", "statistics are integers; samplers are exact; the one scale is rounded towards more noise"),
     )
-
-
-def _own_version() -> str:
-    try:
-        return version("dpserve")
-    except PackageNotFoundError:  # run from its sources
-        return "source"

@@ -43,19 +43,14 @@ class JobFigures:
 
     def _take(self, connection: Connection) -> None:
         """Know every new job, and count for good what has ended."""
-        for seq, dataset, learner in _new(connection, self._last):
-            self._open[seq], self._last = (dataset, learner), seq
+        job, entry = job_table.c, entry_table.c
+        query = select(job.seq, job.dataset, entry.body).join(entry_table, entry.seq == job.seq)
+        for seq, dataset, body in stream(connection, query.where(job.seq > self._last).order_by(job.seq)):
+            self._open[seq], self._last = (dataset, str(json.loads(bytes(body))["learner"])), seq
         for seq, state in list(_states(connection, tuple(self._open))):
             if not PUBLIC_STATES[state].open:
                 known = self._open.pop(seq)
                 self._passed.update((*known, passed) for passed in PUBLIC_STATES[state].passed)
-
-
-def _new(connection: Connection, last: int) -> Iterator[tuple[int, str, str]]:
-    job, entry = job_table.c, entry_table.c
-    query = select(job.seq, job.dataset, entry.body).join(entry_table, entry.seq == job.seq).where(job.seq > last)
-    for seq, dataset, body in stream(connection, query.order_by(job.seq)):
-        yield seq, dataset, str(json.loads(bytes(body))["learner"])
 
 
 def _states(connection: Connection, jobs: Sequence[int]) -> Iterator[tuple[int, str]]:

@@ -36,7 +36,8 @@ def rotate(
     with key_exchange.alone(home.keys.directory):
         key = _successor(home, role, issuer_key)
         with home.ledger.log.writing() as writer:
-            before = _newest(writer.connection, role)
+            known = key_rows.rows(writer.connection)
+            before = [key for key in known if key.role == role and key.until is None][-1]
             row = _add(writer, key, role, why)
             if not overlap:
                 _retire(writer, before, why, row)
@@ -142,10 +143,6 @@ def _successor(home: Home, role: Role, issuer_key: str | None) -> SigningKey:
     directory, secret = home.keys.directory, home.keys.passphrase
     key_exchange.settle(directory, role, secret, good)  # what an earlier cut left may be the key in force
     return key_exchange.stage(directory, role, secret)
-
-
-def _newest(connection: Connection, role: Role) -> KeyRow:
-    return [row for row in key_rows.rows(connection) if row.role == role and row.until is None][-1]
 
 
 def _known(connection: Connection, keyid: str) -> KeyRow:

@@ -68,7 +68,11 @@ def sign_note(text: str, name: str, signer: Signer) -> str:
 
 def parse_note(note: str) -> Note:
     """Text and signature lines of a note; LedgerInvalid unless it is well formed. Verifies nothing."""
-    if len(note) > NOTE_LIMIT or len(_utf8(note)) > NOTE_LIMIT:
+    try:
+        long = len(note) > NOTE_LIMIT or len(note.encode("utf-8")) > NOTE_LIMIT
+    except UnicodeEncodeError as error:
+        raise LedgerInvalid("note: must be valid UTF-8") from error
+    if long:
         raise LedgerInvalid(f"note: must be at most {NOTE_LIMIT} bytes")
     if any(c < " " and c != "\n" for c in note):
         raise LedgerInvalid("note: must not hold control characters other than newline")
@@ -152,10 +156,3 @@ def _signature(line: str) -> NoteSignature:
     if len(raw) < 5:
         raise LedgerInvalid("note signature: must be a 4-byte key id and a signature")
     return NoteSignature(name, raw[:4], raw[4:])
-
-
-def _utf8(note: str) -> bytes:
-    try:
-        return note.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise LedgerInvalid("note: must be valid UTF-8") from error

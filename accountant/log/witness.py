@@ -59,8 +59,12 @@ def ask(
         reply = _post(witness, request_body(known, prove(known), note), seconds)
         if reply.status == 200:
             return _cosigned(witness, note, reply.body)
+        if 300 <= reply.status < 400:
+            refuse = f"redirects elsewhere ({reply.status}), which is not followed"
+            raise LedgerInvalid(f"witness {shown(witness.name)}: {refuse}")
         if reply.status != 409:
-            raise LedgerInvalid(f"witness {shown(witness.name)}: {_said(reply.status)}")
+            meaning = _MEANING.get(reply.status, "gives no cosignature")
+            raise LedgerInvalid(f"witness {shown(witness.name)}: {meaning} ({reply.status})")
         known = _told(witness, reply, known, size)
     raise LedgerInvalid(f"witness {shown(witness.name)}: named another size each time it was asked")
 
@@ -98,12 +102,6 @@ def _cosigned(witness: Witness, note: str, body: bytes) -> tuple[NoteSignature, 
     for line in found:
         verify_cosignature(line, witness, text)
     return found
-
-
-def _said(status: int) -> str:
-    if 300 <= status < 400:
-        return f"redirects elsewhere ({status}), which is not followed"
-    return f"{_MEANING.get(status, 'gives no cosignature')} ({status})"
 
 
 def _post(witness: Witness, body: bytes, seconds: float) -> Reply:

@@ -140,7 +140,11 @@ class AdditiveEnsemble(SumEnsemble):
         if any(type(body[name]) is not list or not body[name] for name in given):
             raise ModelInvalid(f"{', '.join(given)}: lists, not empty, or absent")
         low_high = tuple(body["target_range"]) if "target_range" in body else None
-        tables = {name: _tuples(name, body[name]) for name in ("terms", "counts", "errors") if name in body}
+        tables = {name: body[name] for name in ("terms", "counts", "errors") if name in body}
+        for name, table in tables.items():
+            if type(table) is not list or any(type(row) is not list for row in table):
+                raise ModelInvalid(f"{name}: must be a list of lists")
+            tables[name] = tuple(map(tuple, table))
         edits = tuple(Edit(**edit) for edit in body.get("edits", ()))
         return cls(features, target, classes, low_high, link, constant=body["constant"], edits=edits, **tables)
 
@@ -179,12 +183,6 @@ class AdditiveEnsemble(SumEnsemble):
     def sections(self) -> list[str]:
         """The shapes of the page."""
         return shape_sections(self)
-
-
-def _tuples(name: str, table: Any) -> Any:
-    if type(table) is not list or any(type(row) is not list for row in table):
-        raise ModelInvalid(f"{name}: must be a list of lists")
-    return tuple(map(tuple, table))
 
 
 def _lists(table: Sequence[Sequence[float]]) -> list[list[float]]:

@@ -20,7 +20,11 @@ def tree_scores(
     grown, always = merged(trees), name("constant")
     check_exact(abs(constant) + sum(map(heaviest, grown)))
     used = sorted({split.feature for tree in trees for split in splits(tree)}) or [0]
-    codes = {i: _codes(f) for i in used if isinstance(f := features[i], CategoricalFeature)}
+    codes = {}
+    for i in used:
+        if isinstance(feature := features[i], CategoricalFeature):
+            listed = {value: float(code) for code, value in enumerate(feature.values)}
+            codes[i] = {**listed, MISSING_TEXT: float(feature.missing)}, float(len(feature.values))
     encoding, found = coded(inputs, codes, name)
     summed = name("tree_votes")
     walks = [_walk(tree, features, found) for tree in grown]
@@ -50,11 +54,6 @@ def _sum(one: Tree, other: Tree) -> Tree:
     assert isinstance(one, Leaf)
     assert isinstance(other, Leaf)
     return Leaf(one.weight + other.weight)
-
-
-def _codes(feature: CategoricalFeature) -> tuple[dict[str, float], float]:
-    listed = {value: float(code) for code, value in enumerate(feature.values)}
-    return {**listed, MISSING_TEXT: float(feature.missing)}, float(len(feature.values))
 
 
 def _walk(tree: Tree, features: Sequence[Feature], found: Inputs) -> Walk:

@@ -49,15 +49,13 @@ def _shelf(store: ModelStore, name: str, known: Shelf | None) -> Shelf | None:
         retired = frozenset(store.retired(name))
     except UnknownName:  # none, or gone since
         return None
-    newest = max(stamp[0][2:] + stamp[1][2:])
-    return Shelf(versions, _champion(store, name), retired, stamp, now - newest > SETTLED)
-
-
-def _champion(store: ModelStore, name: str) -> int | ModelInvalid:
+    champion: int | ModelInvalid
     try:
-        return store.champion(name)
+        champion = store.champion(name)
     except (DpserveError, OSError) as error:
-        return error if isinstance(error, ModelInvalid) else ModelInvalid(f"champion: {error}")
+        champion = error if isinstance(error, ModelInvalid) else ModelInvalid(f"champion: {error}")
+    newest = max(stamp[0][2:] + stamp[1][2:])
+    return Shelf(versions, champion, retired, stamp, now - newest > SETTLED)
 
 
 def stamp_of(path: str) -> Stamp:

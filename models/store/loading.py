@@ -46,13 +46,17 @@ class VerifiedModel:
 def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -> VerifiedModel:
     """Read a bundle once, verify certificate, proof and graph, then open it. Raises VerificationError; never warns."""
     bundle = read_bundle(directory)
-    found = verify(bundle.envelope, _text(bundle.proof), bundle.onnx, trust, policy)
+    try:
+        proof = bundle.proof.decode("utf-8")
+    except UnicodeDecodeError:
+        raise CertificateInvalid("proof: must be text in UTF-8") from None
+    certificate = verify(bundle.envelope, proof, bundle.onnx, trust, policy)
     check_sigstore(bundle)
-    if digest(bundle.ensemble) != found.form.public.ensemble:
+    if digest(bundle.ensemble) != certificate.form.public.ensemble:
         raise ModelInvalid("ensemble.json: not the released numbers that the certificate names")
     ensemble = ensemble_from_bytes(bundle.ensemble)
-    check_edits(ensemble, found)
-    return VerifiedModel(found, OnnxModel(bundle.onnx), ensemble, bundle)
+    check_edits(ensemble, certificate)
+    return VerifiedModel(certificate, OnnxModel(bundle.onnx), ensemble, bundle)
 
 
 def load_of_home(home: Home, folder: Path, name: str, trust: PublicKeys | None = None) -> VerifiedModel:
@@ -113,10 +117,3 @@ def _domain(feature: Feature) -> dict[str, Any]:
 
 def _number(edge: float) -> str:
     return repr(float(edge)).removesuffix(".0")
-
-
-def _text(proof: bytes) -> str:
-    try:
-        return proof.decode("utf-8")
-    except UnicodeDecodeError:
-        raise CertificateInvalid("proof: must be text in UTF-8") from None

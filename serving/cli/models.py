@@ -16,7 +16,6 @@ from accountant.home import Home
 from accountant.log import collect
 from accountant.log.stored_proofs import inclusion
 from models.features import number_text
-from models.forms.ensemble import Ensemble
 from models.store.bundle import FILES, Bundle, ModelStore, write_bundle
 from models.store.loading import VerifiedModel, load_of_home
 from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
@@ -97,21 +96,16 @@ def show_model(
     body: dict[str, Any] = {"model": reference(folder), "target": ensemble.target, "classes": list(ensemble.classes)}
     body["target_range"] = ensemble.target_range
     claim = certificate_json(verified.certificate)
+    ends = ensemble.target_range
+    interval = f"a number from {number_text(ends[0])} to {number_text(ends[1])}" if ends else ""
     lines = [
         ("model", body["model"]),
-        ("answers", f"{ensemble.target}: {_either(ensemble)}"),
+        ("answers", f"{ensemble.target}: {interval or ' or '.join(map(str, ensemble.classes))}"),
         ("reads", ", ".join(f"{feature['name']} ({feature['type']})" for feature in features)),
         ("certificate", certificate_line(verified.certificate)),
         ("folder", folder),
     ]
     show(json, {**body, "features": features, "certificate": claim, "folder": str(folder)}, aligned(lines))
-
-
-def _either(ensemble: Ensemble) -> str:
-    ends = ensemble.target_range
-    if ends is None:
-        return " or ".join(map(str, ensemble.classes))
-    return f"a number from {number_text(ends[0])} to {number_text(ends[1])}"
 
 
 def export(

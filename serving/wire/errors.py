@@ -121,19 +121,16 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
 def error_response(error: Exception) -> Response:
     """Any exception as an answer. What is not ours says nothing of itself to the client, and all of it to the log."""
     if isinstance(error, DpserveError):
-        return json_response(error.to_json(), status_of(error), _headers(error))
+        headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
+        if isinstance(error, TooManyRequests):
+            headers["Retry-After"] = str(error.details["retry_after"])
+        return json_response(error.to_json(), status_of(error), headers)
     if isinstance(error, HTTPException):
         code = HTTP_CODES.get(error.status_code, "http_error")
         headers = dict(error.headers or {})
         return json_response(shape(code, error.detail), error.status_code, headers)
     LOG.error("unexpected %s", type(error).__name__, exc_info=error)
     return json_response(shape("internal", "an unexpected error; the server's log has it"), 500)
-
-
-def _headers(error: DpserveError) -> dict[str, str] | None:
-    if isinstance(error, Unauthorized):
-        return {"WWW-Authenticate": "Bearer"}
-    return {"Retry-After": str(error.details["retry_after"])} if isinstance(error, TooManyRequests) else None
 
 
 def shape(code: str, message: str) -> dict[str, Any]:

@@ -30,8 +30,11 @@ def upgrade() -> None:
         row["entry"] = _entry(row["seq"])
     op.drop_table("dataset")
     op.drop_table("job")
-    op.bulk_insert(_dataset_table(), [_dataset(row) for row in datasets])
-    op.bulk_insert(_family_table(), [_family(row) for row in datasets])
+    for row in datasets:
+        row["id"], row["commitment"] = row["entry"]["family"], row["entry"]["commitment"]
+        row |= {"families": json.dumps([row["id"]]), "changed": None}
+    op.bulk_insert(_dataset_table(), _columns(datasets, "name", "seq", "families", "commitment"))
+    op.bulk_insert(_family_table(), _columns(datasets, "id", "seq", "changed", "used", "reserved"))
     op.bulk_insert(_analyst_table(), _analysts(datasets, jobs))
     op.bulk_insert(_job_table(), [{**row, "analyst": row["entry"]["by"]} for row in jobs])
     op.create_index("job_state", "job", ["state"])
@@ -55,14 +58,8 @@ def _entry(seq: int) -> dict[str, Any]:
     return {} if body is None else dict(json.loads(bytes(body)))
 
 
-def _dataset(row: dict[str, Any]) -> dict[str, Any]:
-    families, commitment = json.dumps([row["entry"]["family"]]), row["entry"]["commitment"]
-    return {"name": row["name"], "seq": row["seq"], "families": families, "commitment": commitment}
-
-
-def _family(row: dict[str, Any]) -> dict[str, Any]:
-    used, reserved = row["used"], row["reserved"]
-    return {"id": row["entry"]["family"], "seq": row["seq"], "changed": None, "used": used, "reserved": reserved}
+def _columns(rows: Iterable[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in names} for row in rows]
 
 
 def _analysts(datasets: Iterable[dict[str, Any]], jobs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
