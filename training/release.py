@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accountant.certificates import certificate
+from accountant.certificates import statement
+from accountant.certificates.certificate import digest, verify
 from accountant.errors import JobFailed, ModelInvalid
 from accountant.files import PRIVATE, locked, replace_file, sync_directory
 from accountant.home import Home
@@ -35,7 +36,7 @@ def keep(home: Home, seq: int, ensemble: Ensemble) -> str:
     raw = ensemble_bytes(ensemble)
     replace_file(folder / ENSEMBLE, raw, PRIVATE, alone=True)
     sync_directory(home.jobs)
-    return certificate.digest(raw)
+    return digest(raw)
 
 
 def finish(home: Home, seq: int) -> Path:
@@ -46,15 +47,15 @@ def finish(home: Home, seq: int) -> Path:
         if not folder.exists():
             return _stored(home, job)
         raw = (folder / ENSEMBLE).read_bytes()
-        if certificate.digest(raw) != home.ledger.released_digest(seq):
+        if digest(raw) != home.ledger.released_digest(seq):
             raise ModelInvalid(f"job {seq}: {ENSEMBLE} is not what was committed")
         ensemble = ensemble_from_bytes(raw)
         onnx = to_onnx(ensemble, {"dataset": job.dataset, "model": job.model, "reservation": str(seq)})
         envelope = _envelope(home, folder, job, ensemble, onnx)
         issued = job.issued
         if issued is None:
-            statement = certificate.digest(dsse.parse(envelope).payload)
-            issued = home.ledger.issue(seq, statement, certificate.digest(onnx), key_life.signed_by(envelope))
+            payload = dsse.parse(envelope).payload
+            issued = home.ledger.issue(seq, digest(payload), digest(onnx), key_life.signed_by(envelope))
         place = store(home, job.model, bundle_of(home, ensemble, onnx, envelope, issued))
         discard(folder)
         return place
@@ -88,17 +89,17 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
         return sign(home, path, dsse.parse(envelope).payload)
     entry = home.ledger.reservation(job.seq).value
     request = request_from_entry(entry)
-    subject = certificate.Subject(
+    subject = statement.Subject(
         job.model,
-        certificate.digest(onnx),
-        certificate.digest(ensemble_bytes(ensemble)),
+        digest(onnx),
+        digest(ensemble_bytes(ensemble)),
         request.learner,
         tuple(feature.name for feature in ensemble.features),
         ensemble.classes or None,  # none: a number
         domains(ensemble.features),
         stated_range(ensemble),
     )
-    payload = certificate.statement(
+    payload = statement.statement(
         subject,
         home.ledger.dataset(job.dataset),
         request,
@@ -113,7 +114,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
 def sign(home: Home, path: Path, payload: bytes) -> bytes:
     """The envelope over a statement by the key in force, on disk when it returns."""
     key_life.keep_up(home)  # another process may have put a new key in force
-    envelope = certificate.sign(payload, home.keys)
+    envelope = statement.sign(payload, home.keys)
     replace_file(path, envelope, PRIVATE, alone=True)
     return envelope
 
@@ -121,7 +122,7 @@ def sign(home: Home, path: Path, payload: bytes) -> bytes:
 def bundle_of(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issued: int) -> Bundle:
     """What the store keeps of a model, its certificate verified against this home first."""
     proof = home.ledger.log.proof(issued)
-    verified = certificate.verify(envelope, proof, onnx, home.trust)
+    verified = verify(envelope, proof, onnx, home.trust)
     card, sigstore = card_of(ensemble, verified), dsse.to_sigstore_bundle(envelope)
     return Bundle(onnx, envelope, sigstore, proof.encode(), ensemble_bytes(ensemble), card.encode())
 
@@ -150,7 +151,7 @@ def _stored(home: Home, job: Job) -> Path:
     store = ModelStore(home.models)
     for version in reversed(store.versions(job.model)):
         place = store.resolve(f"{job.model}@{version}")
-        if certificate.digest(dsse.parse((place / ENVELOPE).read_bytes()).payload) == wanted:
+        if digest(dsse.parse((place / ENVELOPE).read_bytes()).payload) == wanted:
             return place
     raise JobFailed(f"job {job.seq}: its model is not in the store any more")
 

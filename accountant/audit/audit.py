@@ -23,8 +23,7 @@ from sqlalchemy import Connection
 from accountant import home as homes
 from accountant.audit.checkpoints import Signed
 from accountant.audit.index_check import compare_index
-from accountant.audit.judge_models import Bundle as Bundle
-from accountant.audit.judge_models import Models
+from accountant.audit.judge_models import Bundle, Models
 from accountant.audit.replay import Replay
 from accountant.audit.signature_pool import Checked, Signatures
 from accountant.audit.tree_of_entries import Findings, Head, Heads, Report, StoredNodes, Tree

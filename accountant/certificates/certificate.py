@@ -18,12 +18,8 @@ from typing import Any
 
 from accountant.budget import NANO, Budget, nano
 from accountant.canonical import parse_decimal
-from accountant.certificates.policy import Policy as Policy
-from accountant.certificates.predicate import PREDICATE_TYPE as PREDICATE_TYPE
+from accountant.certificates.policy import Policy
 from accountant.certificates.predicate import AncestorForm, ClaimForm, Predicate, Statement, read_statement
-from accountant.certificates.statement import Subject as Subject
-from accountant.certificates.statement import sign as sign
-from accountant.certificates.statement import statement as statement
 from accountant.errors import CertificateInvalid, InputError, LedgerInvalid
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys, fingerprint

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from accountant.certificates.certificate import Certificate, Policy, digest, verify
+from accountant.certificates.certificate import Certificate, digest, verify
+from accountant.certificates.policy import Policy
 from accountant.errors import CertificateInvalid, ModelInvalid
 from accountant.home import Home
 from accountant.keys import dsse

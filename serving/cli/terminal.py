@@ -60,7 +60,7 @@ def aligned(rows: list[tuple[Any, ...]]) -> str:
 @contextmanager
 def rounds(label: str) -> Iterator[Callable[[int, int | None], None]]:
     """A progress bar on stderr; gives the function to call with (done, total), None where the total is not known."""
-    from rich.console import Console
+    from rich.console import Console  # both load slowly, and most commands draw nothing
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -72,7 +72,7 @@ def rounds(label: str) -> Iterator[Callable[[int, int | None], None]]:
 @contextmanager
 def busy(label: str) -> Iterator[None]:
     """A sign of life on stderr, for work whose steps cannot be counted."""
-    from rich.console import Console
+    from rich.console import Console  # loads slowly
 
     if not sys.stderr.isatty():
         yield

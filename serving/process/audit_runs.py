@@ -21,7 +21,7 @@ from accountant.files import PUBLIC, locked, replace_unsynced
 from accountant.home import Home
 
 if TYPE_CHECKING:
-    from accountant.audit.audit import Bundle
+    from accountant.audit.judge_models import Bundle
     from accountant.audit.tree_of_entries import Report
 
 MOST_PROBLEMS = 200
@@ -43,7 +43,7 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
         try:
             found = _report(path, url)
         except VerificationError as error:
-            from accountant.audit.tree_of_entries import Report
+            from accountant.audit.tree_of_entries import Report  # loaded by what failed, and only then needed
 
             found = Report(0, "", (error.message,))
         body = {
@@ -59,9 +59,8 @@ def audit_at(path: Path, url: str) -> dict[str, Any]:
 
 
 def _report(path: Path, url: str) -> Report:
-    from accountant.audit.audit import (
-        audit_place,  # it brings numba; whoever only reads the result need not wait for that
-    )
+    # It brings numba: whoever only reads the result need not wait for that.
+    from accountant.audit.audit import audit_place
     from accountant.log.collect import kept
 
     cosigned = kept(path)
@@ -71,7 +70,7 @@ def _report(path: Path, url: str) -> Report:
 
 def bundles_of(models: Path) -> Iterator[Bundle]:
     """Every model of a home; one whose files cannot be read has an envelope that does not verify."""
-    from models.store.bundle import ModelStore, read_bundle
+    from models.store.bundle import ModelStore, read_bundle  # brings the store of models: as above
 
     store = ModelStore(models)
     for name in store.names():

@@ -17,7 +17,8 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 
 from accountant import canonical
 from accountant.budget import Budget, Relation
-from accountant.certificates.certificate import Subject, digest, statement
+from accountant.certificates.certificate import digest
+from accountant.certificates.statement import Subject, statement
 from accountant.keys import dsse, verifier_keys
 from accountant.keys.trust import IssuerKey, PublicKeys, fingerprint, public_pem
 from accountant.ledger.families import Dataset, Family

@@ -40,7 +40,7 @@ def upgrade(connection: Connection) -> None:
         raise InputError(
             f"ledger: its tables are of revision {before}, this version knows {', '.join(KNOWN)}; use a newer dpserve"
         )
-    from alembic import command
+    from alembic import command  # loads slowly, and tables that are up to date need none of it
 
     config = configuration(connection)
     if before is None and _is_spine(connection):
@@ -50,7 +50,7 @@ def upgrade(connection: Connection) -> None:
 
 def configuration(connection: Connection) -> Config:
     """Alembic's, over this connection and its transaction."""
-    from alembic.config import Config
+    from alembic.config import Config  # as above
 
     config = Config()
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))

@@ -22,7 +22,9 @@ from securesystemslib.signer import CryptoSigner
 from accountant import canonical
 from accountant.budget import Budget, Relation, from_nano
 from accountant.certificates import certificate, predicate
-from accountant.certificates.certificate import PREDICATE_TYPE, Policy, verify
+from accountant.certificates.certificate import verify
+from accountant.certificates.policy import Policy
+from accountant.certificates.predicate import PREDICATE_TYPE
 from accountant.certificates.statement import CONVERSIONS
 from accountant.errors import CertificateInvalid, DpserveError, LedgerInvalid, ModelInvalid, VerificationError
 from accountant.home import Home

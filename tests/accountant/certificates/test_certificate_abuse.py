@@ -20,8 +20,8 @@ from offices import ORIGIN, Office, cosigned, cosigner, dataset, office, path, p
 
 from accountant import canonical
 from accountant.budget import Budget, Relation
-from accountant.certificates.certificate import Policy, digest, verify
-from accountant.certificates.policy import read_policy
+from accountant.certificates.certificate import digest, verify
+from accountant.certificates.policy import Policy, read_policy
 from accountant.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, VerificationError
 from accountant.keys import dsse
 from accountant.keys.trust import IssuerKey, LogKey, PublicKeys
@@ -613,7 +613,7 @@ def test_a_list_too_long_is_left_to_the_schemas_digest():
     """A certificate must never be too large to be issued: its budget is spent by then."""
     from ledgers import request
 
-    from accountant.certificates.certificate import Subject, statement
+    from accountant.certificates.statement import Subject, statement
 
     names = tuple(f"feature {number} with a name of some length" for number in range(16_000))
     subject = Subject(

@@ -16,9 +16,10 @@ from trusts import audit_models
 
 from accountant import canonical
 from accountant.audit.audit import audit, audit_home, audit_place
-from accountant.certificates import certificate
-from accountant.certificates.certificate import Policy, verify
+from accountant.certificates import certificate, statement
+from accountant.certificates.certificate import verify
 from accountant.certificates.plain_words import plain, to_text
+from accountant.certificates.policy import Policy
 from accountant.errors import (
     CertificateInvalid,
     InputError,
@@ -300,7 +301,7 @@ def forged(home: Home, version: int, change) -> tuple[bytes, str, bytes]:
     body = json.loads(dsse.parse(found.bundle.envelope).payload)
     change(body["predicate"]["public"], body["predicate"])
     payload = canonical.encode(body, 1 << 19)
-    envelope = certificate.sign(payload, home.keys)
+    envelope = statement.sign(payload, home.keys)
     base = found.certificate.ancestors[-1].entry if found.certificate.ancestors else found.certificate.issued
     index = home.ledger.derive(base, certificate.digest(payload), found.certificate.sha256, WHY)
     return envelope, home.ledger.log.proof(index), found.bundle.onnx
