@@ -145,15 +145,14 @@ def _parse(value: JSON) -> Envelope:
         raise CertificateInvalid(f"payloadType={kind!r:.80}: must be {PAYLOAD_TYPE}")
     if not isinstance(items, list) or not 1 <= len(items) <= MAX_SIGNATURES:
         raise CertificateInvalid(f"signatures: must be a list of 1 to {MAX_SIGNATURES}")
-    signatures = tuple(_parse_signature(item) for item in items)
-    if len({keyid for keyid, _ in signatures}) != len(signatures):
+    signatures = []
+    for item in items:
+        stated = exact_object(item, ("keyid", "sig"), "signature")
+        keyid = exact_text(stated["keyid"], "keyid")
+        signatures.append((keyid, decode_base64(exact_text(stated["sig"], "sig"), "sig")))
+    if len(dict(signatures)) != len(signatures):
         raise CertificateInvalid("signatures: a key must sign once")
-    return Envelope(decode_base64(exact_text(top["payload"], "payload"), "payload"), PAYLOAD_TYPE, signatures)
-
-
-def _parse_signature(value: JSON) -> tuple[str, bytes]:
-    item = exact_object(value, ("keyid", "sig"), "signature")
-    return exact_text(item["keyid"], "keyid"), decode_base64(exact_text(item["sig"], "sig"), "sig")
+    return Envelope(decode_base64(exact_text(top["payload"], "payload"), "payload"), PAYLOAD_TYPE, tuple(signatures))
 
 
 def _public_key(signer: Signer) -> PublicKey:

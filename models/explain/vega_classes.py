@@ -34,17 +34,14 @@ def class_panels(ensemble: Released) -> list[Spec]:
 def _panel(feature: Feature, group: Sequence[Shape], most: float, colour: Spec) -> Spec:
     if isinstance(feature, NumericFeature):
         missing = {str(shape.label): shape.bins[-1].votes for shape in group}
-        note, body = f"missing: {_listed(missing)}", _curves(feature, group, most, colour)
+        heavy = sorted(missing.items(), key=lambda vote: -abs(vote[1]))
+        listed = ", ".join(f"{label} {signed(number)}" for label, number in heavy[:NAMED])
+        note = f"missing: {listed}{', …' if len(heavy) > NAMED else ''}"
+        body = _curves(feature, group, most, colour)
     else:
         rows, hidden = _points(group)
         note, body = (f"{hidden} more found no room" if hidden else " "), _dots(rows, most, colour)
     return {"title": heading(feature.name, note), "width": WIDTH, **body}
-
-
-def _listed(votes: dict[str, float]) -> str:
-    heavy = sorted(votes.items(), key=lambda item: -abs(item[1]))
-    more = ", …" if len(heavy) > NAMED else ""
-    return ", ".join(f"{label} {signed(number)}" for label, number in heavy[:NAMED]) + more
 
 
 def _curves(feature: NumericFeature, group: Sequence[Shape], most: float, colour: Spec) -> Spec:

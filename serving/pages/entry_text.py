@@ -59,18 +59,6 @@ def _registered(value: Value) -> str:
     )
 
 
-def _joined(value: Value) -> str:
-    return (
-        f"Dataset {value['dataset']} was registered. It holds people of datasets that were registered before it, so it "
-        f"shares their budgets: of {_count(len(value['families']), 'family', 'families')}."
-    )
-
-
-def _budget_changed(value: Value) -> str:
-    epsilon = value["budget"]["epsilon"]
-    return f"{value['by']} set a family's total to epsilon {epsilon}; what was spent stays spent.{_why(value)}"
-
-
 def _quota_set(value: Value) -> str:
     who = "everybody without a quota of their own" if value["analyst"] == EVERYBODY else value["analyst"]
     return f"{value['by']} let {who} use at most {float(value['share']) * 100:g} % of a family's budget.{_why(value)}"
@@ -85,25 +73,11 @@ def _reserved(value: Value) -> str:
     )
 
 
-def _derived(value: Value) -> str:
-    return (
-        f"{value['by']} edited model {value['name']} without its data, which costs no privacy. It takes the place of "
-        f"the one certified by entry {value['base']}.{_why(value)}"
-    )
-
-
 def _token_created(value: Value) -> str:
     limits = " and ".join(f"{most:,} a {each.removeprefix('per_')}" for each, most in value.get("limits", {}).items())
     most = f", at most {limits}" if limits else ""
     scopes = " and ".join(value["scopes"])
     return f"A token named {value['name']} was made, for {scopes}{most}. Only its hash is known here."
-
-
-def _key_compromised(value: Value) -> str:
-    return (
-        f"{value['by']} declared a key lost that signed {_signs(value)}: it speaks for nothing after entry "
-        f"{value['after']}.{_why(value)}"
-    )
 
 
 def _why(value: Value) -> str:
@@ -129,8 +103,22 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         ),
     ),
     "dataset-registered": ("run", "dataset registered", _registered),
-    "dataset-joined": ("run", "dataset joined", _joined),
-    "budget-changed": ("warn", "budget changed", _budget_changed),
+    "dataset-joined": (
+        "run",
+        "dataset joined",
+        lambda value: (
+            f"Dataset {value['dataset']} was registered. It holds people of datasets that were registered before it, "
+            f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}."
+        ),
+    ),
+    "budget-changed": (
+        "warn",
+        "budget changed",
+        lambda value: (
+            f"{value['by']} set a family's total to epsilon {value['budget']['epsilon']}; what was spent stays spent."
+            f"{_why(value)}"
+        ),
+    ),
     "quota-set": ("warn", "quota set", _quota_set),
     "reserved": ("wait", "budget reserved", _reserved),
     "started": (
@@ -167,7 +155,14 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             "bytes."
         ),
     ),
-    "derived": ("good", "model edited", _derived),
+    "derived": (
+        "good",
+        "model edited",
+        lambda value: (
+            f"{value['by']} edited model {value['name']} without its data, which costs no privacy. It takes the place "
+            f"of the one certified by entry {value['base']}.{_why(value)}"
+        ),
+    ),
     "revoked": (
         "bad",
         "certificate revoked",
@@ -208,7 +203,14 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"{value['by']} retired a key that signed {_signs(value)}; what it signed before stands.{_why(value)}"
         ),
     ),
-    "key-compromised": ("bad", "key compromised", _key_compromised),
+    "key-compromised": (
+        "bad",
+        "key compromised",
+        lambda value: (
+            f"{value['by']} declared a key lost that signed {_signs(value)}: it speaks for nothing after entry "
+            f"{value['after']}.{_why(value)}"
+        ),
+    ),
 }
 _UNKNOWN = ("off", "of another kind", lambda value: "This version of dpserve does not know entries of this kind.")
 LABELS = {kind: _WORDS[kind][:2] for kind in KINDS}

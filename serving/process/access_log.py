@@ -54,10 +54,6 @@ class Trail:
         self._second, self._time, self._file = 0, "", -1
         self._refused: Counter[tuple[str | None, int | None]] = Counter()
 
-    def _open(self) -> int:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(path_of(self._folder, 0), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
     def write(self, token: str | None, method: str, route: str | None, status: int | None, about: str | None) -> None:
         """One line. NotReady where it cannot be written.
 
@@ -112,7 +108,9 @@ class Trail:
         return found.st_ino == os.fstat(self._file).st_ino
 
     def _reopen(self) -> None:
-        before, self._file = self._file, self._open()
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        before, self._file = self._file, os.open(path_of(self._folder, 0), flags, 0o600)
         if before >= 0:
             os.close(before)
 

@@ -67,13 +67,17 @@ def _operation(door: Door) -> dict[str, Any]:
     answers[door.media] = {"schema": door.gives}
     names = re.findall(r"{(\w+)(?::\w+)?}", door.path)
     in_path = [{"name": name, "in": "path", "required": True, "schema": json_schemas.TEXT} for name in names]
-    done = {str(door.status): {"description": "done", "content": answers}}
+    responses: dict[str, Any] = {str(door.status): {"description": "done", "content": answers}}
+    for status in statuses(door):
+        form = PROTOCOL_ERROR if door.path.startswith(PROTOCOL) else f"Error{status}"
+        content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{form}"}}}
+        responses[str(status)] = {"description": MEANINGS[status], "content": content}
     return {
         "summary": door.says,
         "description": f"Scope: {' or '.join(door.scopes)}." if door.scopes else "Open to everybody.",
         "operationId": re.sub(r"\W+", "_", f"{door.method.lower()}{door.path}").strip("_"),
         "parameters": [*in_path, *(_parameter(name, door.query[name]) for name in door.query)],
-        "responses": {**done, **{str(status): _error(status, door) for status in statuses(door)}},
+        "responses": responses,
         "security": [{"token": []}] if door.scopes else [],
         **({"requestBody": {"required": True, "content": bodies}} if bodies else {}),
     }
@@ -94,12 +98,6 @@ def statuses(door: Door) -> list[int]:
     changes = door.method != "GET" and "predict" not in door.scopes
     found |= {409} if changes else {422} if door.takes is not None else set()
     return sorted(found & json_schemas.codes().keys())
-
-
-def _error(status: int, door: Door) -> dict[str, Any]:
-    name = PROTOCOL_ERROR if door.path.startswith(PROTOCOL) else f"Error{status}"
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
-    return {"description": MEANINGS[status], "content": content}
 
 
 def _error_schemas() -> dict[str, Any]:

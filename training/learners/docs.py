@@ -19,14 +19,12 @@ def learners_to_json() -> list[dict[str, Any]]:
     for name, learner in LEARNERS.items():
         hints, about, defaults = get_type_hints(learner), inspect.getdoc(learner) or "", defaults_of(name)
         taken = [key for key in signature(learner).parameters if key in defaults]
-        parameters = [_parameter(key, hints[key], defaults[key]) for key in taken]
+        parameters = []
+        for key in taken:
+            choices = list(get_args(hints[key])) if get_origin(hints[key]) is Literal else []
+            types = get_args(hints[key]) or (hints[key],)
+            kind = "choice" if choices else "boolean" if bool in types else "number" if float in types else "whole"
+            parameters.append({"name": key, "kind": kind, "default": defaults[key], "choices": choices})
         says = " ".join(about.partition("\n\n")[0].split())
         learners.append({"name": name, "says": says, "parameters": parameters})
     return learners
-
-
-def _parameter(key: str, hint: Any, default: Any) -> dict[str, Any]:
-    kinds = get_args(hint) or (hint,)
-    choices = list(get_args(hint)) if get_origin(hint) is Literal else []
-    kind = "choice" if choices else "boolean" if bool in kinds else "number" if float in kinds else "whole"
-    return {"name": key, "kind": kind, "default": default, "choices": choices}

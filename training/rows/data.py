@@ -51,7 +51,7 @@ def read_batches(path: Path, schema: Schema, also: Sequence[str] = ()) -> Iterat
         raise DataError(f"data={path}: no such file") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"data={path.name}: cannot be read as {path.suffix[1:]} with this schema: {_public_part(error)}"
+            f"data={path.name}: cannot be read as {path.suffix[1:]} with this schema: {public_part(error)}"
         ) from None
 
 
@@ -211,7 +211,7 @@ def _flags(name: str, column: pa.Array, start: int) -> NDArray[np.float64]:
     return np.asarray(numbers, np.float64)
 
 
-def _public_part(error: Exception) -> str:
+def public_part(error: Exception) -> str:
     """The kind of an Arrow error and its first words: Arrow quotes values of the file after them."""
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8"
@@ -245,10 +245,11 @@ def columns_of(schema: Schema, X: Any) -> Columns:
     absent = [feature.name for feature in schema.features if feature.name not in table.column_names]
     if absent:
         raise DataError(f"columns {absent}: in the schema but not in X")
-    return {feature.name: _raw(feature, table[feature.name].combine_chunks()) for feature in schema.features}
+    return {feature.name: raw_values(feature, table[feature.name].combine_chunks()) for feature in schema.features}
 
 
-def _raw(feature: Feature, column: pa.Array) -> NDArray[Any]:
+def raw_values(feature: Feature, column: pa.Array) -> NDArray[Any]:
+    """A column as the released ensemble's encoder takes it: texts or floats (n,); DataError where it is neither."""
     if isinstance(feature, CategoricalFeature):
         return np.asarray(_texts(feature.name, column).to_numpy(zero_copy_only=False), dtype=object)
     return _numbers(feature.name, column) if isinstance(feature, NumericFeature) else _flags(feature.name, column, 0)

@@ -53,11 +53,9 @@ def frame_table(X: Any) -> pa.Table:
     if twice:
         raise BadData(f"columns {twice}: stand there twice")
     table = table_of(X)
-    return pa.table({name: _without_views(table[name]) for name in names})
-
-
-def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
+    columns = {name: table[name] for name in names}
+    views = [name for name, column in columns.items() if pa.types.is_string_view(column.type)]
+    return pa.table(columns | {name: columns[name].cast(pa.large_string()) for name in views})
 
 
 def table_from(X: Any, rule: Schema | Columns, who: str) -> pa.Table:

@@ -20,7 +20,7 @@ from accountant.errors import DataError, InputError
 from accountant.files import replacing
 from models.answers import ClassLabel
 from models.features import Columns, Feature, NumericFeature
-from training.rows.data import BATCH_ROWS, _public_part, _raw
+from training.rows.data import BATCH_ROWS, public_part, raw_values
 from training.rows.people import NULLS
 
 NUMERIC = "{type: numeric, range: [FILL-IN, FILL-IN], bins: 32}"
@@ -45,7 +45,7 @@ def read_columns(path: Path, features: Sequence[Feature]) -> Iterator[Columns]:
 
 def _column(feature: Feature, column: pa.Array, start: int) -> NDArray[Any]:
     try:
-        return _raw(feature, column)
+        return raw_values(feature, column)
     except DataError as error:
         row = error.details.get("row")
         where = "" if row is None else f" (counted from data row {start})"
@@ -90,7 +90,7 @@ def column_types(path: Path) -> dict[str, pa.DataType | None]:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"data={path.name}: cannot be read as {path.suffix[1:]}: {_public_part(error)}")
+    return DataError(f"data={path.name}: cannot be read as {path.suffix[1:]}: {public_part(error)}")
 
 
 def draft_schema(path: Path) -> str:

@@ -114,17 +114,16 @@ class TreeRows:
             self._known.scores[:] = 0
             self._known.total = known = 0
         for tree in trees[known:]:
-            self._apply(tree)
+            self._grow_to(tree.cuts)
+            self._known.total += max(map(abs, tree.votes))
+            self._add_votes(np.array(tree.votes, np.int32))
         self._known.trees = trees
         self._grow_to(cuts)
         self._rows.memo[MEMO] = self._known
         if self._known.total > bound:
             raise InputError(f"bound={bound}: must be at least the total weight of the votes of all trees")
 
-    def _apply(self, tree: Grown) -> None:
-        self._grow_to(tree.cuts)
-        self._known.total += max(map(abs, tree.votes))
-        votes = np.array(tree.votes, np.int32)
+    def _add_votes(self, votes: NDArray[np.int32]) -> None:
         self._rows.map(lambda part: kernels.add_votes(self._known.leaves[part], votes, self._known.scores[part]))
 
     def _grow_to(self, cuts: tuple[Cut, ...]) -> None:
@@ -134,18 +133,15 @@ class TreeRows:
             known = 0
         while known < len(cuts):  # as many at once as split leaves that are there already, and each of them once
             batch = _batch(cuts, known)
-            self._descend(self._cut_table(batch, known))
+            table = np.full((known + 1, 4), -1, np.int64)
+            for new, cut in enumerate(batch, known + 1):
+                table[cut.leaf] = (cut.feature, *cut.interval(self._rows.widths[cut.feature]), new)
+            self._descend(table)
             known += len(batch)
         self._known.cuts = cuts
 
     def _descend(self, table: Integers) -> None:
         self._rows.map(lambda part: kernels.descend(self._rows.bins[:, part], self._known.leaves[part], table))
-
-    def _cut_table(self, batch: Sequence[Cut], known: int) -> Integers:
-        table = np.full((known + 1, 4), -1, np.int64)
-        for new, cut in enumerate(batch, known + 1):
-            table[cut.leaf] = (cut.feature, *cut.interval(self._rows.widths[cut.feature]), new)
-        return table
 
 
 def _batch(cuts: tuple[Cut, ...], known: int) -> tuple[Cut, ...]:

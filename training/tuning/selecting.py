@@ -29,7 +29,7 @@ from training.calibrate import rehearse
 from training.learner import Learner
 from training.rows.rows import Rows
 from training.session import Public, Rehearsal, Releaser, Session
-from training.tuning.ceilings import Ceiling, Load, Score
+from training.tuning.ceilings import Ceiling, Score
 
 RARE = 1e-9
 BLOCK = 1 << 16
@@ -51,14 +51,13 @@ class CorrectRows:
         return 1
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
-        starts = range(0, rows.size, BLOCK)
-        right = (self._right(rows, slice(start, min(start + BLOCK, rows.size))) for start in starts)
-        return np.array([sum(right)], np.int64)
-
-    def _right(self, rows: Rows, part: slice) -> int:
-        scores = self.ensemble.coded_scores([codes[part] for codes in rows.bins])
-        told = labels_of(range(len(self.ensemble.classes)), scores)
-        return int(np.count_nonzero(told == rows.labels[part]))
+        right = 0
+        for start in range(0, rows.size, BLOCK):
+            part = slice(start, min(start + BLOCK, rows.size))
+            scores = self.ensemble.coded_scores([codes[part] for codes in rows.bins])
+            predicted = labels_of(range(len(self.ensemble.classes)), scores)
+            right += int(np.count_nonzero(predicted == rows.labels[part]))
+        return np.array([right], np.int64)
 
 
 @dataclass(frozen=True)
@@ -152,16 +151,15 @@ class BestOf:
         while best < unit < above:
             load = self.ceiling.load(rehearse(learner, self.public, from_nano(unit)))
             best, above = (unit, above) if load <= 1 else (best, unit)
-            unit = min(self._guess(unit, load), above - 1)
+            if not isinstance(load, Fraction) or not load:
+                guess = 0 if load else unit
+            else:  # loads grow with the square of the unit, those of pure figures with itself
+                pure = isinstance(self.ceiling.event, PureDp)
+                guess = int(unit / load) if pure else isqrt(int(unit * unit / load))
+            unit = min(guess, above - 1)
         if not best:
             raise InputError(f"grid: setting {index + 1} makes releases that cannot be charged as those of the others")
         return from_nano(best)
-
-    def _guess(self, unit: int, load: Load) -> int:
-        """The unit of load 1: loads grow with its square, those of pure figures with itself."""
-        if not isinstance(load, Fraction) or not load:
-            return 0 if load else unit
-        return int(unit / load) if isinstance(self.ceiling.event, PureDp) else isqrt(int(unit * unit / load))
 
 
 def fresh(rows: Rows) -> Rows:

@@ -92,7 +92,7 @@ def test_what_was_left_half_done_is_not_believed(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(TreeRows, "_apply", cut)
+        patch.setattr(TreeRows, "_add_votes", cut)
         with pytest.raises(KeyboardInterrupt):
             TreeRows(rows).score_counts(trees, 3)
     assert (TreeRows(rows).score_counts(trees, 3) == expected).all()
