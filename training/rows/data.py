@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from accountant.errors import DataError
-from models.answers import ClassLabel
 from models.features import CategoricalFeature, Codes, Columns, Feature, NumericFeature
 from training.rows import kernels
 from training.rows.people import NULLS
@@ -32,6 +31,7 @@ BATCH_ROWS = READ_BYTES = 1 << 16
 
 
 def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
+    """The smallest integers that hold every bin of these features."""
     return np.uint8 if max(feature.bins for feature in features) <= 256 else np.uint16
 
 
@@ -275,7 +275,3 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
             codes[start : start + len(batch)] = encode_column(feature, batch[feature.name], start)
         start += len(batch)
     return Rows(bins, labels, [feature.bins for feature in schema.features], len(schema.classes or ()))
-
-
-def class_labels(classes: Sequence[ClassLabel], index: NDArray[np.uint8]) -> NDArray[Any]:
-    return np.asarray(classes)[index]

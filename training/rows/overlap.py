@@ -40,6 +40,7 @@ class People:
     limit: np.uint64
 
     def below(self, limit: np.uint64) -> Hashes:
+        """The ids under `limit`, ascending."""
         return self.ids[self.ids < limit]
 
     @property
@@ -59,6 +60,7 @@ class Sketch:
     people: Mapping[str, People]
 
     def write(self, path: Path) -> None:
+        """As an .npz file of plain arrays; counts are left out."""
         arrays: dict[str, Any] = {
             "target": np.array(self.target),
             "columns": np.array(self.columns),
@@ -72,6 +74,7 @@ class Sketch:
 
     @classmethod
     def read(cls, path: Path) -> Sketch:
+        """Inverse of `write`, nothing pickled."""
         with np.load(path, allow_pickle=False) as file:
             ids = [file[f"people{at}"] for at in range(len(file["names"]))]
             people = {
@@ -102,6 +105,7 @@ class Values:
         self._number = 0
 
     def add(self, words: Hashes) -> None:
+        """Count these, as often as each stands there: (n,)."""
         words = words[words < self.limit]
         self._waiting.append(words)
         self._number += len(words)
@@ -118,6 +122,7 @@ class Values:
         self._values, self._counts = values[: self._most], sums[: self._most]
 
     def found(self) -> People:
+        """The smallest values so far, with their counts."""
         self._settle()
         return People(self._values, self._counts, self.limit)
 
