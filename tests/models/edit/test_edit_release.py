@@ -185,7 +185,7 @@ def test_a_cut_is_taken_up_and_nothing_is_done_twice(home, monkeypatch, step):
     def cut(*_args, **_more):
         raise Cut
 
-    name = {"write": "sign", "sign": "_why", "bound": "store", "stored": "discard"}[step]
+    name = {"write": "sign", "sign": "Why", "bound": "store", "stored": "discard"}[step]
     with monkeypatch.context() as patch:
         patch.setattr(deriving, name, cut)
         with pytest.raises(Cut):
@@ -208,7 +208,7 @@ def test_a_key_that_ends_between_signature_and_entry(home, monkeypatch):
         raise LedgerUnavailable("ledger: locked")
 
     with monkeypatch.context() as patch:
-        patch.setattr(deriving, "_why", late)
+        patch.setattr(deriving, "Why", late)
         with pytest.raises(LedgerUnavailable):
             derive(home, base, edited(base))
     key_life.rotate(home, "issuer", "ann", "yearly")
