@@ -15,7 +15,11 @@ FINAL = frozenset({"issued", "burned", "released"})
 
 @dataclass(frozen=True)
 class Budget:
-    """Epsilon and delta in all; what is reserved for jobs that have not started, what is spent, what is left."""
+    """Epsilon and delta in all; what is reserved for jobs that have not started, what is spent, what is left.
+
+    To plan by: `share_left`, and `one_job`, the largest epsilon at `delta` of a single job that would be admitted now,
+    0 where there is none. `spent`, `reserved` and `left` are converted at `delta`, and do not add up.
+    """
 
     epsilon: Decimal
     delta: Decimal
@@ -23,6 +27,7 @@ class Budget:
     spent: Decimal
     left: Decimal
     share_left: Decimal
+    one_job: Decimal
     jobs_left: Mapping[str, int]
 
     @classmethod
@@ -35,6 +40,7 @@ class Budget:
             spent=Decimal(body["spent"]["epsilon"]),
             left=Decimal(body["left"]["epsilon"]),
             share_left=Decimal(body["left"]["share"]),
+            one_job=_one_job(body["left"]),
             jobs_left=dict(body["jobs_left"]),
         )
 
@@ -57,7 +63,8 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Plan:
-    """A job's price before it is asked for: `left` epsilon after it, and `more` jobs like it."""
+    """A job's price before it is asked for; after it `share_left` of the budget, `one_job` more of at most so much
+    epsilon, and `more` jobs like it. `left`: epsilon, converted at the dataset's delta."""
 
     dataset: str
     learner: str
@@ -69,6 +76,8 @@ class Plan:
     more: int
     warnings: Sequence[str]
     raw: Json = field(repr=False, compare=False)
+    share_left: Decimal = Decimal(0)
+    one_job: Decimal = Decimal(0)
 
     @classmethod
     def of(cls, body: Json) -> Plan:
@@ -84,6 +93,8 @@ class Plan:
             more=body["left"]["jobs"],
             warnings=body["warnings"],
             raw=body,
+            share_left=Decimal(body["left"]["share"]),
+            one_job=_one_job(body["left"]),
         )
 
 
@@ -213,3 +224,9 @@ class Entry:
 
     index: int
     text: str
+
+
+def _one_job(left: Json) -> Decimal:
+    """0 where no job fits; services did not always tell it."""
+    told = left.get("one_job")
+    return Decimal(told["epsilon"]) if told else Decimal(0)

@@ -15,9 +15,11 @@ from weakref import WeakSet
 from accountant.budget import Budget, Relation, parse_relation
 from accountant.canonical import decimal_string
 from accountant.errors import BudgetRefused, InputError
+from accountant.ledger.left import left_to_json, left_words
 from accountant.privacy.claims import price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter
+from accountant.privacy.one_job import one_job
 from training.rows.selections import MADE, Selection
 
 OTHER_ROWS = (
@@ -66,13 +68,25 @@ class Account:
 
     @property
     def spent(self) -> Decimal:
-        """Epsilon of all fits together at the account's delta, rounded up to 6 digits."""
+        """Epsilon of all fits together, converted at the account's delta, rounded up to 6 digits."""
         return self._filter.epsilon_of(self._used)
 
     @property
     def left(self) -> Decimal:
-        """Epsilon that is left at the account's delta; at least 0."""
+        """The total minus `spent`; at least 0. To plan by, take `share_left` and `one_fit`: single fits add up to less
+        than the sum of their epsilons."""
         return max(Decimal(0), self.budget.epsilon - self.spent)
+
+    @property
+    def share_left(self) -> float:
+        """How much of what the filter admits is left, in 0..1, by the criterion that lasts longest."""
+        return 1 - self._filter.share(self._used)
+
+    @property
+    def one_fit(self) -> Decimal:
+        """The largest epsilon of one more fit at the account's delta, by Gaussian noise; 0 where there is none. By
+        private selection a little more may fit (docs/budgets.md)."""
+        return one_job(self._filter, self._used, self.budget.delta)
 
     def admits(self, plan: Plan) -> bool:
         """Whether a fit with this plan would be charged now."""
@@ -125,14 +139,17 @@ class Account:
         return whole
 
     def words(self) -> str:
-        """Total, fits, spent and left in one line."""
+        """Total, fits, spent and what is left in one line."""
         times = "1 fit" if self._fits == 1 else f"{self._fits} fits"
-        return f"of epsilon {self.budget.epsilon}, {times} spent {self.spent} and {self.left} is left"
+        left = left_words(left_to_json(self.share_left, self.one_fit, self.budget.delta), "fit")
+        return f"of epsilon {self.budget.epsilon}, {times} spent {self.spent}; left {left}"
 
     def to_json(self) -> dict[str, Any]:
-        """The same for programs: `total`, `spent`, `left`, `fits`; decimals as text."""
+        """The same for programs: `total`, `spent`, `left`, `fits`; decimals as text. `share` and `one_job`: what is
+        left as a share, and the budget of the largest fit."""
         total, left = self.budget.to_json(), decimal_string(self.left)
-        return {"total": total, "spent": decimal_string(self.spent), "left": left, "fits": self._fits}
+        more = left_to_json(self.share_left, self.one_fit, self.budget.delta)
+        return {"total": total, "spent": decimal_string(self.spent), "left": left, "fits": self._fits, **more}
 
     def __repr__(self) -> str:
         closed = "" if self._open else ", closed: a copy from another process"

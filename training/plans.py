@@ -65,7 +65,7 @@ class Planned:
             "rounds": len(self.recipe.plan),
             "unit": decimal_string(self.recipe.unit),
             "relation": self.dataset.registration.relation.value,
-            "left": {**after.summary()["left"], "jobs": after.jobs_left(self.costs)},
+            "left": {**after.summary(self.recipe.claim.delta)["left"], "jobs": after.jobs_left(self.costs)},
             "model": self.request.model,
             "certificate": None,
             "warnings": list(self.warnings),

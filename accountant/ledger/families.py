@@ -14,10 +14,12 @@ from typing import Any
 
 from accountant.budget import Budget, Relation
 from accountant.canonical import decimal_string
+from accountant.ledger.left import left_to_json
 from accountant.ledger.records import Registration, Unit
 from accountant.privacy.claims import Price, price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
+from accountant.privacy.one_job import one_job
 
 EVERYBODY = "*"
 
@@ -79,14 +81,22 @@ class Family:
         quota = self.quota and replace(self.quota, used=self.quota.used + cost)
         return replace(self, used=self.used + cost, quota=quota)
 
-    def summary(self) -> dict[str, Any]:
-        """Total, reserved, spent and left, for people and programs. All of it public."""
+    def one_job(self, delta: Decimal) -> Decimal:
+        """The largest single job at `delta` that would be admitted now, by the quota of the analyst who asks as well:
+        its epsilon, 0 where there is none (docs/budgets.md)."""
+        largest = one_job(self.filter, self.used, delta)
+        return largest if self.quota is None else min(largest, one_job(self.quota.filter, self.quota.used, delta))
+
+    def summary(self, delta: Decimal | None = None) -> dict[str, Any]:
+        """Total, reserved, spent and left, for people and programs. All of it public. `delta`: of the one more job
+        that is told of; None: the family's."""
+        at = self.budget.delta if delta is None else delta
         left = max(Decimal(0), self.budget.epsilon - self.filter.epsilon_of(self.used))
         return {
             "total": self.budget.to_json(),
             "reserved": self._figure(self.reserved),
             "spent": self._figure(self.used - self.reserved),
-            "left": {"epsilon": decimal_string(left), "share": f"{1 - self.share:.6f}"},
+            "left": {"epsilon": decimal_string(left), **left_to_json(1 - self.share, self.one_job(at), at)},
         }
 
     def _figure(self, used: Price) -> dict[str, Any]:
@@ -174,6 +184,12 @@ class Dataset:
         pairs = zip(self.families, costs, strict=True)
         return replace(self, families=tuple(family.with_job(cost) for family, cost in pairs))
 
-    def summary(self) -> dict[str, Any]:
-        """Total, reserved, spent and left, as `Family.summary`."""
-        return self.tightest.summary()
+    def one_job(self, delta: Decimal) -> Decimal:
+        """As of `Family`, in every family: a job on these rows is charged to each."""
+        return min(family.one_job(delta) for family in self.families)
+
+    def summary(self, delta: Decimal | None = None) -> dict[str, Any]:
+        """Total, reserved, spent and left, as `Family.summary` of the tightest; the one more job fits into each."""
+        at, tightest = self.delta if delta is None else delta, self.tightest
+        summary = tightest.summary(at)
+        return summary | {"left": summary["left"] | left_to_json(1 - tightest.share, self.one_job(at), at)}

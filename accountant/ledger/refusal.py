@@ -7,6 +7,7 @@ from typing import Any
 
 from accountant.errors import BudgetRefused
 from accountant.ledger.families import Dataset
+from accountant.ledger.left import left_to_json, left_words
 from accountant.ledger.records import Request
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import price_to_json
@@ -20,17 +21,20 @@ def refusal(
     """
     pairs = zip(dataset.families, costs, strict=True)
     family, cost = next((family, cost) for family, cost in pairs if not family.admits(cost))
-    summary, by_quota = family.summary(), family.filter.admits(family.used, cost)
+    delta = request.budget.delta
+    summary, by_quota = family.summary(delta), family.filter.admits(family.used, cost)
+    left = summary["left"] | left_to_json(1 - family.share, dataset.one_job(delta), delta)
     asked = {**request.budget.to_json(), "price": price_to_json(cost, family.filter.orders)}
-    fits = "nothing more fits" if would_fit is None else f"epsilon {would_fit['epsilon']} would fit"
+    fits = "" if would_fit is None else f"; by this learner, epsilon {would_fit['epsilon']} would fit"
     quota = family.quota if by_quota else None
     why = "" if quota is None else f"{quota.analyst} may use {quota.share} of it; "
     message = (
         f"dataset={request.dataset}: asked epsilon {request.budget.epsilon} at delta {request.budget.delta}; "
         f"of epsilon {family.budget.epsilon}, {summary['spent']['epsilon']} is spent and "
-        f"{summary['reserved']['epsilon']} reserved; {why}{fits}"
+        f"{summary['reserved']['epsilon']} reserved, converted at delta {family.budget.delta}; {why}"
+        f"left {left_words(left)}{fits}"
     )
     return BudgetRefused(
-        message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=summary["left"],
+        message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=left,
         reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit,
     )  # fmt: skip

@@ -10,6 +10,7 @@ import typer
 from accountant.budget import Budget, exact_decimal, parse_relation
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.ledger.left import left_words
 from accountant.ledger.records import NewPeople
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, busy, note, show, this_user
@@ -142,12 +143,9 @@ def _dataset_text(body: dict[str, Any]) -> str:
         ("dataset", body["name"]),
         ("relation", f"{body['relation']}, unit of privacy: {body['unit']}"),
         ("total", f"epsilon {body['epsilon']}, delta {body['delta']}"),
-        ("spent", f"epsilon {budget['spent']['epsilon']}"),
-        ("reserved", f"epsilon {budget['reserved']['epsilon']}"),
-        (
-            "left",
-            f"epsilon {budget['left']['epsilon']} ({float(budget['left']['share']):.1%} of what the filter admits)",
-        ),
+        ("spent", f"epsilon {budget['spent']['epsilon']}, converted at delta {body['delta']}"),
+        ("reserved", f"epsilon {budget['reserved']['epsilon']}, converted at delta {body['delta']}"),
+        ("left", left_words(budget["left"])),
         ("still fit", f"at a tenth of the total epsilon each: {jobs or 'none'}"),
         ("at this rate", rate),
         *(("quota", f"{q['analyst']}: {q['used']} used of {q['quota'] or 'any'}") for q in body["quotas"]),

@@ -12,6 +12,7 @@ import typer
 
 from accountant.errors import JobFailed
 from accountant.home import Home
+from accountant.ledger.left import left_words
 from accountant.ledger.records import PUBLIC_STATES
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, require_end, rounds, show
@@ -96,7 +97,7 @@ def _text(body: dict[str, Any]) -> str:
         ("model", body["model"]),
         *([("certificate", f"entry {certificate['entry']}")] if certificate else []),
         *([("error", body["error"])] if body["error"] else []),
-        ("left", f"epsilon {body['left']['epsilon']}"),
+        ("left", left_words(body["left"])),
     ]
     return aligned(lines)
 

@@ -8,6 +8,7 @@ import typer
 
 from accountant.errors import InputError, UnknownName
 from accountant.home import Home
+from accountant.ledger.left import left_words
 from serving.cli.complete import LEARNERS
 from serving.cli.datasets import Name
 from serving.cli.terminal import Json, aligned, rounds, show, this_user
@@ -43,7 +44,7 @@ def plan(
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}, {body['rounds']} releases"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
-        ("left after it", f"epsilon {body['left']['epsilon']}, and {body['left']['jobs']} more jobs like it"),
+        ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
         *(("warning", text) for text in body["warnings"]),
     ]
     show(json, body, aligned(lines))
@@ -74,7 +75,7 @@ def train(
         ("model", body["model"]),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
-        ("left", f"epsilon {body['left']['epsilon']}"),
+        ("left", left_words(body["left"])),
     ]
     show(json, body, aligned(lines))
 
@@ -136,7 +137,7 @@ def _planned(body: dict[str, Any]) -> str:
         ("job", f"the best of runs of {body['learner']} on {body['dataset']}"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}, for all of it"),
         ("runs", f"{law['mean']} on average ({law['type']}); {law['made']} are made, so that time does not tell"),
-        ("left after it", f"epsilon {body['left']['epsilon']}, and {body['left']['jobs']} more jobs like it"),
+        ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
     ]
     keys = list(tuning["settings"][0])
     rows = [tuple(key.upper() for key in keys), *(tuple(line[key] for key in keys) for line in tuning["settings"])]
@@ -154,7 +155,7 @@ def _tuned(body: dict[str, Any]) -> str:
         ("score", f"{chosen.get('score')} rows told right, with noise; of the best, so rather too many"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
-        ("left", f"epsilon {body['left']['epsilon']}"),
+        ("left", left_words(body["left"])),
     ]
     return aligned(lines)
 

@@ -80,9 +80,13 @@ class LedgerGauges(Collector):
         def left(dataset: Dataset) -> float:
             return 1 - dataset.filter.share(dataset.used)
 
-        yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent.", datasets, spent)
+        def one_job(dataset: Dataset) -> float:
+            return float(dataset.one_job(dataset.delta))
+
+        yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent, converted at delta.", datasets, spent)
         yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, lambda one: float(one.budget.epsilon))
         yield _by_dataset("dpserve_budget_left_ratio", "Share neither spent nor reserved.", datasets, left)
+        yield _by_dataset("dpserve_epsilon_one_job", "Epsilon of the largest single job that fits.", datasets, one_job)
         yield self._jobs()
         yield _gauge("dpserve_ledger_size", "Entries of the ledger.", self.home.ledger.log.size())
         yield from self._queue()

@@ -65,7 +65,14 @@ PRICE = record(
     says="what is added up: the pure price, how many releases have none, and the Renyi price at each order",
 )
 USED = record({"epsilon": DECIMAL, "share": SHARE, **PRICE["properties"]})
-LEFT = record({"epsilon": DECIMAL, "share": SHARE})
+LEFT = record(
+    {
+        "epsilon": {**DECIMAL, "description": "the total minus what is spent and reserved, converted at delta"},
+        "share": SHARE,
+        "one_job": maybe(BUDGET),
+    },
+    says="share: of the criterion that lasts longest; one_job: the largest single job that is admitted now, null: none",
+)
 STANDING = record({"total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT, "jobs_left": table(COUNT)})
 QUOTA = record({"analyst": TEXT, "quota": maybe(TEXT), "used": SHARE})
 FORECAST = record(

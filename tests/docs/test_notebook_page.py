@@ -26,7 +26,10 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
             exec(compile(block, str(PAGE), "exec"), session)
     said = capsys.readouterr().out
     assert re.search(
-        r"<Account of epsilon 3, 3 fits spent 1\.\d+ and 1\.\d+ is left \(delta 0.000001, add-remove\)>", said
+        r"<Account of epsilon 3, 3 fits spent 1\.\d+; left \d\d\.\d %: one more fit of at most epsilon \d\.\d+ "
+        r"at delta 0.000001 "
+        r"\(delta 0.000001, add-remove\)>",
+        said,
     )
     assert "account: asked epsilon 3 at delta 0.000001; of epsilon 3, 4 fits spent" in said
     assert "FILL-IN" in said

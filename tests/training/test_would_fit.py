@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -9,8 +10,12 @@ import pytest
 
 from accountant.budget import Budget, Relation, from_nano
 from accountant.errors import InputError
+from accountant.privacy.claims import price
+from accountant.privacy.filter import Filter
+from accountant.privacy.one_job import one_job
 from models.features import BooleanFeature
 from training import would_fit as module
+from training.learners import LEARNERS
 from training.session import Public
 
 
@@ -76,3 +81,28 @@ def test_a_step_that_a_job_would_not_get_is_not_told(monkeypatch):
     learner = Steps(monkeypatch)
     monkeypatch.setattr(module, "calibrate", lambda *_: SimpleNamespace(plan=0, unit=from_nano(1)))
     assert search(learner, "3", lambda step: step < 2998, lambda step: step / 2998) == Decimal("2.997")
+
+
+@pytest.mark.parametrize(("total", "jobs"), [("3", 20), ("0.1", 0), ("0.1", 20), ("0.1", 60)])
+def test_the_one_job_that_is_told_fits_by_every_learner_and_no_larger_one_by_noise(total, jobs):
+    """What `left` says for everybody, and what a refusal says for one learner."""
+    budget = Budget.of(total, "1e-6")
+    design = Filter.design(budget)
+    features = tuple(BooleanFeature(name) for name in "abcdefgh")
+    public = Public(features, "y", ("no", "yes"), 10_000, Relation.ADD_REMOVE, budget, False)
+    tenth = LEARNERS["lazybb"]().recipe(replace(public, budget=Budget(budget.epsilon / 10, budget.delta)))
+    used = design.nothing()
+    for _ in range(jobs):
+        used += price(tenth.plan, design.orders)
+    most = one_job(design, used, budget.delta)
+    step = from_nano(module.STEP)
+    for name in ("lazybb", "ebm", "bdpe", "forest"):
+        learner = LEARNERS[name]()
+        told = module.would_fit(
+            learner, public, learner.recipe(public).plan,
+            lambda plan: design.admits(used, price(plan, design.orders)),
+            lambda plan: design.fullness(used + price(plan, design.orders)),
+        )  # fmt: skip
+        assert most - step < told <= most * Decimal("1.12") + step, name
+        if name in ("ebm", "forest"):
+            assert told <= most + step, name

@@ -136,7 +136,7 @@ def test_another_total_keeps_what_was_spent(home):
     assert (raised.budget.epsilon, raised.used.pure) == (2, NANO)
     reserve(home.ledger, asked("d"), PURE)
     lowered = home.ledger.change_budget("d", Decimal("0.5"), "back again", "steward")
-    assert lowered.summary()["left"] == {"epsilon": "0", "share": "0.000000"}
+    assert lowered.summary()["left"] == {"epsilon": "0", "share": "0.000000", "one_job": None}
     with pytest.raises(BudgetRefused):
         reserve(home.ledger, request("d", "0.1", "0"), plan(PureDp(Decimal("0.1")), 1))
     assert audit_home(home).problems == ()

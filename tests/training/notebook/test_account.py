@@ -118,11 +118,14 @@ def refused_in_child(account) -> int:
 
 def test_an_account_says_what_is_spent_and_left():
     account = Account("3", "0", "replace-one")
-    assert repr(account) == "<Account of epsilon 3, 0 fits spent 0 and 3 is left (delta 0, replace-one)>"
+    told = "100.0 %: one more fit of at most epsilon 3 at delta 0"
+    assert repr(account) == f"<Account of epsilon 3, 0 fits spent 0; left {told} (delta 0, replace-one)>"
     account.charge(plan())
-    assert repr(account) == "<Account of epsilon 3, 1 fit spent 0.300000 and 2.700000 is left (delta 0, replace-one)>"
+    told = "90.0 %: one more fit of at most epsilon 2.7 at delta 0"
+    assert repr(account) == f"<Account of epsilon 3, 1 fit spent 0.300000; left {told} (delta 0, replace-one)>"
     assert account.to_json() == {
         "total": {"epsilon": "3", "delta": "0"}, "spent": "0.3", "left": "2.7", "fits": 1,
+        "share": "0.900000", "one_job": {"epsilon": "2.7", "delta": "0"},
     }  # fmt: skip
 
 
