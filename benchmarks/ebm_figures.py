@@ -58,7 +58,7 @@ share much of their noise, so the noise of a step is smaller than that: the coun
 
 ## Figures 3 and 4: age, before and after an edit
 
-In the paper, risk must rise with age, and isotonic regression makes it so. Income does not rise for ever, so here the
+In the paper, risk must rise with age, and isotonic regression makes it so. Income does not always rise, so here the
 shape may not fall up to {age}, and may not rise above: two edits with `dpserve model edit`, weighted with the released
 counts. They read no row and cost no privacy.
 

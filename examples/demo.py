@@ -43,7 +43,7 @@ def main() -> None:
 
     say("A new home for keys, ledger and models")
     dpserve("init")
-    say("The steward registers Adult: 32,561 real people, at most epsilon 3 at delta 1e-6, for ever")
+    say("The steward registers Adult: 32,561 real people, at most epsilon 3 at delta 1e-6, permanently")
     register = ["dataset", "register", "adult", "--data", str(DATA / "adult_train.parquet")]
     dpserve(*register, "--schema", str(DATA / "adult.schema.yaml"), "--epsilon", "3", "--delta", "1e-6")
     budget("before")

@@ -118,7 +118,7 @@ def _promise(certificate: Certificate) -> Section:
             f"In guesses: where it is a toss-up {about}, nobody who has the model, and all else there is to know, "
             f"guesses right more than {best_guess(epsilon, delta):f} times in 100.",
             f"In beliefs: the model can turn a chance of {beliefs}.{apart}",
-            f"It holds for ever, and against {certificate.form.claim.adversary}.",
+            f"It holds permanently, and against {certificate.form.claim.adversary}.",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Who may knock: tokens by name and scope. The ledger knows the sha256 of a token and never the token.
+"""Access tokens by name and scope. The ledger knows the sha256 of a token and never the token.
 
 A token is a random 256-bit secret, so its plain hash, though public, gives nothing to guess from.
 """

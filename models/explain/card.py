@@ -30,7 +30,7 @@ and reads raw records.
 
 In plain words: {neighbours}, the chance of any given model
 to come out changes by a factor of at most e^{epsilon}{but}.
-This holds against anyone who sees the model, whatever else they know, and for ever. The certificate beside this card
+This holds against anyone who sees the model, whatever else they know, and permanently. The certificate beside this card
 binds the claim to the model's exact bytes. Verify the certificate; this page only explains it.
 
 ## What is not promised

@@ -25,8 +25,8 @@ def register(
     name: Name,
     data: Annotated[Path, typer.Option(help="The rows, .parquet or .csv.")],
     schema: Annotated[Path, typer.Option(help="The public schema, YAML.")],
-    epsilon: Annotated[str | None, typer.Option(help="Epsilon in all, for ever.")] = None,
-    delta: Annotated[str | None, typer.Option(help="Delta in all, for ever.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Epsilon in all, permanently.")] = None,
+    delta: Annotated[str | None, typer.Option(help="Delta in all, permanently.")] = None,
     relation: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
     unit: Annotated[
         str | None, typer.Option(help='The column that names the person, or "record": each row is another person.')
@@ -38,7 +38,7 @@ def register(
     new_people: Annotated[
         bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
     ] = False,
-    reason: Annotated[str | None, typer.Option(help="Why. It stands in the ledger for ever.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
     json: Json = False,
 ) -> None:
     """Register a dataset: with its total budget, or in the family of others whose people it holds too.
@@ -72,7 +72,7 @@ def _total(epsilon: str | None, delta: str | None, family: list[str]) -> Budget 
 def change_budget(
     name: Name,
     epsilon: Annotated[str, typer.Option(help="The new total epsilon; what was spent stays spent.")],
-    reason: Annotated[str, typer.Option(help="Why. It stands in the ledger for ever.")],
+    reason: Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")],
     json: Json = False,
 ) -> None:
     """Change the total epsilon of a dataset's family, by a reasoned entry in the ledger.
@@ -92,7 +92,7 @@ def set_quota(
     name: Name,
     analyst: Annotated[str, typer.Option(help='Whose; "*" for everybody without a quota of their own.')],
     share: Annotated[str, typer.Option(help="Of the family's budget, above 0 and at most 1.")],
-    reason: Annotated[str, typer.Option(help="Why. It stands in the ledger for ever.")],
+    reason: Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")],
     json: Json = False,
 ) -> None:
     """Set how much of a dataset's budget one analyst may use. What they used already counts.

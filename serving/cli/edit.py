@@ -43,7 +43,7 @@ class Edit:
     file: Annotated[Path | None, typer.Option(help="Several edits, YAML or JSON, in place of the options above.")] = (
         None
     )
-    why: Annotated[str | None, typer.Option(help="Why: it stands in the model and its certificate for ever.")] = None
+    why: Annotated[str | None, typer.Option(help="Why: it stays in the model and its certificate permanently.")] = None
     by: Annotated[str | None, typer.Option(help="Who edits; your user name when left out.")] = None
     promote: Annotated[bool, typer.Option("--promote/--no-promote", help="Make the new version champion.")] = True
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False
@@ -88,7 +88,7 @@ def edit(asked: Edit) -> None:
     if asked.file is not None and (steps or asked.feature):
         raise InputError("file: stands in place of --feature and its edits")
     if asked.why is None:
-        raise InputError("why: must be said, it stands in the model for ever")
+        raise InputError("why: must be said, it stays in the model permanently")
     edits = steps if asked.file is None else read_edits(asked.file)
     after = edit_all(before, edits, Note(asked.by or this_user(), asked.why))
     body: dict[str, Any] = {"base": base, "edits": [done.to_json() for done in after.edits[len(before.edits) :]]}

@@ -22,7 +22,7 @@ from serving.cli.terminal import Json, aligned, note, show, this_user
 NEW_PASSPHRASE = "DPSERVE_NEW_KEY_PASSPHRASE"
 
 
-Reason = Annotated[str, typer.Option(help="Why. It stands in the ledger for ever.")]
+Reason = Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")]
 IssuerUri = Annotated[
     str | None,
     typer.Option("--issuer-key", help="Where the new issuer key is kept: a signer URI, see docs/keys.md."),
@@ -162,7 +162,7 @@ def revoke(
     entry: Annotated[int | None, typer.Option(help="Instead of a model: the index of its `issued` entry.")] = None,
     json: Json = False,
 ) -> None:
-    """Revoke a model's certificate, for ever. Verifiers refuse it once they have the new trust file.
+    """Revoke a model's certificate permanently. Verifiers refuse it once they have the new trust file.
 
     \b
     dpserve key revoke adult@2 --reason "trained on the wrong file"

@@ -88,7 +88,7 @@ def next_steps(home: Standing) -> list[Step]:
             ("dpserve schema draft rows.parquet > adult.yaml", "a draft; fill in what everybody may know"),
             (
                 "dpserve dataset register adult --data rows.parquet --schema adult.yaml --epsilon 3 --delta 1e-5",
-                "give the rows a budget, once and for ever",
+                "give the rows a budget, once and permanently",
             ),
         ],
         "registered": [

@@ -13,7 +13,7 @@ from models.store.placing import Placed
 from serving.cli.models import Model
 from serving.cli.terminal import Json, show, this_user
 
-Why = Annotated[str, typer.Option(help="Why: it stands in the ledger for ever.")]
+Why = Annotated[str, typer.Option(help="Why: it stays in the ledger permanently.")]
 By = Annotated[str | None, typer.Option(help="Who decides; your user name when left out.")]
 
 

@@ -190,7 +190,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         ),
     ),
     "token-created": ("run", "token made", _token_created),
-    "token-revoked": ("bad", "token revoked", lambda value: f"The token {value['name']} was ended, for ever."),
+    "token-revoked": ("bad", "token revoked", lambda value: f"The token {value['name']} was ended permanently."),
     "key-added": (
         "run",
         "key added",

@@ -42,7 +42,7 @@ async def _place(request: Request, act: Callable[..., placing.Placed], reference
     return json_response((await in_thread(act, home, reference, reason, by)).to_json())
 
 
-WHY = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "it stands in the ledger for ever"}
+WHY = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "it stays in the ledger permanently"}
 PROMOTE = {
     "type": "object",
     "additionalProperties": False,

@@ -456,7 +456,7 @@ def folder(path):
 
 
 def pipe(path):
-    """Opening it would wait for ever."""
+    """Opening it would never return."""
     path.unlink()
     os.mkfifo(path)
 

@@ -1,4 +1,4 @@
-"""The page of tokens: made and shown once, ended for ever, by admins alone."""
+"""The page of tokens: made and shown once, ended permanently, by admins alone."""
 
 from __future__ import annotations
 
