@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from models.edit.editing import Note, monotone, to_additive
+from models.edit.editing import EditNote, monotone, to_additive
 from models.explain.explain import Shape, errors, shapes, unit
 from models.explain.shapes import shape_panel
 from models.explain.vega import to_svg
@@ -135,7 +135,7 @@ def _panel(feature: NumericFeature, epsilon: str, shape: Shape, scale: tuple[flo
 
 
 def rising_then_falling(model: AdditiveEnsemble) -> AdditiveEnsemble:
-    note = Note(by="benchmark", why="income rises with age to a top, and falls after it")
+    note = EditNote(by="benchmark", why="income rises with age to a top, and falls after it")
     rising = monotone(model, "age", "increasing", note, f"..{TOP_AGE}")
     return monotone(rising, "age", "decreasing", note, f"{TOP_AGE}..")
 

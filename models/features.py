@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from accountant.errors import InputError, ModelInvalid
 
 Codes = NDArray[np.uint16]
-Columns = Mapping[str, ArrayLike]
+RawColumns = Mapping[str, ArrayLike]
 MISSING_TEXT = ""
 MAX_BINS = 1 << 16
 RESERVED_NAMES = frozenset({"label", "probabilities", "value"})  # outputs of the exported model
@@ -196,7 +196,7 @@ def feature_from_json(body: Mapping[str, Any]) -> Feature:
     raise ModelInvalid(f"feature={body!r}: not a released feature")
 
 
-def encode_columns(features: Sequence[Feature], columns: Columns) -> list[Codes]:
+def encode_columns(features: Sequence[Feature], columns: RawColumns) -> list[Codes]:
     """Codes of every feature, in their order; `columns` holds one array per feature name."""
     absent = [feature.name for feature in features if feature.name not in columns]
     if absent:

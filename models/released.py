@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from models.answers import ClassLabel, Range, Scores
 from models.edits import Edit
-from models.features import Columns, Feature
+from models.features import Feature, RawColumns
 
 
 class Released(Protocol):
@@ -45,10 +45,10 @@ class Released(Protocol):
     def outputs(self) -> int:
         """Scores per record: 1 for two classes or a number, else one per class."""
 
-    def predict(self, columns: Columns) -> NDArray[Any]:
+    def predict(self, columns: RawColumns) -> NDArray[Any]:
         """Raw columns -> labels (n,), or values (n,) of a number."""
 
-    def probabilities(self, columns: Columns) -> NDArray[np.float64]:
+    def probabilities(self, columns: RawColumns) -> NDArray[np.float64]:
         """Raw columns -> (n, classes)."""
 
     def importances(self) -> dict[str, float]:

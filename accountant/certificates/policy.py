@@ -103,7 +103,7 @@ def _field(name: str, value: Any, folder: Path) -> Any:
         case (("smallest_size" | "oldest_days"), int()) if _whole(value):
             return value
         case "witnesses", str():
-            return witness_policy.read_policy(folder / value)
+            return witness_policy.read_witness_policy(folder / value)
     raise InputError(f"{name}={value!r:.60}: decimals are strings, sizes and days whole numbers, witnesses a file")
 
 

@@ -79,7 +79,7 @@ class WitnessPolicy:
             raise InputError(f"policy: none of its log lines holds the key of {origin!r}")
 
 
-def read_policy(path: Path) -> WitnessPolicy:
+def read_witness_policy(path: Path) -> WitnessPolicy:
     """The policy in a file. InputError, which names the line, where it is none."""
     try:
         with path.open("rb") as file:

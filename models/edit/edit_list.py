@@ -17,7 +17,7 @@ import yaml
 from accountant.errors import InputError
 from models.edit import editing
 from models.edit.edit_parts import ALL
-from models.edit.editing import Note
+from models.edit.editing import EditNote
 from models.forms.additive import AdditiveEnsemble
 
 KINDS = {  # kind -> what it must say, what it may say
@@ -46,7 +46,7 @@ def read_edits(path: Path) -> list[Any]:
     return found
 
 
-def edit_all(model: AdditiveEnsemble, edits: Sequence[Any], note: Note) -> AdditiveEnsemble:
+def edit_all(model: AdditiveEnsemble, edits: Sequence[Any], note: EditNote) -> AdditiveEnsemble:
     """One after the other; all, or InputError that names the first wrong one."""
     if not edits:
         raise InputError("edits: say at least one")
@@ -58,7 +58,7 @@ def edit_all(model: AdditiveEnsemble, edits: Sequence[Any], note: Note) -> Addit
     return model
 
 
-def _edit(model: AdditiveEnsemble, edit: Any, note: Note) -> AdditiveEnsemble:
+def _edit(model: AdditiveEnsemble, edit: Any, note: EditNote) -> AdditiveEnsemble:
     kind, feature, said = _read(edit)
     note = replace(note, why=_text(edit, "why", note.why))
     part = said.get("bins", ALL)

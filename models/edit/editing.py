@@ -39,7 +39,7 @@ Direction: TypeAlias = Literal["increasing", "decreasing"]
 
 
 @dataclass(frozen=True)
-class Note:
+class EditNote:
     """Who edits, when and why: each is part of the edit."""
 
     by: str
@@ -83,7 +83,7 @@ def errors_of(model: AdditiveEnsemble, feature: str) -> list[float | None]:
     return [error * model.link for error in model.errors[place]] if model.errors else [None] * len(model.terms[place])
 
 
-def set_value(model: AdditiveEnsemble, feature: str, part: str, value: float, note: Note) -> AdditiveEnsemble:
+def set_value(model: AdditiveEnsemble, feature: str, part: str, value: float, note: EditNote) -> AdditiveEnsemble:
     """Every bin of `part` adds `value`."""
     place, codes = _codes(model, feature, part)
     terms, errors = _copies(model, place)
@@ -92,7 +92,7 @@ def set_value(model: AdditiveEnsemble, feature: str, part: str, value: float, no
     return _edited(model, place, terms, errors, note, {"do": "set", "bins": ranges(codes), "value": _text(value)})
 
 
-def zero(model: AdditiveEnsemble, feature: str, note: Note, part: str = ALL) -> AdditiveEnsemble:
+def zero(model: AdditiveEnsemble, feature: str, note: EditNote, part: str = ALL) -> AdditiveEnsemble:
     """The bins of `part` add nothing; with "all", the model does not look at the feature any more."""
     place, codes = _codes(model, feature, part)
     terms, errors = _copies(model, place)
@@ -101,7 +101,7 @@ def zero(model: AdditiveEnsemble, feature: str, note: Note, part: str = ALL) -> 
 
 
 def clip(
-    model: AdditiveEnsemble, feature: str, low: float, high: float, note: Note, part: str = ALL
+    model: AdditiveEnsemble, feature: str, low: float, high: float, note: EditNote, part: str = ALL
 ) -> AdditiveEnsemble:
     """No bin of `part` adds less than `low` or more than `high`."""
     least, most = _unit(model, "low", low), _unit(model, "high", high)
@@ -117,7 +117,7 @@ def clip(
 
 
 def smooth(
-    model: AdditiveEnsemble, feature: str, note: Note, part: str = ALL, window: int = 3, weights: Weights = "equal"
+    model: AdditiveEnsemble, feature: str, note: EditNote, part: str = ALL, window: int = 3, weights: Weights = "equal"
 ) -> AdditiveEnsemble:
     """Every bin of `part` adds the mean of the `window` bins around it, as far as they are in the part; with weights
     "counts", each weighs as many records as were released for it (at least 1). For ordered bins; missing stays."""
@@ -133,7 +133,7 @@ def smooth(
 
 
 def monotone(
-    model: AdditiveEnsemble, feature: str, direction: Direction, note: Note, part: str = ALL
+    model: AdditiveEnsemble, feature: str, direction: Direction, note: EditNote, part: str = ALL
 ) -> AdditiveEnsemble:
     """The bins of `part` never fall ("increasing") or never rise: the nearest such shape in squares (PAV), each bin
     weighing its released count (at least 1; all alike where none were released). Ordered bins; missing stays."""
@@ -229,7 +229,7 @@ def _edited(
     place: int,
     terms: NDArray[np.int64],
     errors: Floats,
-    note: Note,
+    note: EditNote,
     what: canonical.Encodable,
 ) -> AdditiveEnsemble:
     """The new model. InputError where nothing changes, or where its scores would not be held exactly."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.answers import ClassLabel, middle
-from models.features import Columns, Feature, NumericFeature, encode_columns, number_text
+from models.features import Feature, NumericFeature, RawColumns, encode_columns, number_text
 from models.released import FeatureSum, Released
 
 
@@ -111,7 +111,7 @@ def shapes(ensemble: Released) -> list[Shape]:
     return [shape for group in groups for shape in group]
 
 
-def contributions(ensemble: Released, columns: Columns) -> Contributions:
+def contributions(ensemble: Released, columns: RawColumns) -> Contributions:
     """What each feature adds to the scores of each record."""
     tables, base = centred(ensemble.as_sum())
     codes = encode_columns(ensemble.features, columns)
@@ -119,7 +119,7 @@ def contributions(ensemble: Released, columns: Columns) -> Contributions:
     return Contributions(base, tuple(feature.name for feature in ensemble.features), np.stack(votes, axis=1))
 
 
-def logits(ensemble: Released, columns: Columns) -> Contributions:
+def logits(ensemble: Released, columns: RawColumns) -> Contributions:
     """As `contributions`, in `unit(ensemble)` whatever the form."""
     account = contributions(ensemble, columns)
     scale = ensemble.link if ensemble.as_sum().in_votes else 1.0

@@ -12,7 +12,7 @@ from models.explain.shapes import BAND, shape_panels
 from models.explain.vega import to_svg
 from models.explain.vega_panels import LIGHT, PAGE, gallery
 from models.explain.vega_parts import amount
-from models.features import Columns
+from models.features import RawColumns
 from models.released import FeatureSum, Released
 
 MEANING = (
@@ -34,7 +34,7 @@ def shapes_svg(ensemble: FeatureSum, claim: str) -> str:
     return to_svg(gallery(title(ensemble), notes, shape_panels(ensemble, LIGHT)))
 
 
-def record_svg(ensemble: Released, claim: str, record: Columns) -> str:
+def record_svg(ensemble: Released, claim: str, record: RawColumns) -> str:
     """One record's account, as an SVG file."""
     panels = record_panels(ensemble, record, LIGHT)
     return to_svg(gallery(f"What one record's values add up to: {ensemble.target}", [claim], panels))
@@ -50,7 +50,7 @@ def _unused(ensemble: Released) -> list[str]:
     return [feature.name for feature in ensemble.features if feature.name not in used]
 
 
-def record_page(ensemble: Released, claim: str, record: Columns, sections: Sequence[str]) -> str:
+def record_page(ensemble: Released, claim: str, record: RawColumns, sections: Sequence[str]) -> str:
     """One record's account as a page; `sections`: HTML below it."""
     account = grid(figure(panel) for panel in record_panels(ensemble, record, PAGE))
     return _page(ensemble, claim, ["<h2>This record</h2>", account, *sections])

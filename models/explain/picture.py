@@ -7,7 +7,7 @@ from typing import Protocol
 
 from models.explain.page import record_page, record_svg
 from models.explain.vega_files import check_ending, write_drawing
-from models.features import Columns
+from models.features import RawColumns
 from models.released import Released
 
 
@@ -24,7 +24,7 @@ class Drawn(Released, Protocol):
         """HTML of its own below a record's account."""
 
 
-def picture(ensemble: Drawn, certificate_line: str, path: Path, record: Columns | None = None) -> None:
+def picture(ensemble: Drawn, certificate_line: str, path: Path, record: RawColumns | None = None) -> None:
     """Write `path`, a .png, .svg or self-contained .html; any other ending raises InputError. `record`: columns of one
     record, whose account is drawn instead, or above all else; InputError for what is no sum over features."""
     check_ending(path)

@@ -10,13 +10,13 @@ from models.answers import ClassLabel
 from models.explain.explain import Bin, Contributions, errors, logits, spoken_for, unit
 from models.explain.vega_panels import Colours, Panel, bar_panel, reach
 from models.explain.vega_parts import amount
-from models.features import Columns, NumericFeature, encode_columns
+from models.features import NumericFeature, RawColumns, encode_columns
 from models.released import Released
 
 NAMES, SHOWN = 190, 30  # pixels for names with their values; most bars
 
 
-def record_panels(ensemble: Released, columns: Columns, colours: Colours) -> list[Panel]:
+def record_panels(ensemble: Released, columns: RawColumns, colours: Colours) -> list[Panel]:
     """Of the first record; one panel per score."""
     found = logits(ensemble, columns)
     bars = record_bars(ensemble, columns, found)
@@ -28,7 +28,7 @@ def record_panels(ensemble: Released, columns: Columns, colours: Colours) -> lis
     ]
 
 
-def record_bars(ensemble: Released, columns: Columns, found: Contributions) -> list[list[Bin]]:
+def record_bars(ensemble: Released, columns: RawColumns, found: Contributions) -> list[list[Bin]]:
     """Of the first record, what each value adds to each score, in the order of the features."""
     noise = errors(ensemble)
     codes = [int(code[0]) for code in encode_columns(ensemble.features, columns)]
@@ -40,7 +40,7 @@ def record_bars(ensemble: Released, columns: Columns, found: Contributions) -> l
     ]
 
 
-def _value(feature: Any, columns: Columns, code: int) -> str:
+def _value(feature: Any, columns: RawColumns, code: int) -> str:
     """The value as the model reads it: a number as it is, anything else by the name of its code."""
     if isinstance(feature, NumericFeature) and code != feature.missing:
         return f"{float(np.asarray(columns[feature.name])[0]):g}"
@@ -48,7 +48,7 @@ def _value(feature: Any, columns: Columns, code: int) -> str:
 
 
 def _headline(
-    ensemble: Released, columns: Columns, found: Contributions, at: int, label: ClassLabel
+    ensemble: Released, columns: RawColumns, found: Contributions, at: int, label: ClassLabel
 ) -> tuple[str, str]:
     total = float(found.base[at] + found.votes[0, :, at].sum())
     sums = f"{amount(float(found.base[at]))} at first, {amount(total)} in all"

@@ -21,7 +21,7 @@ from models.answers import Labels, Range, Scores, check_head, head_from_json, mi
 from models.edits import Edit
 from models.explain.markdown import plain
 from models.explain.page import shape_sections, shapes_page, shapes_svg
-from models.features import Columns, Feature, number_text
+from models.features import Feature, RawColumns, number_text
 from models.forms.ensemble import SumEnsemble
 from models.onnx.contributions import contributions_of, great_scores
 from models.onnx.nodes import EXACT, Graph, Inputs, Namer
@@ -102,7 +102,7 @@ class AdditiveEnsemble(SumEnsemble):
         """Terms (bins, 1) per feature, and the constant (1,)."""
         return [np.array(term, np.int64)[:, np.newaxis] for term in self.terms], np.array([self.constant], np.int64)
 
-    def values(self, columns: Columns) -> NDArray[np.float64]:
+    def values(self, columns: RawColumns) -> NDArray[np.float64]:
         """(n,), within `target_range`. InputError for classes."""
         return self.values_of(self.scores(columns))
 
@@ -113,7 +113,7 @@ class AdditiveEnsemble(SumEnsemble):
         values: NDArray[np.float64] = np.clip(middle(self.target_range) + self.link * scores[:, 0], *self.target_range)
         return values
 
-    def predict(self, columns: Columns) -> NDArray[Any]:
+    def predict(self, columns: RawColumns) -> NDArray[Any]:
         """Labels (n,), or values (n,) of a number."""
         return super().predict(columns) if self.classes else self.values(columns)
 

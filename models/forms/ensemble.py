@@ -20,7 +20,7 @@ from models.edits import Edit
 from models.explain.explain import Bin, Row, shapes, unit
 from models.explain.vega import Poster, bar_chart, poster_spec, still_page, to_svg
 from models.explain.vega_parts import SHOWN, WIDTH, Spec, heading
-from models.features import Columns, Feature, encode_columns
+from models.features import Feature, RawColumns, encode_columns
 from models.onnx.nodes import Graph, Inputs, Namer
 from models.onnx.sums import sum_scores, used_by_sums
 from models.released import FeatureSum
@@ -51,7 +51,7 @@ class Ensemble(ABC):
         """Scores per record: 1 for two classes or a number, else one per class."""
         return outputs_of(self.classes)
 
-    def scores(self, columns: Columns) -> Scores:
+    def scores(self, columns: RawColumns) -> Scores:
         """Raw columns -> scores (n, outputs): exact integers."""
         return self.coded_scores(encode_columns(self.features, columns))
 
@@ -59,13 +59,13 @@ class Ensemble(ABC):
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
         """The same from what `encode_columns` makes of the columns: codes (features, n)."""
 
-    def probabilities(self, columns: Columns) -> NDArray[np.float64]:
+    def probabilities(self, columns: RawColumns) -> NDArray[np.float64]:
         """Raw columns -> (n, classes). InputError for a number."""
         if not self.classes:
             raise InputError(f"model of {self.target}: answers a number, so it has no probabilities")
         return probabilities_of(self.scores(columns), self.link)
 
-    def predict(self, columns: Columns) -> NDArray[Any]:
+    def predict(self, columns: RawColumns) -> NDArray[Any]:
         """Raw columns -> labels (n,), or values (n,) of a number."""
         return labels_of(self.classes, self.scores(columns))
 

@@ -19,7 +19,7 @@ from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64T
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from accountant.errors import InputError, ModelInvalid
-from models.features import CategoricalFeature, Columns
+from models.features import CategoricalFeature, RawColumns
 from models.onnx.export import Exportable, ensemble_graph
 from models.onnx.nodes import ML, Inputs
 
@@ -42,7 +42,7 @@ class _Frozen(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         return self.ensemble.predict(self._columns(X))
 
-    def _columns(self, X: ArrayLike) -> Columns:
+    def _columns(self, X: ArrayLike) -> RawColumns:
         table = np.asarray(X)
         features = self.ensemble.features
         if table.ndim != 2 or table.shape[1] != len(features):

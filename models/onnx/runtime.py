@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto
 
 from accountant.errors import InputError, ModelInvalid, RecordError
 from models.answers import ClassLabel
-from models.features import MISSING_TEXT, CategoricalFeature, Columns, Feature, encodable
+from models.features import MISSING_TEXT, CategoricalFeature, Feature, RawColumns, encodable
 from models.onnx.check import check_graph
 from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER
 
@@ -58,7 +58,7 @@ class OnnxModel:
         if outputs != self._outputs:
             raise ModelInvalid(f"model.onnx: outputs must be {self._outputs}")
 
-    def predict(self, columns: Columns) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def predict(self, columns: RawColumns) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Raw columns, one per input, (n,) each -> labels (n,), probabilities (n, classes). None and NaN are missing.
 
         A model of a number has no classes: values (n,), float64, and probabilities (n, 0).
@@ -74,7 +74,7 @@ class OnnxModel:
         label, *probabilities = self._session.run(self._outputs, _shaped(columns, self.reads))
         return (label, probabilities[0]) if self.classes else (label[:, 0], np.empty((len(label), 0), np.float32))
 
-    def contributions(self, columns: Columns) -> NDArray[np.float32]:
+    def contributions(self, columns: RawColumns) -> NDArray[np.float32]:
         """What each feature adds: (n, features), in logits, or in units of the target. With `base` a row adds up to the
         logit, or to the value before it is clipped. InputError where the model does not tell."""
         [found] = self._accounts.run([CONTRIBUTIONS], _shaped(self._feed(columns), self.inputs))
@@ -95,7 +95,7 @@ class OnnxModel:
             raise ModelInvalid(f"model.onnx: has a {BASE} and no {CONTRIBUTIONS}")
         return session
 
-    def _feed(self, columns: Columns) -> Feed:
+    def _feed(self, columns: RawColumns) -> Feed:
         absent = self.inputs.keys() - columns.keys()
         if absent:
             raise InputError(f"columns: missing {sorted(absent)}")

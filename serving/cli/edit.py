@@ -13,7 +13,7 @@ from accountant.errors import InputError
 from accountant.home import Home
 from models.edit.edit_list import edit_all, read_edits
 from models.edit.edit_parts import bin_text
-from models.edit.editing import Note, errors_of, to_additive, values_of
+from models.edit.editing import EditNote, errors_of, to_additive, values_of
 from models.forms.additive import AdditiveEnsemble
 from serving.cli.models import Model, open_model, reference
 from serving.cli.terminal import Json, aligned, show, this_user
@@ -90,7 +90,7 @@ def edit(asked: Edit) -> None:
     if asked.why is None:
         raise InputError("why: must be said, it stays in the model permanently")
     edits = steps if asked.file is None else read_edits(asked.file)
-    after = edit_all(before, edits, Note(asked.by or this_user(), asked.why))
+    after = edit_all(before, edits, EditNote(asked.by or this_user(), asked.why))
     body: dict[str, Any] = {"base": base, "edits": [done.to_json() for done in after.edits[len(before.edits) :]]}
     body |= {"changed": list(_changes(before, after)), "epsilon_spent": "0"}
     if asked.dry_run:

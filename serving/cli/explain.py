@@ -12,7 +12,7 @@ from models.explain.compare import Comparison, comparison_picture
 from models.explain.compare import compare as compare_models
 from models.explain.explain import logits, spoken_for, unit
 from models.explain.picture import picture
-from models.features import Columns
+from models.features import RawColumns
 from models.forms.ensemble import Ensemble, Summary
 from serving.cli.certificates import certificate_line
 from serving.cli.models import Model, open_model, reference
@@ -52,7 +52,7 @@ def explain(
     show(json, {**body, **parts}, aligned(rows))
 
 
-def _record(data: Path, row: int, ensemble: Ensemble) -> Columns:
+def _record(data: Path, row: int, ensemble: Ensemble) -> RawColumns:
     """One row of a file as columns of length 1."""
     start = 0
     for columns in read_columns(data, ensemble.features):
@@ -63,7 +63,7 @@ def _record(data: Path, row: int, ensemble: Ensemble) -> Columns:
     raise InputError(f"row={row}: {data.name} has {start}; the first is 0")
 
 
-def _account(ensemble: Ensemble, record: Columns) -> Summary:
+def _account(ensemble: Ensemble, record: RawColumns) -> Summary:
     """What each value of one record adds, as JSON and as a table."""
     terms = logits(ensemble, record)
     scores = [str(label) for label in spoken_for(ensemble)]

@@ -24,7 +24,7 @@ from accountant.log import stored_proofs
 from accountant.log.collect import cosign, judge, keep, kept, newest, read_note
 from accountant.log.entries import Entry
 from accountant.log.notes import parse_checkpoint
-from accountant.log.witness_policy import WitnessPolicy, read_policy
+from accountant.log.witness_policy import WitnessPolicy, read_witness_policy
 from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
 from serving.process.audit_runs import bundles_of
 
@@ -185,7 +185,7 @@ def witness(policy: Policy = None, json: Json = False) -> None:
 def _policy(given: Path | None) -> WitnessPolicy | None:
     setting = settings()["DPSERVE_WITNESS_POLICY"].value
     path = given or (Path(setting) if setting else None)
-    return None if path is None else read_policy(path)
+    return None if path is None else read_witness_policy(path)
 
 
 def audit_ledger(

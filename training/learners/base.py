@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from accountant.budget import Budget, Relation, parse_relation
 from accountant.errors import BudgetRefused, InputError
 from accountant.privacy.claims import Claim
-from models.features import Columns as ByName
+from models.features import RawColumns
 from models.forms.ensemble import Ensemble
 from training.calibrate import calibrate
 from training.learner import Recipe
@@ -197,7 +197,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
         tags.input_tags.allow_nan = tags.non_deterministic = True
         return tags
 
-    def _columns(self, X: Any) -> ByName:
+    def _columns(self, X: Any) -> RawColumns:
         """X for the released ensemble's own encoder, by the schema of `fit`."""
         who = type(self).__name__
         if hasattr(self, "feature_names_in_") and not is_frame(X):

@@ -24,8 +24,8 @@ from training.learners.noisy_leaves import (
     norm_of,
     per_leaf,
     per_row,
-    price,
     shares,
+    stated_epsilon,
 )
 from training.rows.tree_rows import Grown
 from training.session import Public, Releaser
@@ -101,7 +101,7 @@ class DPRandomForestClassifier(PrivateClassifier):
     def _labelled(self, session: Releaser, forest: Sequence[Cuts]) -> tuple[list[Grown], int, float]:
         grown = []
         for cuts in forest:
-            picks = session.release(LeafLabels(cuts), per_row(session.public, price(session.unit)))
+            picks = session.release(LeafLabels(cuts), per_row(session.public, stated_epsilon(session.unit)))
             grown.append(Grown(cuts, tuple(2 * pick - 1 for pick in per_leaf(picks, cuts))))
         return grown, 0, VOTES / len(forest)
 

@@ -92,11 +92,11 @@ def leaf_noise(public: Public, epsilon: float) -> LeafNoise:
     selection of bounded range `epsilon` at most has: epsilon^2 / 8 = 1 / (2 sigma^2).
     """
     if public.pure:
-        return DiscreteLaplace(price(epsilon))
+        return DiscreteLaplace(stated_epsilon(epsilon))
     return DiscreteGaussian(min(from_nano(-int(-2 / epsilon * NANO // 1)), MAX_NOISE))
 
 
-def price(epsilon: float | Decimal) -> Decimal:
+def stated_epsilon(epsilon: float | Decimal) -> Decimal:
     """As an event may state it: whole nano-units, rounded down, at least one."""
     return from_nano(max(1, int(Decimal(epsilon) * NANO)))
 

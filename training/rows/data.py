@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from accountant.errors import DataError
-from models.features import CategoricalFeature, Codes, Columns, Feature, NumericFeature
+from models.features import CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
 from training.rows import kernels
 from training.rows.people import NULLS
 from training.rows.rows import TARGET_GRID, Rows
@@ -239,7 +239,7 @@ def _label_column(y: Any) -> pa.Array:
         raise DataError(f"y: not a column of labels of one type ({type(error).__name__})") from None
 
 
-def columns_of(schema: Schema, X: Any) -> Columns:
+def columns_of(schema: Schema, X: Any) -> RawColumns:
     """Raw columns for the released ensemble's own encoder, from a table."""
     table = table_of(X)
     absent = [feature.name for feature in schema.features if feature.name not in table.column_names]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from accountant.errors import DataError, InputError
 from accountant.files import replacing
 from models.answers import ClassLabel
-from models.features import Columns, Feature, NumericFeature
+from models.features import Feature, NumericFeature, RawColumns
 from training.rows.data import BATCH_ROWS, public_part, raw_values
 from training.rows.people import NULLS
 
@@ -35,7 +35,7 @@ features:
 """
 
 
-def read_columns(path: Path, features: Sequence[Feature]) -> Iterator[Columns]:
+def read_columns(path: Path, features: Sequence[Feature]) -> Iterator[RawColumns]:
     """Batches of raw columns, one per feature, in the file's order. Columns that are no features are passed over."""
     start = 0
     for batch in _batches(path, features):

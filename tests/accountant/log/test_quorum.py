@@ -13,7 +13,7 @@ from witness_server import vkey as witness_vkey
 from accountant.errors import InputError
 from accountant.keys.verifier_keys import ED25519, verifier_key
 from accountant.log.notes import MAX_SIGNATURES
-from accountant.log.witness_policy import POLICY_LIMIT, parse_policy, read_policy
+from accountant.log.witness_policy import POLICY_LIMIT, parse_policy, read_witness_policy
 
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(70)]
 VKEYS = [witness_vkey(key, f"w.example/{number}") for number, key in enumerate(KEYS)]
@@ -127,11 +127,11 @@ def test_what_a_policy_may_not_say(text):
 
 def test_files(tmp_path):
     (tmp_path / "p").write_text(NESTED)
-    assert read_policy(tmp_path / "p") == policy(NESTED)
+    assert read_witness_policy(tmp_path / "p") == policy(NESTED)
     (tmp_path / "huge").write_bytes(b"#" * 10_000_000)
     for name in ("huge", "none", "."):
         with pytest.raises(InputError, match="policy"):
-            read_policy(tmp_path / name)
+            read_witness_policy(tmp_path / name)
 
 
 @given(st.text(alphabet="logwitnesgruapq 0123456789X\n\t#+", max_size=200) | st.binary(max_size=200).map(str))

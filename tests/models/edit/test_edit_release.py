@@ -34,7 +34,7 @@ from accountant.keys import dsse
 from accountant.ledger import key_life
 from accountant.ledger.records import Why
 from models.edit import editing
-from models.edit.editing import Note, to_additive
+from models.edit.editing import EditNote, to_additive
 from models.store import lineage
 from models.store.bundle import ModelStore, ensemble_bytes, read_bundle
 from models.store.loading import VerifiedModel, load_of_home, load_verified
@@ -42,11 +42,11 @@ from training import derive as deriving
 from training import release
 from training.derive import derive
 
-NOTE = Note("ann", "a review", "2026-05-03T10:00:00Z")
+NOTE = EditNote("ann", "a review", "2026-05-03T10:00:00Z")
 WHY = Why("ann", "a review")
 
 
-def edited(found: VerifiedModel, value: float = 0.5, note: Note = NOTE):
+def edited(found: VerifiedModel, value: float = 0.5, note: EditNote = NOTE):
     return editing.set_value(to_additive(found.ensemble), "education", "Bachelors, Masters", value, note)
 
 

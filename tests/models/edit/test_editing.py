@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from accountant.errors import InputError
 from models.edit.edit_list import edit_all, read_edits
 from models.edit.edit_parts import bin_text, part_of, ranges
-from models.edit.editing import Note, clip, errors_of, monotone, set_value, smooth, to_additive, values_of, zero
+from models.edit.editing import EditNote, clip, errors_of, monotone, set_value, smooth, to_additive, values_of, zero
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from models.forms.trees import TreeEnsemble
@@ -25,7 +25,7 @@ from models.votes import Vote
 AGE = NumericFeature("age", (20.0, 30.0, 40.0, 50.0))  # bins ..20, 20..30, 30..40, 40..50, 50.., missing
 JOB = CategoricalFeature("job", ("clerk", "cook, chef", "other one"))
 OWNS = BooleanFeature("owns")
-NOTE = Note("ann", "a review", "2026-05-03T10:00:00Z")
+NOTE = EditNote("ann", "a review", "2026-05-03T10:00:00Z")
 MODEL = AdditiveEnsemble(
     (AGE, JOB, OWNS),
     "income",
@@ -241,9 +241,9 @@ def test_a_number_is_edited_in_its_own_units():
         (lambda: monotone(MODEL, "job", "increasing", NOTE), "no order"),
         (lambda: monotone(MODEL, "owns", "increasing", NOTE), "no order"),
         (lambda: monotone(MODEL, "age", "up", NOTE), "increasing or decreasing"),
-        (lambda: Note("ann", " "), "why"),
-        (lambda: Note("", "x"), "by"),
-        (lambda: Note("ann", "two\nlines"), "why"),
+        (lambda: EditNote("ann", " "), "why"),
+        (lambda: EditNote("", "x"), "by"),
+        (lambda: EditNote("ann", "two\nlines"), "why"),
     ],
 )
 def test_refused(edit, problem):

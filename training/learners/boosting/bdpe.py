@@ -31,8 +31,8 @@ from training.learners.noisy_leaves import (
     norm_of,
     per_leaf,
     per_row,
-    price,
     shares,
+    stated_epsilon,
 )
 from training.rows.rows import Rows
 from training.rows.tree_rows import Grown, TreeRows
@@ -169,7 +169,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
             level, rest = self.split_share / depth, 1 - self.split_share
         else:
             level, rest = sqrt(self.split_share / depth), sqrt(1 - self.split_share)
-        return price(unit * Decimal(level)), leaf_noise(public, float(unit) * rest)
+        return stated_epsilon(unit * Decimal(level)), leaf_noise(public, float(unit) * rest)
 
     def _values(self, noisy: Any, noise: LeafNoise, public: Public) -> tuple[int, ...]:
         """Leaf values in units of 1 / SCORE_ONE: rate times the link of the smoothed share, clamped."""
