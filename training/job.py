@@ -79,19 +79,19 @@ def _play(home: Home, started: Started, progress: Progress) -> str:
     except Exception as error:
         home.ledger.burn(started.seq, "failed")
         forget_choice(home, started.seq)
-        said = error.message if isinstance(error, JobFailed) else type(error).__name__
+        reason = error.message if isinstance(error, JobFailed) else type(error).__name__
         raise JobFailed(
-            f"job {started.seq}: failed after it had started ({said}); its budget is spent", job=started.seq
+            f"job {started.seq}: failed after it had started ({reason}); its budget is spent", job=started.seq
         ) from None
 
 
 def _learn(home: Home, started: Started, session: Session) -> Ensemble:
     request = started.request
-    found = fits_of(request.learner, request.parameters).learn(session)
-    if not isinstance(found, Outcome):
-        return found
-    keep_choice(home, started.seq, request.parameters, found)
-    return found.ensemble
+    outcome = fits_of(request.learner, request.parameters).learn(session)
+    if not isinstance(outcome, Outcome):
+        return outcome
+    keep_choice(home, started.seq, request.parameters, outcome)
+    return outcome.ensemble
 
 
 def train(
@@ -114,17 +114,17 @@ def recover(home: Home) -> dict[str, list[int]]:
 
     A job that cannot be finished now (a full disk, a damaged file) is "stuck": it keeps no other from being settled.
     """
-    found: dict[str, list[int]] = {"burned": [], "released": [], "finished": [], "stuck": []}
+    settled: dict[str, list[int]] = {"burned": [], "released": [], "finished": [], "stuck": []}
     for holding in home.ledger.leases():
         if dead(holding.owner, holding.expires):
-            _settle(home, holding, found)
+            _settle(home, holding, settled)
     for folder in sorted(home.jobs.iterdir()) if home.jobs.exists() else []:
         if folder.name.isdigit():
-            _tidy(home, int(folder.name), found)
-    return found
+            _tidy(home, int(folder.name), settled)
+    return settled
 
 
-def _settle(home: Home, holding: Holding, found: dict[str, list[int]]) -> None:
+def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None:
     """Only while the dead owner holds it, just as it was seen: another may clean up as well, or it lives after all."""
     try:
         if holding.state is State.STARTED:
@@ -134,17 +134,17 @@ def _settle(home: Home, holding: Holding, found: dict[str, list[int]]) -> None:
             home.ledger.release(holding.seq, holding.owner)
     except WrongState:
         return
-    found["burned" if holding.state is State.STARTED else "released"].append(holding.seq)
+    settled["burned" if holding.state is State.STARTED else "released"].append(holding.seq)
 
 
-def _tidy(home: Home, seq: int, found: dict[str, list[int]]) -> None:
+def _tidy(home: Home, seq: int, settled: dict[str, list[int]]) -> None:
     try:
         state = home.ledger.job(seq).state
         if state is State.COMMITTED:
             finish(home, seq)
-            found["finished"].append(seq)
+            settled["finished"].append(seq)
         elif state is State.BURNED:
             forget(home, seq)
     except (DpserveError, OSError) as error:
         LOG.error("job %d: cannot be settled now (%s)", seq, type(error).__name__)
-        found["stuck"].append(seq)
+        settled["stuck"].append(seq)

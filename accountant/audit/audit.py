@@ -202,10 +202,10 @@ def _trust_file(path: Path) -> PublicKeys:
 
 
 def _kept(notes: Iterable[str], findings: Findings) -> list[Checked]:
-    found = []
+    checkpoints = []
     for note in notes:
         try:
-            found.append(Checked(parse_checkpoint(note).size, note, None))
+            checkpoints.append(Checked(parse_checkpoint(note).size, note, None))
         except DpserveError as error:
             findings.add(None, f"a checkpoint kept from before: {error.message}")
-    return sorted(found, key=lambda each: each.size)
+    return sorted(checkpoints, key=lambda checkpoint: checkpoint.size)

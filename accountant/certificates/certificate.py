@@ -90,8 +90,8 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
     """
     parsed = proofs.parse_proof(proof)
     payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
-    body, found = read_statement(payload)
-    predicate, subject = found.predicate, found.subject[0]
+    body, statement = read_statement(payload)
+    predicate, subject = statement.predicate, statement.subject[0]
     if predicate.ledger.reservation >= parsed.index:
         raise CertificateInvalid("ledger: the reservation must stand before the issued entry")
     sha256 = digest(model)
@@ -99,7 +99,7 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
         raise CertificateInvalid("subject: the model's bytes are not those the certificate speaks of")
     epsilon, delta = _recompute(predicate)
     policy.check_claim(epsilon, delta, predicate.claim.relation)
-    checkpoint, entry = _in_log(parsed, payload, found, trust)
+    checkpoint, entry = _in_log(parsed, payload, statement, trust)
     witnesses = policy.check_place(checkpoint.size, parsed.checkpoint_note)
     _check_standing(parsed.index, predicate, trust, policy)
     policy.check_age(entry.get("time"))
@@ -124,7 +124,7 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
 
 def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy: Policy) -> None:
     """Neither it nor anything it came from was revoked."""
-    chain = [*(each.entry for each in predicate.public.supersedes or ()), index]
+    chain = [*(ancestor.entry for ancestor in predicate.public.supersedes or ()), index]
     for entry in chain:
         if entry in trust.revoked or entry in policy.revoked:
             base = "" if entry == index else f", which entry {index} was derived from,"
@@ -171,10 +171,10 @@ def _check_epsilon(plan: Plan, stated: ClaimForm, epsilon: Decimal, delta: Decim
     """The bound that is named gives this epsilon. The first ledgers named none, and knew two. A bound that is not known
     here counts for nothing: then ours must give no more than what is stated."""
     bound = stated.bound or (PURE if stated.order is None else RENYI)
-    found = claim(plan, delta, tuple({PURE: None, bound: None}) if bound in BOUNDS else BOUNDS).epsilon
-    most = found + LAST_DIGITS if bound in BOUNDS else epsilon
-    if not found <= epsilon <= most:
-        raise CertificateInvalid(f"claim: epsilon {epsilon} does not follow from the mechanisms, {found} does")
+    exact = claim(plan, delta, tuple({PURE: None, bound: None}) if bound in BOUNDS else BOUNDS).epsilon
+    most = exact + LAST_DIGITS if bound in BOUNDS else epsilon
+    if not exact <= epsilon <= most:
+        raise CertificateInvalid(f"claim: epsilon {epsilon} does not follow from the mechanisms, {exact} does")
     if (bound == RENYI) != (stated.order is not None):
         raise CertificateInvalid(f"claim: order {stated.order} does not go with the bound {bound:.60}")
     if stated.order is not None and delta:
@@ -185,7 +185,7 @@ def _check_epsilon(plan: Plan, stated: ClaimForm, epsilon: Decimal, delta: Decim
 
 
 def _in_log(
-    parsed: proofs.TlogProof, payload: bytes, found: Statement, trust: PublicKeys
+    parsed: proofs.TlogProof, payload: bytes, statement: Statement, trust: PublicKeys
 ) -> tuple[notes.Checkpoint, Mapping[str, Any]]:
     """The `issued` or `derived` entry is in the pinned log and binds this statement, this model and this reservation:
     the tree that holds it, and the entry."""
@@ -194,9 +194,9 @@ def _in_log(
     size = notes.parse_checkpoint(parsed.checkpoint_note).size
     checkpoint = proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
     entry = read_entry(parsed.index, parsed.extra).value
-    ledger, subject = found.predicate.ledger, found.subject[0]
+    ledger, subject = statement.predicate.ledger, statement.subject[0]
     expected = {
-        **_kind(parsed.index, found.predicate),
+        **_kind(parsed.index, statement.predicate),
         "statement": digest(payload),
         "model": subject.digest.sha256,
         "name": subject.name,
@@ -217,7 +217,7 @@ def _kind(index: int, predicate: Predicate) -> dict[str, Any]:
         if public.edits is not None:
             raise CertificateInvalid("edits: a model that supersedes none has none")
         return {"type": "issued"}
-    chain = [predicate.ledger.reservation, *(each.entry for each in public.supersedes), index]
+    chain = [predicate.ledger.reservation, *(ancestor.entry for ancestor in public.supersedes), index]
     if any(before >= after for before, after in pairwise(chain)):
         raise CertificateInvalid("supersedes: must be entries after the reservation, in order, before its own")
     if public.edits == []:

@@ -177,9 +177,9 @@ class Ledger:
             if dataset.refusing(costs):
                 raise refusal(dataset, request, costs)
             seq = writer.append("reserved", **reservation_fields(request, unit, plan, claimed, cost, by, key))
-            for family, each in zip(dataset.families, costs, strict=True):
-                account(connection, family, family.used + each, family.reserved + each)
-                charge_analyst(connection, family, by, each)
+            for family, charge in zip(dataset.families, costs, strict=True):
+                account(connection, family, family.used + charge, family.reserved + charge)
+                charge_analyst(connection, family, by, charge)
             job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan))
             add_job(connection, job, request, by, key, owner)
             return job
