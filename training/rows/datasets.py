@@ -32,7 +32,7 @@ from training.rows.people import FirstOfEach
 from training.rows.row_files import column_types
 from training.rows.rows import Rows
 from training.rows.schema import Schema, parse_schema
-from training.rows.unit_question import answered, ask, columns_to_watch, repeat_like_ids
+from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
 CHUNK = 1 << 24
 
@@ -64,8 +64,7 @@ def register(
     column may name people (`training.rows.unit_question`). Rows or people that are registered already, outside of
     `families`, raise NameTaken, but for `new_people`, which the ledger then holds.
     """
-    raw = _read_schema(schema_file)
-    schema = parse_schema(raw)
+    schema = parse_schema(raw := _read_schema(schema_file))
     _check_free(home, check_name("dataset", name))
     types = column_types(data)
     registered = home.ledger.datasets()
@@ -83,6 +82,7 @@ def register(
     scan = _scan(home, schema, types, naming, others)
     packed = pack(data, schema, how, scan)
     sketch = scan.sketch()
+    people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
     whole = [name for name in by_values if name not in scan.fractions]
     if answer is None and (like := [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]):
         raise ask(like, "their values repeat as ids do")
@@ -92,10 +92,10 @@ def register(
         )
     folder = home.datasets / f"{uuid.uuid4()}.partial"
     try:
-        _write(folder, packed, raw, sketch)
+        _write(folder, packed, raw, people)
         commitment = home.keys.commitment(_content(folder))
         _check_new_rows(home, commitment)
-        _check_new_people(scan, sketch)
+        _check_new_people(scan, people)
         place = home.datasets / commitment
         if place.exists():  # left by a start that was cut before its entry: the same bytes, by their name
             shutil.rmtree(place)

@@ -27,6 +27,14 @@ def mix(bits: Hashes, key: np.uint64) -> Hashes:
     return out
 
 
+def unmix(words: Hashes, key: np.uint64) -> Hashes:
+    """What `mix` made `words` of, under the same key."""
+    bits = words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))
+    bits = bits * np.uint64(pow(0x94D049BB133111EB, -1, 2**64))
+    bits = (bits ^ (bits >> np.uint64(27)) ^ (bits >> np.uint64(54))) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
+    return np.asarray(bits ^ (bits >> np.uint64(30)) ^ (bits >> np.uint64(60)) ^ key, np.uint64)
+
+
 def fingerprints(column: pa.Array, texts: np.uint64, key: np.uint64, out: Hashes) -> bool:
     """out: `bits_of(column, texts)`, mixed with `key`; False where the column has none."""
     if column.type == pa.float64() and not column.null_count:  # as most columns are: nothing is made on the way

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from training.rows.fingerprints import Hashes, bits_of, fingerprints, holds_fractions, mix
+from training.rows.fingerprints import Hashes, bits_of, fingerprints, holds_fractions, mix, unmix
 
 SKETCH = "sketch.npz"
 MOST_ROWS, MOST_CELLS = 1 << 15, 1 << 20  # of a sketch
@@ -29,6 +29,7 @@ MOST_PEOPLE = 1 << 16
 NOTICEABLE = 0.01
 LEVEL = 1e-6 / 3  # of one comparison; a dataset is compared by three choices of columns
 SURPRISING = 10
+DENSE = 10  # row numbers: whole, never twice, and at least every tenth of their range is used
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +95,15 @@ class Sketch:
         size = max(2, len(self.cells))
         return float((counts * (counts - 1)).sum()) / (size * (size - 1))
 
+    def numbers_rows(self, column: str, key: np.uint64) -> bool:
+        """Whether a column numbers the rows, so that every file that does has the same values; `key`: the column's."""
+        words = self.cells[:, self.columns.index(column)]
+        numbers = unmix(words, key).view(np.float64)
+        if len(words) < 2 or not (np.isfinite(numbers) & (np.abs(numbers) < 2**53)).all():
+            return False
+        whole = bool((numbers == np.floor(numbers)).all())
+        return whole and len(np.unique(words)) == len(words) and bool(np.ptp(numbers) < DENSE * self.rows)
+
 
 class Values:
     """Distinct words of a stream with their counts: those below a limit which falls so that at most `most` are held."""
@@ -142,7 +152,7 @@ class Scan:
         self._naming = {name: Values(min(MOST_PEOPLE, most)) for name in naming}
         self.known = known
         self.fractions: set[str] = set()  # of `naming`, those that hold numbers which are not whole
-        self._choices = {name: choices(sketch, self.columns, target) for name, sketch in known.items()}
+        self._choices = {name: choices(sketch, self._words, target) for name, sketch in known.items()}
         chosen = {choice for found in self._choices.values() for choice in found}
         most = min(MOST_VALUES, max(1 << 12, ALL_VALUES // max(1, len(chosen))))
         self._counted = {choice: Values(most) for choice in chosen}
@@ -238,11 +248,12 @@ class Scan:
         return max(shares)
 
 
-def choices(known: Sketch, columns: Sequence[str], target: str) -> tuple[frozenset[str], ...]:
-    """The columns by which rows are compared: all that both have; all but the targets, which may be coded anew; and the
-    ones in which the known rows ever repeat, so that row numbers which were written anew hide nothing.
+def choices(known: Sketch, columns: Mapping[str, np.uint64], target: str) -> tuple[frozenset[str], ...]:
+    """The columns by which rows are compared: all that both have, but for row numbers, which strangers share; all but
+    the targets, which may be coded anew; and the ones in which the known rows ever repeat, so that other keys which
+    were written anew hide nothing. `columns`: their keys, by their names.
     """
-    common = [name for name in known.columns if name in columns]
+    common = [name for name in known.columns if name in columns and not known.numbers_rows(name, columns[name])]
     repeating = [name for name in common if known.repeats(name) > 0]
     others = [name for name in common if name not in (target, known.target)]
     found = {frozenset(common), frozenset(others), frozenset(repeating)} - {frozenset()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from accountant.errors import DataError, InputError
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import RECORD, Unit
 from models.features import BooleanFeature, CategoricalFeature
-from training.rows.overlap import People
+from training.rows.overlap import People, Sketch
 from training.rows.schema import Schema
 
 # Words of columns' names, a person's and an id's, and names that are both.
@@ -46,8 +47,10 @@ def names_people(name: str) -> bool:
     words = words_of(name)
     if not words:
         return False
-    if words[-1] in IDS and len(words) > 1:
-        return words[-2] in PEOPLE or words[-2] in BOTH
+    while words[-1] in IDS and len(words) > 1:
+        words = words[:-1]
+        if words[-1] in PEOPLE | BOTH:
+            return True
     return "".join(words) in BOTH | PEOPLE or words[-1] in BOTH
 
 
@@ -73,9 +76,22 @@ def _can_name(kind: pa.DataType | None) -> bool:
     return not (pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_temporal(kind))
 
 
+def many(values: People, rows: int) -> bool:
+    """As many as ids are: more distinct ones than the square root of the number of rows."""
+    return bool(len(values.ids) / values.part > rows**0.5)
+
+
+def naming_people(sketch: Sketch, unit: str | None, by_name: Collection[str]) -> Sketch:
+    """The sketch with the ids of people alone: of the unit's column, and of those `by_name` that hold as many values as
+    ids do. Other columns that were looked at hold what strangers share: countries, dates, weights, row numbers.
+    """
+    ids = {name for name in by_name if many(sketch.people[name], sketch.rows)} | {unit}
+    return replace(sketch, people={name: people for name, people in sketch.people.items() if name in ids})
+
+
 def repeat_like_ids(values: People, rows: int) -> bool:
-    """Some value stands twice, and there are more distinct ones than the square root of the number of rows."""
-    return bool((values.counts > 1).any()) and len(values.ids) / values.part > rows**0.5
+    """Some value stands twice, and there are as many distinct ones as ids are."""
+    return bool((values.counts > 1).any()) and many(values, rows)
 
 
 def answered(

@@ -20,7 +20,7 @@ from accountant.errors import InputError, LedgerInvalid, NameTaken
 from accountant.home import Home
 from accountant.ledger.records import NewPeople
 from training.rows.datasets import register
-from training.rows.fingerprints import bits_of
+from training.rows.fingerprints import bits_of, mix, unmix
 from training.rows.overlap import LEVEL, Scan, Sketch, Values, crossing_chance, same_people
 
 TOTAL = Budget.of("1", "1e-6")
@@ -71,6 +71,11 @@ def test_a_value_has_one_word_in_every_type(one, other):
     key = np.uint64(7)
     assert bits_of(one, key).tolist() == bits_of(other, key).tolist()
     assert len(set(bits_of(pa.array(["a", "b", "", "1", "0", "ab", "ba", "a "]), key).tolist())) == 8
+
+
+def test_a_fingerprint_can_be_taken_back():
+    words = np.random.default_rng(0).integers(0, 2**64, 1000, np.uint64, endpoint=False)
+    assert (unmix(mix(words, np.uint64(7)), np.uint64(7)) == words).all()
 
 
 def test_values_are_counted_exactly_below_the_limit():
@@ -274,6 +279,34 @@ def test_the_same_people_in_other_rows_are_refused(home):
             put(home, "b", later, unit=unit, ignore=["customer"])
     others = numbers(2000, seed=1).append_column("customer", pa.array([f"new {name}" for name in ids]))
     put(home, "c", others, unit="customer", ignore=["customer"])
+
+
+STRANGERS = {
+    "countries": lambda seed: pa.array(np.random.default_rng(seed).choice(["US", "DE", "FR"], 2000)),
+    "weights": lambda seed: pa.array(np.random.default_rng(seed).integers(0, 900, 2000)),
+    "fractions": lambda seed: pa.array(np.random.default_rng(seed).normal(size=2000).round(2)),
+    "months": lambda seed: pa.array([f"2020-{row % 12 + 1:02d}" for row in range(2000)]),
+    "id": lambda seed: pa.array(range(1, 2001)),
+}
+
+
+@pytest.mark.parametrize("what", STRANGERS)
+def test_strangers_who_share_what_names_nobody_are_not_refused(home, what):
+    """Values under ignore that every file has (countries, dates, row numbers); also where nothing else is shared."""
+    put(home, "a", numbers(2000).append_column(what, STRANGERS[what](1)), unit="record", ignore=[what])
+    same_columns = numbers(2000, seed=1).append_column(what, STRANGERS[what](2))
+    put(home, "b", same_columns, unit="record", ignore=[what])
+    other_columns = numbers(2000, seed=2).rename_columns([f"z{place}" for place in range(5)])
+    other_columns = other_columns.append_column(what, STRANGERS[what](3))
+    put(home, "c", other_columns, target="z0", unit="record", ignore=[what])
+
+
+def test_row_numbers_beside_few_categories_refuse_no_strangers():
+    random = np.random.default_rng(0)
+    one, other = (pa.table({"id": range(3000), "sex": random.integers(0, 2, 3000)}) for _ in range(2))
+    assert share(one, other) == 0
+    keys = pa.array([f"key {key}" for key in range(3000)])  # other keys are no chance
+    assert share(one.append_column("uuid", keys), other.append_column("uuid", keys)) > 0
 
 
 def test_new_people_are_an_entry_that_verifies(home):

@@ -46,6 +46,7 @@ def register_table(home, columns, name="d", ignore=(), features="", unit=None, s
 NAMES = [
     *("patient", "patient_id", "patientID", "PatientId", "Patient Id", "PATIENT_ID", "pid", "ssn", "userId", "user_no"),
     *("customerid", "customer.key", "email", "e_mail", "subject", "household_number", "client-uuid", "home_email"),
+    *("user_id_hash", "patient_id_no", "ssn_hash"),
 ]
 NO_NAMES = [
     *("age", "x0", "id", "income", "marital_status", "relationship", "occupation", "patients_per_day", "is_client"),
