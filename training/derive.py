@@ -70,10 +70,10 @@ def _kept(folder: Path, edited: AdditiveEnsemble) -> AdditiveEnsemble:
     path = folder / ENSEMBLE
     if not path.exists():
         replace_file(path, ensemble_bytes(edited), PRIVATE, alone=True)
-    found = ensemble_from_bytes(path.read_bytes())
-    if not isinstance(found, AdditiveEnsemble) or replace(found, edits=edited.edits) != edited:
+    released = ensemble_from_bytes(path.read_bytes())
+    if not isinstance(released, AdditiveEnsemble) or replace(released, edits=edited.edits) != edited:
         raise ModelInvalid(f"{path}: is not what was edited; remove that folder")
-    return found
+    return released
 
 
 def _entered(home: Home, folder: Path, base: VerifiedModel, model: AdditiveEnsemble, onnx: bytes) -> tuple[bytes, int]:

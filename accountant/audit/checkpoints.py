@@ -50,21 +50,21 @@ class Signed:
     def kept(self, checked: Checked) -> Head | None:
         """The head of a checkpoint that somebody kept."""
         try:
-            found = verify_checkpoint(checked.note, self._trust.origin, self._key(checked.size))
+            checkpoint = verify_checkpoint(checked.note, self._trust.origin, self._key(checked.size))
         except DpserveError as error:
             self._findings.add(None, f"a checkpoint kept from before: {error.message}")
             return None
-        return Head(found.size, 2, found.root, "a checkpoint kept from before")
+        return Head(checkpoint.size, 2, checkpoint.root, "a checkpoint kept from before")
 
     def _read(self, checked: Checked, key: Ed25519PublicKey) -> tuple[int, bytes]:
         """Size and root, once every key has signed that must."""
         if checked.key == key and self._before == key:
             _, size, root, _ = checked.note.split("\n", 3)
             return int(size), a2b_base64(root)
-        found = verify_checkpoint(checked.note, self._trust.origin, key)
+        checkpoint = verify_checkpoint(checked.note, self._trust.origin, key)
         if self._before != key:
             verify_checkpoint(checked.note, self._trust.origin, self._before)
-        return found.size, found.root
+        return checkpoint.size, checkpoint.root
 
     def _key(self, size: int) -> Ed25519PublicKey:
         """That of the ring. Of sizes beyond the last entry the ring may know less than the pin."""

@@ -90,21 +90,21 @@ def _superseded(before: int, size: int) -> Iterator[str]:
 def _hashes(connection: Connection, level: int, index: int, width: int) -> list[bytes]:
     column, first = node_table.c, index * WIDTH
     query = select(column.hash).where(column.level == level * HEIGHT, column.idx >= first, column.idx < first + width)
-    found = [bytes(each) for each in connection.execute(query.order_by(column.idx)).scalars()]
-    if len(found) != width or any(len(each) != merkle.HASH_SIZE for each in found):
+    hashes = [bytes(digest) for digest in connection.execute(query.order_by(column.idx)).scalars()]
+    if len(hashes) != width or any(len(digest) != merkle.HASH_SIZE for digest in hashes):
         raise LedgerInvalid(f"{tile_path(level, index, width)}: the stored tree has not all of its hashes")
-    return found
+    return hashes
 
 
 def _entries(connection: Connection, index: int, width: int, hashes: list[bytes]) -> list[bytes]:
     """The entries of a bundle, as they were hashed."""
     column, first = entry_table.c, index * WIDTH
     query = select(column.body).where(column.seq >= first, column.seq < first + width).order_by(column.seq)
-    found = [bytes(each) for each in connection.execute(query).scalars()]
+    bodies = [bytes(body) for body in connection.execute(query).scalars()]
     for place in range(width):
-        if place >= len(found) or merkle.leaf_hash(found[place]) != hashes[place]:
+        if place >= len(bodies) or merkle.leaf_hash(bodies[place]) != hashes[place]:
             raise LedgerInvalid(f"entry {first + place}: missing, or not what was hashed", entry=first + place)
-    return found
+    return bodies
 
 
 def _place_all(directory: Path, tiles: Iterable[tuple[str, bytes]]) -> None:

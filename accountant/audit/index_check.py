@@ -57,11 +57,11 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
 
 def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Row]:
     """Rows by their key; columns of JSON as values, so that their spelling does not matter."""
-    found = {}
+    by_key = {}
     for row in connection.execute(select(table)).mappings():
         rest = tuple(_loaded(name, value) for name, value in row.items() if name not in key)
-        found[row[key[0]] if len(key) == 1 else tuple(row[name] for name in key)] = rest
-    return found
+        by_key[row[key[0]] if len(key) == 1 else tuple(row[name] for name in key)] = rest
+    return by_key
 
 
 def _compare(what: str, rows: Mapping[Any, Row], expected: Mapping[Any, Row]) -> Iterator[str]:

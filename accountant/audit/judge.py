@@ -103,18 +103,18 @@ def judge_price(plan: Plan, stored: Any, orders: tuple[Decimal, ...]) -> Figures
     """The price that an entry states for `plan`. LedgerInvalid unless it follows from the plan's events twice over: by
     the formulas that charged it, and by the definitions."""
     require(stored == _stored_price(plan, orders), "price: does not follow from the plan's events")
-    found = Figures(
+    figures = Figures(
         nano(parse_decimal(stored["pure"])),
         stored["unbounded"],
         tuple(nano(parse_decimal(stored["rdp"][decimal_string(order)])) for order in orders),
     )
-    for order, figure in zip(orders, found.rdp, strict=True):
+    for order, figure in zip(orders, figures.rdp, strict=True):
         low, high = _renyi_range(plan, float(order))
         require(low <= figure <= high, f"price: at order {order} is not that of the definitions")
     whole = _pure(plan)
     expected = (0, 1) if whole is None else (whole, 0)
-    require((found.pure, found.unbounded) == expected, "price: the pure sum is not that of the definitions")
-    return found
+    require((figures.pure, figures.unbounded) == expected, "price: the pure sum is not that of the definitions")
+    return figures
 
 
 @lru_cache(maxsize=4096)
@@ -148,14 +148,18 @@ def _stored_price(plan: Plan, orders: tuple[Decimal, ...]) -> dict[str, Any]:
 def judge_claim(plan: Plan, asked: Budget, stored: Any) -> None:
     """The stored claim is the one the plan supports, and sound by the definitions alone."""
     named = "bound" in stored  # the first ledgers knew two bounds and named none
-    found = claim(plan, asked.delta, BOUNDS if named else FIRST_BOUNDS)
-    order = None if found.order is None else decimal_string(Decimal(repr(found.order)))
-    expected = {"epsilon": decimal_string(found.epsilon), "delta": decimal_string(asked.delta), "order": order}
+    recomputed = claim(plan, asked.delta, BOUNDS if named else FIRST_BOUNDS)
+    order = None if recomputed.order is None else decimal_string(Decimal(repr(recomputed.order)))
+    expected = {"epsilon": decimal_string(recomputed.epsilon), "delta": decimal_string(asked.delta), "order": order}
     require(
-        stored == (expected | {"bound": found.bound} if named else expected), "claim: does not follow from the plan"
+        stored == (expected | {"bound": recomputed.bound} if named else expected),
+        "claim: does not follow from the plan",
     )
-    require(found.epsilon <= asked.epsilon, f"claim: epsilon {found.epsilon} is above the {asked.epsilon} asked for")
-    require(_sound(plan, found), "claim: is below what the definitions give")
+    require(
+        recomputed.epsilon <= asked.epsilon,
+        f"claim: epsilon {recomputed.epsilon} is above the {asked.epsilon} asked for",
+    )
+    require(_sound(plan, recomputed), "claim: is below what the definitions give")
 
 
 @lru_cache(maxsize=4096)

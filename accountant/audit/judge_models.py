@@ -38,17 +38,17 @@ class Models:
                 text = proof.decode("utf-8")
                 if parse_proof(text).index in self._trust.revoked:
                     continue
-                found = verify(envelope, text, model, replace(self._trust, revoked=frozenset()))
+                certificate = verify(envelope, text, model, replace(self._trust, revoked=frozenset()))
             except (DpserveError, UnicodeDecodeError) as error:
                 self._findings.add(None, f"model {name}: {error}")
                 continue
-            if any(each.entry in self._trust.revoked for each in found.ancestors):
+            if any(ancestor.entry in self._trust.revoked for ancestor in certificate.ancestors):
                 continue
-            self._waiting.setdefault(found.reservation, []).append((name, found))
-            self._found[found.issued] = found
-            for each in found.ancestors:
-                self._ancestors.setdefault(each.entry, []).append((name, each.statement))
-            heads.append(Head(found.checkpoint_size, 1, found.root, f"the proof of model {name}"))
+            self._waiting.setdefault(certificate.reservation, []).append((name, certificate))
+            self._found[certificate.issued] = certificate
+            for ancestor in certificate.ancestors:
+                self._ancestors.setdefault(ancestor.entry, []).append((name, ancestor.statement))
+            heads.append(Head(certificate.checkpoint_size, 1, certificate.root, f"the proof of model {name}"))
         return heads
 
     def check(self, seq: int, body: bytes, value: Mapping[str, Any]) -> None:

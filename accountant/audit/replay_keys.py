@@ -142,9 +142,9 @@ class KeyRing:
 
         A checkpoint must be signed by this key and by that of the checkpoint before it: so a new log key is vouched for
         by the one that it follows, and whoever pinned the old one can follow."""
-        found = [key for key in self.logs.values() if key.first <= size]
-        require(bool(found), f"checkpoint of size {size}: no log key is known")
-        return load_log_pem(found[-1].pem)
+        speaking = [key for key in self.logs.values() if key.first <= size]
+        require(bool(speaking), f"checkpoint of size {size}: no log key is known")
+        return load_log_pem(speaking[-1].pem)
 
     def issuer_keys(self, index: int) -> dict[str, PublicKey]:
         """The issuer keys by keyid that may speak for the entry at `index`, by the entries and by the pinned trust."""

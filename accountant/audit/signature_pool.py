@@ -152,8 +152,8 @@ class _Helper:
     def answer(self, count: int) -> bytes | None:
         """None where the helper is gone."""
         assert self._process.stdout is not None
-        found = self._process.stdout.read(count)
-        return found if len(found) == count else None
+        answer = self._process.stdout.read(count)
+        return answer if len(answer) == count else None
 
     def end(self) -> None:
         self._process.kill()

@@ -46,14 +46,14 @@ def verdicts(chunk: Chunk) -> bytes:
 
 
 def _signed(layout: re.Pattern[str], again: str, key_id: bytes, key: bytes, note: str) -> bool:
-    found = layout.fullmatch(note)
-    if found is None or again in found[3]:  # every line in our name must verify
+    match = layout.fullmatch(note)
+    if match is None or again in match[3]:  # every line in our name must verify
         return False
-    signature = a2b_base64(found[2])
+    signature = a2b_base64(match[2])
     if signature[:4] != key_id:
         return False
     try:
-        crypto_sign_open(signature[4:] + found[1].encode(), key)
+        crypto_sign_open(signature[4:] + match[1].encode(), key)
     except BadSignatureError:
         return False
     return True

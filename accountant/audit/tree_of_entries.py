@@ -35,8 +35,8 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """As the command line prints it: {"entries", "root", "ok", "problems", "first"}."""
-        found = {"entries": self.entries, "root": self.root, "ok": self.ok, "problems": list(self.problems)}
-        return {**found, "first": self.first}
+        report = {"entries": self.entries, "root": self.root, "ok": self.ok, "problems": list(self.problems)}
+        return {**report, "first": self.first}
 
 
 class Head(NamedTuple):
@@ -156,8 +156,8 @@ class StoredNodes:
         rows = [(index, bytes(digest)) for index, digest in islice(self._levels[level], len(expected))]
         if rows != expected:
             index = next(ours[0] for ours, row in zip_longest(expected, rows) if ours != row)
-            found = ((index + 1) << level) - 1, level, index
-            self._broken = found if self._broken is None else min(found, self._broken)
+            broken = ((index + 1) << level) - 1, level, index
+            self._broken = broken if self._broken is None else min(broken, self._broken)
         expected.clear()
 
 

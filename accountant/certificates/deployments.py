@@ -124,8 +124,8 @@ def _loss(certificate: Certificate) -> dict[str, Any]:
 
 def _model(form: Predicate) -> dict[str, str]:
     families = form.dataset.families or []
-    totals = [each.budget for each in families] or [form.dataset.budget]
-    total = "; ".join(f"epsilon {each.epsilon} at delta {each.delta}" for each in totals)
+    totals = [account.budget for account in families] or [form.dataset.budget]
+    total = "; ".join(f"epsilon {budget.epsilon} at delta {budget.delta}" for budget in totals)
     return {
         "model_name": "Central",
         "model_name_details": form.claim.trust_model,
@@ -165,7 +165,7 @@ def _implementation(form: Predicate) -> dict[str, str]:
 
 def _administrative(certificate: Certificate) -> dict[str, Any]:
     form = certificate.form
-    not_covered = "\n".join(f"- {each}" for each in form.not_covered)
+    not_covered = "\n".join(f"- {threat}" for threat in form.not_covered)
     return {
         "sources": (
             f"- Privacy certificate: model with sha256 {certificate.sha256}; entry {certificate.issued} of the ledger "

@@ -132,13 +132,13 @@ def _spent(certificate: Certificate) -> Section:
         f"{certificate.epsilon:f} at delta {certificate.delta:f}."
     )
     families = dataset.families or []
-    accounts = [(each.family, each.budget.epsilon, each.budget.delta, each.after) for each in families]
+    accounts = [(account.family, account.budget.epsilon, account.budget.delta, account.after) for account in families]
     accounts = accounts or [(dataset.family, dataset.budget.epsilon, dataset.budget.delta, dataset.after)]
     note = (
         "A family is all datasets that hold the same people; its total is never exceeded, and changed only by a "
         "reasoned entry of the ledger. Costs add up as Rényi curves, so epsilons of single models do not simply sum."
     )
-    return Section("What was spent, and what is left", (own, note), tuple(_account(*each) for each in accounts))
+    return Section("What was spent, and what is left", (own, note), tuple(_account(*account) for account in accounts))
 
 
 def _edited(certificate: Certificate) -> tuple[Section, ...]:
@@ -152,8 +152,8 @@ def _edited(certificate: Certificate) -> tuple[Section, ...]:
         "another matter."
     )
     many = ("The edits are too many to be listed here; all stand in ensemble.json.",) if edits is None else ()
-    said = tuple(f"{each.feature}, by {each.by} at {each.at}: {each.why} ({each.what})" for each in edits or ())
-    return (Section("What was edited", (first, *many), said),)
+    changes = tuple(f"{edit.feature}, by {edit.by} at {edit.at}: {edit.why} ({edit.what})" for edit in edits or ())
+    return (Section("What was edited", (first, *many), changes),)
 
 
 def _account(family: str, epsilon: str, delta: str, after: SpentForm) -> str:
@@ -240,7 +240,7 @@ def _wrapped(text: str, first: str, other: str) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def to_markdown(page: Page) -> str:

@@ -55,8 +55,8 @@ def rows(connection: Connection) -> list[KeyRow]:
 
 def good(connection: Connection) -> dict[Role, frozenset[str]]:
     """The keyids that may sign now: one of a log, one or more of issuers."""
-    found = [(row.role, row.keyid) for row in connection.execute(_GOOD)]
-    return {role: frozenset(keyid for each, keyid in found if each == role) for role in ROLES}
+    keys = [(row.role, row.keyid) for row in connection.execute(_GOOD)]
+    return {role: frozenset(keyid for each, keyid in keys if each == role) for role in ROLES}
 
 
 def require_issuer(connection: Connection, keyid: str) -> None:

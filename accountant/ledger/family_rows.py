@@ -42,7 +42,7 @@ def load(connection: Connection, name: str, analyst: str | None = None) -> Datas
         raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
     entry = read_entry(row.seq, body_at(connection, row.seq)).value
     identities = json.loads(row.families)
-    found = tuple(load_family(connection, identity, analyst, {row.seq: entry}) for identity in identities)
+    families = tuple(load_family(connection, identity, analyst, {row.seq: entry}) for identity in identities)
     registration = Registration(
         entry["dataset"],
         Relation(entry["relation"]),
@@ -55,7 +55,7 @@ def load(connection: Connection, name: str, analyst: str | None = None) -> Datas
         NewPeople(**entry["new_people"]) if "new_people" in entry else None,
     )
     version = connection.execute(_VERSION, {"upto": row.seq, "family": identities[0]}).scalar_one()
-    return Dataset(registration, entry["uuid"], row.seq, int(version), found)
+    return Dataset(registration, entry["uuid"], row.seq, int(version), families)
 
 
 def load_family(

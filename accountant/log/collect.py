@@ -73,8 +73,8 @@ def cosign(
     try:
         require_quorum(whole, policy)
     except LedgerInvalid as error:
-        said = "; ".join(answer.said for answer in answers)
-        raise LedgerInvalid(f"{error.message} [{said}]", answers=[answer.said for answer in answers]) from error
+        refusals = "; ".join(answer.said for answer in answers)
+        raise LedgerInvalid(f"{error.message} [{refusals}]", answers=[answer.said for answer in answers]) from error
     return Witnessed(whole, head.size, answers)
 
 

@@ -109,10 +109,10 @@ def _find(path: Path) -> tuple[tuple[int, bytes] | None, int | None]:
         return None, None
     if len(raw) != 2 * SLOT:
         return _first_form(path, raw), None
-    found = [(mark, slot) for slot in (0, 1) if (mark := _read_slot(raw[slot * SLOT : (slot + 1) * SLOT]))]
-    if not found:
+    marks = [(mark, slot) for slot in (0, 1) if (mark := _read_slot(raw[slot * SLOT : (slot + 1) * SLOT]))]
+    if not marks:
         raise LedgerInvalid(f"{path}: damaged high-water mark, neither of its slots is whole")
-    return max(found)
+    return max(marks)
 
 
 def _read(path: Path) -> bytes | None:
@@ -151,10 +151,10 @@ def _slot(size: int, root: bytes) -> bytes:
 
 def _read_slot(raw: bytes) -> tuple[int, bytes] | None:
     """None for a slot that is blank or torn."""
-    found = _LINE.match(raw)
-    if found is None:
+    match = _LINE.match(raw)
+    if match is None:
         return None
-    mark = int(found["size"]), base64.b64decode(found["root"])
+    mark = int(match["size"]), base64.b64decode(match["root"])
     return mark if _slot(*mark) == raw else None
 
 

@@ -46,7 +46,7 @@ def consistency(database: Store, earlier: int, later: int | None = None) -> Cons
         if not 0 <= earlier <= later <= newest:
             raise InputError(f"from={earlier}, to={later}: must be 0 <= from <= to <= {newest}")
         read = store.node_reader(connection)
-        found = Consistency(
+        proof = Consistency(
             earlier,
             later,
             tuple(merkle.consistency_proof(earlier, later, read)),
@@ -54,10 +54,10 @@ def consistency(database: Store, earlier: int, later: int | None = None) -> Cons
             merkle.root(later, read),
         )
         head = notes.parse_checkpoint(latest_checkpoint(connection))
-    if later == head.size and found.later_root != head.root:
+    if later == head.size and proof.later_root != head.root:
         raise LedgerInvalid(f"ledger: the stored tree of {later} entries is not the one that was signed")
-    merkle.verify_consistency(earlier, later, found.hashes, found.earlier_root, found.later_root)
-    return found
+    merkle.verify_consistency(earlier, later, proof.hashes, proof.earlier_root, proof.later_root)
+    return proof
 
 
 def continues(database: Store, trust: PublicKeys, seen: str, later: int | None = None) -> Consistency:
@@ -70,9 +70,9 @@ def continues(database: Store, trust: PublicKeys, seen: str, later: int | None =
         raise LedgerInvalid(
             f"ledger: has {newest} entries, the checkpoint kept from before signs {kept.size}: it was rolled back"
         )
-    found = consistency(database, kept.size, later)
-    merkle.verify_consistency(kept.size, found.later, found.hashes, kept.root, found.later_root)
-    return found
+    proof = consistency(database, kept.size, later)
+    merkle.verify_consistency(kept.size, proof.later, proof.hashes, kept.root, proof.later_root)
+    return proof
 
 
 def path_to(database: Store, leaf: int, size: int) -> dict[str, Any]:

@@ -78,16 +78,16 @@ def request_body(old: int, proof: Sequence[bytes], note: str) -> bytes:
 
 def _told(witness: Witness, reply: Reply, asked: int, size: int) -> int:
     """The size of the tree that the witness signed last."""
-    found = _SIZE.fullmatch(reply.body)
-    if reply.kind != SIZE_TYPE or not found or not 0 <= int(found[1]) <= MAX_SIZE or int(found[1]) == asked:
+    match = _SIZE.fullmatch(reply.body)
+    if reply.kind != SIZE_TYPE or not match or not 0 <= int(match[1]) <= MAX_SIZE or int(match[1]) == asked:
         raise LedgerInvalid(f"witness {shown(witness.name)}: answered 409 without the size that it knows")
-    told = int(found[1])
-    if told > size:
+    stated = int(match[1])
+    if stated > size:
         raise LedgerInvalid(
-            f"witness {shown(witness.name)}: has signed {told} entries of this log, this checkpoint is of {size}: "
+            f"witness {shown(witness.name)}: has signed {stated} entries of this log, this checkpoint is of {size}: "
             "a newer one was submitted meanwhile, or the ledger was rolled back"
         )
-    return told
+    return stated
 
 
 def _cosigned(witness: Witness, note: str, body: bytes) -> tuple[NoteSignature, ...]:
@@ -96,12 +96,12 @@ def _cosigned(witness: Witness, note: str, body: bytes) -> tuple[NoteSignature, 
         lines = parse_note(f"{text}\n{body.decode('utf-8')}")
     except (LedgerInvalid, UnicodeDecodeError) as error:
         raise LedgerInvalid(f"witness {shown(witness.name)}: answered 200 without signature lines") from error
-    found = tuple(line for line in lines.signatures if is_by(line, witness))
-    if lines.text != text or not found:
+    own = tuple(line for line in lines.signatures if is_by(line, witness))
+    if lines.text != text or not own:
         raise LedgerInvalid(f"witness {shown(witness.name)}: answered 200 without a cosignature of its key")
-    for line in found:
+    for line in own:
         verify_cosignature(line, witness, text)
-    return found
+    return own
 
 
 def _post(witness: Witness, body: bytes, seconds: float) -> Reply:

@@ -36,14 +36,14 @@ def read_edits(path: Path) -> list[Any]:
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
-        found = yaml.safe_load(raw) if len(raw) <= MOST_BYTES else None  # YAML holds JSON
+        edits = yaml.safe_load(raw) if len(raw) <= MOST_BYTES else None  # YAML holds JSON
     except OSError as error:
         raise InputError(f"file={path}: cannot be read ({error.strerror})") from None
     except (yaml.YAMLError, RecursionError, ValueError):
         raise InputError(f"file={path}: must be YAML or JSON") from None
-    if not isinstance(found, list):
+    if not isinstance(edits, list):
         raise InputError(f"file={path}: must be a list of edits, of at most {MOST_BYTES} bytes")
-    return found
+    return edits
 
 
 def edit_all(model: AdditiveEnsemble, edits: Sequence[Any], note: EditNote) -> AdditiveEnsemble:

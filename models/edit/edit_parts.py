@@ -79,12 +79,12 @@ def _interval(feature: NumericFeature, text: str) -> list[int]:
 
 def _number(feature: Feature, text: str, otherwise: float) -> float:
     try:
-        found = float(text) if text.strip() else otherwise
+        number = float(text) if text.strip() else otherwise
     except ValueError:
         raise InputError(f"bins={text:.80}: {feature.name} is numeric, this is no number") from None
-    if isnan(found):
+    if isnan(number):
         raise InputError(f"bins={text:.80}: must be numbers")
-    return found
+    return number
 
 
 def _listed(text: str) -> list[str]:

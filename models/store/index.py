@@ -31,12 +31,12 @@ class Shelf:
 
 def look(store: ModelStore, known: Mapping[str, Shelf]) -> dict[str, Shelf]:
     """Every name that has a version, sorted; of those in `known` only what changed is read again."""
-    found = {}
+    shelves = {}
     for name in store.candidates():
         shelf = _shelf(store, name, known.get(name))
         if shelf is not None:
-            found[name] = shelf
-    return found
+            shelves[name] = shelf
+    return shelves
 
 
 def _shelf(store: ModelStore, name: str, known: Shelf | None) -> Shelf | None:
@@ -62,7 +62,7 @@ def stamp_of(path: str) -> Stamp:
     """Changes when the file or folder does: the time of change cannot be set back. A text: joining paths costs more
     than the look."""
     try:
-        found = os.stat(path, follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)
     except OSError:
         return ABSENT
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

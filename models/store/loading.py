@@ -63,14 +63,14 @@ def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -
 def load_of_home(home: Home, folder: Path, name: str, trust: PublicKeys | None = None) -> VerifiedModel:
     """Verified offline, as anybody would; and, because the ledger is at hand, against what stands in it now: a ledger
     put back to yesterday knows nothing of a model of today. `trust`: the home's, where the caller has it already."""
-    found = load_verified(folder, trust or home.trust)
-    certificate = found.certificate
+    verified = load_verified(folder, trust or home.trust)
+    certificate = verified.certificate
     if certificate.model != name:
         raise ModelInvalid(f"certificate: speaks of {certificate.model!r}, not of {name!r}")
     if home.ledger.log.entry(certificate.issued).value != certificate.entry:
         raise ModelInvalid(f"certificate: entry {certificate.issued} of this ledger is another")
     check_released(home.ledger, certificate)
-    return found
+    return verified
 
 
 def check_sigstore(bundle: Bundle) -> None:
