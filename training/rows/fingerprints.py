@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from training.rows import kernels
-from training.rows.people import NOBODY
+from training.rows.people import NOBODY, WHOLE
 
 Hashes = NDArray[np.uint64]
 NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 FRACTION = r"^\s*[+-]?[0-9]*\.[0-9]*[1-9][0-9]*\s*$"
+LONG = "^-?[0-9]{16,}$"
 MISSING, ONE, ZERO = 0x7FF8_0000_0000_0000, 0x3FF0_0000_0000_0000, 0  # the bits of NaN, 1.0 and 0.0
 _WORDS = {word.encode(): MISSING for word in NOBODY} | {b"true": ONE, b"false": ZERO}
 
@@ -67,6 +68,8 @@ def bits_of(column: pa.Array, key: np.uint64) -> Hashes | None:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
         if pa.types.is_boolean(kind):
             column = column.cast(pa.uint8())
+        if pa.types.is_integer(kind) and _beyond_floats(column):
+            return bits_of(column.cast(pa.large_string()), key)
         if kind != pa.float64() or column.null_count:
             column = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
         return number_bits(column.to_numpy(zero_copy_only=False))
@@ -91,6 +94,12 @@ def holds_fractions(column: pa.Array) -> bool:
     return bool(pc.any(pc.match_substring_regex(some.cast(pa.large_binary()), FRACTION)).as_py())
 
 
+def _beyond_floats(column: pa.Array) -> bool:
+    """Whether some whole number is too large for a float to tell it from its neighbours, as ids of 17 digits are."""
+    ends = pc.min_max(column).as_py()
+    return ends["max"] is not None and (ends["max"] >= WHOLE or ends["min"] <= -WHOLE)
+
+
 def _at(words: Hashes, indices: pa.Array) -> Hashes:
     words = np.append(words, np.uint64(MISSING))
     at = indices.cast(pa.int64()).fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
@@ -98,7 +107,9 @@ def _at(words: Hashes, indices: pa.Array) -> Hashes:
 
 
 def _of_texts(texts: pa.Array, key: np.uint64) -> Hashes:
-    """Of distinct texts: what spells a number counts as the number, true and false as 1 and 0, NOBODY as missing."""
+    """Of distinct texts: what spells a number that floats tell from others counts as the number, true and false as 1
+    and 0, NOBODY as missing.
+    """
     if not len(texts):
         return np.zeros(0, np.uint64)
     _, offsets, data = texts.buffers()
@@ -108,7 +119,9 @@ def _of_texts(texts: pa.Array, key: np.uint64) -> Hashes:
     if spelt.any():
         numbers = texts.filter(pa.array(spelt)).cast(pa.large_string())
         numbers = pc.replace_substring_regex(pc.utf8_trim_whitespace(numbers), r"^\+", "").cast(pa.float64())
-        bits[spelt] = number_bits(numbers.to_numpy(zero_copy_only=False))
+        values, long = numbers.to_numpy(zero_copy_only=False), np.asarray(pc.match_substring_regex(texts, LONG))[spelt]
+        told_apart = np.isfinite(values) & ~(long & (np.abs(values) >= WHOLE))
+        bits[np.flatnonzero(spelt)[told_apart]] = number_bits(values[told_apart])
     short = np.flatnonzero(np.asarray(pc.less(pc.binary_length(texts), 8).fill_null(True)))
     for place, text in zip(short.tolist(), texts.take(pa.array(short)).to_pylist(), strict=True):
         bits[place] = _WORDS.get(b"" if text is None else text.strip().lower(), bits[place])

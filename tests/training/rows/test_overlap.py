@@ -73,6 +73,16 @@ def test_a_value_has_one_word_in_every_type(one, other):
     assert len(set(bits_of(pa.array(["a", "b", "", "1", "0", "ab", "ba", "a "]), key).tolist())) == 8
 
 
+def test_long_ids_are_told_apart_in_every_type():
+    """Whole numbers beyond 2^53, which floats merge, and hexadecimal ones that spell a number beyond all floats."""
+    ids = [10**17, 10**17 + 1, -(2**53) - 1, -(2**53) - 2, 7, 2**53 + 1]
+    words = bits_of(pa.array(ids), np.uint64(7)).tolist()
+    assert len(set(words)) == len(ids)
+    assert bits_of(pa.array([str(each) for each in ids]), np.uint64(7)).tolist() == words
+    assert [bits_of(pa.array([each]), np.uint64(7))[0] for each in ids] == words  # whatever stands beside
+    assert len(set(bits_of(pa.array(["12e45678", "34e45678"]), np.uint64(7)).tolist())) == 2
+
+
 def test_a_fingerprint_can_be_taken_back():
     words = np.random.default_rng(0).integers(0, 2**64, 1000, np.uint64, endpoint=False)
     assert (unmix(mix(words, np.uint64(7)), np.uint64(7)) == words).all()
