@@ -23,7 +23,7 @@ import httpx
 
 from dpserve.errors import JobFailed, ServiceError, Unavailable, UnknownName
 from dpserve.transport import Transport, failure, hopeful, unreachable
-from dpserve.types import Dataset, Entry, Explanation, Job, Json, Model, Plan, Predictions, Record
+from dpserve.types import Dataset, Entry, Explanation, Family, Job, Json, Model, Plan, Predictions, Record
 
 URL = "http://127.0.0.1:3000"
 QUIET_SECONDS = 30.0  # the service says something at least every ten
@@ -76,6 +76,10 @@ class Client:
     def datasets(self) -> list[Dataset]:
         """Every dataset and its budget."""
         return [Dataset.of(body) for body in self._get("/v1/datasets")["datasets"]]
+
+    def families(self) -> list[Family]:
+        """Every family: its datasets and the one budget that they share."""
+        return [Family.of(body) for body in self._get("/v1/families")["families"]]
 
     def dataset(self, name: str) -> Dataset:
         """One dataset and its budget.

@@ -47,18 +47,39 @@ class Budget:
 
 @dataclass(frozen=True)
 class Dataset:
-    """`relation`: add-remove or replace-one; `unit`: whom the promise protects, `record` or a column of people."""
+    """`relation`: add-remove or replace-one; `unit`: whom the promise protects, `record` or a column of people;
+    `families`: the names of those whose budgets it shares."""
 
     name: str
     relation: str
     unit: str
     budget: Budget
     raw: Json = field(repr=False, compare=False)
+    families: Sequence[str] = ()
 
     @classmethod
     def of(cls, body: Json) -> Dataset:
         """From the service's JSON."""
-        return cls(body["name"], body["relation"], body["unit"], Budget.of(body["budget"]), body)
+        families = body.get("family_names", ())
+        return cls(body["name"], body["relation"], body["unit"], Budget.of(body["budget"]), body, families)
+
+
+@dataclass(frozen=True)
+class Family:
+    """People who share one budget, and the names of the `datasets` that hold them."""
+
+    name: str
+    datasets: Sequence[str]
+    relation: str
+    unit: str
+    budget: Budget
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, body: Json) -> Family:
+        """From the service's JSON."""
+        budget = Budget.of({"jobs_left": {}, **body["budget"]})
+        return cls(body["name"], body["datasets"], body["relation"], body["unit"], budget, body)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger.families import Dataset
+from accountant.ledger.families import Dataset, Family
 from accountant.ledger.forecast import forecast
 from accountant.ledger.records import ISSUED, PUBLIC_STATES, Job, State
 from training.plans import jobs_left
@@ -32,6 +32,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: b
         "uuid": dataset.uuid,
         "family": dataset.family,
         "families": [family.identity for family in dataset.families],
+        "family_names": [family.name for family in dataset.families],
         "version": dataset.version,
         "relation": registration.relation.value,
         "unit": registration.unit.name,
@@ -41,6 +42,19 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: b
         "schema": registration.schema,
         "budget": {**dataset.summary(), **({"jobs_left": jobs_left(home, dataset)} if priced else {})},
     } | more
+
+
+def family_to_json(family: Family, datasets: list[str]) -> dict[str, Any]:
+    """People who share a budget, and the datasets that hold them: GET /v1/families."""
+    return {
+        "name": family.name,
+        "family": family.identity,
+        "datasets": datasets,
+        "relation": family.relation.value,
+        "unit": family.unit.name,
+        **family.budget.to_json(),
+        "budget": family.summary(),
+    }
 
 
 def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> dict[str, Any]:

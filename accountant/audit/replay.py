@@ -262,4 +262,7 @@ class Replay:
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.revoked(seq, value, self.issued)),
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
-    _OPTIONAL: ClassVar = {"token-created": frozenset({"limits"}), "dataset-registered": frozenset({"new_people"})}
+    _OPTIONAL: ClassVar = {
+        "token-created": frozenset({"limits"}),
+        "dataset-registered": frozenset({"new_people", "family_name"}),
+    }

@@ -79,6 +79,7 @@ class Books:
     families: dict[str, FamilyState] = field(default_factory=dict)
     datasets: dict[str, DatasetState] = field(default_factory=dict)
     _once: set[str] = field(default_factory=set)
+    _names: set[str] = field(default_factory=set)
 
     def registered(self, seq: int, value: Value) -> None:
         """`dataset-registered`: a dataset that founds a family with its total."""
@@ -90,6 +91,10 @@ class Books:
         if "new_people" in value:
             require(value["new_people"].keys() == {"reason", "by"}, "new_people: must be a reason and who gave it")
             _words(value["new_people"], "reason", "by")
+        called = check_name("family", value.get("family_name", value["dataset"]))
+        require("family_name" not in value or called != value["dataset"], "family_name: is the dataset's, and needless")
+        require(called not in self._names, f"family={called}: is another family's name")
+        self._names.add(called)
         nothing = Figures(0, 0, (0,) * len(criteria))
         design = Filter.design(budget)
         self.families[value["uuid"]] = FamilyState(seq, relation, unit, design, criteria, nothing, nothing)

@@ -7,7 +7,7 @@ reasoned entry; what was spent never becomes unspent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -36,7 +36,8 @@ class Quota:
 
 @dataclass(frozen=True)
 class Family:
-    """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks."""
+    """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks.
+    `name`: given at founding, else that of the dataset that founded it."""
 
     identity: str
     seq: int
@@ -46,6 +47,7 @@ class Family:
     used: Price
     reserved: Price
     quota: Quota | None = None
+    name: str = ""
 
     @property
     def budget(self) -> Budget:
@@ -193,3 +195,14 @@ class Dataset:
         at, tightest = self.delta if delta is None else delta, self.tightest
         summary = tightest.summary(at)
         return summary | {"left": summary["left"] | left_to_json(1 - tightest.share, self.one_job(at), at)}
+
+
+def families_of(datasets: Iterable[Dataset]) -> list[tuple[Family, list[str]]]:
+    """Every family with the names of its datasets, by its name: the rows that people see."""
+    families: dict[str, Family] = {}
+    members: dict[str, list[str]] = {}
+    for dataset in datasets:
+        for family in dataset.families:
+            families[family.identity] = family
+            members.setdefault(family.identity, []).append(dataset.registration.name)
+    return [(family, members[family.identity]) for family in sorted(families.values(), key=lambda one: one.name)]

@@ -14,7 +14,7 @@ from accountant.budget import Budget, Relation, check_name
 from accountant.canonical import decimal_string
 from accountant.errors import InputError, NameTaken
 from accountant.ledger.families import Family
-from accountant.ledger.family_rows import found_family, load, put_analyst
+from accountant.ledger.family_rows import family_names, found_family, load, put_analyst
 from accountant.ledger.records import Registration, registration_fields
 from accountant.log.entries import Writer, dumps
 from accountant.privacy.filter import Filter
@@ -85,6 +85,11 @@ def _found(writer: Writer, registration: Registration, budget: Budget, identity:
     if registration.new_people:
         _check_words(**asdict(registration.new_people))
         fields["new_people"] = asdict(registration.new_people)
+    called = check_name("family", registration.family_name or registration.name)
+    if called in family_names(writer.connection):
+        raise NameTaken(f"family={called}: is another family's name; give one with --family-name", family=called)
+    if called != registration.name:
+        fields["family_name"] = called
     seq = writer.append(
         "dataset-registered", **fields, family=identity, budget=budget.to_json(), filter=design.to_json()
     )

@@ -53,6 +53,7 @@ def load(connection: Connection, name: str, analyst: str | None = None) -> Datas
         entry["commitment"],
         () if "budget" in entry else tuple(identities),
         NewPeople(**entry["new_people"]) if "new_people" in entry else None,
+        entry.get("family_name"),
     )
     version = connection.execute(_VERSION, {"upto": row.seq, "family": identities[0]}).scalar_one()
     return Dataset(registration, entry["uuid"], row.seq, int(version), families)
@@ -77,7 +78,18 @@ def load_family(
     used, reserved = (price_from_json(json.loads(text), design.orders) for text in (row.used, row.reserved))
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
     quota = None if analyst is None else _quota(connection, identity, analyst, design)
-    return Family(identity, row.seq, relation, unit, design, used, reserved, quota)
+    return Family(identity, row.seq, relation, unit, design, used, reserved, quota, family_name(founding))
+
+
+def family_name(founding: Mapping[str, Any]) -> str:
+    """Of the family that this entry founds: as given, else the dataset's name, as of every family of old ledgers."""
+    return str(founding.get("family_name", founding["dataset"]))
+
+
+def family_names(connection: Connection) -> dict[str, str]:
+    """Every family's name -> its identity."""
+    rows = connection.execute(select(family_table.c.id, family_table.c.seq)).all()
+    return {family_name(read_entry(row.seq, body_at(connection, row.seq)).value): row.id for row in rows}
 
 
 def _budget(entry: dict[str, Any]) -> Budget:

@@ -21,7 +21,7 @@ from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, family_changes
 from accountant.ledger.families import Dataset
-from accountant.ledger.family_rows import account, charge_analyst, load, quotas
+from accountant.ledger.family_rows import account, charge_analyst, family_names, load, quotas
 from accountant.ledger.job_rows import add_job, find_job, job_of, read_job, require_state
 from accountant.ledger.records import (
     Holding,
@@ -35,7 +35,7 @@ from accountant.ledger.records import (
 )
 from accountant.ledger.refusal import refusal
 from accountant.ledger.started import Started
-from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
+from accountant.log.entries import Entry, TransparencyLog, Writer, dumps, read_entry
 from accountant.log.last_seen import HighWater
 from accountant.merkle import EMPTY_ROOT, leaf_hash
 from accountant.privacy.claims import claim
@@ -99,6 +99,20 @@ class Ledger:
         with self.log.database.reading() as connection:
             names = connection.execute(select(dataset_table.c.name)).scalars().all()
             return [load(connection, name) for name in sorted(names)]  # by the database's locale they might stand else
+
+    def member(self, name: str) -> str:
+        """`name` where it is a dataset's; else that of the dataset that founded the family of this name. UnknownName
+        where there is neither."""
+        with self.log.database.reading() as connection:
+            rows = dataset_table.c
+            if connection.execute(select(rows.seq).where(rows.name == name)).first():
+                return name
+            identity = family_names(connection).get(name)
+            founder = select(rows.name).where(rows.families == dumps([identity])).order_by(rows.seq).limit(1)
+            found = connection.execute(founder).scalar() if identity else None
+            if found is None:
+                raise UnknownName(f"dataset={name}: no such dataset or family", dataset=name)
+            return str(found)
 
     def quotas(self, name: str) -> list[dict[str, Any]]:
         """Every analyst's share of the dataset's first family: the quota in force and what was used."""

@@ -87,7 +87,7 @@ class Registration:
     """What a steward fixes. `commitment`: HMAC over the packed rows, its key held by the accountant.
 
     With a `budget` it founds a family of its own, of `new_people` where that was said. Without, it joins the families
-    of the datasets named in `families`.
+    of the datasets named in `families`. `family_name`: what the family it founds is called; None: as the dataset.
     """
 
     name: str
@@ -99,8 +99,11 @@ class Registration:
     commitment: str
     families: tuple[str, ...] = ()
     new_people: NewPeople | None = None
+    family_name: str | None = None
 
     def __post_init__(self) -> None:
+        if self.family_name and self.families:
+            raise InputError(f"dataset={self.name}: joins families that have names; give a family or a name of one")
         if self.new_people and self.families:
             raise InputError(f"dataset={self.name}: the people of a family are not new; give a family or a reason")
         if (self.budget is None) != bool(self.families) or len(set(self.families)) != len(self.families):

@@ -10,11 +10,12 @@ import typer
 from accountant.budget import Budget, exact_decimal, parse_relation
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.ledger.families import families_of
 from accountant.ledger.left import left_words
 from accountant.ledger.records import NewPeople
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, busy, note, show, this_user
-from training.job_views import dataset_to_json
+from training.job_views import dataset_to_json, family_to_json
 from training.rows import datasets
 from training.rows.row_files import draft_schema
 
@@ -33,7 +34,10 @@ def register(
     ] = None,
     contributions: Annotated[int, typer.Option(help="Rows of one person that are used at most.")] = 1,
     family: Annotated[
-        list[str] | None, typer.Option(help="A dataset of the same people, whose budget is shared. Repeatable.")
+        list[str] | None, typer.Option(help="A dataset of the same people, or their family. Repeatable.")
+    ] = None,
+    family_name: Annotated[
+        str | None, typer.Option(help="Name of the family that is founded; the dataset's when left out.")
     ] = None,
     new_people: Annotated[
         bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
@@ -51,12 +55,14 @@ def register(
     """
     home = Home.open()
     budget = _total(epsilon, delta, family or [])
-    promised, shared = parse_relation(relation), family or []
+    promised, shared = parse_relation(relation), [home.ledger.member(name) for name in family or []]
     if new_people != (reason is not None):
         raise InputError("new-people: give it with --reason, and a reason with --new-people")
     new = None if reason is None else NewPeople(reason, this_user())
     with busy(f"packing the rows of {name}"):
-        registered = datasets.register(home, name, data, schema, budget, promised, unit, contributions, shared, new)
+        registered = datasets.register(
+            home, name, data, schema, budget, promised, unit, contributions, shared, new, family_name
+        )
     body = dataset_to_json(home, registered)
     show(json, body, _dataset_text(body))
 
@@ -108,17 +114,19 @@ def set_quota(
 
 
 def list_datasets(json: Json = False) -> None:
-    """List the datasets and their budgets.
+    """List the families, each with its datasets and the one budget that they share.
 
     \b
     dpserve dataset list
     """
     home = Home.open()
-    bodies = [dataset_to_json(home, dataset, detail=False, priced=json) for dataset in home.ledger.datasets()]
-    rows = [("NAME", "RELATION", "EPSILON", "SPENT", "RESERVED", "LEFT")]
-    for body in bodies:
-        figures = (body["budget"][kind]["epsilon"] for kind in ("spent", "reserved", "left"))
-        rows.append((body["name"], body["relation"], body["epsilon"], *figures))
+    found = home.ledger.datasets()
+    bodies = [dataset_to_json(home, dataset, detail=False) for dataset in found] if json else []
+    rows = [("FAMILY", "DATASETS", "RELATION", "TOTAL", "LEFT")]
+    for body in (family_to_json(*each) for each in families_of(found)):
+        total = f"epsilon {body['epsilon']}, delta {body['delta']}"
+        members = ", ".join(body["datasets"])
+        rows.append((body["name"], members, body["relation"], total, left_words(body["budget"]["left"])))
     show(json, {"datasets": bodies}, aligned(rows))
 
 
@@ -141,6 +149,7 @@ def _dataset_text(body: dict[str, Any]) -> str:
         rate = f"{float(forecast['share_per_day']):.2%} a day, {forecast['days_left']} days left"
     lines = [
         ("dataset", body["name"]),
+        ("family", ", ".join(body["family_names"])),
         ("relation", f"{body['relation']}, unit of privacy: {body['unit']}"),
         ("total", f"epsilon {body['epsilon']}, delta {body['delta']}"),
         ("spent", f"epsilon {budget['spent']['epsilon']}, converted at delta {body['delta']}"),

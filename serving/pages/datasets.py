@@ -9,16 +9,18 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.budget import Relation
 from accountant.home import Home
-from accountant.ledger.families import Dataset
+from accountant.ledger.families import Dataset, families_of
 from accountant.ledger.forecast import forecast
 from accountant.ledger.ledger import Ledger
+from accountant.ledger.records import Unit
 from serving.http.routes import Door, in_thread, state
 from serving.pages import burndown_chart
 from serving.pages.burndown import Point, history
 from serving.pages.ui import page
 from serving.wire.request_bodies import known_query
-from training.job_views import jobs_to_json
+from training.job_views import family_to_json, jobs_to_json
 from training.plans import jobs_left
 
 HTML = "text/html"
@@ -31,17 +33,20 @@ RELATIONS = {
 
 
 async def datasets(request: Request) -> Response:
-    """Every dataset whose name holds `q`, the one with the least left first."""
+    """Every family, with its datasets: where a name holds `q`, the one with the least left first."""
     known_query(request, "q")
     asked = request.query_params.get("q", "").strip()
     found = await in_thread(tightest_first, state(request).home)
-    shown = [line for line in found if asked.lower() in line["name"]]
-    return page(request, "datasets.html", datasets=shown, asked=asked, total=len(found))
+    shown = [line for line in found if any(asked.lower() in name for name in (line["name"], *line["datasets"]))]
+    return page(request, "datasets.html", families=shown, asked=asked, total=len(found))
 
 
 def tightest_first(home: Home) -> list[dict[str, Any]]:
-    """Every dataset with its budget, the one with the least left first: those are looked for."""
-    found = [line(dataset) for dataset in every_dataset(home)]
+    """Every family with its budget and its datasets, the one with the least left first: those are looked for."""
+    found = [
+        family_to_json(family, names) | {"protects": _protects(family.relation, family.unit)}
+        for family, names in families_of(every_dataset(home))
+    ]
     return sorted(found, key=lambda each: float(each["budget"]["left"]["share"]))
 
 
@@ -57,15 +62,19 @@ def _as_of(ledger: Ledger, size: int) -> tuple[Dataset, ...]:
 
 
 def line(dataset: Dataset) -> dict[str, Any]:
-    """A dataset as tables of datasets show it."""
+    """What a dataset's page begins with."""
     registration = dataset.registration
     return {
         "name": registration.name,
         "unit": registration.unit.name,
         "relation": registration.relation.value,
-        "protects": RELATIONS[registration.relation.value].format(unit=registration.unit.name),
+        "protects": _protects(registration.relation, registration.unit),
         "budget": dataset.summary(),
     }
+
+
+def _protects(relation: Relation, unit: Unit) -> str:
+    return RELATIONS[relation.value].format(unit=unit.name)
 
 
 async def dataset(request: Request) -> Response:
@@ -77,7 +86,7 @@ async def dataset(request: Request) -> Response:
 
 def _dataset(home: Home, name: str) -> dict[str, Any]:
     found = home.ledger.dataset(name)
-    registration = found.registration
+    registration, tightest = found.registration, found.tightest.identity
     size = home.ledger.log.size()
     points = _history(home.ledger, name, size)
     return {
@@ -89,8 +98,9 @@ def _dataset(home: Home, name: str) -> dict[str, Any]:
         "entry": found.seq,
         "version": found.version,
         "families": [
-            {"id": family.identity, "budget": family.summary(), "tightest": family is found.tightest}
-            for family in found.families
+            {**family_to_json(family, names), "id": family.identity, "tightest": family.identity == tightest}
+            for family, names in families_of(every_dataset(home))
+            if name in names
         ],
         "quotas": home.ledger.quotas(name),
         "forecast": forecast(home.ledger, found),

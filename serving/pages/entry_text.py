@@ -53,8 +53,9 @@ def _links(entry: Entry) -> list[tuple[str, str]]:
 
 def _registered(value: Value) -> str:
     budget, unit = value["budget"], value["unit"]["name"]
+    family = f" in a new family, {value['family_name']}" if "family_name" in value else ""
     return (
-        f"Dataset {value['dataset']} was registered. Everything that is ever released from it may cost epsilon "
+        f"Dataset {value['dataset']} was registered{family}. Everything that is ever released from it may cost epsilon "
         f"{budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under {value['relation']}."
     )
 

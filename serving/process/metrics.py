@@ -20,7 +20,7 @@ from starlette.types import Scope
 
 from accountant.errors import LedgerInvalid
 from accountant.home import Home
-from accountant.ledger.families import Dataset
+from accountant.ledger.families import Dataset, Family, families_of
 from accountant.ledger.job_counts import JobFigures, queue
 from serving.process.audit_runs import read_last
 
@@ -87,6 +87,7 @@ class LedgerGauges(Collector):
         yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, lambda one: float(one.budget.epsilon))
         yield _by_dataset("dpserve_budget_left_ratio", "Share neither spent nor reserved.", datasets, left)
         yield _by_dataset("dpserve_epsilon_one_job", "Epsilon of the largest single job that fits.", datasets, one_job)
+        yield from _by_family(families_of(datasets))
         yield self._jobs()
         yield _gauge("dpserve_ledger_size", "Entries of the ledger.", self.home.ledger.log.size())
         yield from self._queue()
@@ -144,6 +145,26 @@ def _by_dataset(name: str, help: str, datasets: list[Dataset], figure: Callable[
     for dataset in datasets:
         family.add_metric([dataset.registration.name], figure(dataset))
     return family
+
+
+def _by_family(families: list[tuple[Family, list[str]]]) -> Iterable[Metric]:
+    """One series for each budget, and which datasets share it."""
+    total = GaugeMetricFamily("dpserve_family_epsilon_total", "Epsilon in all.", labels=["family"])
+    spent = GaugeMetricFamily("dpserve_family_epsilon_spent", "Epsilon spent, converted at delta.", labels=["family"])
+    left = GaugeMetricFamily("dpserve_family_left_ratio", "Share neither spent nor reserved.", labels=["family"])
+    one_job = GaugeMetricFamily(
+        "dpserve_family_epsilon_one_job", "Epsilon of the largest single job that fits.", labels=["family"]
+    )
+    member = GaugeMetricFamily("dpserve_family_member", "1 for each dataset of it.", labels=["family", "dataset"])
+    for family, datasets in families:
+        body = family.summary()
+        total.add_metric([family.name], float(family.budget.epsilon))
+        spent.add_metric([family.name], float(body["spent"]["epsilon"]))
+        left.add_metric([family.name], 1 - family.share)
+        one_job.add_metric([family.name], float(family.one_job(family.budget.delta)))
+        for dataset in datasets:
+            member.add_metric([family.name, dataset], 1)
+    return total, spent, left, one_job, member
 
 
 def _gauge(name: str, help: str, value: float) -> Metric:

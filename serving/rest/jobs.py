@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from accountant.errors import BudgetRefused, InputError, UnknownName
 from accountant.home import Home
+from accountant.ledger.families import families_of
 from accountant.ledger.records import PUBLIC_STATES
 from serving.http.routes import TEXT, Door, Query, caller, in_thread, state
 from serving.process.access_log import about
@@ -182,6 +183,17 @@ async def list_datasets(request: Request) -> Response:
     return json_response({"datasets": await in_thread(look)})
 
 
+async def list_families(request: Request) -> Response:
+    """Every family with its datasets and the budget that they share."""
+    known_query(request)
+    home = state(request).home
+
+    def look() -> list[dict[str, Any]]:
+        return [job_views.family_to_json(*each) for each in families_of(home.ledger.datasets())]
+
+    return json_response({"families": await in_thread(look)})
+
+
 async def show_dataset(request: Request) -> Response:
     """One dataset, with quotas and what a job costs. 404 where there is none."""
     known_query(request)
@@ -250,6 +262,14 @@ DOORS = (
         list_datasets,
         "Datasets and their budgets",
         gives=json_schemas.DATASETS,
+    ),
+    Door(
+        "GET",
+        "/v1/families",
+        ("train", "audit"),
+        list_families,
+        "Families, their datasets and the budget that each family shares",
+        gives=json_schemas.FAMILIES,
     ),
     Door(
         "GET",

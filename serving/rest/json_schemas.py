@@ -79,11 +79,26 @@ FORECAST = record(
     {"share_per_day": SHARE, "days_left": maybe(COUNT), "used_up_on": maybe(DATE)}, says="a straight line, no promise"
 )
 _DATASET = {
-    "name": TEXT, "uuid": TEXT, "family": TEXT, "families": array(TEXT), "version": COUNT, "relation": RELATION,
+    "name": TEXT, "uuid": TEXT, "family": TEXT, "families": array(TEXT), "family_names": array(TEXT),
+    "version": COUNT, "relation": RELATION,
     "unit": TEXT, "contributions": COUNT, "epsilon": DECIMAL, "delta": DECIMAL, "schema": SHA256, "budget": STANDING,
 }  # fmt: skip
 _RECORDS = {"records": {**COUNT, "description": "under replace-one, where it is public"}}
 DATASETS = record({"datasets": array(record(_DATASET, _RECORDS))})
+FAMILIES = record(
+    {
+        "families": array(
+            record(
+                {
+                    "name": TEXT, "family": TEXT, "datasets": array(TEXT), "relation": RELATION, "unit": TEXT,
+                    "epsilon": DECIMAL, "delta": DECIMAL,
+                    "budget": record({"total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT}),
+                },
+                says="people who share one budget, and the datasets that hold them",
+            )
+        )
+    }
+)  # fmt: skip
 DATASET = record({**_DATASET, "quotas": array(QUOTA), "forecast": FORECAST}, _RECORDS)
 
 # Jobs

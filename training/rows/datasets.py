@@ -56,13 +56,12 @@ def register(
     contributions: int = 1,
     families: Sequence[str] = (),
     new_people: NewPeople | None = None,
+    family_name: str | None = None,
 ) -> Dataset:
-    """Register `data` under `name`: with its total budget, or in the families of other datasets, whose budgets it
-    shares. Nothing is entered unless all of it fits the schema.
+    """Register `data` under `name`, with a total budget or in the `families` of other datasets, if it fits the schema.
 
-    `unit`: the column that names the person, or "record" where each row is another's; None is asked about wherever a
-    column may name people (`training.rows.unit_question`). Rows or people that are registered already, outside of
-    `families`, raise NameTaken, but for `new_people`, which the ledger then holds.
+    `unit`: the column that names the person, or "record"; None is asked about (`training.rows.unit_question`). Rows or
+    people registered, outside of `families`, raise NameTaken, but for `new_people`. `family_name`: of a new one.
     """
     schema = parse_schema(raw := _read_schema(schema_file))
     _check_free(home, check_name("dataset", name))
@@ -74,14 +73,15 @@ def register(
     how, (by_name, by_values) = answer or RECORD, columns_to_watch(schema, types)
     if answer is None and by_name:
         raise ask(by_name, "by name")
-    about = Registration(name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people)
+    about = Registration(
+        name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name
+    )
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
         total.check_delta(schema.records)
     others = [] if new_people else [each for each in registered if each not in relatives]
     naming = list(dict.fromkeys([*([how.column] if how.column else []), *by_name, *by_values]))
     scan = _scan(home, schema, types, naming, others)
-    packed = pack(data, schema, how, scan)
-    sketch = scan.sketch()
+    packed, sketch = pack(data, schema, how, scan), scan.sketch()
     people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
     whole = [name for name in by_values if name not in scan.fractions]
     if answer is None and (like := [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]):

@@ -18,6 +18,7 @@ from accountant.audit.replay_budget import Books
 from accountant.budget import NANO, Budget, Relation
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid, NameTaken, UnknownName
 from accountant.home import Home
+from accountant.ledger.families import families_of
 from accountant.ledger.forecast import forecast
 from accountant.ledger.records import Unit
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
@@ -42,6 +43,49 @@ def found(home: Home, name: str, epsilon: str = "1") -> None:
 
 def join(home: Home, name: str, *others: str, **changes) -> None:
     home.ledger.register(registration(name, None, families=others, **({"unit": PEOPLE} | changes)))
+
+
+def test_a_family_has_a_name_and_shows_its_members(home):
+    """That of its first dataset, as of every family of old ledgers, or the one that was given."""
+    found(home, "first")
+    join(home, "copy", "first")
+    home.ledger.register(replace(registration("ward", Budget.of("1"), unit=PEOPLE), family_name="hospital"))
+    join(home, "both", "copy", "ward")
+    rows = [(family.name, members) for family, members in families_of(home.ledger.datasets())]
+    assert rows == [("adult", ["adult"]), ("first", ["both", "copy", "first"]), ("hospital", ["both", "ward"])]
+    assert [home.ledger.member(name) for name in ("copy", "hospital")] == ["copy", "ward"]
+    with pytest.raises(UnknownName, match="no such dataset or family"):
+        home.ledger.member("nobody")
+    for name, called in (("hospital", None), ("other", "first"), ("other", "hospital")):
+        with pytest.raises(NameTaken, match="another family's name"):
+            home.ledger.register(replace(registration(name, Budget.of("1"), unit=PEOPLE), family_name=called))
+    bodies = [entry.value for entry in home.ledger.log.entries() if entry.value["type"] == "dataset-registered"]
+    assert ["family_name" in body for body in bodies] == [False, False, True]
+    assert audit_home(home).problems == ()
+    for changes, said in (
+        ({"dataset": "x", "family_name": "first"}, "another family's name"),
+        ({"dataset": "hospital"}, "another family's name"),
+        ({"dataset": "x", "family_name": "x"}, "needless"),
+        ({"dataset": "x", "family_name": "X!"}, "must be 1 to 64"),
+    ):
+        books = Books()
+        for body in bodies:
+            books.registered(1, body)
+        fresh = {"uuid": "u", "family": "u", "commitment": ledgers.hexes("new")}
+        forged = {name: value for name, value in bodies[0].items() if name != "family_name"} | fresh | changes
+        with pytest.raises((LedgerInvalid, InputError), match=said):
+            books.registered(9, forged)
+
+
+def test_one_more_job_of_rows_of_two_families_fits_into_both_and_into_the_quota(home):
+    found(home, "rich", "3")
+    found(home, "poor", "1")
+    join(home, "both", "rich", "poor")
+    at = Decimal(0)
+    assert [home.ledger.dataset(name).one_job(at) for name in ("rich", "poor", "both")] == [3, 1, 1]
+    home.ledger.set_quota("both", "alice", Decimal("0.25"), "one project", "steward")
+    assert home.ledger.dataset("both", "alice").one_job(at) == Decimal("0.25")
+    assert home.ledger.dataset("both").summary()["left"]["one_job"] == {"epsilon": "1", "delta": "0"}
 
 
 def asked(name: str):
