@@ -1,7 +1,8 @@
 # Everything runs in .venv, made from the hash-pinned files in requirements/. Needs python3 (3.11 to 3.13) with venv.
 PYTHON ?= python3
-# Processes for the tests. A file's tests stay in one process, so its servers and module fixtures start once.
-WORKERS ?= 2
+# Processes for the tests: one more than the two processors of a small machine, for a test often waits for a server. A
+# file's tests stay in one process, so its servers and module fixtures start once.
+WORKERS ?= 3
 ARGS ?=
 # FAST=1 leaves out what trains long, draws samples, starts servers or follows a whole page: for the inner loop.
 FAST ?=

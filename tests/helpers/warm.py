@@ -79,10 +79,17 @@ def end_as(status: int) -> None:
 
 
 def import_rooms() -> None:
-    """What commands import; no BentoML and no prometheus_client, which read the environment as they are imported."""
-    import training.job
-    import training.learners  # noqa: F401
+    """What commands import, now or when they first need it (the learners with scikit-learn, numba: a second and a half);
+    no BentoML and no prometheus_client, which read the environment as they are imported.
+    """
+    import accountant.audit.audit
+    import accountant.privacy.adaptive
+    import serving.cli.datasets
+    import serving.cli.train
+    import training.job  # noqa: F401
+    from training.learners import LEARNERS
 
+    assert all(LEARNERS.values())
     too_early = {"bentoml", "prometheus_client"} & sys.modules.keys()
     assert not too_early, f"they read the environment as they are imported: {too_early}"
 
