@@ -22,10 +22,18 @@ import tempfile
 import traceback
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAMS = (0, 1, 2)
+MODULES = (
+    "accountant.audit.audit",
+    "accountant.privacy.adaptive",
+    "serving.cli.datasets",
+    "serving.cli.train",
+    "training.job",
+)
 
 
 @cache
@@ -79,17 +87,14 @@ def end_as(status: int) -> None:
 
 
 def import_rooms() -> None:
-    """What commands import, now or when they first need it (the learners with scikit-learn, numba: a second and a half);
-    no BentoML and no prometheus_client, which read the environment as they are imported.
+    """What commands import, at once or in their work: with the learners and numba, a second and a half. No BentoML and
+    no prometheus_client, which read the environment as they are imported.
     """
-    import accountant.audit.audit
-    import accountant.privacy.adaptive
-    import serving.cli.datasets
-    import serving.cli.train
-    import training.job  # noqa: F401
+    for name in MODULES:
+        import_module(name)
     from training.learners import LEARNERS
 
-    assert all(LEARNERS.values())
+    assert all(LEARNERS.values())  # which imports them
     too_early = {"bentoml", "prometheus_client"} & sys.modules.keys()
     assert not too_early, f"they read the environment as they are imported: {too_early}"
 
