@@ -24,6 +24,7 @@ from accountant.home import Home
 from accountant.privacy import adaptive
 from accountant.privacy.events import BoundedRange
 from training import job
+from training.learners import LEARNERS
 from training.plans import Asked
 from training.rows import datasets
 from training.session import Session
@@ -127,6 +128,7 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
+    assert LEARNERS[ASKED.learner]  # imported once, for all children
     adaptive.epsilon_of(((BoundedRange(Decimal("0.01")), 8),), Decimal("0.000001"))  # compiled once, for all children
     print("ready", flush=True)
     serve()
