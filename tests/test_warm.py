@@ -18,11 +18,12 @@ sys.exit({status})
 
 
 @pytest.mark.parametrize("command", [warm.python, lambda: [sys.executable]], ids=["warm", "real"])
+@pytest.mark.parametrize("given", ["script", "code"])
 @pytest.mark.parametrize(("status", "code", "aside"), [("3", 3, ""), ("None", 0, ""), ("'why'", 1, "why\n")])
-def test_it_runs_and_ends_as_a_real_one(tmp_path, command, status, code, aside):
+def test_it_runs_and_ends_as_a_real_one(tmp_path, command, given, status, code, aside):
     script = tmp_path / "echo.py"
     script.write_text(ECHO.format(status=status))
-    asked = [*command(), str(script), "a b", ""]
+    asked = [*command(), *([str(script)] if given == "script" else ["-c", script.read_text()]), "a b", ""]
     done = subprocess.run(
         asked, cwd=tmp_path, env={"SAID": "this"}, input="in", capture_output=True, text=True, timeout=60
     )

@@ -147,11 +147,14 @@ def read(answer: socket.socket, count: int) -> bytes:
 
 
 def work(arguments: list[str]) -> int:
-    """As `python ARGUMENTS` does, for `-m module` or a script; its exit code."""
+    """As `python ARGUMENTS` does, for `-m module`, `-c code` or a script; its exit code."""
     try:
         if arguments[0] == "-m":
             sys.argv = arguments[1:]
             runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        elif arguments[0] == "-c":
+            sys.argv = ["-c", *arguments[2:]]
+            exec(arguments[1], {"__name__": "__main__"})
         else:
             sys.argv = arguments
             sys.path.insert(0, str(Path(arguments[0]).parent))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import ledgers
 import pytest
+import warm
 from ledgers import ROOT, copy, hexes, place
 from stores import at
 from trusts import followed
@@ -569,7 +570,7 @@ def test_processes_append_while_others_rotate_every_key(home):
     """Nobody is refused, no entry is lost, and an auditor who pinned the first keys follows."""
     pinned, names = home.trust, ("a", "b", "issuer", "issuer", "log")
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}"}
-    command = [sys.executable, "-c", APPENDS, str(home.path)]
+    command = [*warm.python(), "-c", APPENDS, str(home.path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
     running = [subprocess.Popen([*command, name], **pipes) for name in names]
     for process in running:

@@ -6,13 +6,13 @@ import json
 import shutil
 import sqlite3
 import subprocess
-import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
 
 import ledgers
 import pytest
+import warm
 from ledgers import ROOT, STATES, advance, place, plan, registration, request, reserve
 from sqlalchemy import event, select
 
@@ -263,7 +263,7 @@ print(admitted, flush=True)
 
 def race(folders: list[Path], url: str) -> int:
     """Processes that all begin at once, one for each home; how many reservations they got in all."""
-    command = [sys.executable, "-c", RACE]
+    command = [*warm.python(), "-c", RACE]
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
     racers = [subprocess.Popen([*command, folder, url], **pipes) for folder in folders]

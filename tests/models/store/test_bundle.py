@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 from dataclasses import fields, replace
 
 import pytest
+import warm
 
 from accountant.errors import InputError, ModelInvalid, NameTaken, UnknownName
 from models.features import CategoricalFeature, NumericFeature
@@ -290,7 +290,7 @@ def test_a_crash_at_any_step_leaves_whole_bundles_only(store):
     finished = False
     for step in range(60):
         before = store.versions("adult")
-        done = subprocess.run([sys.executable, "-c", CRASH, str(store.root), str(step)], check=False, timeout=60)
+        done = subprocess.run([*warm.python(), "-c", CRASH, str(store.root), str(step)], check=False, timeout=60)
         assert done.returncode in (0, 9)
         versions = store.versions("adult")
         assert versions in (before, [*before, before[-1] + 1])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 
 import ledgers
 import pytest
+import warm
 from small_home import ROOT, environment, write_files
 
 from accountant.audit.audit import audit_home
@@ -240,7 +240,7 @@ job.train(Home.open(), Asked("adult", "lazybb", "1", tuning=tuning), by="test")
 
 @pytest.mark.parametrize(("where", "number"), [("run", 2), ("choice", 1)])
 def test_killed_between_runs_all_is_spent_and_nothing_is_left(home, where, number):
-    command = [sys.executable, "-c", KILLED, where, str(number)]
+    command = [*warm.python(), "-c", KILLED, where, str(number)]
     done = subprocess.run(command, env=environment(home.path), cwd=ROOT, timeout=300)
     assert done.returncode == -signal.SIGKILL
     (held,) = home.ledger.jobs()
