@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STREAMS = (0, 1, 2)
 MODULES = (
     "accountant.audit.audit",
-    "accountant.privacy.adaptive",
+    "alembic.command",
     "serving.cli.datasets",
     "serving.cli.train",
     "training.job",
@@ -87,14 +87,18 @@ def end_as(status: int) -> None:
 
 
 def import_rooms() -> None:
-    """What commands import, at once or in their work: with the learners and numba, a second and a half. No BentoML and
-    no prometheus_client, which read the environment as they are imported.
+    """What commands import, at once or in their work: the learners, and numba with all that its first kernel loads: two
+    seconds. No BentoML and no prometheus_client, which read the environment as they are imported.
     """
     for name in MODULES:
         import_module(name)
+    from decimal import Decimal
+
+    from accountant.privacy import adaptive, events
     from training.learners import LEARNERS
 
     assert all(LEARNERS.values())  # which imports them
+    adaptive.epsilon_of(((events.BoundedRange(Decimal("0.01")), 8),), Decimal("0.000001"))
     too_early = {"bentoml", "prometheus_client"} & sys.modules.keys()
     assert not too_early, f"they read the environment as they are imported: {too_early}"
 
