@@ -133,6 +133,7 @@ def begin(answer: socket.socket) -> list[str]:
         answer.sendall(f"{os.waitpid(pid, 0)[1]}\n".encode())
         os._exit(0)
     answer.close()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have begun us deaf to it, in its background
     os.setsid()
     for number, stream in zip(STREAMS, streams, strict=True):
         os.dup2(stream, number)
