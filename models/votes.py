@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from models.features import Feature, number_text
 
 Test = Literal["above", "is", "always"]
+OneTest = tuple[Literal["above", "is"], int, int]  # test, feature, code
 
 
 class Asks(Protocol):
@@ -47,6 +49,21 @@ def describe(asks: Asks, features: Sequence[Feature]) -> str:
     if asks.test == "above" and feature.kind == "numeric":
         return f"{feature.name} > {number_text(feature.edges[asks.code])}"
     return f"{feature.name} is {feature.label(asks.code)}"
+
+
+def every_test(features: Sequence[Feature]) -> Iterator[OneTest]:
+    """Tests without end, (test, feature, code): one of each feature after the other, texts first, then the next one of
+    each. Of a text, first the one that tells all listed values from others.
+    """
+    order = sorted(range(len(features)), key=lambda i: features[i].kind != "categorical")
+    return ((test, i, code) for turn in count() for i in order for test, code in [_test(features[i], turn)])
+
+
+def _test(feature: Feature, turn: int) -> tuple[Literal["above", "is"], int]:
+    if feature.kind == "categorical":
+        return "is", (feature.bins - 2 + turn) % feature.bins
+    at = turn % (feature.cuts + len(feature.single_codes))
+    return ("above", at) if at < feature.cuts else ("is", feature.single_codes[at - feature.cuts])
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def rehearse(learner: Rehearsable, public: Public, unit: Decimal) -> Plan:
 def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decimal | None = None) -> Recipe:
     """Recipe with the largest unit whose claim at target.delta is at most target.epsilon, nearly: by the
     bounds that are cheap, and from there upwards by all of them. With a `guess`, in few trials from
-    there: for plans whose cheap bounds are dear.
+    there: for plans whose cheap bounds are dear. InputError where no unit fits, or what fits has a claim of 0.
     """
 
     @lru_cache(maxsize=2)  # the last cheap trial is the first of the others
@@ -48,7 +48,12 @@ def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decim
         raise InputError(
             f"epsilon={target.epsilon}: too small for this plan of releases; ask for more, or for fewer rounds"
         )
-    return _larger(trial, trial(nano(start.unit)), target.epsilon)
+    found = _larger(trial, trial(nano(start.unit)), target.epsilon)
+    if not found.claim.epsilon:  # within delta it may do anything: no certificate says so
+        raise InputError(
+            f"epsilon={target.epsilon}: no more than 0 at delta={target.delta}; ask for more epsilon, or less delta"
+        )
+    return found
 
 
 def _near(trial: Trial, epsilon: Decimal) -> Recipe | None:

@@ -24,13 +24,18 @@ from accountant.budget import from_nano, nano
 from accountant.errors import InputError, ModelInvalid
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
+from models.features import CategoricalFeature, Feature
 from models.forms.ensemble import Ensemble
+from models.onnx.check import MAX_BYTES
 from models.onnx.export import to_onnx
+from models.store.bundle import FILES, ensemble_bytes
 from training.calibrate import rehearse
 from training.learner import Learner, Recipe
 from training.session import Public
 
 SMALLEST_UNIT = from_nano(1)
+SMALL, FEW_TEXTS = 4 << 20, 1000  # of a model: bytes of its JSON, and features that are texts
+MOST_ROOM = 0.75  # of what a file may take: the rest is for the digits of released numbers, and for metadata
 
 
 class PublicWarning(UserWarning):
@@ -74,13 +79,55 @@ def _drowned_sums(learner: Learner, public: Public, plan: Plan) -> str | None:
 
 
 def check_exportable(learner: Learner, public: Public, blank: Ensemble) -> None:
-    """Refuse, before anything is spent, a plan whose model could not be exported: `blank`, what its rehearsal released,
-    has as many votes as the real one, and they all fall on one rule, where scores are largest.
+    """Refuse, before anything is spent, a plan whose model could not be exported or stored, whatever comes out.
+
+    `blank`, what its rehearsal released, has as many parts as the real one, all on one rule, where scores are largest;
+    its `fullest` takes as much room as any can.
     """
+    said = f"rounds={learner.rounds_for(public)}: no model of it could be exported"
     try:
         to_onnx(blank, {})
     except ModelInvalid as error:
-        raise InputError(f"rounds={learner.rounds_for(public)}: no model of it could be exported: {error}") from None
+        raise InputError(f"{said}: {error}") from None
+    try:
+        _check_room(blank, public.features)
+    except ModelInvalid as error:
+        fits = _features_that_fit(blank)
+        instead = f"its first {fits} features would fit" if fits else "ask for fewer rounds"
+        raise InputError(f"{said}: {error}; {instead}", features=fits) from None
+
+
+def _check_room(blank: Ensemble, features: tuple[Feature, ...]) -> None:
+    """ModelInvalid where a model of so many parts over these features may be too large for its files. What is small
+    enough is not tried: exported it takes less than ten times its JSON, for each output, and two nodes for each text.
+    """
+    texts = sum(isinstance(feature, CategoricalFeature) for feature in features)
+    if texts <= FEW_TEXTS and len(ensemble_bytes(blank)) * blank.outputs <= SMALL:
+        return
+    if sum(map(_characters, features)) > MAX_BYTES:
+        raise ModelInvalid("features: their categories and cut points alone are too large")
+    full = blank.fullest(features)
+    for name, size in (("model.onnx", len(to_onnx(full, {}))), ("ensemble.json", len(ensemble_bytes(full)))):
+        if size > MOST_ROOM * FILES[name][1]:
+            raise ModelInvalid(f"{name}: may take {size} bytes; at most {int(MOST_ROOM * FILES[name][1])}")
+
+
+def _characters(feature: Feature) -> int:
+    """About as many as ensemble.json takes to write it."""
+    return sum(map(len, feature.values)) if isinstance(feature, CategoricalFeature) else 8 * feature.bins
+
+
+def _features_that_fit(blank: Ensemble) -> int:
+    """The first so many features could be exported; 0 where none could."""
+    low, high = 0, len(blank.features)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _check_room(blank, blank.features[:middle])
+            low = middle
+        except ModelInvalid:
+            high = middle
+    return low
 
 
 def carried(learner: Learner, public: Public, unit: Decimal = SMALLEST_UNIT) -> int:
@@ -100,6 +147,8 @@ def too_many_rounds(learner: Learner, public: Public) -> InputError | None:
         return None
     rounds, budget = learner.rounds_for(public), public.budget
     most = carried(learner, public)
+    if most >= rounds:  # something else is wrong with it
+        return None
     can = f"it can carry at most {most}" if most else "it cannot carry a single one"
     return InputError(
         f"rounds={rounds}: more than epsilon={budget.epsilon} at delta={budget.delta} can carry; {can}",

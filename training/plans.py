@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from accountant.budget import Budget, check_name, from_nano, nano
+from accountant.budget import Budget, Relation, check_name, from_nano, nano
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.home import Home
@@ -22,6 +22,7 @@ from training.learners import LEARNERS
 from training.parameters import learner_of, stored
 from training.plan_warnings import warnings_of
 from training.rows.datasets import schema_of
+from training.rows.rows import ROW_LIMIT
 from training.rows.schema import Schema
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
@@ -81,6 +82,8 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     dataset = home.ledger.dataset(asked.dataset, by)
     request, learner = request_of(dataset, asked)
     public = public_of(dataset, schema_of(home, dataset), request.budget)
+    if public.relation is Relation.REPLACE_ONE and public.records > ROW_LIMIT:  # registered before that was refused
+        raise InputError(f"records={public.records}: at most {ROW_LIMIT} rows can be learnt from at once")
     recipe = learner.recipe(public)
     costs = dataset.costs(recipe.plan)
     if dataset.refusing(costs):

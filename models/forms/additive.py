@@ -9,7 +9,7 @@ value = middle of target_range + link score, clipped to that public range.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ from models.onnx.nodes import EXACT, Graph, Inputs, Namer
 from models.onnx.sums import sum_scores
 
 MAX_INTEGER = 1 << 53  # of a term, a count or the largest score: what JSON and float64 hold exactly
+GREAT = 1 << 32  # no term that is released is larger
 INTEGER = "must be an integer of at most 2^53 in size"
 OPTIONAL = ("target_range", "counts", "errors", "edits")
 
@@ -151,6 +152,13 @@ class AdditiveEnsemble(SumEnsemble):
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
         """As any sum is exported; where float32 does not hold every score, rounded once: never across 0."""
         return (sum_scores if self.largest < EXACT else great_scores)(self, inputs, name, target)
+
+    def fullest(self, features: tuple[Feature, ...]) -> Self:
+        """No two codes of a feature with the same term, and numbers of many digits."""
+        terms = tuple(tuple(range(GREAT, GREAT + feature.bins)) for feature in features)
+        counts = tuple((-MAX_INTEGER,) * feature.bins for feature in features)
+        errors = tuple((1e9 / 3,) * feature.bins for feature in features)
+        return replace(self, features=features, terms=terms, counts=counts, errors=errors)
 
     def contribution_graph(self, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float] | None:
         """What each feature adds, centred, beside the scores."""

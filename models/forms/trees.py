@@ -6,7 +6,7 @@ score(x) = constant + sum over trees of the weight of the leaf that x reaches, a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Self
@@ -22,7 +22,19 @@ from models.features import Feature
 from models.forms.ensemble import Ensemble
 from models.onnx.nodes import Graph, Inputs, Namer
 from models.onnx.trees import tree_scores
-from models.trees import Leaf, Tree, check_tree, check_weight, route, splits, tree_from_json, tree_text, tree_to_json
+from models.trees import (
+    Leaf,
+    Split,
+    Tree,
+    check_tree,
+    check_weight,
+    route,
+    splits,
+    tree_from_json,
+    tree_text,
+    tree_to_json,
+)
+from models.votes import OneTest, every_test
 
 CARD = """\
 Each of {count} trees asks a record some questions and adds a number to its score, which starts at {constant}. Above
@@ -95,6 +107,11 @@ class TreeEnsemble(Ensemble):
         """Raw values -> `target` (N, 1)."""
         return tree_scores(self.trees, self.constant, self.features, inputs, name, target)
 
+    def fullest(self, features: tuple[Feature, ...]) -> Self:
+        """Every split with a test of its own, as far as there are any."""
+        tests = every_test(features)
+        return replace(self, features=features, trees=tuple(_asking(tree, tests) for tree in self.trees))
+
     def sizes(self) -> dict[str, float]:
         """Half the difference between the two sides of a split, if every other test were a fair coin, summed over the
         feature's splits."""
@@ -134,3 +151,8 @@ def _coin(tree: Tree, reached: float, features: Sequence[Feature], sizes: dict[s
     yes, no = (_coin(side, reached / 2, features, sizes) for side in (tree.yes, tree.no))
     sizes[features[tree.feature].name] += reached * abs(yes - no) / 2
     return (yes + no) / 2
+
+
+def _asking(tree: Tree, tests: Iterator[OneTest]) -> Tree:
+    """The same tree with other tests."""
+    return Split(*next(tests), _asking(tree.yes, tests), _asking(tree.no, tests)) if isinstance(tree, Split) else tree

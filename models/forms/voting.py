@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Self
 
@@ -25,7 +25,7 @@ from models.explain.vega_classes import class_panels
 from models.explain.vega_parts import signed
 from models.features import Feature
 from models.forms.ensemble import SumEnsemble, Summary
-from models.votes import Test, Vote, describe
+from models.votes import Test, Vote, describe, every_test
 
 LISTED = 1000  # lines of votes on a card
 
@@ -92,6 +92,12 @@ class VotingEnsemble(SumEnsemble):
             else:
                 tables[vote.feature][:, vote.output] += vote.table(self.features[vote.feature].bins)
         return tables, constant
+
+    def fullest(self, features: tuple[Feature, ...]) -> Self:
+        """Every vote on a test of its own, as far as there are any."""
+        asked = zip(self.votes, every_test(features), strict=False)
+        votes = (Vote(*test, vote.weight, at % self.outputs) for at, (vote, test) in enumerate(asked))
+        return replace(self, features=features, votes=tuple(votes))
 
     def numbers(self) -> dict[str, Any]:
         """A vote is [test, feature, code, weight], and its output where there are several."""

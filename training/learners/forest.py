@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from models.forms.trees import TreeEnsemble
+from models.onnx.nodes import EXACT
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.tree_queries import Cuts, public_cuts, split_tests
-from training.learners.checks import check_whole, check_word
+from training.learners.checks import check_priced, check_whole, check_word
 from training.learners.noisy_leaves import (
     ClassWeights,
     LeafLabels,
@@ -35,6 +36,7 @@ MAX_DEPTH = 8
 LEAF_ONE = 256  # a log-odds of 1 in a leaf
 GATHER = 4.0  # random trees are weak: chances are further from the base rate than the mean of their log-odds says
 VOTES = 4.0  # log-odds of all trees' votes together, where they agree
+NEVER = 1e-12  # the least share of a class: fewer than one row in any number that can be held
 COUNT_ONE = 4096  # a row in the counts: on a fine grid sqrt(2) is 1.4143, and not 2
 
 
@@ -62,6 +64,8 @@ class DPRandomForestClassifier(PrivateClassifier):
         """InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
         check_word("leaf", self.leaf, ("counts", "label"))
+        if self.leaf == "counts":
+            check_priced("forest adds Gaussian noise to its counts", public)
         if self.trees is not None:
             check_whole("trees", self.trees, 1, MAX_TREES)
         if self.depth is not None:
@@ -92,10 +96,11 @@ class DPRandomForestClassifier(PrivateClassifier):
         total = np.sum([each.reshape(-1, 2).sum(axis=0) for each in noisy], axis=0)
         share = shares(total, COUNT_ONE, smoothing)[0]
         base = _logit(share)
-        grown = [
-            Grown(cuts, tuple(round(LEAF_ONE * (_logit(q) - base)) for q in shares(each, COUNT_ONE, smoothing, share)))
-            for cuts, each in zip(forest, noisy, strict=True)
-        ]
+        most = EXACT // (2 * len(forest))  # far beyond what rows can say, and what float32 adds up exactly
+        grown = []
+        for cuts, each in zip(forest, noisy, strict=True):
+            says = (round(LEAF_ONE * (_logit(q) - base)) for q in shares(each, COUNT_ONE, smoothing, share))
+            grown.append(Grown(cuts, tuple(max(-most, min(most, value)) for value in says)))
         return grown, round(LEAF_ONE * base * len(forest) / GATHER), GATHER / (LEAF_ONE * len(forest))
 
     def _labelled(self, session: Releaser, forest: Sequence[Cuts]) -> tuple[list[Grown], int, float]:
@@ -107,6 +112,8 @@ class DPRandomForestClassifier(PrivateClassifier):
 
 
 def _logit(share: float) -> float:
+    """Its log-odds; a share that rounds to 0 or 1 counts as next to it."""
+    share = min(max(share, NEVER), 1 - NEVER)
     return log(share / (1 - share))
 
 

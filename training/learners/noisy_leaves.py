@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import NANO, Relation, from_nano
+from accountant.budget import MAX_EPSILON, NANO, Relation, from_nano
 from accountant.errors import InputError
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelections, PermuteAndFlips
 from accountant.privacy.events import MAX_NOISE
@@ -97,8 +97,8 @@ def leaf_noise(public: Public, epsilon: float) -> LeafNoise:
 
 
 def stated_epsilon(epsilon: float | Decimal) -> Decimal:
-    """As an event may state it: whole nano-units, rounded down, at least one."""
-    return from_nano(max(1, int(Decimal(epsilon) * NANO)))
+    """As an event may state it: whole nano-units, rounded down, at least one, at most MAX_EPSILON."""
+    return min(MAX_EPSILON, from_nano(max(1, int(Decimal(epsilon) * NANO))))
 
 
 def per_row(public: Public, epsilon: Decimal) -> ExponentialSelections | PermuteAndFlips:

@@ -30,7 +30,7 @@ from training.rows.data import answer_dtype, bin_dtype, encode_answers, encode_c
 from training.rows.overlap import SKETCH, Scan, Sketch, same_people
 from training.rows.people import FirstOfEach
 from training.rows.row_files import column_types
-from training.rows.rows import Rows
+from training.rows.rows import ROW_LIMIT, Rows
 from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
@@ -125,6 +125,8 @@ def pack(data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = No
             scan(batch, start)
         chosen: Any = slice(None) if keep is None else keep(batch, start)
         end = used + (len(batch) if keep is None else int(np.count_nonzero(chosen)))
+        if end > ROW_LIMIT:
+            raise DataError(f"data={data.name}: more than {ROW_LIMIT} rows, the most that can be learnt from at once")
         for codes, feature in zip(bins, schema.features, strict=True):
             codes[used:end] = encode_column(feature, batch[feature.name], start)[chosen]
         answers[used:end] = encode_answers(schema, batch[schema.target], start)[chosen]

@@ -22,7 +22,7 @@ from training.learners.boosting import bdpe_loss as loss
 from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.tree_queries import Cuts, SplitTests, level_of, split_tests
-from training.learners.checks import check_real, check_whole
+from training.learners.checks import check_priced, check_real, check_whole
 from training.learners.noisy_leaves import (
     ClassWeights,
     LeafNoise,
@@ -34,7 +34,7 @@ from training.learners.noisy_leaves import (
     shares,
     stated_epsilon,
 )
-from training.rows.rows import Rows
+from training.rows.rows import ROW_LIMIT, Rows
 from training.rows.tree_rows import Grown, TreeRows
 from training.session import Public, Releaser
 
@@ -50,7 +50,8 @@ class SplitRisks:
 
     A row adds to one child's risk at most P = most(N + 1): add/remove, every score falls by something in [0, P] as a
     row comes, whichever leaf it is in, so a whole level has range P. Replace-one: one goes and one comes among n, range
-    2 most(n). Class weights count up to N = `records` in a child, so that P holds whatever the private number of rows.
+    2 most(n). Class weights count up to N = `records` in a child, so that P holds whatever the private number of rows;
+    beyond ROW_LIMIT rows nothing is held, so N is never above it.
     """
 
     tests: SplitTests
@@ -119,6 +120,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
     def check(self, public: Public) -> None:
         """InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
+        check_priced("bdpe adds Gaussian noise to its leaves", public)
         for name, value, low, high in (
             ("rounds", self.rounds, 1, MAX_ROUNDS),
             ("depth", self.depth, 1, MAX_DEPTH),
@@ -156,7 +158,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
         cuts: Cuts = ()
         for level in range(depth):
             alpha = self.alpha * self.calibration**level
-            risks = SplitRisks(tests, trees, bound, cuts, alpha, self.alpha, public.records)
+            risks = SplitRisks(tests, trees, bound, cuts, alpha, self.alpha, min(public.records, ROW_LIMIT))
             picks = session.release(risks, per_row(public, split))
             cuts = level_of(cuts, tests, per_leaf(picks, cuts))
         leaves = ClassWeights(cuts, trees, loss.weights(bound, self.alpha), WEIGHT_ONE, norm_of(public))

@@ -19,10 +19,10 @@ from training.learners.boosting.defaults import Defaults, link_of
 from training.learners.boosting.leaf_rules import OneRules, one_rules
 from training.learners.boosting.reweighting import Reweighting
 from training.learners.boosting.smooth_boosting import (
-    THRESHOLD_UNITS,
     SmoothBooster,
     Thresholds,
     threshold_lean,
+    threshold_price,
     threshold_step,
     unit_of,
     weight_of_vote,
@@ -111,7 +111,7 @@ class LazyBB(SmoothBooster):
         votes = cast.votes
         if self.threshold and cast.outputs == 1:
             last = ThresholdAgreement(cast.bound, threshold_step(settings), threshold_lean(session.unit), votes)
-            pick = session.release(last, public.selection(THRESHOLD_UNITS * session.unit))
+            pick = session.release(last, public.selection(threshold_price(session.unit)))
             votes = (*votes, Vote("always", 0, 0, -last.threshold(pick)))
         link = link_of(settings) / unit_of(settings)
         return VotingEnsemble(public.features, public.target, public.classes, votes, link)

@@ -10,14 +10,14 @@ from decimal import Decimal
 from math import sqrt
 from typing import ClassVar, Literal
 
-from accountant.budget import from_nano, nano
+from accountant.budget import MAX_EPSILON, from_nano, nano
 from accountant.errors import InputError
 from models.forms.trees import TreeEnsemble
 from training.learners.boosting.defaults import link_of, strength
 from training.learners.boosting.smooth_boosting import (
-    THRESHOLD_UNITS,
     SmoothBooster,
     threshold_lean,
+    threshold_price,
     threshold_step,
     unit_of,
     weight_of_vote,
@@ -107,7 +107,7 @@ class LazyBBTree(SmoothBooster):
         constant = 0
         if self.threshold:
             last = TreeThreshold(bound, threshold_step(settings), threshold_lean(session.unit), trees)
-            constant = -last.threshold(int(session.release(last, public.selection(THRESHOLD_UNITS * session.unit))))
+            constant = -last.threshold(int(session.release(last, public.selection(threshold_price(session.unit)))))
         grown, link = tuple(tree.tree() for tree in trees), link_of(settings) / unit_of(settings)
         assert public.classes is not None
         return TreeEnsemble(public.features, public.target, public.classes, grown, constant, link)
@@ -148,7 +148,7 @@ class LazyBBTree(SmoothBooster):
             return session.unit
         odds = self.label_share / (1 - self.label_share) * self._splits(session.public)
         steps = max(1, round(VOTE_STEPS * (odds if session.public.pure else sqrt(odds))))
-        return from_nano(max(1, nano(session.unit) * steps // VOTE_STEPS))
+        return min(MAX_EPSILON, from_nano(max(1, nano(session.unit) * steps // VOTE_STEPS)))
 
 
 def depth_of(public: Public) -> int:

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Relation
+from accountant.budget import MAX_EPSILON, Relation
 from accountant.errors import InputError
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import Defaults, defaults
@@ -141,6 +141,11 @@ def threshold_step(settings: Defaults) -> int:
     return max(1, unit_of(settings) // THRESHOLDS_PER_VOTE)
 
 
+def threshold_price(unit: Decimal) -> Decimal:
+    """Of the selection of the threshold: THRESHOLD_UNITS * `unit`, as far as one release may cost."""
+    return min(MAX_EPSILON, THRESHOLD_UNITS * unit)
+
+
 def threshold_lean(unit: Decimal) -> int:
-    """The preference for small thresholds, in rows, for a selection at THRESHOLD_UNITS * `unit`."""
-    return int(LEAN / (THRESHOLD_UNITS * unit))
+    """The preference for small thresholds, in rows, for a selection at `threshold_price`."""
+    return int(LEAN / threshold_price(unit))

@@ -1,0 +1,295 @@
+"""A job that cannot end is refused before it costs: limits are looked at before anything is charged."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accountant.budget import Budget, Relation
+from accountant.errors import BudgetRefused, DataError, InputError, ModelInvalid
+from accountant.home import Home
+from models.onnx.export import to_onnx
+from models.store.bundle import ensemble_bytes
+from training import job, plans
+from training.learners import LEARNERS
+from training.learners.boosting.bdpe import SplitRisks
+from training.learners.forest import _logit
+from training.plan_warnings import check_exportable
+from training.plans import Asked
+from training.rows import datasets
+from training.rows.rows import ROW_LIMIT
+from training.rows.schema import parse_schema
+from training.session import Public, Rehearsal
+from training.tuning.tune import Tuning
+
+NUMBER = {"type": "numeric", "range": [0, 1], "bins": 8}
+FLAG = {"type": "boolean"}
+TEXT = {"type": "categorical", "values": ["a", "b"]}
+TWO = {"classes": ["no", "yes"]}
+FEW = {"x": NUMBER, "c": TEXT}
+
+
+def body(features: dict, target: dict = TWO, records: int = 60) -> bytes:
+    return json.dumps({"target": {"name": "y", **target}, "records": records, "features": features}).encode()
+
+
+def public_of(features: dict, target: dict = TWO, delta: str = "1e-6", records: int = 60) -> Public:
+    schema = parse_schema(body(features, target, records))
+    return Public.of(schema, Relation.ADD_REMOVE, Budget.of("1", delta), delta == "0")
+
+
+def registered(folder, features: dict, records: int = 60, total: Budget | None = None, rows: int = 60) -> Home:
+    """A home with so many rows of these features as dataset `d`."""
+    home, random = Home.init({"DPSERVE_HOME": str(folder / "home")}), np.random.default_rng(5)
+    kinds = {"numeric": lambda: random.random(rows), "boolean": lambda: random.random(rows) < 0.5}
+    kinds["categorical"] = lambda: random.choice(["a", "b"], rows)
+    columns = {name: kinds[kind["type"]]() for name, kind in features.items()}
+    pq.write_table(pa.table({**columns, "y": random.choice(["no", "yes"], rows)}), folder / "rows.parquet")
+    (folder / "schema.yaml").write_bytes(body(features, records=records))
+    paths = folder / "rows.parquet", folder / "schema.yaml"
+    datasets.register(home, "d", *paths, total or Budget.of("100", "1e-6"), Relation.ADD_REMOVE, "record")
+    return home
+
+
+def refused(home: Home, asked: Asked, said: str, error: type[Exception] = InputError) -> None:
+    """With this message, and the ledger is as it was."""
+    before = home.ledger.log.size(), home.ledger.dataset("d").used
+    with pytest.raises(error, match=said):
+        job.train(home, asked, by="test")
+    assert (home.ledger.log.size(), home.ledger.dataset("d").used) == before
+
+
+# ---- what could not be exported --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_model_with_more_texts_than_a_graph_has_room_for_is_refused_with_how_many_would_fit(tmp_path):
+    features = {f"c{i}": TEXT for i in range(2500)}
+    home = registered(tmp_path, features)
+    asked = Asked("d", "ebm", "1", parameters={"epochs": 1})
+    refused(home, asked, "5013 nodes; at most 4096; its first 2041 features would fit")
+    fits = {name: features[name] for name in list(features)[:2041]}
+    (tmp_path / "fits").mkdir()
+    assert job.train(registered(tmp_path / "fits", fits), asked, by="test")["state"] == "issued"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("lazybb", {"rounds": 5000}),
+        ("lazybb-tree", {"rounds": 700, "depth": 3, "criterion": "error"}),
+        ("bdpe", {"rounds": 700, "depth": 3}),
+        ("forest", {"trees": 700, "depth": 4}),
+    ],
+)
+def test_votes_and_splits_may_ask_as_many_texts_as_there_are(name, parameters):
+    """Each of them may ask a text of its own: 4,500 of them are more than a graph's 4,096 nodes."""
+    learner = LEARNERS[name](**parameters)
+    few, many = (public_of({f"c{i}": TEXT for i in range(count)}) for count in (1500, 4500))
+    for public in (few, many):
+        blank = learner.learn(Rehearsal(public, Decimal("0.01")))
+        if public is few:
+            check_exportable(learner, public, blank)
+            continue
+        if name != "forest":  # its splits are public: the rehearsal asks them already
+            to_onnx(blank, {})
+        with pytest.raises(InputError, match=r"at most 4096; its first 40\d\d features would fit"):
+            check_exportable(learner, public, blank)
+
+
+SHAPES = {
+    "numbers": {f"x{i}": {**NUMBER, "bins": 300} for i in range(3)},
+    "texts": {f"c{i}": {"type": "categorical", "values": [f"v{j}" for j in range(40)]} for i in range(6)},
+    "mixed": {"x": NUMBER, "b": FLAG, "c": TEXT, "other": {**TEXT, "values": ["a", "b", "c"]}},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("classes", [2, 5])
+def test_the_fullest_model_takes_more_room_than_any_that_is_learnt(tmp_path, name, shape, classes):
+    """Real models of few rows at little noise, which ask many different things, and the one that is tried out."""
+    public = public_of(SHAPES[shape], {"classes": [f"k{i}" for i in range(classes)]})
+    learner = LEARNERS[name]()
+    try:
+        learner.check(public)
+    except InputError:
+        assert classes > 2
+        assert name != "lazybb"
+        return
+    full = learner.learn(Rehearsal(public, Decimal("0.01"))).fullest(public.features)
+    most, bytes_of = to_onnx(full, {}), len(ensemble_bytes(full))
+    for seed in range(3):
+        found = learnt(learner, public, seed)
+        assert nodes(to_onnx(found, {})) <= nodes(most) + 1  # small scores of numbers alone take one more
+        assert len(to_onnx(found, {})) <= len(most) * 1.05 + 1000
+        assert len(ensemble_bytes(found)) <= bytes_of * 1.2 + 1000  # in a rehearsal numbers have few digits
+
+
+def learnt(learner, public: Public, seed: int):
+    """What the learner makes of answers drawn by lot, as if all of them were noise."""
+    return learner.learn(Lots(public, seed))
+
+
+class Lots(Rehearsal):
+    def __init__(self, public: Public, seed: int) -> None:
+        super().__init__(public, Decimal("0.01"))
+        self.random = np.random.default_rng(seed)
+
+    def release(self, query, mechanism):
+        super().release(query, mechanism)
+        if "per-row" in mechanism.name:
+            leaves = len(query.cuts) + 1
+            return self.random.integers(0, query.size // leaves, leaves)
+        if mechanism.norm == "range":
+            return int(self.random.integers(query.size))
+        return self.random.integers(-(1 << 40), 1 << 40, query.size)
+
+
+def nodes(onnx: bytes) -> int:
+    from onnx import ModelProto
+
+    return len(ModelProto.FromString(onnx).graph.node)
+
+
+def test_a_schema_whose_texts_alone_are_too_large_is_refused_without_trying(monkeypatch):
+    public = public_of({f"c{i}": TEXT for i in range(3)})
+    learner = LEARNERS["lazybb"](rounds=3)
+    blank = learner.learn(Rehearsal(public, Decimal("0.01")))
+    monkeypatch.setattr("training.plan_warnings.FEW_TEXTS", 1)
+    check_exportable(learner, public, blank)
+    monkeypatch.setattr("training.plan_warnings.MAX_BYTES", 5)
+    with pytest.raises(InputError, match="their categories and cut points alone are too large; its first 2 features"):
+        check_exportable(learner, public, blank)
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_more_rows_than_a_learner_holds_are_refused_at_registration(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets, "ROW_LIMIT", 59)
+    with pytest.raises(DataError, match="more than 59 rows, the most that can be learnt from at once"):
+        registered(tmp_path, FEW)
+    monkeypatch.setattr(datasets, "ROW_LIMIT", 60)
+    (tmp_path / "again").mkdir()
+    assert len(registered(tmp_path / "again", FEW).ledger.datasets()) == 1
+
+
+@pytest.mark.slow
+def test_sixty_eight_million_rows_are_refused_at_registration(tmp_path):
+    count = 68_000_000
+    flags = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array(["no", "yes"]))
+    pq.write_table(pa.table({"b": pa.array(np.zeros(count, bool)), "y": flags}), tmp_path / "rows.parquet")
+    (tmp_path / "schema.yaml").write_bytes(body({"b": FLAG}))
+    home = Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
+    paths = tmp_path / "rows.parquet", tmp_path / "schema.yaml"
+    with pytest.raises(DataError, match=f"more than {ROW_LIMIT} rows"):
+        datasets.register(home, "d", *paths, Budget.of("1", "1e-9"), Relation.ADD_REMOVE, "record")
+    assert not home.ledger.datasets()
+    assert not list(home.datasets.glob("*"))
+
+
+def test_rows_registered_before_that_was_refused_are_refused_where_their_number_is_public(tmp_path, monkeypatch):
+    home = Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
+    (tmp_path / "schema.yaml").write_bytes(body({"b": FLAG}))
+    pq.write_table(pa.table({"b": [True] * 60, "y": ["no", "yes"] * 30}), tmp_path / "rows.parquet")
+    paths = tmp_path / "rows.parquet", tmp_path / "schema.yaml"
+    datasets.register(home, "d", *paths, Budget.of("1", "1e-6"), Relation.REPLACE_ONE, "record")
+    monkeypatch.setattr(plans, "ROW_LIMIT", 59)
+    refused(home, Asked("d", "lazybb", "0.1"), "records=60: at most 59 rows can be learnt from at once")
+
+
+@pytest.mark.parametrize("records", [2**39 + 1, 10**12])
+def test_a_declared_count_beyond_all_rows_ends(tmp_path, records):
+    home = registered(tmp_path, FEW, records, Budget.of("3", "1e-13"))
+    for name in LEARNERS:
+        found = {"rounds": 2} if name in ("lazybb", "lazybb-tree", "bdpe") else {}
+        assert job.train(home, Asked("d", name, "0.3", parameters=found), by="test")["state"] == "issued", name
+
+
+def test_no_sensitivity_of_a_split_grows_beyond_the_rows_there_can_be():
+    def most(records: int) -> int:
+        learner, asked = LEARNERS["bdpe"](rounds=1, depth=1), []
+
+        class Watched(Rehearsal):
+            def release(self, query, mechanism):
+                asked.append(query)
+                return super().release(query, mechanism)
+
+        learner.learn(Watched(public_of(FEW, records=records, delta="1e-13"), Decimal("0.1")))
+        assert isinstance(asked[0], SplitRisks)
+        return asked[0].sensitivity(Relation.ADD_REMOVE)
+
+    assert most(60) < most(ROW_LIMIT - 1) < most(ROW_LIMIT) == most(2**39 + 1)
+
+
+# ---- budgets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", ["50.000001", "60", "99.9"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_an_epsilon_above_half_of_the_most_is_planned_or_refused_by_the_budget(tmp_path, name, epsilon):
+    home = registered(tmp_path, FEW)
+    try:
+        found = plans.plan(home, Asked("d", name, epsilon))
+    except BudgetRefused:  # with what would fit
+        return
+    assert Decimal("0.99") * Decimal(epsilon) < found.recipe.claim.epsilon <= Decimal(epsilon)
+
+
+def test_what_rounds_are_not_to_blame_for_is_not_blamed_on_them():
+    """At delta 0 private selections have a pure price each: a single round may cost 100, and two together 200."""
+    public = public_of(FEW, delta="0")
+    for name in ("lazybb", "lazybb-tree"):
+        found = LEARNERS[name](rounds=1).recipe(Public(**{**vars(public), "budget": Budget.of("100", "0")}))
+        assert Decimal("99.9") < found.claim.epsilon <= 100
+
+
+@pytest.mark.parametrize("name", ["bdpe", "forest", "ebm"])
+def test_gaussian_noise_has_no_price_without_a_delta(tmp_path, name):
+    home = registered(tmp_path, FEW)
+    refused(home, Asked("d", name, "1", delta="0"), "delta=0: on a dataset with a delta, .* ask for a delta above 0")
+    assert job.train(home, Asked("d", name, "1"), by="test")["state"] == "issued"
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_tuning_without_a_delta_is_refused_on_a_dataset_with_one(tmp_path, name):
+    home = registered(tmp_path, FEW)
+    grid = {"forest": {"trees": [3, 5]}, "ebm": {"epochs": [3, 5]}}.get(name, {"rounds": [3, 5]})
+    asked = Asked("d", name, "1", delta="0", tuning=Tuning(grid))
+    refused(home, asked, "delta=0: on a dataset with a delta, tuning draws a Poisson number of runs")
+
+
+# ---- what rows of one class may say ----------------------------------------------------------------------------------
+
+
+def test_a_share_that_rounds_to_one_has_log_odds():
+    """A class that never occurs, in many rows and trees: its share is below what a float tells from nothing."""
+    assert 27 < _logit(1.0) < 28
+    assert _logit(0.0) == pytest.approx(-_logit(1.0), abs=1e-3)
+
+
+def test_a_score_of_any_forest_is_exact():
+    from models.onnx.nodes import EXACT
+
+    public, learner = public_of({"b": FLAG}), LEARNERS["forest"](trees=1000, depth=1)
+    for seed in range(2):
+        found = learner.learn(Lots(public, seed))
+        heaviest = abs(found.constant) + sum(max(abs(t.yes.weight), abs(t.no.weight)) for t in found.trees)
+        assert heaviest < EXACT
+    with pytest.raises(ModelInvalid):
+        to_onnx(type(found)(**{**vars(found), "constant": EXACT}), {})
+
+
+def test_a_claim_of_0_which_no_certificate_states_is_refused(tmp_path):
+    """A budget so small that its releases may tell everything within delta: a claim of 0 was charged and not issued."""
+    home = registered(tmp_path, FEW, total=Budget.of("50.5", "0.01"))
+    for name in LEARNERS:
+        refused(home, Asked("d", name, "0.00001"), "epsilon=0.00001: ")
+        assert job.train(home, Asked("d", name, "1"), by="test")["state"] == "issued"
