@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation
-from accountant.errors import PlanMismatch
+from accountant.errors import InputError, PlanMismatch
 from accountant.mechanisms import ExponentialSelection, Mechanism, PermuteAndFlip
 from accountant.privacy.events import Plan, Release
 from models.answers import ClassLabel
@@ -57,6 +57,12 @@ class Public:
             contributions=contributions,
             target_range=schema.target_range,
         )
+
+    def check_priced(self, what: str) -> None:
+        """InputError where delta is 0 and `what` has a price only with one, as on a dataset that has a delta."""
+        if self.budget.delta == 0 and not self.pure:
+            said = f"on a dataset with a delta, {what}, which has no price at 0"
+            raise InputError(f"delta=0: {said}; ask for a delta above 0")
 
     def selection(self, epsilon: Decimal) -> ExponentialSelection | PermuteAndFlip:
         """Private selection at `epsilon`: permute-and-flip where delta is 0, else the exponential mechanism, which

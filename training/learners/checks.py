@@ -6,15 +6,6 @@ from collections.abc import Callable
 from numbers import Integral, Real
 
 from accountant.errors import InputError
-from training.session import Public
-
-
-def check_priced(what: str, public: Public) -> None:
-    """InputError where a job wants delta 0 and `what` has a price only with a delta, as on datasets that have one."""
-    if public.budget.delta == 0 and not public.pure:
-        raise InputError(
-            f"delta=0: on a dataset with a delta, {what}, which has no price at 0; ask for a delta above 0"
-        )
 
 
 def check_whole(name: str, value: object, low: int, high: int) -> None:

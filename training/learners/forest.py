@@ -12,11 +12,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from models.forms.trees import TreeEnsemble
-from models.onnx.nodes import EXACT
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.tree_queries import Cuts, public_cuts, split_tests
-from training.learners.checks import check_priced, check_whole, check_word
+from training.learners.checks import check_whole, check_word
 from training.learners.noisy_leaves import (
     ClassWeights,
     LeafLabels,
@@ -35,6 +34,7 @@ MAX_TREES = 1000
 MAX_DEPTH = 8
 LEAF_ONE = 256  # a log-odds of 1 in a leaf
 GATHER = 4.0  # random trees are weak: chances are further from the base rate than the mean of their log-odds says
+MOST_SAID = 1 << 23  # by all trees together, far beyond what rows can say; float32 adds it up exactly
 VOTES = 4.0  # log-odds of all trees' votes together, where they agree
 NEVER = 1e-12  # the least share of a class: fewer than one row in any number that can be held
 COUNT_ONE = 4096  # a row in the counts: on a fine grid sqrt(2) is 1.4143, and not 2
@@ -65,7 +65,7 @@ class DPRandomForestClassifier(PrivateClassifier):
         check_two_classes(self.name, public)
         check_word("leaf", self.leaf, ("counts", "label"))
         if self.leaf == "counts":
-            check_priced("forest adds Gaussian noise to its counts", public)
+            public.check_priced("forest adds Gaussian noise to its counts")
         if self.trees is not None:
             check_whole("trees", self.trees, 1, MAX_TREES)
         if self.depth is not None:
@@ -96,7 +96,7 @@ class DPRandomForestClassifier(PrivateClassifier):
         total = np.sum([each.reshape(-1, 2).sum(axis=0) for each in noisy], axis=0)
         share = shares(total, COUNT_ONE, smoothing)[0]
         base = _logit(share)
-        most = EXACT // (2 * len(forest))  # far beyond what rows can say, and what float32 adds up exactly
+        most = MOST_SAID // len(forest)
         grown = []
         for cuts, each in zip(forest, noisy, strict=True):
             says = (round(LEAF_ONE * (_logit(q) - base)) for q in shares(each, COUNT_ONE, smoothing, share))

@@ -24,7 +24,6 @@ from accountant.home import Home
 from accountant.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
 from training.calibrate import calibrate, rehearse
 from training.learner import Learner, Recipe
-from training.learners.checks import check_priced
 from training.parameters import OWN, Stored, defaults_of, learner_of, stored
 from training.plan_warnings import check_exportable
 from training.session import Public, Selector
@@ -78,7 +77,7 @@ class Tuned:
         """Check, rehearse and calibrate every setting to the public budget. A run is scored by how many records it gets
         right, which says nothing of a number.
         """
-        check_priced("tuning draws a Poisson number of runs", public)
+        public.check_priced("tuning draws a Poisson number of runs")
         for learner in self.learners:
             learner.check(self._run(public))
         if public.classes is None:

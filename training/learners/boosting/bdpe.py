@@ -22,7 +22,7 @@ from training.learners.boosting import bdpe_loss as loss
 from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.tree_queries import Cuts, SplitTests, level_of, split_tests
-from training.learners.checks import check_priced, check_real, check_whole
+from training.learners.checks import check_real, check_whole
 from training.learners.noisy_leaves import (
     ClassWeights,
     LeafNoise,
@@ -120,7 +120,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
     def check(self, public: Public) -> None:
         """InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
-        check_priced("bdpe adds Gaussian noise to its leaves", public)
+        public.check_priced("bdpe adds Gaussian noise to its leaves")
         for name, value, low, high in (
             ("rounds", self.rounds, 1, MAX_ROUNDS),
             ("depth", self.depth, 1, MAX_DEPTH),

@@ -20,7 +20,7 @@ from accountant.budget import Relation
 from accountant.errors import InputError
 from models.forms.additive import AdditiveEnsemble
 from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
-from training.learners.checks import check_priced, check_real, check_whole
+from training.learners.checks import check_real, check_whole
 from training.learners.ebm.defaults import EbmDefaults, ebm_defaults
 from training.learners.ebm.noise import Mechanism, Noise, noise_of, unit_near
 from training.learners.ebm.queries import (
@@ -74,7 +74,7 @@ class DPEBM(PrivateLearner):
             raise InputError(f"learner ebm: {len(public.classes)} classes; it takes two classes, or a number")
         if public.classes is None and public.target_range is None:
             raise InputError(f"learner ebm: {public.target!r} is a number without a public range")
-        check_priced("ebm adds Gaussian noise to its sums", public)
+        public.check_priced("ebm adds Gaussian noise to its sums")
         for name, low, high in (("epochs", 1, MAX_EPOCHS), ("leaves", 0, 1 << 16)):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), low, high)
