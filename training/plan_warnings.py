@@ -104,17 +104,13 @@ def _check_room(blank: Ensemble, features: tuple[Feature, ...]) -> None:
     texts = sum(isinstance(feature, CategoricalFeature) for feature in features)
     if texts <= FEW_TEXTS and len(ensemble_bytes(blank)) * blank.outputs <= SMALL:
         return
-    if sum(map(_characters, features)) > MAX_BYTES:
+    names = (sum(map(len, f.values)) if isinstance(f, CategoricalFeature) else 8 * f.bins for f in features)
+    if sum(names) > MAX_BYTES:  # about as many characters as ensemble.json takes to write them
         raise ModelInvalid("features: their categories and cut points alone are too large")
     full = blank.fullest(features)
     for name, size in (("model.onnx", len(to_onnx(full, {}))), ("ensemble.json", len(ensemble_bytes(full)))):
         if size > MOST_ROOM * FILES[name][1]:
             raise ModelInvalid(f"{name}: may take {size} bytes; at most {int(MOST_ROOM * FILES[name][1])}")
-
-
-def _characters(feature: Feature) -> int:
-    """About as many as ensemble.json takes to write it."""
-    return sum(map(len, feature.values)) if isinstance(feature, CategoricalFeature) else 8 * feature.bins
 
 
 def _features_that_fit(blank: Ensemble) -> int:
