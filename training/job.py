@@ -18,10 +18,10 @@ from accountant.ledger.records import Holding, Job, State
 from accountant.ledger.started import Started
 from models.forms.ensemble import Ensemble
 from training.job_views import job_to_json
-from training.lease import Lease, dead, this_process
+from training.lease import Lease, is_dead, this_process
 from training.plans import Asked, plan, public_of, request_of
 from training.release import finish, forget, keep
-from training.rows.datasets import open_rows, schema_of
+from training.rows.datasets import open_rows, require_rows, schema_of
 from training.session import Session
 from training.tuning.selecting import Outcome
 from training.tuning.tune import fits_of, forget_choice, keep_choice
@@ -37,11 +37,14 @@ def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued:
         known = home.ledger.find(key, request)
         if known:
             return known
+    if not queued:
+        require_rows(home, home.ledger.dataset(asked.dataset))
     planned = plan(home, asked, by)
     recipe = planned.recipe
     owner = None if queued else this_process()
     try:
-        return home.ledger.reserve(planned.request, recipe.unit, recipe.plan, by=by, key=key, owner=owner)
+        what = (planned.request, recipe.unit, recipe.plan)
+        return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
         plan(home, asked, by)
         raise
@@ -50,9 +53,11 @@ def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued:
 def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> Path:
     """Start a reserved job, play its plan, commit, export, sign, issue. Returns the model's bundle.
 
-    JobFailed after the start means that the budget is spent. Its message holds no word of the data.
+    JobFailed after the start means that the budget is spent. Its message holds no word of the data. LedgerUnavailable,
+    before it, where the rows cannot be read here.
     """
     owner = this_process()
+    require_rows(home, home.ledger.dataset(home.ledger.job(seq).dataset))
     started = home.ledger.start(seq, owner, Lease.SECONDS)
     with Lease(home.ledger, seq) as lease:
 
@@ -61,28 +66,41 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
                 lease.progress(done)  # setting, and only that of the best is released
             progress(done, total)
 
-        released = _play(home, started, tell)
-        home.ledger.commit(seq, released, owner)
+        released = _play(home, started, owner, tell, lease.check)
+        try:
+            home.ledger.commit(seq, released, owner)
+        except WrongState:
+            raise _lost(home, seq) from None
     return finish(home, seq)
 
 
-def _play(home: Home, started: Started, progress: Progress) -> str:
+def _play(home: Home, started: Started, owner: str, progress: Progress, held: Callable[[], None]) -> str:
     """Play the plan and put what it released on disk; its sha256."""
     try:
         schema = schema_of(home, started.dataset)
         public = public_of(started.dataset, schema, started.request.budget)
-        session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress)
+        session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress, held)
         ensemble = _learn(home, started, session)
         if session.close() != started.plan:
             raise PlanMismatch("what was played is not what was reserved")
         return keep(home, started.seq, ensemble)
     except Exception as error:
-        home.ledger.burn(started.seq, "failed")
+        try:
+            home.ledger.burn(started.seq, "failed", owner)
+        except WrongState:
+            raise _lost(home, started.seq) from None
         forget_choice(home, started.seq)
         reason = error.message if isinstance(error, JobFailed) else type(error).__name__
         raise JobFailed(
             f"job {started.seq}: failed after it had started ({reason}); its budget is spent", job=started.seq
         ) from None
+
+
+def _lost(home: Home, seq: int) -> JobFailed:
+    """This process stood still for longer than its lease, and another has burned the job: nothing of it is kept."""
+    forget(home, seq)
+    forget_choice(home, seq)
+    return JobFailed(f"job {seq}: was burned by another, for its owner was not heard; its budget is spent", job=seq)
 
 
 def _learn(home: Home, started: Started, session: Session) -> Ensemble:
@@ -116,7 +134,7 @@ def recover(home: Home) -> dict[str, list[int]]:
     """
     settled: dict[str, list[int]] = {"burned": [], "released": [], "finished": [], "stuck": []}
     for holding in home.ledger.leases():
-        if dead(holding.owner, holding.expires):
+        if is_dead(home.ledger, holding):
             _settle(home, holding, settled)
     for folder in sorted(home.jobs.iterdir()) if home.jobs.exists() else []:
         if folder.name.isdigit():
@@ -131,7 +149,7 @@ def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None
             home.ledger.burn(holding.seq, "interrupted", holding.owner, holding.expires)
             forget_choice(home, holding.seq)
         else:
-            home.ledger.release(holding.seq, holding.owner)
+            home.ledger.release(holding.seq, holding.owner, holding.expires)
     except WrongState:
         return
     settled["burned" if holding.state is State.STARTED else "released"].append(holding.seq)

@@ -9,7 +9,7 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.forecast import forecast
-from accountant.ledger.records import ISSUED, PUBLIC_STATES, Job, State
+from accountant.ledger.records import ISSUED, PUBLIC_STATES, WAITING, Job, State
 from training.plans import jobs_left
 from training.tuning.tune import TUNING, choice_of, runs_of
 
@@ -85,6 +85,7 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
         "time": entry["time"],
         **({"chosen": chosen} if TUNING in entry["parameters"] else {}),
         "certificate": certificate,
+        "waiting": WAITING.get(job.waiting or "") if job.state is State.RESERVED else None,
         "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,
     }
 

@@ -9,18 +9,22 @@ from __future__ import annotations
 import logging
 import threading
 
-from accountant.errors import DpserveError, WrongState
+from accountant.errors import DpserveError, LedgerUnavailable, WrongState
 from accountant.home import Home
 from training import job
+from training.rows.datasets import require_rows
 
 LOG = logging.getLogger("dpserve.worker")
 IDLE_SECONDS = 0.25
 RECOVER_SECONDS = 15.0
 
 
-def work_once(home: Home) -> int | None:
-    """Run the oldest queued job to its end; its number, or None where the queue is empty."""
-    seq = home.ledger.next_queued()
+def work_once(home: Home, left: set[int] | None = None) -> int | None:
+    """Run the oldest queued job whose rows can be read here to its end; its number, or None where there is none.
+
+    A job whose rows cannot is left for another worker, and says so. `left`: those of which the log was told.
+    """
+    seq = _claimable(home, set() if left is None else left)
     if seq is None:
         return None
     try:
@@ -35,14 +39,31 @@ def work_once(home: Home) -> int | None:
     return seq
 
 
+def _claimable(home: Home, left: set[int]) -> int | None:
+    unread: set[str] = set()
+    while (seq := home.ledger.next_queued(unread)) is not None:
+        dataset = home.ledger.dataset(home.ledger.job(seq).dataset)
+        try:
+            require_rows(home, dataset)
+            return seq
+        except LedgerUnavailable as error:
+            unread.add(dataset.registration.name)
+            if seq not in left:
+                left.add(seq)
+                home.ledger.leave_waiting(seq, "rows")
+                LOG.warning("job %d: left for another worker; %s", seq, error.message)
+    return None
+
+
 def work(home: Home, stop: threading.Event) -> None:
     """Work until `stop` is set; a job that runs is finished first."""
     idle = RECOVER_SECONDS
+    left: set[int] = set()
     while not stop.is_set():
         if idle >= RECOVER_SECONDS:
             _recover(home)
             idle = 0.0
-        if work_once(home) is None:
+        if work_once(home, left) is None:
             idle += IDLE_SECONDS
             stop.wait(IDLE_SECONDS)
 

@@ -114,7 +114,7 @@ class Selection(Protocol):
     def blank(self) -> Any:
         """What stands for an outcome where there are no rows."""
 
-    def play(self, rows: Rows, progress: Callable[[int, int], None]) -> Any:
+    def play(self, rows: Rows, progress: Callable[[int, int], None], held: Callable[[], None]) -> Any:
         """Draw how often to run, run, and give the best outcome alone."""
 
 
@@ -172,7 +172,7 @@ class Rehearsal:
 
 class Session:
     """Holds the rows and plays a reserved plan. `progress(done, total)` counts rounds of the plan, or a selection's
-    public number of runs: data-independent.
+    public number of runs: data-independent. `held()`, before every draw, raises where the job is another's by now.
     """
 
     def __init__(
@@ -182,9 +182,10 @@ class Session:
         plan: Plan,
         rows: Rows,
         progress: Callable[[int, int], None] = lambda done, total: None,
+        held: Callable[[], None] = lambda: None,
     ) -> None:
         self.public, self.unit, self.plan = public, unit, plan
-        self._rows, self._progress = rows, progress
+        self._rows, self._progress, self._held = rows, progress, held
         self._next = [release for release, count in reversed(plan.runs) for _ in range(count)]
         self._played: list[Release] = []
 
@@ -194,14 +195,17 @@ class Session:
         """
         asked = _release(query, mechanism, self.public)
         self._pop(asked)
-        answer = mechanism.draw(query(self._rows), asked.sensitivity)
+        exact = query(self._rows)
+        self._held()
+        answer = mechanism.draw(exact, asked.sensitivity)
         self._progress(len(self._played), len(self.plan))
         return answer
 
     def select(self, selection: Selection) -> Any:
         """As `release`, for private selection: one line of the plan, whose runs are played on the rows held here."""
         self._pop(selection.charge)
-        return selection.play(self._rows, self._progress)
+        self._held()
+        return selection.play(self._rows, self._progress, self._held)
 
     def _pop(self, asked: Release) -> None:
         if not self._next or self._next[-1] != asked:

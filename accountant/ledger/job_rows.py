@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from accountant.errors import IdempotencyConflict, UnknownName, WrongState
-from accountant.ledger.records import Job, Request, State
+from accountant.ledger.records import Holding, Job, Request, State
+from accountant.store import engines
 from accountant.store.tables import job_table
 
 # Built once: building a statement costs more than running it.
@@ -16,8 +17,12 @@ _BY_KEY = select(job_table).where(job_table.c.idempotency_key == bindparam("at")
 _NEW_JOB = insert(job_table)
 
 
-def add_job(connection: Connection, job: Job, request: Request, by: str, key: str | None, owner: str | None) -> None:
-    """The row of a job that was reserved by this request. `owner`: the process that holds it, if one does."""
+def add_job(
+    connection: Connection, job: Job, request: Request, by: str, key: str | None, owner: str | None, lease: float
+) -> None:
+    """The row of a job that was reserved by this request. `owner`: the process that holds it for `lease` seconds, if
+    one does.
+    """
     row = {
         "seq": job.seq,
         "dataset": job.dataset,
@@ -28,6 +33,7 @@ def add_job(connection: Connection, job: Job, request: Request, by: str, key: st
         "request": request.digest,
         "queued": int(job.queued),
         "owner": owner,
+        "expires": None if owner is None else engines.clock(connection) + lease,
         "done": job.done,
         "total": job.total,
     }
@@ -56,7 +62,17 @@ def read_job(connection: Connection, seq: int) -> Job:
 
 def job_of(row: Row[Any]) -> Job:
     """A whole row of the table of jobs."""
-    return Job(row.seq, row.dataset, State(row.state), row.model, row.issued, bool(row.queued), row.done, row.total)
+    return Job(
+        row.seq,
+        row.dataset,
+        State(row.state),
+        row.model,
+        row.issued,
+        bool(row.queued),
+        row.done,
+        row.total,
+        row.waiting,
+    )
 
 
 def require_state(job: Job, state: State, verb: str) -> None:
@@ -65,3 +81,37 @@ def require_state(job: Job, state: State, verb: str) -> None:
         raise WrongState(
             f"job {job.seq}: cannot {verb} it, it is {job.state.value}", job=job.seq, state=job.state.value
         )
+
+
+def renew(connection: Connection, seq: int, owner: str, lease: float, done: int) -> bool:
+    """Whether `owner` holds the job; if so, for `lease` seconds more from now on."""
+    where = (job_table.c.seq == seq) & (job_table.c.owner == owner)
+    values = {"expires": engines.clock(connection) + lease, "doubted": None, "done": done}
+    return connection.execute(update(job_table).where(where).values(values)).rowcount == 1
+
+
+def doubt(connection: Connection, holding: Holding) -> None:
+    """Note when the lease was first seen to have run out; nothing where it was renewed meanwhile."""
+    row = job_table.c
+    where = (row.seq == holding.seq) & (row.owner == holding.owner) & row.doubted.is_(None)
+    same = (row.expires == holding.expires) | row.expires.is_(None)
+    connection.execute(update(job_table).where(where & same).values(doubted=engines.clock(connection)))
+
+
+def holdings(connection: Connection) -> list[Holding]:
+    """Every job that a process holds, and how its lease stands now."""
+    columns = (job_table.c.seq, job_table.c.state, job_table.c.owner, job_table.c.expires, job_table.c.doubted)
+    query = select(*columns).where(job_table.c.owner.is_not(None)).order_by(job_table.c.seq)
+    rows, now = connection.execute(query).all(), engines.clock(connection)
+    return [
+        Holding(seq, State(state), owner, expires or 0.0, (expires or 0.0) - now, None if at is None else now - at)
+        for seq, state, owner, expires, at in rows
+    ]
+
+
+def require_holder(connection: Connection, job: Job, verb: str, owner: str, expires: float | None) -> None:
+    """WrongState unless `owner` holds the job, and, with `expires`, has not renewed its lease since it said that."""
+    query = select(job_table.c.owner, job_table.c.expires).where(job_table.c.seq == job.seq)
+    holder, until = connection.execute(query).one()
+    if owner != holder or (expires is not None and expires != (until or 0.0)):
+        raise WrongState(f"job {job.seq}: cannot {verb} it, it is held by another", job=job.seq, state=job.state.value)

@@ -7,7 +7,7 @@ is given back.
 
 from __future__ import annotations
 
-import time
+from collections.abc import Collection
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from accountant.errors import InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
-from accountant.ledger import derived_entries, family_changes
+from accountant.ledger import derived_entries, family_changes, job_rows
 from accountant.ledger.families import Dataset
 from accountant.ledger.family_rows import account, charge_analyst, family_names, load, quotas
 from accountant.ledger.job_rows import add_job, find_job, job_of, read_job, require_state
@@ -40,6 +40,7 @@ from accountant.log.last_seen import HighWater
 from accountant.merkle import EMPTY_ROOT, leaf_hash
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan, plan_from_json
+from accountant.store import engines
 from accountant.store.store import Store, body_at
 from accountant.store.tables import dataset_table, job_table
 
@@ -156,6 +157,7 @@ class Ledger:
         by: str,
         key: str | None = None,
         owner: str | None = None,
+        lease: float = 0.0,
     ) -> Job:
         """Check and append in one transaction; where it raises, nothing was changed.
 
@@ -167,6 +169,7 @@ class Ledger:
             key: the idempotency key, of 1 to 200 characters; where it came before with this request, that job is
                 returned and nothing is charged.
             owner: the process that will run the job itself; None puts it in the queue, for any worker to start.
+            lease: seconds for which `owner` is taken to live without a word.
 
         Raises:
             BudgetRefused: the plan does not fit into a family's budget or the analyst's quota.
@@ -195,12 +198,13 @@ class Ledger:
                 account(connection, family, family.used + charge, family.reserved + charge)
                 charge_analyst(connection, family, by, charge)
             job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan))
-            add_job(connection, job, request, by, key, owner)
+            add_job(connection, job, request, by, key, owner, lease)
             return job
 
     def start(self, seq: int, owner: str, lease: float) -> Started:
         """RESERVED -> STARTED: from here on the price stays. Gives the right to read rows, to one caller alone; to any
-        other, WrongState. `lease`: seconds until the job counts as abandoned, unless `heartbeat` renews it.
+        other, WrongState. `lease`: seconds by the database's clock for which `owner` is taken to live without a word,
+        unless `heartbeat` renews it.
         """
         with self.log.writing() as writer:
             job = read_job(writer.connection, seq)
@@ -210,7 +214,8 @@ class Ledger:
             stored = read_entry(seq, body_at(writer.connection, seq)).value
             for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
                 account(writer.connection, family, family.used, family.reserved - cost)
-            values = {"state": State.STARTED, "owner": owner, "expires": time.time() + lease}
+            expires = engines.clock(writer.connection) + lease
+            values = {"state": State.STARTED, "owner": owner, "expires": expires, "doubted": None}
             writer.connection.execute(_SET_JOB, {"at": seq, **values})
             return Started(
                 seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan_from_json(stored["plan"])
@@ -227,18 +232,18 @@ class Ledger:
     def burn(self, seq: int, reason: str, owner: str | None = None, expires: float | None = None) -> None:
         """STARTED -> BURNED: the job came to nothing, its price stays. `reason` is one of a few public words.
 
-        WrongState where the job has not started, or is not held by `owner` until `expires` (seconds since 1970).
+        WrongState where the job has not started, or is not held by `owner` until `expires` (a `Holding`'s).
         """
         with self.log.writing() as writer:
             self._move(writer, seq, State.STARTED, State.BURNED, owner, expires, reason=reason)
 
-    def release(self, seq: int, owner: str | None = None) -> None:
-        """RESERVED -> RELEASED: no row was read, the price is given back. WrongState where it has started, or with
-        `owner` where it is held by another.
+    def release(self, seq: int, owner: str | None = None, expires: float | None = None) -> None:
+        """RESERVED -> RELEASED: no row was read, the price is given back. WrongState where it has started, or is not
+        held by `owner` until `expires` (a `Holding`'s).
         """
         with self.log.writing() as writer:
             connection = writer.connection
-            job = self._move(writer, seq, State.RESERVED, State.RELEASED, owner)
+            job = self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires)
             dataset = load(connection, job.dataset)
             stored = read_entry(seq, body_at(connection, seq)).value
             for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
@@ -326,29 +331,34 @@ class Ledger:
         """The RFC 6962 leaf hash of the job's `reserved` entry, in hex."""
         return leaf_hash(self.reservation(seq).body).hex()
 
-    def heartbeat(self, seq: int, owner: str, lease: float, done: int) -> None:
-        """Keep the lease, and say how many releases of the plan were played. Not an entry: it says nothing of
-        privacy.
+    def heartbeat(self, seq: int, owner: str, lease: float, done: int) -> bool:
+        """Renew the lease, and say how many releases of the plan were played. Not an entry: it says nothing of
+        privacy. False where `owner` does not hold the job (any more).
         """
-        where = (job_table.c.seq == seq) & (job_table.c.owner == owner)
         with self.log.database.writing() as connection:
-            connection.execute(update(job_table).where(where).values(expires=time.time() + lease, done=done))
+            return job_rows.renew(connection, seq, owner, lease, done)
+
+    def doubt(self, holding: Holding) -> None:
+        """Note that this lease was seen to have run out; the next heartbeat strikes that out. Not an entry."""
+        with self.log.database.writing() as connection:
+            job_rows.doubt(connection, holding)
 
     def leases(self) -> list[Holding]:
         """Every job that a process holds: RESERVED outside the queue, or STARTED."""
-        columns = (job_table.c.seq, job_table.c.state, job_table.c.owner, job_table.c.expires)
-        query = select(*columns).where(job_table.c.owner.is_not(None)).order_by(job_table.c.seq)
         with self.log.database.reading() as connection:
-            return [
-                Holding(seq, State(state), owner, expires or 0.0)
-                for seq, state, owner, expires in connection.execute(query)
-            ]
+            return job_rows.holdings(connection)
 
-    def next_queued(self) -> int | None:
-        """The oldest reservation in the queue."""
+    def next_queued(self, without: Collection[str] = ()) -> int | None:
+        """The oldest reservation in the queue; none on the datasets named in `without`."""
         where = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
+        where &= job_table.c.dataset.not_in(without)
         with self.log.database.reading() as connection:
             return connection.execute(select(job_table.c.seq).where(where).order_by(job_table.c.seq).limit(1)).scalar()
+
+    def leave_waiting(self, seq: int, why: str) -> None:
+        """Say of a queued job why a worker left it for another: one of `records.WAITING`. Not an entry."""
+        with self.log.database.writing() as connection:
+            connection.execute(_SET_JOB, {"at": seq, "waiting": why})
 
     @staticmethod
     def _move(
@@ -366,10 +376,8 @@ class Ledger:
         verb = {State.COMMITTED: "commit", State.BURNED: "burn", State.RELEASED: "release"}[after]
         job = read_job(writer.connection, seq)
         require_state(job, before, verb)
-        held = writer.connection.execute(select(job_table.c.owner, job_table.c.expires).where(job_table.c.seq == seq))
-        holder, until = held.one()
-        if (owner is not None and owner != holder) or (expires is not None and expires != until):
-            raise WrongState(f"job {seq}: cannot {verb} it, it is held by another", job=seq, state=job.state.value)
+        if owner is not None:
+            job_rows.require_holder(writer.connection, job, verb, owner, expires)
         index = writer.append(after.value, reservation=seq, **fields)
         values: dict[str, Any] = {"state": after, "owner": None, "expires": None}
         values |= {"committed": index} if after is State.COMMITTED else {}

@@ -54,6 +54,10 @@ PUBLIC_STATES = {
 }
 
 
+# Why a queued job may still wait, in words that say nothing of the data.
+WAITING = {"rows": "a worker cannot read the dataset's rows where it runs; the job waits for one that can"}
+
+
 @dataclass(frozen=True)
 class Unit:
     """The unit of privacy: one record, or all records that share a value of `column`, of which `contributions` are
@@ -140,7 +144,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Job:
-    """A reservation and what became of it. `seq` is the index of its `reserved` entry: the job's number."""
+    """A reservation and what became of it. `seq` is the index of its `reserved` entry: the job's number. `waiting`:
+    why a worker left it for another, one of WAITING.
+    """
 
     seq: int
     dataset: str
@@ -150,6 +156,7 @@ class Job:
     queued: bool
     done: int
     total: int
+    waiting: str | None = None
 
     @property
     def public_state(self) -> str:
@@ -159,12 +166,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Holding:
-    """Who runs a job, and until when without a word the job is taken to be theirs."""
+    """Who runs a job, and until when without a word the job is taken to be theirs. By the database's clock: `expires`
+    since 1970; `left`, seconds from now until then; `doubted`, seconds since somebody saw that it had passed.
+    """
 
     seq: int
     state: State
     owner: str
     expires: float
+    left: float
+    doubted: float | None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ writes before its own commit is seen; a reading one is REPEATABLE READ READ ONLY
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -108,6 +109,15 @@ def begin_reading(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
     else:
         connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+def clock(connection: Connection) -> float:
+    """Seconds since 1970 by the database's clock, one for all who share a ledger. SQLite runs in this process: there it
+    is this machine's.
+    """
+    if connection.dialect.name == "sqlite":
+        return time.time()
+    return float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
 
 
 def begun(engine: Engine, begin: Begin, again: bool = True) -> Connection:

@@ -58,6 +58,8 @@ analyst_table = Table(
     Column("share", String(16)),
     Column("used", Text, nullable=False),
 )
+# `owner` and `expires`: who holds the job, and until when without a word, by the database's clock (seconds since 1970).
+# `doubted`: when somebody first saw that this had passed. `waiting`: why a worker left a queued job for another.
 job_table = Table(
     "job",
     META,
@@ -75,6 +77,8 @@ job_table = Table(
     Column("expires", Float),
     Column("done", Integer, nullable=False),
     Column("total", Integer, nullable=False),
+    Column("doubted", Float),
+    Column("waiting", String(16)),
     Index("job_state", "state"),
     Index("job_dataset", "dataset", "seq"),
 )

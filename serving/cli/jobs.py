@@ -96,6 +96,7 @@ def _text(body: dict[str, Any]) -> str:
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}"),
         ("model", body["model"]),
         *([("certificate", f"entry {certificate['entry']}")] if certificate else []),
+        *([("waiting", body["waiting"])] if body["waiting"] else []),
         *([("error", body["error"])] if body["error"] else []),
         ("left", left_words(body["left"])),
     ]

@@ -121,6 +121,7 @@ JOB = record(
         **_PRICED, "job": COUNT, "state": {"enum": [*(state.value for state in State), "issued"]},
         "progress": record({"done": COUNT, "total": COUNT}, says="in rounds of the plan: nothing of the data"),
         "left": LEFT, "by": TEXT, "time": TIME, "certificate": maybe(ISSUED), "error": maybe(TEXT),
+        "waiting": maybe(TEXT),
     },
     {"chosen": maybe(CHOSEN)},
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import ledgers
 import pytest
@@ -13,6 +14,7 @@ from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, WrongState
 from accountant.home import Home
 from accountant.log import entries
+from accountant.store import engines
 from training import job, lease
 
 
@@ -51,19 +53,63 @@ def test_budgets_and_audit_know_no_clock(home, monkeypatch, days):
     assert audit_home(home).problems == ()
 
 
-def test_a_lease_of_another_machine_that_a_clock_ends_early_costs_and_never_saves(home, monkeypatch):
-    """The job is burned; its owner, who lives, cannot commit any more, and the price stays."""
-    owner = "another machine:1:1.00"
-    seq = reserve(home.ledger, owner=owner).seq
-    home.ledger.start(seq, owner, lease.Lease.SECONDS)
+ELSEWHERE = "another machine:1:1.00"
+
+
+@pytest.fixture
+def shift(monkeypatch):
+    """Sets the database's clock: `shift[0]` seconds ahead of what it says."""
+    ahead, true = [0.0], engines.clock
+    monkeypatch.setattr(engines, "clock", lambda connection: true(connection) + ahead[0])
+    return ahead
+
+
+def test_a_lease_that_ran_out_costs_and_never_saves(home, shift):
+    """The job is burned; its owner, should it live, cannot renew or commit any more, and the price stays."""
+    seq = reserve(home.ledger, owner=ELSEWHERE, lease=60.0).seq
+    home.ledger.start(seq, ELSEWHERE, lease.Lease.SECONDS)
     used = home.ledger.dataset("adult").used
-    assert job.recover(home)["burned"] == []
-    set_clock(monkeypatch, 1)
+    for shift[0] in (0, 59, 61, 61 + lease.GRACE_SECONDS - 1):  # the third look doubts, the fourth comes too early
+        assert job.recover(home)["burned"] == []
+    shift[0] = 62 + lease.GRACE_SECONDS
     assert job.recover(home)["burned"] == [seq]
+    assert not home.ledger.heartbeat(seq, ELSEWHERE, 60.0, 1)
     with pytest.raises(WrongState):
-        home.ledger.commit(seq, ledgers.hexes("released"), owner)
+        home.ledger.commit(seq, ledgers.hexes("released"), ELSEWHERE)
     assert home.ledger.dataset("adult").used == used
     assert audit_home(home).problems == ()
+
+
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_an_owner_who_lives_is_not_burned_where_the_databases_clock_is_set(home, shift, jump):
+    """It renews its lease every second, and nobody burns what was renewed since the first doubt."""
+    seq = reserve(home.ledger, owner=ELSEWHERE, lease=60.0).seq
+    home.ledger.start(seq, ELSEWHERE, 60.0)
+    shift[0] += jump
+    for _ in range(5):
+        assert job.recover(home)["burned"] == []
+        assert home.ledger.heartbeat(seq, ELSEWHERE, 60.0, 1)
+        shift[0] += lease.GRACE_SECONDS + 1
+        assert job.recover(home)["burned"] == []
+        assert home.ledger.heartbeat(seq, ELSEWHERE, 60.0, 1)
+    home.ledger.commit(seq, ledgers.hexes("released"), ELSEWHERE)
+
+
+def test_a_reservation_elsewhere_is_given_back_when_its_lease_ran_out_and_not_before(home, shift):
+    seq = reserve(home.ledger, owner=ELSEWHERE, lease=60.0).seq
+    assert job.recover(home)["released"] == []
+    for shift[0], released in ((61, []), (62 + lease.GRACE_SECONDS, [seq])):
+        assert job.recover(home)["released"] == released
+
+
+def test_an_owner_of_an_earlier_version_is_judged_by_its_lease(home, shift):
+    """It named the machine's start and a process, and no namespace: here a process of that number says nothing."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    owner = f"{boot}:{2**22 - 1}:1.00"  # above every process here
+    seq = reserve(home.ledger, owner=owner, lease=60.0).seq
+    home.ledger.start(seq, owner, 60.0)
+    for shift[0], burned in ((0, []), (61, []), (62 + lease.GRACE_SECONDS, [seq])):
+        assert job.recover(home)["burned"] == burned
 
 
 def test_a_lease_that_was_renewed_after_it_was_looked_at_is_not_taken(home):

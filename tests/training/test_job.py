@@ -24,6 +24,7 @@ from accountant.errors import (
     IdempotencyConflict,
     InputError,
     JobFailed,
+    LedgerUnavailable,
     ModelInvalid,
     NameTaken,
     SchemaError,
@@ -183,8 +184,10 @@ def test_rows_that_were_changed_after_registration_are_not_used(adult):
     raw = bytearray(bins.read_bytes())
     raw[-1] ^= 1
     bins.write_bytes(bytes(raw))
-    with pytest.raises(JobFailed, match="not the one that was registered"):
+    before = lines(adult)
+    with pytest.raises(LedgerUnavailable, match="not in this home as they were registered"):
         job.train(adult, asked(), by="test")
+    assert lines(adult) == before  # and nothing was spent
 
 
 @pytest.mark.parametrize(

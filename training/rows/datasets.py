@@ -35,6 +35,9 @@ from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
 CHUNK = 1 << 24
+FILES = ("bins.npy", "labels.npy", "schema.yaml")  # of a dataset's folder, as its commitment goes over them
+# By folder: its files as they lay when they were hashed, and whether they were those that were registered.
+_SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool]] = {}
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,26 @@ def schema_of(home: Home, dataset: Dataset) -> Schema:
     return schema
 
 
+def require_rows(home: Home, dataset: Dataset) -> None:
+    """LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered: no job on
+    them may start in this home. It tells of the disk alone. A file is hashed once, and again where it was touched.
+    """
+    folder = home.datasets / dataset.registration.commitment
+    try:
+        files = [(folder / name).stat() for name in FILES]
+        state = tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
+        if _SEEN.get(folder, ((), False))[0] != state:
+            _SEEN[folder] = state, home.keys.commitment(_content(folder)) == folder.name
+        sound = _SEEN[folder][1]
+    except OSError:
+        sound = False
+    if not sound:
+        raise LedgerUnavailable(
+            f"dataset={dataset.registration.name}: its rows are not in this home as they were registered, or cannot be "
+            "read; restore datasets/ from a backup, or run the job where they are"
+        )
+
+
 def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     """Map the packed rows of a job that has STARTED, after checking that they are the rows that were registered."""
     commitment = started.dataset.registration.commitment
@@ -217,7 +240,7 @@ def _write(folder: Path, packed: Packed, schema: bytes, sketch: Sketch) -> None:
 
 
 def _content(folder: Path) -> Iterator[bytes]:
-    for name in ("bins.npy", "labels.npy", "schema.yaml"):
+    for name in FILES:
         yield name.encode()
         with (folder / name).open("rb") as file:
             yield from iter(lambda file=file: file.read(CHUNK), b"")  # type: ignore[misc]

@@ -120,23 +120,23 @@ class BestOf:
         """What the first setting's learner makes of blank answers, with no setting chosen."""
         return Outcome(None, self.learners[0].learn(Rehearsal(self.public, self.unit)), 0)
 
-    def play(self, rows: Rows, progress: Progress) -> Outcome:
+    def play(self, rows: Rows, progress: Progress, held: Callable[[], None] = lambda: None) -> Outcome:
         """As many runs as are drawn, then as many again as make `most`. Of equal scores the first stands."""
         settings, best = self.settings, self.blank()
         runs = draw_runs(self.distribution)
         for done in range(1, max(runs, self.most) + 1):
-            found = self._run(settings, rows)
+            found = self._run(settings, rows, held)
             if done <= runs and (best.setting is None or found.score > best.score):
                 best = found
             progress(min(done, self.most), self.most)
         return best
 
-    def _run(self, settings: tuple[Setting, ...], rows: Rows) -> Outcome:
+    def _run(self, settings: tuple[Setting, ...], rows: Rows, held: Callable[[], None]) -> Outcome:
         """One run in a session of its own, which holds it to its plan. Rows anew: nothing is carried from run to
         run."""
         index = FAIR.draw(np.zeros(len(settings), np.int64), 1)
         setting = settings[index]
-        session = Session(self.public, setting.unit, setting.plan, fresh(rows))
+        session = Session(self.public, setting.unit, setting.plan, fresh(rows), held=held)
         ensemble, score = self._play_once(setting.learner, session)
         session.close()
         return Outcome(index, ensemble, score)

@@ -1,0 +1,79 @@
+"""One process that trains, recovers or works beside others; see test_alive.
+
+`alive_driver.py TASK HOME OPTIONS`: OPTIONS is JSON of {"lease", "grace", "pause", "shift", "seconds"}. `pause`:
+seconds before each release, so that there is time to stop the process; `shift`: how many seconds its clock is ahead.
+Draws are written down, a byte each, in `draws` beside the home; the last line of stdout says what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import ledgers
+
+from accountant.errors import DpserveError
+from accountant.home import Home
+from accountant.mechanisms import ExponentialSelection
+from training import job, lease, queue
+from training.plans import Asked
+from training.session import Session
+
+ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 20})
+
+
+def slow(home: Path, pause: float) -> None:
+    """Note every draw, and wait before each release."""
+    release, draw = Session.release, ExponentialSelection.draw
+
+    def noted(self, *arguments):
+        with (home.parent / "draws").open("ab") as file:
+            file.write(b".")
+        return draw(self, *arguments)
+
+    def waited(self, query, mechanism):
+        time.sleep(pause)
+        return release(self, query, mechanism)
+
+    ExponentialSelection.draw, Session.release = noted, waited
+
+
+def train(home: Home, options: dict) -> object:
+    slow(home.path, options["pause"])
+    return job.train(home, ASKED, by="test")["state"]
+
+
+def recover(home: Home, options: dict) -> object:
+    """Look again and again; every job that was burned or given back."""
+    until, found = time.monotonic() + options["seconds"], []
+    while time.monotonic() < until:
+        settled = job.recover(home)
+        found += settled["burned"] + settled["released"]
+        time.sleep(0.1)
+    return found
+
+
+def work(home: Home, options: dict) -> object:
+    return queue.work_once(home)
+
+
+def main() -> None:
+    task, place, options = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+    lease.Lease.SECONDS = options.get("lease", lease.Lease.SECONDS)
+    lease.Lease.FRESH = min(lease.Lease.FRESH, lease.Lease.SECONDS / 2)
+    lease.GRACE_SECONDS = options.get("grace", lease.GRACE_SECONDS)
+    true = time.time
+    time.time = lambda: true() + options.get("shift", 0)
+    home = Home.open(ledgers.place(place))
+    print("ready", flush=True)
+    try:
+        answer = {"train": train, "recover": recover, "work": work}[task](home, options)
+    except DpserveError as error:
+        answer = error.to_json()
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
