@@ -149,7 +149,7 @@ def _by_dataset(name: str, help: str, datasets: list[Dataset], figure: Callable[
 
 def _by_family(families: list[tuple[Family, list[str]]]) -> Iterable[Metric]:
     """One series for each budget, and which datasets share it."""
-    total = GaugeMetricFamily("dpserve_family_epsilon_total", "Epsilon in all.", labels=["family"])
+    total = GaugeMetricFamily("dpserve_family_epsilon", "Epsilon in all.", labels=["family"])
     spent = GaugeMetricFamily("dpserve_family_epsilon_spent", "Epsilon spent, converted at delta.", labels=["family"])
     left = GaugeMetricFamily("dpserve_family_left_ratio", "Share neither spent nor reserved.", labels=["family"])
     one_job = GaugeMetricFamily(
