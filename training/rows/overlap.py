@@ -13,11 +13,13 @@ from hashlib import sha256
 from math import prod
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from accountant.errors import DataError
 from training.rows.fingerprints import Hashes, bits_of, fingerprints, holds_fractions, mix, unmix
 
 SKETCH = "sketch.npz"
@@ -75,14 +77,21 @@ class Sketch:
 
     @classmethod
     def read(cls, path: Path) -> Sketch:
-        """Inverse of `write`, nothing pickled."""
-        with np.load(path, allow_pickle=False) as file:
-            ids = [file[f"people{at}"] for at in range(len(file["names"]))]
-            people = {
-                name: People(these, np.zeros(0, np.int64), limit)
-                for name, these, limit in zip(file["names"].tolist(), ids, file["limits"], strict=True)
-            }
-            return cls(str(file["target"]), tuple(file["columns"].tolist()), file["cells"], int(file["rows"]), people)
+        """Inverse of `write`, nothing pickled. DataError where the file is damaged."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                ids = [file[f"people{at}"] for at in range(len(file["names"]))]
+                people = {
+                    name: People(these, np.zeros(0, np.int64), limit)
+                    for name, these, limit in zip(file["names"].tolist(), ids, file["limits"], strict=True)
+                }
+                target, columns, rows = str(file["target"]), tuple(file["columns"].tolist()), int(file["rows"])
+                return cls(target, columns, file["cells"], rows, people)
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            raise DataError(
+                f"datasets/{path.parent.name}/{path.name}: cannot be read ({type(error).__name__}), so nobody can say "
+                "whether the same people stand in that dataset; put it back from a copy of the home"
+            ) from None
 
     def hashes(self, columns: Iterable[str]) -> Hashes:
         """(sampled rows,): of each row, over these columns alone, in no order."""

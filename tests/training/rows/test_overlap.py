@@ -16,7 +16,7 @@ from ledgers import EXAMPLES, bodies, changed, place
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
 from accountant.budget import Budget, Relation
-from accountant.errors import InputError, LedgerInvalid, NameTaken
+from accountant.errors import DataError, InputError, LedgerInvalid, NameTaken
 from accountant.home import Home
 from accountant.ledger.records import NewPeople
 from training.rows.datasets import register
@@ -359,6 +359,16 @@ def test_the_sketch_is_private_and_says_nothing_elsewhere(home, caplog):
     other = Home.init(place(home.path.parent / "other"))
     theirs = Sketch.read(other.datasets / put(other, "a", numbers()).registration.commitment / "sketch.npz")
     assert not np.isin(own.cells, theirs.cells).any()  # another key
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"x" * 4000, None])
+def test_a_damaged_sketch_is_named_and_admits_nothing(home, damage):
+    put(home, "one", numbers())
+    (sketch,) = home.datasets.rglob("sketch.npz")
+    sketch.write_bytes(sketch.read_bytes()[:-900] if damage is None else damage)
+    with pytest.raises(DataError, match=r"sketch\.npz: cannot be read"):
+        put(home, "two", numbers(seed=1))
+    assert [dataset.registration.name for dataset in home.ledger.datasets()] == ["one"]
 
 
 def test_a_dataset_without_a_sketch_is_passed_over(home):
