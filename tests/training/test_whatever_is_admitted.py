@@ -1,6 +1,6 @@
 """Whatever is admitted also ends, exports, verifies and answers; whatever is refused is refused before a charge.
 
-Random schemas, rows and requests. `DPSERVE_EXAMPLES=2000` looks further than the few of every run.
+Random schemas, rows and requests. `ADMITTED_EXAMPLES=2000` looks further than the few of every run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from training.rows.datasets import register
 from training.rows.schema import parse_schema
 from training.tuning.tune import Tuning
 
-EXAMPLES = int(os.environ.get("DPSERVE_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("ADMITTED_EXAMPLES", "25"))
 GREAT = (0.0, 1.0, -1.0, 1e-300, 1e300, -1e300, 1.7e308, -1.7e308, 5e-324, 123.456, 2.0**53)
 VALUES: dict[str, Any] = {  # of parameters: in range, at its ends, and out of it
     "rounds": [1, 2, 3, 7, 40, 0],
