@@ -42,7 +42,15 @@ def test_it_ends_by_the_signal_that_ended_it(tmp_path, command, number):
 
 def test_a_signal_is_passed_on(tmp_path):
     script = tmp_path / "waits.py"
-    script.write_text("import time\nprint('here', flush=True)\ntry:\n    time.sleep(60)\nfinally:\n    print('over')\n")
+    steps = (
+        "import time",
+        "try:",
+        "    print('here', flush=True)",
+        "    time.sleep(60)",
+        "finally:",
+        "    print('over')",
+    )
+    script.write_text("\n".join(steps))
     process = subprocess.Popen([*warm.python(), str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGINT)

@@ -27,6 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAMS = (0, 1, 2)
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MODULES = (
     "accountant.audit.audit",
     "alembic.command",
@@ -56,6 +57,7 @@ def python() -> list[str]:
 
 def ask(place: str, arguments: list[str]) -> int:
     """Have the arguments run; the wait status."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until it is known to whom
     with socket.socket(socket.AF_UNIX) as door:
         door.connect(place)
         asked = json.dumps({"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
@@ -68,8 +70,9 @@ def ask(place: str, arguments: list[str]) -> int:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in PASSED_ON:
             signal.signal(number, pass_on)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         return int(answers.readline())
 
 
