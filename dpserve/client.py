@@ -96,7 +96,7 @@ class Client:
             dataset: Its name.
             learner: The learner's name, for instance `lazybb`.
             epsilon: Of this job, above 0; a text or a Decimal keeps every digit.
-            more: `delta`, `parameters`, `model` and `tuning`, as for `submit`.
+            more: `delta`, `parameters`, `model`, `tuning` and `target`, as for `submit`.
 
         Raises:
             BudgetRefused: It would not be admitted; `would_fit` says what would.
@@ -113,6 +113,7 @@ class Client:
         parameters: Mapping[str, Any] | None = None,
         model: str | None = None,
         tuning: Mapping[str, Any] | None = None,
+        target: str | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
         """Charge a job and put it in the queue.
@@ -125,6 +126,7 @@ class Client:
             parameters: Of the learner, by name; the defaults when left out. They are public.
             model: Name of the model; the dataset's when left out.
             tuning: `{"grid": {parameter: [values]}, "runs": mean}`: the best of a random number of runs, as one job.
+            target: What to predict; must be said where the dataset has several targets.
             idempotency_key: The same key with the same request is the same job, and spends once. One is made where
                 none is given, so that a request tried again spends once; give your own where your program may be
                 started again.
@@ -133,7 +135,7 @@ class Client:
             BudgetRefused: It does not fit; nothing was spent, and `would_fit` says what fits.
             BadInput: A parameter is wrong, or (409) the key stands for another request.
         """
-        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning)
+        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target)
         return Job.of(self._post("/v1/jobs", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
 
     def job(self, number: int) -> Job:
@@ -350,8 +352,10 @@ def _request(
     parameters: Mapping[str, Any] | None = None,
     model: str | None = None,
     tuning: Mapping[str, Any] | None = None,
+    target: str | None = None,
 ) -> dict[str, Any]:
     given = {"delta": None if delta is None else str(delta), "parameters": parameters, "model": model, "tuning": tuning}
+    given["target"] = target
     more = {name: value for name, value in given.items() if value is not None}
     return {"dataset": dataset, "learner": learner, "epsilon": str(epsilon), **more}
 

@@ -57,6 +57,12 @@ class Dataset:
     raw: Json = field(repr=False, compare=False)
     families: Sequence[str] = ()
 
+    @property
+    def targets(self) -> Sequence[str]:
+        """What a job may be asked to predict, where there are several to choose from."""
+        targets: Sequence[str] = self.raw.get("targets", ())
+        return targets
+
     @classmethod
     def of(cls, body: Json) -> Dataset:
         """From the service's JSON."""
@@ -99,6 +105,12 @@ class Plan:
     raw: Json = field(repr=False, compare=False)
     share_left: Decimal = Decimal(0)
     one_job: Decimal = Decimal(0)
+
+    @property
+    def target(self) -> str | None:
+        """What it is to predict; None where its dataset has one target."""
+        target: str | None = self.raw.get("target")
+        return target
 
     @classmethod
     def of(cls, body: Json) -> Plan:
@@ -145,6 +157,12 @@ class Job:
     def over(self) -> bool:
         """Whether it changes no more."""
         return self.state in FINAL
+
+    @property
+    def target(self) -> str | None:
+        """What it is to predict; None where its dataset has one target."""
+        target: str | None = self.raw.get("target")
+        return target
 
     @classmethod
     def of(cls, body: Json) -> Job:
@@ -206,6 +224,12 @@ class Predictions:
     classes: Sequence[Any]
     probabilities: Sequence[Sequence[float]]
     raw: Json = field(repr=False, compare=False)
+
+    @property
+    def target(self) -> str | None:
+        """What was predicted; None of services that do not say."""
+        target: str | None = self.raw.get("target")
+        return target
 
     @classmethod
     def of(cls, body: Json) -> Predictions:

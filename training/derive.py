@@ -26,7 +26,7 @@ from models.onnx.export import to_onnx
 from models.store.bundle import ModelStore, ensemble_bytes, ensemble_from_bytes
 from models.store.lineage import ancestors
 from models.store.loading import VerifiedModel
-from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, sign, store
+from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, named, sign, store
 
 SINCE = "since"  # the file that holds the ledger's size before the entry was made
 
@@ -44,7 +44,8 @@ def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: b
     with alone(home, f"edit-{base.certificate.reservation}"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         model = _kept(folder, edited)
-        about = {"dataset": issued.form.dataset.name, "model": issued.model, "reservation": str(issued.reservation)}
+        form = issued.form
+        about = named(form.dataset.name, issued.model, issued.reservation, form.public.target)
         onnx = to_onnx(model, about)
         envelope, index = _entered(home, folder, base, model, onnx)
         name = base.certificate.model

@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued: bool = True) -> Job:
     """Plan and reserve: from here on the budget is held. With `queued` a worker will run it; else the caller must."""
     if key is not None:
-        request, _ = request_of(home.ledger.dataset(asked.dataset), asked)
+        request, _ = request_of(home, home.ledger.dataset(asked.dataset), asked)
         known = home.ledger.find(key, request)
         if known:
             return known
@@ -78,7 +78,7 @@ def _play(home: Home, started: Started, owner: str, progress: Progress, held: Ca
     """Play the plan and put what it released on disk; its sha256."""
     try:
         schema = schema_of(home, started.dataset)
-        public = public_of(started.dataset, schema, started.request.budget)
+        public = public_of(started.dataset, schema.question(started.request.target), started.request.budget)
         session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress, held)
         ensemble = _learn(home, started, session)
         if session.close() != started.plan:

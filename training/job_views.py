@@ -39,6 +39,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: b
         "contributions": registration.unit.contributions,
         **dataset.budget.to_json(),
         **public_count,
+        **({"targets": list(registration.targets)} if registration.targets else {}),
         "schema": registration.schema,
         "budget": {**dataset.summary(), **({"jobs_left": jobs_left(home, dataset)} if priced else {})},
     } | more
@@ -76,6 +77,7 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
         "progress": {"done": total if over else min(job.done, total), "total": total},
         "dataset": job.dataset,
         "learner": entry["learner"],
+        **({"target": entry["target"]} if "target" in entry else {}),
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],
         "rounds": job.total,

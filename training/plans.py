@@ -23,16 +23,19 @@ from training.parameters import learner_of, stored
 from training.plan_warnings import warnings_of
 from training.rows.datasets import schema_of
 from training.rows.rows import ROW_LIMIT
-from training.rows.schema import Schema
+from training.rows.schema import Schema, which_target
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
 from training.would_fit import would_fit, would_fit_by_unit
+
+SAY_TARGET = "which one? Say it with --target NAME (over REST: `target`)"
 
 
 @dataclass(frozen=True)
 class Asked:
     """A job in the words of the one who asks. `delta` None: the dataset's; `model` None: the dataset's name; with
-    `tuning`, the best of runs with settings of its grid, `parameters` being what all of them share.
+    `tuning`, the best of runs with settings of its grid, `parameters` being what all of them share. `target`: what to
+    predict, which must be said where the dataset has several targets.
     """
 
     dataset: str
@@ -42,6 +45,7 @@ class Asked:
     parameters: Mapping[str, Any] | None = None
     model: str | None = None
     tuning: Tuning | None = None
+    target: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Planned:
         return {
             "dataset": self.request.dataset,
             "learner": self.request.learner,
+            **({} if self.request.target is None else {"target": self.request.target}),
             "epsilon": decimal_string(self.recipe.claim.epsilon),
             "delta": decimal_string(self.recipe.claim.delta),
             "rounds": len(self.recipe.plan),
@@ -80,8 +85,8 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     `by`: the analyst, whose quota counts as well.
     """
     dataset = home.ledger.dataset(asked.dataset, by)
-    request, learner = request_of(dataset, asked)
-    public = public_of(dataset, schema_of(home, dataset), request.budget)
+    request, learner = request_of(home, dataset, asked)
+    public = public_of(dataset, schema_of(home, dataset).question(request.target), request.budget)
     if public.relation is Relation.REPLACE_ONE and public.records > ROW_LIMIT:  # registered before that was refused
         raise InputError(f"records={public.records}: at most {ROW_LIMIT} rows can be learnt from at once")
     recipe = learner.recipe(public)
@@ -93,18 +98,32 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     return Planned(request, recipe, costs, dataset, warnings=tuple(warnings_of(learner, public, recipe)))
 
 
-def request_of(dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:
+def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:
     """The job as the ledger enters it, and the learner that it asks for; InputError says what is wrong."""
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
     budget.check_delta(dataset.registration.records)
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     model = check_name("model", asked.model or asked.dataset)
+    target = _target(home, dataset, asked.target)
     if asked.tuning is not None:
         tuned = tuned_of(asked.learner, asked.parameters, asked.tuning, dataset.delta == 0)
-        return Request(asked.dataset, asked.learner, budget, tuned.stored(), model), tuned
+        return Request(asked.dataset, asked.learner, budget, tuned.stored(), model, target), tuned
     learner = learner_of(asked.learner, asked.parameters)
-    return Request(asked.dataset, asked.learner, budget, stored(learner), model), learner
+    return Request(asked.dataset, asked.learner, budget, stored(learner), model, target), learner
+
+
+def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:
+    """What the request says of its target: nothing where the dataset has one, so that naming it is no other request."""
+    name, several = dataset.registration.name, dataset.registration.targets
+    if asked is None:
+        if several:
+            which_target(f"dataset {name} has {len(several)}, and a model predicts one", several, SAY_TARGET)
+        return None
+    names = several or schema_of(home, dataset).target_names
+    if asked not in names:
+        which_target(f"{asked!r:.80} is none of dataset {name}", names, SAY_TARGET)
+    return asked if several else None
 
 
 def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
@@ -127,11 +146,19 @@ def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refus
 
 
 def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
-    """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults."""
-    reference = Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta)
-    public = public_of(dataset, schema_of(home, dataset), reference)
-    recipes = {name: _reference(name, public) for name in LEARNERS}
-    return {name: dataset.jobs_left(dataset.costs(recipe.plan)) for name, recipe in recipes.items() if recipe}
+    """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults; of several targets that it
+    can learn, the dearest's.
+    """
+    reference, schema = (
+        Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta),
+        schema_of(home, dataset),
+    )
+    questions = [public_of(dataset, schema.question(name), reference) for name in schema.target_names]
+    recipes = {name: [_reference(name, public) for public in questions] for name in LEARNERS}
+    plans = {name: [recipe.plan for recipe in known if recipe] for name, known in recipes.items()}
+    return {
+        name: min(dataset.jobs_left(dataset.costs(plan)) for plan in known) for name, known in plans.items() if known
+    }
 
 
 @lru_cache(maxsize=1024)

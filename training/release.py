@@ -50,7 +50,8 @@ def finish(home: Home, seq: int) -> Path:
         if digest(raw) != home.ledger.released_digest(seq):
             raise ModelInvalid(f"job {seq}: {ENSEMBLE} is not what was committed")
         ensemble = ensemble_from_bytes(raw)
-        onnx = to_onnx(ensemble, {"dataset": job.dataset, "model": job.model, "reservation": str(seq)})
+        target = request_from_entry(home.ledger.reservation(seq).value).target
+        onnx = to_onnx(ensemble, named(job.dataset, job.model, seq, target))
         envelope = _envelope(home, folder, job, ensemble, onnx)
         issued = job.issued
         if issued is None:
@@ -59,6 +60,12 @@ def finish(home: Home, seq: int) -> Path:
         place = store(home, job.model, bundle_of(home, ensemble, onnx, envelope, issued))
         discard(folder)
         return place
+
+
+def named(dataset: str, model: str, reservation: int, target: str | None) -> dict[str, str]:
+    """What an exported model's metadata say of it. `target`: only where its dataset has several."""
+    asked = {} if target is None else {"target": target}
+    return {"dataset": dataset, "model": model, "reservation": str(reservation), **asked}
 
 
 def forget(home: Home, seq: int) -> None:

@@ -63,6 +63,8 @@ class Models:
             plan = [{key: part for key, part in run.items() if key != "library"} for run in predicate["mechanisms"]]
             if predicate["ledger"]["leaf"] != leaf or plan != value.get("plan"):
                 self._findings.add(None, f"model {name}: its certificate is not about what entry {seq} reserved")
+            if predicate["public"].get("target") != value.get("target"):
+                self._findings.add(None, f"model {name}: its certificate names another target than entry {seq}")
 
     def _check_released(self, value: Mapping[str, Any]) -> None:
         """The numbers that were released are the certificate's, or those that its edits began from."""

@@ -109,6 +109,8 @@ class Replay:
         require(asked.delta <= most, "delta: must not be above the dataset's")
         require(parse_decimal(value["unit"]) > 0, "unit: must be above 0")
         check_name("model", value["model"])
+        asks = value["target"] in dataset.targets if dataset.targets else "target" not in value
+        require(asks, "target: must be one of the dataset's, and stands only where it has several")
         self._request(value)
         costs = self.books.split(dataset, cost)
         self.books.reserve(dataset, value["by"], costs)
@@ -118,8 +120,9 @@ class Replay:
         self.jobs[seq] = JobState(*who, releases, costs)
 
     def _request(self, value: Value) -> None:
-        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta")
-        digest = hashlib.sha256(canonical.spell({key: value[key] for key in keys})).hexdigest()
+        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target")
+        asked = {key: value[key] for key in keys if key != "target" or key in value}
+        digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
         if value["idempotency_key"] is not None:
@@ -264,5 +267,7 @@ class Replay:
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
     _OPTIONAL: ClassVar = {
         "token-created": frozenset({"limits"}),
-        "dataset-registered": frozenset({"new_people", "family_name"}),
+        "dataset-registered": frozenset({"new_people", "family_name", "targets"}),
+        "dataset-joined": frozenset({"targets"}),
+        "reserved": frozenset({"target"}),
     }

@@ -61,7 +61,7 @@ def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
 @dataclass(slots=True)
 class DatasetState:
     """A dataset as its entry leaves it. `orders`: all that one of its families adds up, which a price must state; they
-    stay whatever becomes of the budgets.
+    stay whatever becomes of the budgets. `targets`: where it has several, what a job may be about.
     """
 
     seq: int
@@ -70,6 +70,7 @@ class DatasetState:
     orders: tuple[Decimal, ...]
     records: int
     commitment: str
+    targets: tuple[str, ...] = ()
 
 
 @dataclass
@@ -126,6 +127,12 @@ class Books:
         require(type(many) is int and many >= 1, "unit: contributions must be an integer from 1")
         require(many == 1 or relation is Relation.ADD_REMOVE, "unit: more than one contribution needs add-remove")
         require_hex(value, "schema", "commitment")
+        if "targets" in value:
+            targets = value["targets"]
+            named = isinstance(targets, list) and all(
+                isinstance(each, str) and 0 < len(each) <= 200 for each in targets
+            )
+            require(named and len(set(targets)) == len(targets) > 1, "targets: must be two or more names, each once")
         require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
         return relation, unit["name"]
 
@@ -133,7 +140,7 @@ class Books:
         self._once |= {value["uuid"], value["commitment"]}
         orders = {order for identity in families for order, _ in self.families[identity].criteria}
         who = (value["uuid"], families, tuple(sorted(orders)))
-        state = DatasetState(seq, *who, value["records"], value["commitment"])
+        state = DatasetState(seq, *who, value["records"], value["commitment"], tuple(value.get("targets", ())))
         self.datasets[value["dataset"]] = state
 
     def budget_changed(self, seq: int, value: Value) -> None:

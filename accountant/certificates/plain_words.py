@@ -127,8 +127,10 @@ def _spent(certificate: Certificate) -> Section:
     form = certificate.form
     dataset, count = form.dataset, sum(run.count for run in form.mechanisms)
     answers = "answer" if count == 1 else "answers"
+    target = form.public.target
+    about = "" if target is None else f", one of several targets, to learn {target}"
     own = (
-        f"This model took {count} noisy {answers} from the data, together epsilon "
+        f"This model took {count} noisy {answers} from the data{about}, together epsilon "
         f"{certificate.epsilon:f} at delta {certificate.delta:f}."
     )
     families = dataset.families or []

@@ -237,6 +237,9 @@ class PublicForm(Form):
     learner: Text
     ensemble: Hex = Field(description="sha256 of ensemble.json, the released numbers")
     hyperparameters: dict[str, Text | int | bool | None]
+    target: Text | None = Field(
+        None, description="what is answered, where the dataset has several targets to choose from"
+    )
     inputs: list[Text] | None = Field(description="names of the features; null where they are too many to list")
     domains: list[Domain] | None = Field(None, description="what the schema says of each feature, as above")
     classes: list[Text] | None = Field(description="null where a number is answered")

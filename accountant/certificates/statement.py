@@ -182,6 +182,7 @@ def _public(subject: Subject, request: Request) -> dict[str, Any]:
         "learner": subject.learner,
         "ensemble": subject.ensemble,
         "hyperparameters": dict(request.parameters),
+        **({} if request.target is None else {"target": request.target}),
         "inputs": listed(list(subject.inputs)),
         "domains": listed(list(subject.domains)) if subject.domains else None,
         "classes": None if subject.classes is None else [str(label) for label in subject.classes],

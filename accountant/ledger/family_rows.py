@@ -54,6 +54,7 @@ def load(connection: Connection, name: str, analyst: str | None = None) -> Datas
         () if "budget" in entry else tuple(identities),
         NewPeople(**entry["new_people"]) if "new_people" in entry else None,
         entry.get("family_name"),
+        tuple(entry.get("targets", ())),
     )
     version = connection.execute(_VERSION, {"upto": row.seq, "family": identities[0]}).scalar_one()
     return Dataset(registration, entry["uuid"], row.seq, int(version), families)

@@ -92,6 +92,7 @@ class Registration:
 
     With a `budget` it founds a family of its own, of `new_people` where that was said. Without, it joins the families
     of the datasets named in `families`. `family_name`: what the family it founds is called; None: as the dataset.
+    `targets`: what a job may be asked to predict, where there are several to choose from.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Registration:
     families: tuple[str, ...] = ()
     new_people: NewPeople | None = None
     family_name: str | None = None
+    targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.family_name and self.families:
@@ -117,7 +119,7 @@ class Registration:
 @dataclass(frozen=True)
 class Request:
     """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
-    booleans, None.
+    booleans, None. `target`: one of the dataset's, where it has several.
     """
 
     dataset: str
@@ -125,6 +127,7 @@ class Request:
     budget: Budget
     parameters: Mapping[str, str | int | bool | None]
     model: str
+    target: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As its entry states it, and as its digest is made from."""
@@ -133,6 +136,7 @@ class Request:
             "learner": self.learner,
             "parameters": dict(self.parameters),
             "model": self.model,
+            **({} if self.target is None else {"target": self.target}),
         }
         return {**own, **self.budget.to_json()}
 
@@ -205,6 +209,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         "records": registration.records,
         "schema": registration.schema,
         "commitment": registration.commitment,
+        **({"targets": list(registration.targets)} if registration.targets else {}),
     }
 
 
@@ -233,4 +238,5 @@ def reservation_fields(
 def request_from_entry(value: Mapping[str, Any]) -> Request:
     """The request of a `reserved` entry."""
     budget = Budget.of(value["epsilon"], value["delta"])
-    return Request(value["dataset"], value["learner"], budget, value["parameters"], value["model"])
+    own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
+    return Request(*own, value.get("target"))

@@ -57,6 +57,8 @@ def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -
         raise ModelInvalid("ensemble.json: not the released numbers that the certificate names")
     ensemble = ensemble_from_bytes(bundle.ensemble)
     check_edits(ensemble, certificate)
+    if certificate.form.public.target not in (None, ensemble.target):
+        raise ModelInvalid("ensemble.json: predicts another target than the certificate names")
     return VerifiedModel(certificate, OnnxModel(bundle.onnx), ensemble, bundle)
 
 

@@ -151,6 +151,7 @@ def _dataset_text(body: dict[str, Any]) -> str:
         ("dataset", body["name"]),
         ("family", ", ".join(body["family_names"])),
         ("relation", f"{body['relation']}, unit of privacy: {body['unit']}"),
+        *(("targets", f"{', '.join(names)}; a job says --target") for names in [body.get("targets")] if names),
         ("total", f"epsilon {body['epsilon']}, delta {body['delta']}"),
         ("spent", f"epsilon {budget['spent']['epsilon']}, converted at delta {body['delta']}"),
         ("reserved", f"epsilon {budget['reserved']['epsilon']}, converted at delta {body['delta']}"),

@@ -159,8 +159,9 @@ def predict(
     with rounds(f"predicting with {reference(folder)}") as progress:
         answers = (verified.runtime.predict(columns) for columns in read_columns(data, features))
         count = write_predictions(out, classes, _counted(answers, progress))
-    body = {"model": reference(folder), "records": count, "out": str(out)}
-    show(json, body, f"{count} records predicted with {body['model']}, written to {out}")
+    target = verified.ensemble.target
+    body = {"model": reference(folder), "target": target, "records": count, "out": str(out)}
+    show(json, body, f"{target} of {count} records predicted with {body['model']}, written to {out}")
 
 
 def _counted(answers: Iterator[Answer], progress: Callable[[int, int | None], None]) -> Iterator[Answer]:

@@ -22,6 +22,7 @@ Epsilon = Annotated[str, typer.Option(help="Epsilon of this job, a decimal.")]
 Delta = Annotated[str | None, typer.Option(help="Delta of this job; the dataset's when left out.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="A parameter of the learner, key=value. Repeatable.")]
 Model = Annotated[str | None, typer.Option(help="Name of the model; the dataset's when left out.")]
+Target = Annotated[str | None, typer.Option(help="What to predict, where the dataset has several targets.")]
 Key = Annotated[str | None, typer.Option(help="The same key gives the same job, and spends once.")]
 
 
@@ -32,6 +33,7 @@ def plan(
     delta: Delta = None,
     set: Set = None,
     model: Model = None,
+    target: Target = None,
     json: Json = False,
 ) -> None:
     """Price a job: what it would cost and what would be left. Spends nothing.
@@ -39,10 +41,10 @@ def plan(
     \b
     dpserve plan adult --learner lazybb --epsilon 0.5
     """
-    asked = Asked(name, learner, epsilon, delta, parameters(set), model)
+    asked = Asked(name, learner, epsilon, delta, parameters(set), model, target=target)
     body = plans.plan(Home.open(), asked, this_user()).to_json()
     lines = [
-        ("job", f"{body['learner']} on {body['dataset']}, {body['rounds']} releases"),
+        ("job", f"{body['learner']} on {body['dataset']}{_about(body)}, {body['rounds']} releases"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
         *(("warning", text) for text in body["warnings"]),
@@ -57,6 +59,7 @@ def train(
     delta: Delta = None,
     set: Set = None,
     model: Model = None,
+    target: Target = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -65,19 +68,24 @@ def train(
     \b
     dpserve train adult --learner lazybb --epsilon 0.5
     """
-    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model)
+    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, target=target)
     job.recover(home)
     with rounds(f"{learner} on {name}") as progress:
         body = job.train(home, asked, by=this_user(), key=idempotency_key, progress=progress)
     certificate = body["certificate"] or {}
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
-        ("model", body["model"]),
+        ("model", f"{body['model']}{_about(body)}"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
         ("left", left_words(body["left"])),
     ]
     show(json, body, aligned(lines))
+
+
+def _about(body: dict[str, Any]) -> str:
+    """Of several targets, which."""
+    return f", which predicts {body['target']}" if "target" in body else ""
 
 
 def parameters(pairs: list[str] | None) -> dict[str, str]:
@@ -105,6 +113,7 @@ def tune(
     delta: Delta = None,
     set: Set = None,
     model: Model = None,
+    target: Target = None,
     plan: Annotated[
         bool, typer.Option("--plan", "--explain", help="Say what it would cost and do; spend nothing.")
     ] = False,
@@ -120,7 +129,7 @@ def tune(
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --plan
     """
     tuning = Tuning(grid_of(grid), runs)
-    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, tuning)
+    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, tuning, target)
     if plan:
         body = plans.plan(home, asked, this_user()).to_json()
         return show(json, body, _planned(body))
@@ -134,7 +143,7 @@ def _planned(body: dict[str, Any]) -> str:
     tuning = body["tuning"]
     law = tuning["runs"]
     lines = [
-        ("job", f"the best of runs of {body['learner']} on {body['dataset']}"),
+        ("job", f"the best of runs of {body['learner']} on {body['dataset']}{_about(body)}"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}, for all of it"),
         ("runs", f"{law['mean']} on average ({law['type']}); {law['made']} are made, so that time does not tell"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
@@ -150,7 +159,7 @@ def _tuned(body: dict[str, Any]) -> str:
     text = ", ".join(f"{key}={value}" for key, value in setting.items()) if setting else "none: no run was drawn"
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
-        ("model", body["model"]),
+        ("model", f"{body['model']}{_about(body)}"),
         ("setting", text),
         ("score", f"{chosen.get('score')} rows told right, with noise; of the best, so rather too many"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}"),

@@ -94,6 +94,7 @@ def _dataset(home: Home, name: str) -> dict[str, Any]:
         "contributions": registration.unit.contributions,
         "column": registration.unit.column,
         "records": registration.records if registration.relation == "replace-one" else None,
+        "targets": registration.targets,
         "schema": registration.schema,
         "entry": found.seq,
         "version": found.version,

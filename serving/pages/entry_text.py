@@ -57,7 +57,12 @@ def _registered(value: Value) -> str:
     return (
         f"Dataset {value['dataset']} was registered{family}. Everything that is ever released from it may cost epsilon "
         f"{budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under {value['relation']}."
+        f"{_targets(value)}"
     )
+
+
+def _targets(value: Value) -> str:
+    return f" A job predicts one of: {', '.join(value['targets'])}." if "targets" in value else ""
 
 
 def _quota_set(value: Value) -> str:
@@ -67,9 +72,10 @@ def _quota_set(value: Value) -> str:
 
 def _reserved(value: Value) -> str:
     answers = sum(run["count"] for run in value["plan"])
+    about = f" that predicts {value['target']}" if "target" in value else ""
     return (
         f"{value['by']} asked for the learner {value['learner']} on dataset {value['dataset']}, for a model named "
-        f"{value['model']}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
+        f"{value['model']}{about}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
         f"{_count(answers, 'noisy answer', 'noisy answers')}. The price was set aside."
     )
 
@@ -109,7 +115,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         "dataset joined",
         lambda value: (
             f"Dataset {value['dataset']} was registered. It holds people of datasets that were registered before it, "
-            f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}."
+            f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}.{_targets(value)}"
         ),
     ),
     "budget-changed": (

@@ -21,7 +21,7 @@ from serving.rest.jobs import planned, submitted
 from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
 
-FIELDS = ("dataset", "learner", "epsilon", "delta", "model", "runs")
+FIELDS = ("dataset", "target", "learner", "epsilon", "delta", "model", "runs")
 BESIDE = frozenset({"idempotency_key", "priced"})
 PREFIX = "p."
 SENT = "This form was sent before, with other values. What stands in it now would be another job."
@@ -78,7 +78,13 @@ def view(home: Home, form: Form) -> dict[str, Any]:
     learners = learners_to_json()
     chosen = next((each for each in learners if each["name"] == form["learner"]), learners[0])
     datasets = [
-        {"name": each.registration.name, "delta": each.delta, "budget": each.summary()} for each in every_dataset(home)
+        {
+            "name": each.registration.name,
+            "targets": each.registration.targets,
+            "delta": each.delta,
+            "budget": each.summary(),
+        }
+        for each in every_dataset(home)
     ]
     return {"datasets": datasets, "learners": learners, "chosen": chosen}
 

@@ -32,7 +32,7 @@ MOST_DIGITS = 40
 MOST_VALUES = 64
 MOST_LISTED = 200
 REQUIRED: Fields = {"dataset": (str,), "learner": (str,), "epsilon": NUMBER}
-OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,), "tuning": (dict,)}
+OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,), "tuning": (dict,), "target": (str,)}
 KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
 
 
@@ -65,6 +65,7 @@ def asked(body: dict[str, Any]) -> Asked:
         body.get("parameters"),
         body.get("model"),
         tuning,
+        body.get("target"),
     )
 
 
@@ -218,6 +219,7 @@ ASKED = {
     "parameters": {"type": "object"},
     "tuning": TUNING,
     "model": TEXT,
+    "target": {**TEXT, "description": "what to predict; must be said where the dataset has several targets"},
     "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
 }
 JOB = {

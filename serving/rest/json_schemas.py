@@ -83,7 +83,10 @@ _DATASET = {
     "version": COUNT, "relation": RELATION,
     "unit": TEXT, "contributions": COUNT, "epsilon": DECIMAL, "delta": DECIMAL, "schema": SHA256, "budget": STANDING,
 }  # fmt: skip
-_RECORDS = {"records": {**COUNT, "description": "under replace-one, where it is public"}}
+_RECORDS = {
+    "records": {**COUNT, "description": "under replace-one, where it is public"},
+    "targets": {**array(TEXT), "description": "where there are several: a job names one of them"},
+}
 DATASETS = record({"datasets": array(record(_DATASET, _RECORDS))})
 FAMILIES = record(
     {
@@ -112,7 +115,7 @@ PLAN = record(
         **_PRICED, "unit": DECIMAL, "relation": RELATION, "certificate": {"type": "null"}, "warnings": array(TEXT),
         "left": record({**LEFT["properties"], "jobs": COUNT}),
     },
-    {"tuning": TUNING},
+    {"tuning": TUNING, "target": TEXT},
 )  # fmt: skip
 ISSUED = record({"entry": COUNT, "statement": SHA256}, says="the entry that issued it, and its statement's digest")
 CHOSEN = record({"setting": maybe(ANY_OBJECT), "score": {"type": ["integer", "null"]}}, says="released with the model")
@@ -123,7 +126,7 @@ JOB = record(
         "left": LEFT, "by": TEXT, "time": TIME, "certificate": maybe(ISSUED), "error": maybe(TEXT),
         "waiting": maybe(TEXT),
     },
-    {"chosen": maybe(CHOSEN)},
+    {"chosen": maybe(CHOSEN), "target": TEXT},
 )  # fmt: skip
 JOBS = record({"jobs": array(JOB), "next": maybe(COUNT)})
 
@@ -161,7 +164,7 @@ STATEMENT = record(
     {"_type": TEXT, "predicateType": TEXT, "subject": array(ANY_OBJECT), "predicate": ANY_OBJECT}, says="in-toto"
 )
 CERTIFIED = record({"model": TEXT, "envelope": ENVELOPE, "proof": TEXT, "statement": STATEMENT})
-_ANSWERED = {"model": TEXT, "certificate": CERTIFICATE, "predictions": array(LABEL)}
+_ANSWERED = {"model": TEXT, "target": TEXT, "certificate": CERTIFICATE, "predictions": array(LABEL)}
 PREDICTED = record(
     _ANSWERED,
     {"classes": array(LABEL), "probabilities": array(array(REAL))},

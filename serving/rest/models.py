@@ -134,8 +134,9 @@ def answer_records(find: Find, body: dict[str, Any]) -> tuple[Served, dict[str, 
 
 def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.float32]) -> dict[str, Any]:
     """An answer before it is encoded: label (n,), probabilities (n, classes), of which a number has none."""
-    plain = {"model": served.reference, "certificate": served.fragment, "predictions": label.tolist()}
-    classes = served.verified.ensemble.classes
+    ensemble = served.verified.ensemble
+    plain: dict[str, Any] = {"model": served.reference, "target": ensemble.target, "certificate": served.fragment}
+    plain["predictions"], classes = label.tolist(), ensemble.classes
     return {**plain, "classes": classes, "probabilities": probabilities} if classes else plain
 
 

@@ -103,7 +103,7 @@ def test_certified_and_verified(home):
 def test_a_number_is_served_without_classes(home):
     model, answer = served(home, "rent")
     assert answer["predictions"] == VALUES
-    assert answer.keys() == {"model", "certificate", "predictions"}
+    assert answer.keys() == {"model", "target", "certificate", "predictions"}
     assert set(PREDICTED["required"]) <= answer.keys() <= set(PREDICTED["properties"])
     body = json.loads(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY))
     assert body["predictions"] == VALUES

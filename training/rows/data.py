@@ -23,11 +23,13 @@ from accountant.budget import Relation
 from accountant.errors import DataError
 from models.features import CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
 from training.rows import kernels
-from training.rows.people import NULLS
+from training.rows.people import NULLS, missing_texts
 from training.rows.rows import TARGET_GRID, Rows
 from training.rows.schema import Schema
 
 BATCH_ROWS = READ_BYTES = 1 << 16
+NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
+NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID
 
 
 def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
@@ -37,7 +39,7 @@ def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
 
 def read_batches(path: Path, schema: Schema, also: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
     """Batches with the schema's columns (and `also`), after checking names. Raises DataError on anything else."""
-    wanted = [*(feature.name for feature in schema.features), schema.target, *also]
+    wanted = [*dict.fromkeys((*(feature.name for feature in schema.features), *schema.target_names, *also))]
     try:
         if path.suffix == ".parquet":
             file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)  # no row group at once
@@ -80,7 +82,7 @@ def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[s
         feature.name: pa.float64() if isinstance(feature, NumericFeature) else pa.string()
         for feature in schema.features
     }
-    types |= {schema.target: pa.float64() if schema.classes is None else pa.string()}
+    types |= {target.name: pa.float64() if target.classes is None else pa.string() for target in schema.targets}
     types |= dict.fromkeys(also, pa.binary())  # of no promised type, nor encoding
     convert = pyarrow.csv.ConvertOptions(
         column_types=types, null_values=NULLS, strings_can_be_null=False, include_columns=wanted
@@ -96,7 +98,7 @@ def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[s
 
 def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:
     """Every column of the schema is there, and no column is there that the schema does not speak of."""
-    wanted = {feature.name for feature in schema.features} | {schema.target, *also}
+    wanted = {feature.name for feature in schema.features} | {*schema.target_names, *also}
     absent, unknown = wanted - set(names), set(names) - wanted - set(schema.ignore)
     if absent:
         raise DataError(f"columns {sorted(absent)}: in the schema but not in the data, which has {sorted(names)}")
@@ -106,6 +108,13 @@ def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) 
         )
     if len(set(names)) != len(names):
         raise DataError("columns: a name stands there twice")
+
+
+def check_left_out(schema: Schema, relation: Relation) -> None:
+    """Under replace-one the number of rows is public, so how many lack an answer would be."""
+    for target in schema.targets:
+        if target.leave_out and relation is Relation.REPLACE_ONE:
+            raise DataError(f"{target.name}: `missing: leave-out` needs add-remove: how many are left out is private")
 
 
 def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
@@ -127,14 +136,21 @@ def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
 
 
 def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.uint8]:
-    """Class labels -> index in `classes`. A label that is missing or not listed raises, naming its row."""
-    assert schema.classes is not None
-    texts = _texts(schema.target, column)
-    index = pc.index_in(texts, value_set=pa.array([str(label) for label in schema.classes], type=texts.type))
+    """Class labels -> index in `classes`. A label that is missing or not listed raises, naming its row; where the
+    target leaves out rows without an answer, a missing one is NO_CLASS, and only one that is not listed raises.
+    """
+    target = schema.only
+    assert target.classes is not None
+    texts = _texts(target.name, column)
+    index = pc.index_in(texts, value_set=pa.array([str(label) for label in target.classes], type=texts.type))
+    if target.leave_out:
+        index = pc.if_else(
+            pc.and_(pc.is_null(index), missing_texts(texts)), pa.scalar(int(NO_CLASS), pa.int32()), index
+        )
     if index.null_count:
         row = start + int(pc.index(pc.is_null(index), True).as_py())
         raise DataError(
-            f"{schema.target}, data row {row}: missing, or not one of the classes {list(schema.classes)}", row=row
+            f"{target.name}, data row {row}: missing, or not one of the classes {list(target.classes)}", row=row
         )
     return np.asarray(index.to_numpy(zero_copy_only=False), dtype=np.uint8)
 
@@ -142,22 +158,30 @@ def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[n
 def encode_targets(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.int32]:
     """A number to predict -> int32 in -TARGET_GRID..TARGET_GRID: clipped to the public range, centred on its middle,
     on a grid of half the range / TARGET_GRID. [100, 101] thus behaves as [0, 1]. Infinities lie beyond the range, and
-    nobody counts what was clipped. A missing target raises, naming its row.
+    nobody counts what was clipped. A missing target raises, naming its row, or is NO_NUMBER where such rows are left
+    out.
     """
-    assert schema.target_range is not None
-    numbers, (low, high) = _numbers(schema.target, column), schema.target_range
+    target = schema.only
+    assert target.range is not None
+    numbers, (low, high) = _numbers(target.name, column), target.range
     missing = np.isnan(numbers)
-    if missing.any():
+    if missing.any() and not target.leave_out:
         row = start + int(missing.argmax())
-        raise DataError(f"{schema.target}, data row {row}: missing; every row needs a number to learn from", row=row)
+        raise DataError(f"{target.name}, data row {row}: missing; every row needs a number to learn from", row=row)
     middle, half = low / 2 + high / 2, high / 2 - low / 2  # halves first: the difference of two floats may overflow
-    steps = np.rint((np.clip(numbers, low, high) - middle) / half * TARGET_GRID)
-    return np.clip(steps, -TARGET_GRID, TARGET_GRID).astype(np.int32)
+    steps = np.rint((np.clip(np.where(missing, middle, numbers), low, high) - middle) / half * TARGET_GRID)
+    steps = np.clip(steps, -TARGET_GRID, TARGET_GRID).astype(np.int32)
+    return np.where(missing, NO_NUMBER, steps)
 
 
 def encode_answers(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[Any]:
     """What is to be learnt, as `Rows` holds it: class indices uint8, or a number's targets int32."""
     return encode_targets(schema, column, start) if schema.classes is None else encode_labels(schema, column, start)
+
+
+def has_answer(answers: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows have an answer, of what `encode_answers` gave: whether one has depends on that row alone."""
+    return np.asarray(answers != (NO_NUMBER if answers.dtype == np.int32 else NO_CLASS))
 
 
 def answer_dtype(schema: Schema) -> type[np.int32] | type[np.uint8]:
@@ -262,6 +286,7 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
     if absent:
         raise DataError(f"columns {absent}: in the schema but not in X")
     labels = encode_answers(schema, _label_column(y))
+    check_left_out(schema, relation)
     if len(labels) != len(table) or not len(labels):
         raise DataError(f"y: {len(labels)} labels for {len(table)} rows; as many labels as rows, and at least one")
     if relation is Relation.REPLACE_ONE and len(labels) != schema.records:
@@ -274,4 +299,7 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
         for codes, feature in zip(bins, schema.features, strict=True):
             codes[start : start + len(batch)] = encode_column(feature, batch[feature.name], start)
         start += len(batch)
+    if schema.only.leave_out:
+        present = has_answer(labels)
+        bins, labels = bins[:, present], labels[present]
     return Rows(bins, labels, [feature.bins for feature in schema.features], len(schema.classes or ()))

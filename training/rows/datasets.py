@@ -1,9 +1,9 @@
 """Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
 
 Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,), int32 targets
-where a number is to be predicted, and `schema.yaml`. The commitment is an HMAC over all of it, its key held by the
-accountant: it names the rows in the ledger and says nothing about them. Beside them `sketch.npz`, by which the same
-people are known again in another file (`training.rows.overlap`).
+where a number is to be predicted, `labels-2.npy` and so on of further targets, and `schema.yaml`. The commitment is an
+HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them. Beside
+them `sketch.npz`, by which the same people are known again in another file (`training.rows.overlap`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import RECORD, NewPeople, Registration, Unit
 from accountant.ledger.started import Started
-from training.rows.data import answer_dtype, bin_dtype, encode_answers, encode_column, most_rows, read_batches
+from training.rows.data import (
+    answer_dtype,
+    bin_dtype,
+    check_left_out,
+    encode_answers,
+    encode_column,
+    has_answer,
+    most_rows,
+    read_batches,
+)
 from training.rows.overlap import SKETCH, Scan, Sketch, same_people
 from training.rows.people import FirstOfEach
 from training.rows.row_files import column_types
@@ -35,17 +44,23 @@ from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
 CHUNK = 1 << 24
-FILES = ("bins.npy", "labels.npy", "schema.yaml")  # of a dataset's folder, as its commitment goes over them
 # By folder: its files as they lay when they were hashed, and whether they were those that were registered.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool]] = {}
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Rows as integers: `bins` (features, rows), `labels` (rows,): uint8 classes, or int32 targets of a number."""
+    """Rows as integers: `bins` (features, rows), and for each target its `answers` (rows,): uint8 classes, or int32
+    targets of a number.
+    """
 
     bins: NDArray[Any]
-    labels: NDArray[Any]
+    answers: tuple[NDArray[Any], ...]
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The answers of the first target."""
+        return self.answers[0]
 
 
 def register(
@@ -66,10 +81,9 @@ def register(
     `unit`: the column that names the person, or "record"; None is asked about (`training.rows.unit_question`). Rows or
     people registered, outside of `families`, raise NameTaken, but for `new_people`. `family_name`: of a new one.
     """
-    schema = parse_schema(raw := _read_schema(schema_file))
+    check_left_out(schema := parse_schema(raw := _read_schema(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
-    types = column_types(data)
-    registered = home.ledger.datasets()
+    types, registered = column_types(data), home.ledger.datasets()
     shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
     relatives = [each for each in registered if any(family.identity in shared for family in each.families)]
     answer = answered(unit, contributions, types, relatives)
@@ -77,8 +91,9 @@ def register(
     if answer is None and by_name:
         raise ask(by_name, "by name")
     about = Registration(
-        name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name
-    )
+        name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
+        schema.target_names if len(schema.targets) > 1 else (),
+    )  # fmt: skip
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
         total.check_delta(schema.records)
     others = [] if new_people else [each for each in registered if each not in relatives]
@@ -95,8 +110,8 @@ def register(
         )
     folder = home.datasets / f"{uuid.uuid4()}.partial"
     try:
-        _write(folder, packed, raw, people)
-        commitment = home.keys.commitment(_content(folder))
+        _write(folder, packed, schema, raw, people)
+        commitment = home.keys.commitment(_content(folder, len(schema.targets)))
         _check_new_rows(home, commitment)
         _check_new_people(scan, people)
         place = home.datasets / commitment
@@ -115,15 +130,16 @@ def pack(data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = No
     `scan` sees every row as it stands in the file.
     """
     keep = FirstOfEach(unit.column, unit.contributions) if unit.column else None
-    described = {feature.name for feature in schema.features} | {schema.target}
+    described = {feature.name for feature in schema.features} | {*schema.target_names}
     seen = set() if scan is None else set(scan.names)
-    bins, answers = np.empty((0, 0)), np.empty(0)
+    questions = [schema.question(name) for name in schema.target_names]
+    bins, answers = np.empty((0, 0)), [np.empty(0) for _ in questions]
     start = used = 0
     for batch in read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described)):
         if not start:  # room for every row, of which the system gives what is written to: nothing is moved or copied
             most = most_rows(data)
             bins = np.empty((len(schema.features), most), bin_dtype(schema.features))
-            answers = np.empty(most, answer_dtype(schema))
+            answers = [np.empty(most, answer_dtype(asked)) for asked in questions]
         if scan is not None:
             scan(batch, start)
         chosen: Any = slice(None) if keep is None else keep(batch, start)
@@ -132,13 +148,17 @@ def pack(data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = No
             raise DataError(f"data={data.name}: more than {ROW_LIMIT} rows, the most that can be learnt from at once")
         for codes, feature in zip(bins, schema.features, strict=True):
             codes[used:end] = encode_column(feature, batch[feature.name], start)[chosen]
-        answers[used:end] = encode_answers(schema, batch[schema.target], start)[chosen]
+        for own, asked in zip(answers, questions, strict=True):
+            own[used:end] = encode_answers(asked, batch[asked.target], start)[chosen]
         start, used = start + len(batch), end
     if keep is not None:
         keep.check()
     if not start:
         raise DataError(f"data={data.name}: the file has no rows")
-    return Packed(bins[:, :used], answers[:used])
+    for own, asked in zip(answers, questions, strict=True):
+        if not has_answer(own[:used]).any():
+            raise DataError(f"{asked.target}: no row that is used has an answer")
+    return Packed(bins[:, :used], tuple(own[:used] for own in answers))
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
@@ -157,12 +177,12 @@ def require_rows(home: Home, dataset: Dataset) -> None:
     """LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered: no job on
     them may start in this home. It tells of the disk alone. A file is hashed once, and again where it was touched.
     """
-    folder = home.datasets / dataset.registration.commitment
+    folder, targets = home.datasets / dataset.registration.commitment, max(1, len(dataset.registration.targets))
     try:
-        files = [(folder / name).stat() for name in FILES]
+        files = [(folder / name).stat() for name in _files(targets)]
         state = tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
         if _SEEN.get(folder, ((), False))[0] != state:
-            _SEEN[folder] = state, home.keys.commitment(_content(folder)) == folder.name
+            _SEEN[folder] = state, home.keys.commitment(_content(folder, targets)) == folder.name
         sound = _SEEN[folder][1]
     except OSError:
         sound = False
@@ -174,13 +194,35 @@ def require_rows(home: Home, dataset: Dataset) -> None:
 
 
 def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
-    """Map the packed rows of a job that has STARTED, after checking that they are the rows that were registered."""
+    """Map the packed rows of a job that has STARTED, after checking that they are the rows that were registered.
+
+    `schema`: the whole one. The job's target alone is read, of the rows that have an answer to it: which of them that
+    are is decided row by row, so that adding a row adds at most that row to the job's.
+    """
     commitment = started.dataset.registration.commitment
     folder = home.datasets / commitment
-    if home.keys.commitment(_content(folder)) != commitment:
+    if home.keys.commitment(_content(folder, len(schema.targets))) != commitment:
         raise JobFailed("rows: the packed file is not the one that was registered")
-    bins, labels = (np.load(folder / file, mmap_mode="r", allow_pickle=False) for file in ("bins.npy", "labels.npy"))
-    return Rows(bins, labels, [feature.bins for feature in schema.features], len(schema.classes or ()))
+    asked = schema.question(started.request.target)
+    file = _label_files(len(schema.targets))[schema.target_names.index(asked.target)]
+    bins, labels = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in ("bins.npy", file))
+    columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
+    if len(columns) < len(schema.features):
+        bins = bins[columns]
+    if asked.only.leave_out:
+        present = has_answer(labels)
+        bins, labels = bins[:, present], labels[present]
+    return Rows(bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()))
+
+
+def _label_files(targets: int) -> list[str]:
+    """Of each target, the file of its answers."""
+    return ["labels.npy", *(f"labels-{number}.npy" for number in range(2, targets + 1))]
+
+
+def _files(targets: int) -> list[str]:
+    """What the commitment is over, in its order."""
+    return ["bins.npy", *_label_files(targets), "schema.yaml"]
 
 
 def _read_schema(path: Path) -> bytes:
@@ -206,12 +248,12 @@ def _check_new_rows(home: Home, commitment: str) -> None:
 
 def _scan(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str], others: Iterable[Dataset]) -> Scan:
     """Of a file's columns that the schema knows, against the sketches of `others`: older registrations have none."""
-    described = {feature.name for feature in schema.features} | {schema.target, *schema.ignore}
+    described = {feature.name for feature in schema.features} | {*schema.target_names, *schema.ignore}
     columns = [column for column in types if column in described]
     places = {each.registration.name: home.datasets / each.registration.commitment / SKETCH for each in others}
     known = {name: Sketch.read(place) for name, place in places.items() if place.exists()}
     key = bytes.fromhex(home.keys.commitment([b"the key of sketches"]))
-    return Scan(key, schema.target, columns, naming, known)
+    return Scan(key, schema.target_names, columns, naming, known)
 
 
 def _check_new_people(scan: Scan, own: Sketch) -> None:
@@ -228,19 +270,20 @@ def _check_new_people(scan: Scan, own: Sketch) -> None:
                 )  # fmt: skip
 
 
-def _write(folder: Path, packed: Packed, schema: bytes, sketch: Sketch) -> None:
+def _write(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> None:
     folder.mkdir(mode=0o700)
     np.save(folder / "bins.npy", packed.bins, allow_pickle=False)
-    np.save(folder / "labels.npy", packed.labels, allow_pickle=False)
-    (folder / "schema.yaml").write_bytes(schema)
+    for name, answers in zip(_label_files(len(schema.targets)), packed.answers, strict=True):
+        np.save(folder / name, answers, allow_pickle=False)
+    (folder / "schema.yaml").write_bytes(raw)
     sketch.write(folder / SKETCH)
     for file in folder.iterdir():
         file.chmod(PRIVATE)
         sync_file(file)
 
 
-def _content(folder: Path) -> Iterator[bytes]:
-    for name in FILES:
+def _content(folder: Path, targets: int) -> Iterator[bytes]:
+    for name in _files(targets):
         yield name.encode()
         with (folder / name).open("rb") as file:
             yield from iter(lambda file=file: file.read(CHUNK), b"")  # type: ignore[misc]

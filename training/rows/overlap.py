@@ -56,7 +56,7 @@ class People:
 class Sketch:
     """`cells` (sampled rows, columns): fingerprints under the column's name. `rows`: how many the file had."""
 
-    target: str
+    targets: tuple[str, ...]
     columns: tuple[str, ...]
     cells: Hashes
     rows: int
@@ -65,7 +65,7 @@ class Sketch:
     def write(self, path: Path) -> None:
         """As an .npz file of plain arrays; counts are left out."""
         arrays: dict[str, Any] = {
-            "target": np.array(self.target),
+            "target": np.array(self.targets),
             "columns": np.array(self.columns),
             "cells": self.cells,
             "rows": np.array(self.rows),
@@ -85,8 +85,9 @@ class Sketch:
                     name: People(these, np.zeros(0, np.int64), limit)
                     for name, these, limit in zip(file["names"].tolist(), ids, file["limits"], strict=True)
                 }
-                target, columns, rows = str(file["target"]), tuple(file["columns"].tolist()), int(file["rows"])
-                return cls(target, columns, file["cells"], rows, people)
+                targets = tuple(np.atleast_1d(file["target"]).tolist())  # one text where there is one, of old
+                columns, rows = tuple(file["columns"].tolist()), int(file["rows"])
+                return cls(targets, columns, file["cells"], rows, people)
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise DataError(
                 f"datasets/{path.parent.name}/{path.name}: cannot be read ({type(error).__name__}), so nobody can say "
@@ -150,9 +151,14 @@ class Scan:
     """Reads a file's batches for its own sketch and against `known` ones. `naming`: columns that may name people."""
 
     def __init__(
-        self, key: bytes, target: str, columns: Sequence[str], naming: Sequence[str], known: Mapping[str, Sketch]
+        self,
+        key: bytes,
+        targets: Sequence[str],
+        columns: Sequence[str],
+        naming: Sequence[str],
+        known: Mapping[str, Sketch],
     ) -> None:
-        self._key, self._target = key, target
+        self._key, self._targets = key, tuple(targets)
         self.columns = tuple(sorted(columns, key=lambda name: int(self._word("column " + name)))[:MOST_COLUMNS])
         self.names = frozenset({*self.columns, *naming})
         self._words = {name: self._word("column " + name) for name in self.columns}
@@ -161,7 +167,7 @@ class Scan:
         self._naming = {name: Values(min(MOST_PEOPLE, most)) for name in naming}
         self.known = known
         self.fractions: set[str] = set()  # of `naming`, those that hold numbers which are not whole
-        self._choices = {name: choices(sketch, self._words, target) for name, sketch in known.items()}
+        self._choices = {name: choices(sketch, self._words, targets) for name, sketch in known.items()}
         chosen = {choice for found in self._choices.values() for choice in found}
         most = min(MOST_VALUES, max(1 << 12, ALL_VALUES // max(1, len(chosen))))
         self._counted = {choice: Values(most) for choice in chosen}
@@ -239,7 +245,7 @@ class Scan:
         """Of the whole file."""
         self._settle()
         people = {name: values.found() for name, values in self._naming.items()}
-        return Sketch(self._target, self.columns, self._cells[: self._held].copy(), self.rows, people)
+        return Sketch(self._targets, self.columns, self._cells[: self._held].copy(), self.rows, people)
 
     def same_rows(self, name: str, own: Sketch) -> float:
         """The share of the file's rows that stand in the registered dataset `name`, or of its rows in the file,
@@ -257,14 +263,14 @@ class Scan:
         return max(shares)
 
 
-def choices(known: Sketch, columns: Mapping[str, np.uint64], target: str) -> tuple[frozenset[str], ...]:
+def choices(known: Sketch, columns: Mapping[str, np.uint64], targets: Sequence[str]) -> tuple[frozenset[str], ...]:
     """The columns by which rows are compared: all that both have, but for row numbers, which strangers share; all but
     the targets, which may be coded anew; and the ones in which the known rows ever repeat, so that other keys which
     were written anew hide nothing. `columns`: their keys, by their names.
     """
     common = [name for name in known.columns if name in columns and not known.numbers_rows(name, columns[name])]
     repeating = [name for name in common if known.repeats(name) > 0]
-    others = [name for name in common if name not in (target, known.target)]
+    others = [name for name in common if name not in (*targets, *known.targets)]
     found = {frozenset(common), frozenset(others), frozenset(repeating)} - {frozenset()}
     return tuple(sorted(found, key=len, reverse=True))
 

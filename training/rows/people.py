@@ -47,8 +47,13 @@ def unit_ids(name: str, column: pa.Array) -> pa.Array:
     texts = column.cast(pa.large_string())
     texts = pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0*$", r"\1")
     texts = pc.replace_substring_regex(texts, "^-(0+)$", r"\1")
-    missing = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), pa.array(NOBODY, pa.large_string()))
-    return pc.if_else(missing, None, texts).cast(pa.large_binary())
+    return pc.if_else(missing_texts(texts), None, texts).cast(pa.large_binary())
+
+
+def missing_texts(texts: pa.Array) -> pa.Array:
+    """Which of a column of large texts say nothing: null, or any of NOBODY."""
+    words = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), pa.array(NOBODY, pa.large_string()))
+    return pc.or_(pc.is_null(texts), words)
 
 
 def _texts_or_bytes(name: str, column: pa.Array) -> pa.Array:

@@ -30,6 +30,8 @@ HEAD = """\
 # Replace every FILL-IN by what is publicly known: ranges from the meaning of a column, categories from the code book.
 target: {{name: FILL-IN, classes: FILL-IN}} # the column to predict (delete it below), its classes: ["no", "yes"]
 # (to predict a number, its public range stands in place of the classes: range: [low, high])
+# (several questions about the same people, on one budget: in place of target,
+#  targets: {{NAME: {{classes: [...]}}, NAME: {{range: [low, high]}}}}; a job then says which: --target NAME)
 records: FILL-IN # replace-one: the public count; add-remove: a public guess
 features:
 """

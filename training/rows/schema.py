@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import expm1, log1p
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import yaml
 from pydantic import (
@@ -17,6 +17,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
     StrictInt,
     StrictStr,
     ValidationError,
@@ -24,15 +25,16 @@ from pydantic import (
     model_validator,
 )
 
-from accountant.errors import ModelInvalid, SchemaError
+from accountant.errors import InputError, ModelInvalid, SchemaError
 from models.answers import ClassLabel
 from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
+from training.rows.schema_text import FILL_IN, Loader, blanks
 
-FILL_IN = "FILL-IN"  # in a draft: what only a person can say
 MAX_BYTES = 1 << 20
 MAX_BINS = 60_000
 MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known before any budget is spent
 MAX_LABEL = 200  # characters of a class, for a certificate names them all
+MAX_TARGETS = 64
 LOG_SHARE = 4
 GUESSED_RECORDS = 1000
 PUBLIC_ONLY = "it is public knowledge that a person must write down; dpserve never reads it from rows"
@@ -111,15 +113,17 @@ class _Boolean(_Strict):
         return BooleanFeature(name)
 
 
-class _Target(_Strict):
-    """`classes` in their public order (the last one is the positive class), or a public `range` for regression."""
+class _Answers(_Strict):
+    """What one asks of a row: `classes` in their public order (the last one is the positive class), or a public `range`
+    for regression. `missing`: whether rows without an answer refuse the file, or are left out of this target's jobs.
+    """
 
-    name: StrictStr
     classes: Annotated[tuple[StrictStr | StrictInt, ...], Field(min_length=2, max_length=255)] | None = None
     range: tuple[Finite, Finite] | None = None
+    missing: Literal["refuse", "leave-out"] = "refuse"
 
     @model_validator(mode="after")
-    def _complete(self) -> _Target:
+    def _complete(self) -> _Answers:
         if (self.classes is None) == (self.range is None):
             raise ValueError(f"needs `classes: [...]`, or `range: [low, high]` for regression: {PUBLIC_ONLY}")
         if self.classes is not None and len({str(label) for label in self.classes}) != len(self.classes):
@@ -130,9 +134,23 @@ class _Target(_Strict):
             raise ValueError(f"range={list(self.range)}: low must be below high")
         return self
 
+    def target(self, name: str, also_feature: bool = False) -> Target:
+        return Target(name, self.classes, self.range, self.missing == "leave-out", also_feature)
+
+
+class _Target(_Answers):
+    name: StrictStr
+
+
+class _Question(_Answers):
+    """One of several targets. `also_feature`: it stands under `features` as well, for the models of the others."""
+
+    also_feature: StrictBool = False
+
 
 class _File(_Strict):
-    target: _Target
+    target: _Target | None = None
+    targets: Annotated[dict[StrictStr, _Question], Field(min_length=1, max_length=MAX_TARGETS)] | None = None
     records: Annotated[StrictInt, Field(ge=1, le=10**12)]
     features: Annotated[
         dict[str, Annotated[_Numeric | _Categorical | _Boolean, Field(discriminator="type")]],
@@ -141,29 +159,90 @@ class _File(_Strict):
     ignore: tuple[StrictStr, ...] = ()
     missing: Literal["own-bin"] = "own-bin"
 
+    @model_validator(mode="after")
+    def _asks(self) -> _File:
+        if (self.target is None) == (self.targets is None):
+            raise ValueError(
+                "needs either `target: {name: ..., classes: [...]}`, or, for several questions about the same rows, "
+                f"`targets: {{NAME: {{classes: [...]}}, NAME: {{range: [...]}}}}`: {PUBLIC_ONLY}"
+            )
+        return self
+
+    def questions(self) -> tuple[Target, ...]:
+        if self.target is not None:
+            return (self.target.target(self.target.name),)
+        return tuple(each.target(name, each.also_feature) for name, each in (self.targets or {}).items())
+
+
+@dataclass(frozen=True)
+class Target:
+    """A column to predict: one of `classes`, or (None) a number in the public `range`. `leave_out`: rows without an
+    answer are left out of its jobs; else there are none. `also_feature`: the models of other targets read it.
+    """
+
+    name: str
+    classes: tuple[ClassLabel, ...] | None
+    range: tuple[float, float] | None
+    leave_out: bool = False
+    also_feature: bool = False
+
 
 @dataclass(frozen=True)
 class Schema:
-    """A checked schema. `digest`: sha256 of the file's bytes, so that a ledger entry can name it."""
+    """A checked schema. `digest`: sha256 of the file's bytes, so that a ledger entry can name it.
 
-    target: str
-    classes: tuple[ClassLabel, ...] | None
-    target_range: tuple[float, float] | None
+    Of several `targets` a model learns one: `question` gives the schema of that one, which is what learners are given.
+    """
+
+    targets: tuple[Target, ...]
     records: int
     features: tuple[Feature, ...]
     ignore: tuple[str, ...]
     digest: str
 
+    @property
+    def only(self) -> Target:
+        """The target. InputError where there are several."""
+        if len(self.targets) > 1:
+            which_target(
+                f"the schema has {len(self.targets)} targets", self.target_names, "choose one: schema.question"
+            )
+        return self.targets[0]
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which would take the last of two equal keys in silence."""
+    @property
+    def target(self) -> str:
+        """The name of the only target."""
+        return self.only.name
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        if twice:
-            raise SchemaError(f"schema: {sorted(twice)} stand twice in one mapping (line {node.start_mark.line + 1})")
-        return super().construct_mapping(node, deep)
+    @property
+    def classes(self) -> tuple[ClassLabel, ...] | None:
+        """The classes of the only target; None where it is a number."""
+        return self.only.classes
+
+    @property
+    def target_range(self) -> tuple[float, float] | None:
+        """The public range of the only target; None where it has classes."""
+        return self.only.range
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Every target's name, in the file's order."""
+        return tuple(target.name for target in self.targets)
+
+    def question(self, name: str | None) -> Schema:
+        """The schema of one target: itself alone to be predicted, by all features but the column itself. None: the only
+        one there is. InputError where there is no such target, or None does not say which.
+        """
+        chosen = [target for target in self.targets if target.name == (self.target if name is None else name)]
+        if not chosen:
+            which_target(f"{name!r:.80} is no target of this schema", self.target_names, "choose one of its targets")
+        rest = tuple(feature for feature in self.features if feature.name != chosen[0].name)
+        return replace(self, targets=tuple(chosen), features=rest)
+
+
+def which_target(why: str, names: Sequence[str], then: str) -> NoReturn:
+    """InputError that asks which target is meant."""
+    raise InputError(f"target: {why}: {', '.join(names)}; {then}", targets=list(names))
 
 
 def parse_schema(raw: bytes) -> Schema:
@@ -171,7 +250,7 @@ def parse_schema(raw: bytes) -> Schema:
     if len(raw) > MAX_BYTES:
         raise SchemaError(f"schema: {len(raw)} bytes; at most {MAX_BYTES}")
     try:
-        body = yaml.load(raw.decode(), _Loader)
+        body = yaml.load(raw.decode(), Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets Python's own ValueError through
         raise SchemaError(f"schema: not YAML: {error}") from error
     return _checked(body, raw)
@@ -179,7 +258,7 @@ def parse_schema(raw: bytes) -> Schema:
 
 def _checked(body: Any, raw: bytes) -> Schema:
     """What was read from `raw`, checked."""
-    if blank := _blanks(body):
+    if blank := blanks(body):
         raise SchemaError(f"schema: still {FILL_IN}, for you to fill in from public knowledge: {', '.join(blank)}")
     try:
         file = _File.model_validate(body)
@@ -190,41 +269,39 @@ def _checked(body: Any, raw: bytes) -> Schema:
         features = tuple(kind.feature(name) for name, kind in file.features.items())
     except ModelInvalid as error:  # names and values that a released model could not carry
         raise SchemaError(f"schema: {error.message}") from None
-    return Schema(
-        file.target.name,
-        file.target.classes,
-        file.target.range,
-        file.records,
-        features,
-        file.ignore,
-        hashlib.sha256(raw).hexdigest(),
-    )
-
-
-def _blanks(body: Any) -> list[str]:
-    """Where a draft was not filled in. Each part is looked at once, for YAML lets a part stand in itself."""
-    found: dict[str, None] = {}
-    parts, seen = [("", body)], set[int]()
-    while parts:
-        place, part = parts.pop()
-        if part == FILL_IN:
-            found[place] = None
-        if id(part) in seen or not isinstance(part, dict | list):
-            continue
-        seen.add(id(part))
-        named = part.items() if isinstance(part, dict) else ((None, value) for value in part)
-        parts += [(place if name is None else f"{place}.{name}".lstrip("."), value) for name, value in named]
-    return sorted(found)
+    return Schema(file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest())
 
 
 def _check_names(file: _File) -> None:
-    if file.target.name in file.features:
-        raise SchemaError(f"schema: features.{file.target.name}: the target cannot be a feature")
-    for name in {*file.features, file.target.name} & set(file.ignore):
+    targets = file.questions()
+    for target in targets:
+        _check_target(target, file, len(targets))
+    names = dict.fromkeys((*file.features, *(target.name for target in targets)))
+    for name in names.keys() & set(file.ignore):
         raise SchemaError(f"schema: ignore: {name!r} is used as a feature or the target")
-    for name in (*file.features, file.target.name):
+    for name in names:
         if not name or len(name) > 200 or not name.isprintable():
             raise SchemaError(f"schema: {name!r}: a column name has 1 to 200 printable characters")
+
+
+def _check_target(target: Target, file: _File, targets: int) -> None:
+    """A target is a feature of the others' models only where the schema says so twice: here and under `features`."""
+    name, feature = target.name, file.features.get(target.name)
+    if target.also_feature and (feature is None or targets == 1):
+        raise SchemaError(
+            f"schema: targets.{name}: also_feature needs the column under `features` as well, and another target"
+        )
+    if feature is None:
+        return
+    if not target.also_feature:
+        hint = "" if targets == 1 else "; where the models of other targets may read it, say `also_feature: true`"
+        raise SchemaError(f"schema: features.{name}: the target cannot be a feature{hint}")
+    if (target.classes is None) != isinstance(feature, _Numeric):
+        raise SchemaError(
+            f"schema: features.{name}: a target with a range is a numeric feature, one with classes is not"
+        )
+    if len(file.features) == 1:
+        raise SchemaError(f"schema: targets.{name}: there is no other feature to learn it from")
 
 
 def _say(problem: Any) -> str:

@@ -61,7 +61,9 @@ def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) ->
         for feature in schema.features
         if isinstance(feature, BooleanFeature) or (isinstance(feature, CategoricalFeature) and feature.bins < FEW)
     }
-    able = [name for name, kind in types.items() if _can_name(kind) and name not in few and name != schema.target]
+    able = [
+        name for name, kind in types.items() if _can_name(kind) and name not in few and name not in schema.target_names
+    ]
     by_name = [name for name in able if names_people(name)]
     open_ones = [
         name for name in able if name in schema.ignore or (words_of(name) or [""])[-1] in ("id", "uuid", "guid")

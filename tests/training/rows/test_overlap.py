@@ -31,7 +31,7 @@ FEW = ADULT.select(["age", "sex", "income"])
 
 
 def scanned(table, known=None, naming=(), batch=1 << 16) -> tuple[Scan, Sketch]:
-    scan, start = Scan(KEY, table.column_names[-1], table.column_names, naming, known or {}), 0
+    scan, start = Scan(KEY, [table.column_names[-1]], table.column_names, naming, known or {}), 0
     for part in table.to_batches(max_chunksize=batch):
         scan(part, start)
         start += len(part)
