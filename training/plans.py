@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -29,6 +29,7 @@ from training.tuning.tune import Tuned, Tuning, tuned_of
 from training.would_fit import would_fit, would_fit_by_unit
 
 SAY_TARGET = "which one? Say it with --target NAME (over REST: `target`)"
+CLOSES = "this job takes the whole total: nothing is admitted after it, even where the total is raised later"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Planned:
 
     def to_json(self) -> dict[str, Any]:
         """What `dpserve plan` prints: the price, what would be left after it, and warnings. Decimals are text."""
-        after = self.dataset.with_job(self.costs)
+        claimed = self.recipe.claim
+        after = self.dataset.with_job(self.costs, claimed)
         return {
             "dataset": self.request.dataset,
             "learner": self.request.learner,
@@ -71,9 +73,10 @@ class Planned:
             "rounds": len(self.recipe.plan),
             "unit": decimal_string(self.recipe.unit),
             "relation": self.dataset.registration.relation.value,
-            "left": {**after.summary(self.recipe.claim.delta)["left"], "jobs": after.jobs_left(self.costs)},
+            "left": {**after.summary(claimed.delta)["left"], "jobs": after.jobs_left(self.costs, claimed)},
             "model": self.request.model,
             "certificate": None,
+            "whole": CLOSES in self.warnings,
             "warnings": list(self.warnings),
             **({} if self.tuning is None else {"tuning": self.tuning}),
         }
@@ -91,11 +94,13 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
         raise InputError(f"records={public.records}: at most {ROW_LIMIT} rows can be learnt from at once")
     recipe = learner.recipe(public)
     costs = dataset.costs(recipe.plan)
-    if dataset.refusing(costs):
+    whole = dataset.refusing(costs) is not None
+    if whole and not dataset.gives_whole(recipe.claim):
         raise refusal(dataset, request, costs, _would_fit(dataset, learner, public, recipe.plan))
+    warnings = (CLOSES,) if whole else ()
     if isinstance(learner, Tuned):
-        return Planned(request, recipe, costs, dataset, tuning=learner.to_json(public, recipe.unit))
-    return Planned(request, recipe, costs, dataset, warnings=tuple(warnings_of(learner, public, recipe)))
+        return Planned(request, recipe, costs, dataset, learner.to_json(public, recipe.unit), warnings)
+    return Planned(request, recipe, costs, dataset, None, (*warnings, *warnings_of(learner, public, recipe)))
 
 
 def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:
@@ -135,6 +140,13 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
 def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refused: Plan) -> dict[str, str] | None:
     """What a refusal says: the largest budget at this delta that this learner could still get; None if none."""
 
+    if any(family.whole for family in dataset.families):
+        return None
+    total = min(family.budget.epsilon for family in dataset.families)
+    whole = replace(public, budget=Budget(total, public.budget.delta))
+    if whole.budget.epsilon < public.budget.epsilon and _takes_whole(dataset, learner, whole):
+        return whole.budget.to_json()
+
     def admits(plan: Plan) -> bool:
         return dataset.refusing(dataset.costs(plan)) is None
 
@@ -143,6 +155,14 @@ def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refus
     else:
         epsilon = would_fit(learner, public, refused, admits, lambda plan: dataset.fullness(dataset.costs(plan)))
     return None if epsilon is None else Budget(epsilon, public.budget.delta).to_json()
+
+
+def _takes_whole(dataset: Dataset, learner: Learner | Tuned, public: Public) -> bool:
+    """Whether a job of the whole total would be admitted: on an untouched family, beside no other."""
+    try:
+        return dataset.gives_whole(learner.recipe(public).claim)
+    except InputError:
+        return False
 
 
 def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
@@ -155,9 +175,11 @@ def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
     )
     questions = [public_of(dataset, schema.question(name), reference) for name in schema.target_names]
     recipes = {name: [_reference(name, public) for public in questions] for name in LEARNERS}
-    plans = {name: [recipe.plan for recipe in known if recipe] for name, known in recipes.items()}
+    priced = {name: [recipe for recipe in known if recipe] for name, known in recipes.items()}
     return {
-        name: min(dataset.jobs_left(dataset.costs(plan)) for plan in known) for name, known in plans.items() if known
+        name: min(dataset.jobs_left(dataset.costs(recipe.plan), recipe.claim) for recipe in known)
+        for name, known in priced.items()
+        if known
     }
 
 

@@ -90,7 +90,7 @@ def audit(
             if nodes:
                 nodes.expect(completed)
             try:
-                models.check(seq, body, replay.read(seq, body))
+                models.check(seq, body, replay.read(seq, body), replay)
             except DpserveError as error:
                 findings.add(seq, error.message)
             heads.check(tree)

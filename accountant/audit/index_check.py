@@ -35,7 +35,7 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     datasets = {name: (each.seq, dumps(list(each.families)), each.commitment) for name, each in books.datasets.items()}
     yield from _compare("dataset", _rows(connection, dataset_table, "name"), datasets)
     families = {
-        identity: (each.seq, each.changed, _stored(each.used, each), _stored(each.reserved, each))
+        identity: (each.seq, each.changed, _stored(each.used, each) | _whole(each), _stored(each.reserved, each))
         for identity, each in books.families.items()
     }
     yield from _compare("family", _rows(connection, family_table, "id"), families)
@@ -53,6 +53,11 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     revoked = {str(issued): (seq,) for issued, seq in replay.keys.revocations.items()}
     rows = {str(issued): seq for issued, seq in _rows(connection, revoked_table, "issued").items()}
     yield from _compare("revocation", rows, revoked)
+
+
+def _whole(family: FamilyState) -> dict[str, int]:
+    """What stands beside the sums of a family that one job closed."""
+    return {} if family.whole is None else {"whole": family.whole[0]}
 
 
 def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Row]:

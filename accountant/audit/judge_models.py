@@ -7,16 +7,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from accountant.audit.replay import Replay
+from accountant.audit.replay_budget import Account
 from accountant.audit.tree_of_entries import Findings, Head
-from accountant.certificates.certificate import Certificate, verify
+from accountant.budget import from_nano
+from accountant.canonical import decimal_string, parse_decimal
+from accountant.certificates.certificate import LAST_DIGITS, Certificate, verify
 from accountant.certificates.edited_models import same_promise
+from accountant.certificates.predicate import DatasetForm, FamilyForm
 from accountant.errors import DpserveError
 from accountant.keys.trust import PublicKeys
 from accountant.log.proofs import parse_proof
 
+Accounts = list[tuple[Account, ...]]
 Bundle = tuple[str, bytes, bytes, bytes]
 """A model's name, envelope, proof and ONNX bytes."""
 
@@ -29,6 +35,7 @@ class Models:
         self._waiting: dict[int, list[tuple[str, Certificate]]] = {}
         self._ancestors: dict[int, list[tuple[str, str]]] = {}
         self._found: dict[int, Certificate] = {}
+        self._stood: dict[int, Accounts] = {}
 
     def take(self, bundles: Iterable[Bundle]) -> list[Head]:
         """Verify each bundle; the tree heads that their proofs bring along."""
@@ -51,8 +58,11 @@ class Models:
             heads.append(Head(certificate.checkpoint_size, 1, certificate.root, f"the proof of model {name}"))
         return heads
 
-    def check(self, seq: int, body: bytes, value: Mapping[str, Any]) -> None:
-        """Hold entry `seq` against the certificates that say they were reserved by it, or came from it."""
+    def check(self, seq: int, body: bytes, value: Mapping[str, Any], replay: Replay) -> None:
+        """Hold entry `seq`, which `replay` has taken in, against the certificates that say they were reserved by it, or
+        came from it.
+        """
+        self._check_accounts(value, replay)
         for name, statement in self._ancestors.get(seq, ()):
             if value.get("statement") != statement:
                 self._findings.add(None, f"model {name}: supersedes another statement than that of entry {seq}")
@@ -65,6 +75,23 @@ class Models:
                 self._findings.add(None, f"model {name}: its certificate is not about what entry {seq} reserved")
             if predicate["public"].get("target") != value.get("target"):
                 self._findings.add(None, f"model {name}: its certificate names another target than entry {seq}")
+
+    def _check_accounts(self, value: Mapping[str, Any], replay: Replay) -> None:
+        """What a certificate says of its families is how they stood at one time between the job's commit and its issue,
+        when it was written.
+        """
+        kind, job = value.get("type"), value.get("reservation")
+        if kind == "committed" and job in self._waiting:
+            self._stood[job] = []
+        for number, stood in self._stood.items():
+            accounts = replay.books.accounts(replay.jobs[number].dataset)
+            if not stood or stood[-1] != accounts:
+                stood.append(accounts)
+        if kind == "issued" and job in self._stood:
+            stood = self._stood.pop(job)
+            for name, found in self._waiting[job]:
+                if not any(_speaks_of(found.form.dataset, accounts) for accounts in stood):
+                    self._findings.add(None, f"model {name}: its certificate's budget is not what the entries give")
 
     def _check_released(self, value: Mapping[str, Any]) -> None:
         """The numbers that were released are the certificate's, or those that its edits began from."""
@@ -96,3 +123,25 @@ class Models:
                     self._findings.add(None, f"model {name}: signed by a key that may not speak for its entry")
                 if found.ancestors:
                     self._check_base(name, found)
+
+
+def _speaks_of(dataset: DatasetForm, accounts: tuple[Account, ...]) -> bool:
+    """Whether a certificate speaks of just these families, as they stood."""
+    families: list[FamilyForm | DatasetForm] = [*(dataset.families or ())] or [dataset]
+    same = len(families) == len(accounts) and families[0].family == dataset.family
+    return same and all(_tells(said, account) for said, account in zip(families, accounts, strict=True))
+
+
+def _tells(said: FamilyForm | DatasetForm, account: Account) -> bool:
+    """Certificates of before `largest` was told put no more than the total beside the sums, and are read so."""
+    after, used, total = said.after, account.used, account.budget.epsilon
+    rdp = {decimal_string(order): decimal_string(from_nano(figure)) for order, figure in account.rdp}
+    sums = (after.pure, after.unbounded, after.rdp) == (decimal_string(from_nano(used.pure)), used.unbounded, rdp)
+    if (said.family, said.budget.model_dump()) != (account.family, account.budget.to_json()) or not sums:
+        return False
+    if said.largest is None:
+        return not account.whole
+    left = Decimal(0) if account.whole else max(Decimal(0), total - account.epsilon)
+    figures = ((said.largest, account.largest), (after.epsilon, account.epsilon), (after.left, left))
+    near = all(each is not None and abs(parse_decimal(each) - own) <= LAST_DIGITS for each, own in figures)
+    return near and bool(said.whole) == account.whole and parse_decimal(said.largest) == account.largest

@@ -113,7 +113,11 @@ class Replay:
         require(asks, "target: must be one of the dataset's, and stands only where it has several")
         self._request(value)
         costs = self.books.split(dataset, cost)
-        self.books.reserve(dataset, value["by"], costs)
+        whole = None
+        if "whole" in value:
+            require(value["whole"] is True, "whole: must be true where it stands")
+            whole = seq, parse_decimal(value["claim"]["epsilon"]), asked.delta
+        self.books.reserve(dataset, value["by"], costs, whole)
         # Of a million entries a quarter are jobs, and their names are few: each is kept once.
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by)
@@ -269,5 +273,6 @@ class Replay:
         "token-created": frozenset({"limits"}),
         "dataset-registered": frozenset({"new_people", "family_name", "targets"}),
         "dataset-joined": frozenset({"targets"}),
-        "reserved": frozenset({"target"}),
+        "reserved": frozenset({"target", "whole"}),
+        "budget-changed": frozenset({"largest"}),
     }

@@ -9,8 +9,9 @@ from math import floor
 from typing import Any
 
 from accountant.audit.judge import Figures, Value, judge_filter, read_budget, require, require_hex
-from accountant.budget import NANO, Budget, Relation, check_name, nano, parse_relation
+from accountant.budget import NANO, Budget, Relation, check_name, from_nano, nano, parse_relation
 from accountant.canonical import decimal_string, parse_decimal
+from accountant.errors import LedgerInvalid
 from accountant.privacy.filter import Filter
 from accountant.privacy.second_opinion import to_epsilon
 
@@ -20,7 +21,10 @@ _UNIT = {"name", "column", "contributions"}
 
 @dataclass(slots=True)
 class FamilyState:
-    """A family as its entries leave it. `criteria`: (order, cap in nano-units). `analysts`: what each has used."""
+    """A family as its entries leave it. `criteria`: (order, cap in nano-units). `analysts`: what each has used.
+    `largest`: total epsilon ever in force; `judged`: whether its jobs were judged again at their start, as they
+    are since entries of other totals name the largest; `whole`: the job that took the whole total, and its claim.
+    """
 
     seq: int
     relation: Relation
@@ -29,7 +33,10 @@ class FamilyState:
     criteria: tuple[tuple[Decimal, int], ...]
     used: Figures
     reserved: Figures
+    largest: Decimal
     changed: int | None = None
+    judged: bool = False
+    whole: tuple[int, Decimal] | None = None
     quotas: dict[str, Decimal] = field(default_factory=dict)
     analysts: dict[str, Figures] = field(default_factory=dict)
 
@@ -42,15 +49,29 @@ class FamilyState:
         """A price of zero, with a figure for each of the family's criteria."""
         return Figures(0, 0, (0,) * len(self.criteria))
 
-    def require_room(self, by: str, used: Figures) -> None:
-        """Within the total, and within the quota of who asks. Shares scale caps, rounded down."""
+    def within(self, used: Figures) -> bool:
+        """Whether the total in force admits these sums."""
+        return _within(used, nano(self.budget.epsilon), [cap for _, cap in self.criteria])
+
+    def require_room(self, by: str) -> None:
+        """Not closed, within the total, and within the quota of who asks. Shares scale caps, rounded down."""
+        if self.whole is not None:
+            raise LedgerInvalid(f"admission: the family was closed by job {self.whole[0]}, which took the whole total")
+        require(self.within(self.used), f"admission: the family's budget {self.budget.epsilon} is exceeded")
         total = nano(self.budget.epsilon)
-        fits = _within(used, total, [cap for _, cap in self.criteria])
-        require(fits, f"admission: the family's budget {self.budget.epsilon} is exceeded")
         share = self.quotas.get(by, self.quotas.get(EVERYBODY))
         if share is not None:
             part = max(1, floor(total * share)), [floor(cap * share) for _, cap in self.criteria]
             require(_within(self.analysts[by], *part), f"admission: the quota {share} of {by:.80} is exceeded")
+
+
+def _require_whole(family: FamilyState, by: str, epsilon: Decimal, delta: Decimal) -> None:
+    """A job may take the whole total of a family that nothing was released from, if it claims no more than that."""
+    require(family.used == family.nothing() and family.whole is None, "whole: the family must be untouched")
+    fits = epsilon <= family.budget.epsilon and delta <= family.budget.delta
+    require(fits, f"whole: epsilon {epsilon} is above the family's total {family.budget.epsilon}")
+    share = family.quotas.get(by, family.quotas.get(EVERYBODY))
+    require(share in (None, 1), f"whole: the quota {share} of {by:.80} is exceeded")
 
 
 def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
@@ -71,6 +92,21 @@ class DatasetState:
     records: int
     commitment: str
     targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a family's budget stands, for a certificate that says so. `epsilon`: what `used` comes to; `rdp`: its
+    figures with their orders; `whole`: whether one job took the whole total.
+    """
+
+    family: str
+    budget: Budget
+    largest: Decimal
+    used: Figures
+    rdp: tuple[tuple[Decimal, int], ...]
+    epsilon: Decimal
+    whole: bool
 
 
 @dataclass
@@ -98,7 +134,8 @@ class Books:
         self._names.add(called)
         nothing = Figures(0, 0, (0,) * len(criteria))
         design = Filter.design(budget)
-        self.families[value["uuid"]] = FamilyState(seq, relation, unit, design, criteria, nothing, nothing)
+        state = FamilyState(seq, relation, unit, design, criteria, nothing, nothing, budget.epsilon)
+        self.families[value["uuid"]] = state
         self._enter(seq, value, (value["uuid"],))
 
     def joined(self, seq: int, value: Value) -> None:
@@ -154,7 +191,11 @@ class Books:
             order, delta = float(line.order), float(budget.delta * line.weight)
             sound = line.cap == 0 or to_epsilon(order, line.cap / NANO, delta) <= float(budget.epsilon)
             require(sound, f"filter: the cap at order {line.order} exceeds the budget")
-        family.design, family.changed = design, seq
+        largest = max(family.largest, budget.epsilon)
+        if "largest" in value:
+            require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
+            family.judged = True
+        family.design, family.changed, family.largest = design, seq, largest
         family.criteria = tuple((line.order, line.cap) for line in design.criteria)
 
     def quota_set(self, seq: int, value: Value) -> None:
@@ -180,23 +221,58 @@ class Books:
         """The families whose budgets a job on this dataset is charged to."""
         return [self.families[identity] for identity in dataset.families]
 
-    def reserve(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
-        """Charge each family, and who asks; nobody may be over what they have."""
+    def accounts(self, name: str) -> tuple[Account, ...]:
+        """Where the budgets stand that jobs on this dataset are charged to."""
+        return tuple(self._account(identity) for identity in self.datasets[name].families)
+
+    def _account(self, identity: str) -> Account:
+        family = self.families[identity]
+        used, whole = family.used, family.whole is not None
+        rdp = tuple((order, figure) for (order, _), figure in zip(family.criteria, used.rdp, strict=True))
+        epsilon = _converted(family) if family.whole is None else family.whole[1]
+        return Account(identity, family.budget, family.largest, used, rdp, epsilon, whole)
+
+    def reserve(
+        self,
+        dataset: DatasetState,
+        by: str,
+        costs: Iterable[Figures],
+        whole: tuple[int, Decimal, Decimal] | None = None,
+    ) -> None:
+        """Charge each family, and who asks; nobody may be over what they have. `whole`: the job and its claim, of one
+        that takes the whole of every total, which it may only where it would not fit else.
+        """
+        fits = True
         for family, cost in zip(self.of(dataset), costs, strict=True):
+            if whole is not None:
+                _require_whole(family, by, *whole[1:])
             family.used, family.reserved = family.used.plus(cost), family.reserved.plus(cost)
             family.analysts[by] = family.analysts.get(by, family.nothing()).plus(cost)
-            family.require_room(by, family.used)
+            if whole is None:
+                family.require_room(by)
+            else:
+                fits, family.whole = fits and family.within(family.used), whole[:2]
+        require(whole is None or not fits, "whole: the job fits beside others")
 
     def start(self, dataset: DatasetState, costs: Iterable[Figures]) -> None:
-        """A job has begun: its price is reserved no more, and stays used permanently."""
+        """A job has begun: its price is reserved no more, and stays used permanently. It fits into the totals that are
+        now in force, beside the jobs that began before it.
+        """
         for family, cost in zip(self.of(dataset), costs, strict=True):
             family.reserved = family.reserved.plus(cost, -1)
+            if family.whole is not None:
+                fits = family.whole[1] <= family.budget.epsilon
+            else:
+                fits = not family.judged or family.within(family.used.plus(family.reserved, -1))
+            require(fits, f"start: the family's budget {family.budget.epsilon}, lowered since, is exceeded")
 
     def release(self, dataset: DatasetState, by: str, costs: Iterable[Figures]) -> None:
-        """A job was given back before it began: its price is used no more, by its family and by its analyst."""
+        """A job was given back before it began: its price is used no more, by its family and by its analyst; and if it
+        had taken the whole, the family is open again.
+        """
         for family, cost in zip(self.of(dataset), costs, strict=True):
             family.used, family.reserved = family.used.plus(cost, -1), family.reserved.plus(cost, -1)
-            family.analysts[by] = family.analysts[by].plus(cost, -1)
+            family.analysts[by], family.whole = family.analysts[by].plus(cost, -1), None
 
     def split(self, dataset: DatasetState, cost: Figures) -> tuple[Figures, ...]:
         """A price at all orders, as each family adds it up."""
@@ -205,6 +281,17 @@ class Books:
             return (cost,)
         at = dict(zip(dataset.orders, cost.rdp, strict=True))
         return tuple(replace(cost, rdp=tuple(at[order] for order, _ in family.criteria)) for family in families)
+
+
+def _converted(family: FamilyState) -> Decimal:
+    """What the family's sums come to, by the definitions: each figure at its own share of delta."""
+    used, total = family.used, family.budget
+    found = [] if used.unbounded else [from_nano(used.pure)]
+    found += [total.epsilon] if family.within(used) else []
+    for line, figure in zip(family.design.criteria, used.rdp, strict=True):
+        epsilon = to_epsilon(float(line.order), figure / NANO, float(total.delta * line.weight))
+        found.append(Decimal(max(0.0, epsilon)))
+    return min(found)
 
 
 def _words(value: Value, *names: str) -> None:

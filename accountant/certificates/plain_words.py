@@ -15,7 +15,7 @@ from html import escape
 
 from accountant.canonical import encode_base64
 from accountant.certificates.certificate import Certificate
-from accountant.certificates.predicate import EventForm, SpentForm
+from accountant.certificates.predicate import DatasetForm, EventForm, FamilyForm
 from accountant.privacy.events import event_from_json
 
 EXACT = Context(prec=60)
@@ -134,13 +134,13 @@ def _spent(certificate: Certificate) -> Section:
         f"{certificate.epsilon:f} at delta {certificate.delta:f}."
     )
     families = dataset.families or []
-    accounts = [(account.family, account.budget.epsilon, account.budget.delta, account.after) for account in families]
-    accounts = accounts or [(dataset.family, dataset.budget.epsilon, dataset.budget.delta, dataset.after)]
+    accounts = [_account(family) for family in families] or [_account(dataset)]
     note = (
-        "A family is all datasets that hold the same people; its total is never exceeded, and changed only by a "
-        "reasoned entry of the ledger. Costs add up as Rényi curves, so epsilons of single models do not simply sum."
+        "A family is all datasets that hold the same people. All that is ever learnt about them stays within the "
+        "largest total that was ever in force; a total is changed only by a reasoned entry of the ledger. Costs add "
+        "up as Rényi curves, so epsilons of single models do not simply sum."
     )
-    return Section("What was spent, and what is left", (own, note), tuple(_account(*account) for account in accounts))
+    return Section("What was spent, and what is left", (own, note), tuple(accounts))
 
 
 def _edited(certificate: Certificate) -> tuple[Section, ...]:
@@ -158,13 +158,19 @@ def _edited(certificate: Certificate) -> tuple[Section, ...]:
     return (Section("What was edited", (first, *many), changes),)
 
 
-def _account(family: str, epsilon: str, delta: str, after: SpentForm) -> str:
+def _account(account: FamilyForm | DatasetForm) -> str:
+    after, total = account.after, account.budget
     stood = (
         f"used {after.epsilon}, left {after.left}"
         if after.epsilon is not None and after.left is not None
         else f"the sum of pure figures was {after.pure}"
     )
-    return f"Family {family}: total epsilon {epsilon} at delta {delta}; when this certificate was written, {stood}."
+    largest = "" if account.largest in (None, total.epsilon) else f" (the largest ever in force: {account.largest})"
+    whole = " This model took the whole of it: nothing else was learnt about these people, or will be."
+    return (
+        f"Family {account.family}: total epsilon {total.epsilon} at delta {total.delta}{largest}; when this "
+        f"certificate was written, {stood}.{whole if account.whole else ''}"
+    )
 
 
 def _checked(certificate: Certificate) -> Section:

@@ -154,11 +154,17 @@ class SpentForm(Form):
     left: Figure | None = Field(None, description="epsilon that is left of the total")
 
 
+LARGEST = Field(None, description="the largest total epsilon that was ever in force; `budget` is the present one")
+WHOLE = Field(None, description="only where this model took the whole total: nothing else was or will be admitted")
+
+
 class FamilyForm(Form):
     """People who share one budget, and where it stood."""
 
     family: Text
     budget: BudgetForm
+    largest: Figure | None = LARGEST
+    whole: Literal[True] | None = WHOLE
     after: SpentForm
 
 
@@ -174,6 +180,8 @@ class DatasetForm(Form):
     schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
     records: Count | None = Field(None, description="only where the number is public: under replace-one")
     budget: BudgetForm
+    largest: Figure | None = LARGEST
+    whole: Literal[True] | None = WHOLE
     after: SpentForm
 
 

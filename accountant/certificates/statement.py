@@ -167,12 +167,15 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
 
 
 def _account(family: Family) -> dict[str, Any]:
-    """Where a family's budget stood: sums over all that was reserved and not given back."""
-    used = family.filter.epsilon_of(family.used)
-    left = max(Decimal(0), family.budget.epsilon - used)
-    figures = {"epsilon": decimal_string(used), "left": decimal_string(left)}
-    after = {**price_to_json(family.used, family.filter.orders), **figures}
-    return {"family": family.identity, "budget": family.budget.to_json(), "after": after}
+    """Where a family's budget stood: sums over all that was reserved and not given back, whatever the total is now."""
+    figures = {"epsilon": decimal_string(family.epsilon_of(family.used)), "left": family.summary()["left"]["epsilon"]}
+    return {
+        "family": family.identity,
+        "budget": family.budget.to_json(),
+        "largest": decimal_string(family.largest),
+        **({"whole": True} if family.whole else {}),
+        "after": {**price_to_json(family.used, family.filter.orders), **figures},
+    }
 
 
 def _public(subject: Subject, request: Request) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import inf
 from typing import Any
 
 from accountant.budget import Budget, Relation
 from accountant.canonical import decimal_string
 from accountant.ledger.left import left_to_json
 from accountant.ledger.records import Registration, Unit
-from accountant.privacy.claims import Price, price
+from accountant.privacy.claims import Claim, Price, price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.privacy.one_job import one_job
@@ -35,9 +36,21 @@ class Quota:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """What closed a family: the job that took its whole total, and the epsilon that it claims. `job` None: one that is
+    only planned.
+    """
+
+    job: int | None
+    epsilon: Decimal
+
+
+@dataclass(frozen=True)
 class Family:
-    """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks.
-    `name`: given at founding, else that of the dataset that founded it."""
+    """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks;
+    `before`: the largest total epsilon that was in force before this one; `whole`: what closed it, if anything did;
+    `name`: given at founding, else that of the dataset that founded it.
+    """
 
     identity: str
     seq: int
@@ -48,6 +61,8 @@ class Family:
     reserved: Price
     quota: Quota | None = None
     name: str = ""
+    before: Decimal = Decimal(0)
+    whole: Whole | None = None
 
     @property
     def budget(self) -> Budget:
@@ -55,17 +70,60 @@ class Family:
         return self.filter.budget
 
     @property
+    def largest(self) -> Decimal:
+        """The largest total epsilon that was ever in force: what is promised to the people in the data."""
+        return max(self.before, self.budget.epsilon)
+
+    @property
     def share(self) -> float:
         """How much of the budget is used up, in 0..1. A gauge; `admits` decides."""
-        return self.filter.share(self.used)
+        return self.share_of(self.used)
+
+    def share_of(self, used: Price) -> float:
+        """The same of `used`, a part of what was used: all of it where one job took the whole."""
+        if self.whole is not None:
+            return float(used != self.filter.nothing())
+        return self.filter.share(used)
+
+    def epsilon_of(self, used: Price) -> Decimal:
+        """What `used`, a part of what was used, comes to as an epsilon at the family's delta: above the total where
+        that was lowered, and the claim of the job that took the whole.
+        """
+        if self.whole is not None and used != self.filter.nothing():
+            return self.whole.epsilon
+        return self.filter.epsilon_of(used)
 
     def admits(self, cost: Price) -> bool:
-        """Whether a job of this price fits into the budget and the quota of the analyst who asks."""
-        return self.filter.admits(self.used, cost) and not self.over_quota(cost)
+        """Whether a job of this price fits into the budget, beside all others, and the quota of the analyst who asks.
+        `gives_whole` may admit what this does not.
+        """
+        return self.whole is None and self.filter.admits(self.used, cost) and not self.over_quota(cost)
+
+    @property
+    def has_whole(self) -> bool:
+        """Whether the whole is there to take: nothing was ever released, nothing is reserved, and the analyst who asks
+        may use all of it.
+        """
+        return self.used == self.filter.nothing() and (self.quota is None or self.quota.share == 1)
+
+    def gives_whole(self, claimed: Claim) -> bool:
+        """Whether a job of this claim may take the whole total and close the family."""
+        fits = claimed.epsilon <= self.budget.epsilon and claimed.delta <= self.budget.delta
+        return fits and self.has_whole
+
+    def may_start(self, cost: Price, claimed: Decimal) -> bool:
+        """Whether a reserved job of this price and claimed epsilon may start, beside those that have started: not so
+        only where the total was lowered since it was reserved.
+        """
+        if self.whole is not None:
+            return claimed <= self.budget.epsilon
+        return self.filter.admits(self.used - self.reserved, cost)
 
     def fullness(self, cost: Price) -> float:
         """How full it would be with a job of this price, the analyst's quota too: above 1 where it does not fit. A
         gauge, for a search; `admits` decides."""
+        if self.whole is not None:
+            return inf
         total = self.filter.fullness(self.used + cost)
         return total if self.quota is None else max(total, self.quota.filter.fullness(self.quota.used + cost))
 
@@ -74,35 +132,45 @@ class Family:
         return self.quota is not None and not self.quota.filter.admits(self.quota.used, cost)
 
     def jobs_left(self, cost: Price) -> int:
-        """How many jobs of this price would still be admitted. InputError where it costs nothing."""
+        """How many jobs of this price would still be admitted beside each other. InputError where it costs nothing."""
+        if self.whole is not None:
+            return 0
         left = self.filter.jobs_left(self.used, cost)
         return left if self.quota is None else min(left, self.quota.filter.jobs_left(self.quota.used, cost))
 
-    def with_job(self, cost: Price) -> Family:
-        """As it would stand with one more job of this price."""
+    def with_job(self, cost: Price, whole: Whole | None) -> Family:
+        """As it would stand with one more job of this price, which takes the `whole` or not."""
         quota = self.quota and replace(self.quota, used=self.quota.used + cost)
-        return replace(self, used=self.used + cost, quota=quota)
+        return replace(self, used=self.used + cost, quota=quota, whole=whole)
 
-    def one_job(self, delta: Decimal) -> Decimal:
-        """The largest single job at `delta` that would be admitted now, by the quota of the analyst who asks as well:
-        its epsilon, 0 where there is none (docs/budgets.md)."""
+    def beside(self, delta: Decimal) -> Decimal:
+        """The epsilon of the largest single job at `delta` that would be admitted now beside others, by the quota of
+        the analyst who asks as well; 0 where there is none."""
+        if self.whole is not None:
+            return Decimal(0)
         largest = one_job(self.filter, self.used, delta)
         return largest if self.quota is None else min(largest, one_job(self.quota.filter, self.quota.used, delta))
+
+    def one_job(self, delta: Decimal) -> Decimal:
+        """The same of any single job, one of the whole total as well (docs/budgets.md)."""
+        return self.budget.epsilon if self.has_whole and delta <= self.budget.delta else self.beside(delta)
 
     def summary(self, delta: Decimal | None = None) -> dict[str, Any]:
         """Total, reserved, spent and left, for people and programs. All of it public. `delta`: of the one more job
         that is told of; None: the family's."""
         at = self.budget.delta if delta is None else delta
-        left = max(Decimal(0), self.budget.epsilon - self.filter.epsilon_of(self.used))
+        left = max(Decimal(0), self.budget.epsilon - self.epsilon_of(self.used)) if self.whole is None else Decimal(0)
         return {
             "total": self.budget.to_json(),
             "reserved": self._figure(self.reserved),
             "spent": self._figure(self.used - self.reserved),
             "left": {"epsilon": decimal_string(left), **left_to_json(1 - self.share, self.one_job(at), at)},
+            "largest": decimal_string(self.largest),
+            "closed_by": None if self.whole is None else self.whole.job,
         }
 
     def _figure(self, used: Price) -> dict[str, Any]:
-        epsilon, share = decimal_string(self.filter.epsilon_of(used)), f"{self.filter.share(used):.6f}"
+        epsilon, share = decimal_string(self.epsilon_of(used)), f"{self.share_of(used):.6f}"
         return {"epsilon": epsilon, "share": share, **price_to_json(used, self.filter.orders)}
 
 
@@ -169,26 +237,41 @@ class Dataset:
         return tuple(price_from_json(body, family.filter.orders) for family in self.families)
 
     def refusing(self, costs: Sequence[Price]) -> Family | None:
-        """The first family that does not admit a job of these prices."""
+        """The first family that does not admit a job of these prices beside all others."""
         pairs = zip(self.families, costs, strict=True)
         return next((family for family, cost in pairs if not family.admits(cost)), None)
+
+    def outgrown(self, costs: Sequence[Price], claimed: Decimal) -> Family | None:
+        """The first family in which a reserved job of these prices and this claimed epsilon may not start any more."""
+        pairs = zip(self.families, costs, strict=True)
+        return next((family for family, cost in pairs if not family.may_start(cost, claimed)), None)
 
     def fullness(self, costs: Sequence[Price]) -> float:
         """Of the fullest family, with a job of these prices."""
         return max(family.fullness(cost) for family, cost in zip(self.families, costs, strict=True))
 
-    def jobs_left(self, costs: Sequence[Price]) -> int:
-        """How many such jobs would still be admitted, one after the other."""
-        return min(family.jobs_left(cost) for family, cost in zip(self.families, costs, strict=True))
+    def gives_whole(self, claimed: Claim) -> bool:
+        """Whether a job of this claim, which the filters do not admit, may take the whole total of every family, each
+        of them untouched, and close them (docs/privacy/filter.md).
+        """
+        return all(family.gives_whole(claimed) for family in self.families)
 
-    def with_job(self, costs: Sequence[Price]) -> Dataset:
-        """As it would stand with one more job of these prices, one for each family."""
+    def jobs_left(self, costs: Sequence[Price], claimed: Claim) -> int:
+        """How many such jobs would still be admitted, one after the other."""
+        left = min(family.jobs_left(cost) for family, cost in zip(self.families, costs, strict=True))
+        return max(left, int(self.gives_whole(claimed)))
+
+    def with_job(self, costs: Sequence[Price], claimed: Claim) -> Dataset:
+        """As it would stand with one more job of these prices, one for each family, and of this claim."""
+        whole = Whole(None, claimed.epsilon) if self.refusing(costs) else None
         pairs = zip(self.families, costs, strict=True)
-        return replace(self, families=tuple(family.with_job(cost) for family, cost in pairs))
+        return replace(self, families=tuple(family.with_job(cost, whole) for family, cost in pairs))
 
     def one_job(self, delta: Decimal) -> Decimal:
-        """As of `Family`, in every family: a job on these rows is charged to each."""
-        return min(family.one_job(delta) for family in self.families)
+        """As of `Family`, in every family: a job on these rows is charged to each, or takes the whole of each."""
+        if all(family.has_whole for family in self.families):
+            return min(family.one_job(delta) for family in self.families)
+        return min(family.beside(delta) for family in self.families)
 
     def summary(self, delta: Decimal | None = None) -> dict[str, Any]:
         """Total, reserved, spent and left, as `Family.summary` of the tightest; the one more job fits into each."""

@@ -73,6 +73,7 @@ def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: 
     seq = writer.append(
         "budget-changed",
         family=families[0].identity, budget=design.budget.to_json(), filter=design.to_json(), reason=reason, by=by,
+        largest=decimal_string(max(families[0].largest, design.budget.epsilon)),
     )  # fmt: skip
     where = family_table.c.id == families[0].identity
     writer.connection.execute(update(family_table).where(where).values(changed=seq))

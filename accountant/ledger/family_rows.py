@@ -10,14 +10,17 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from accountant.budget import Budget, Relation
+from accountant.canonical import parse_decimal
 from accountant.errors import LedgerInvalid, UnknownName
-from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota
+from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Whole
 from accountant.ledger.records import NewPeople, Registration, Unit
 from accountant.log.entries import dumps, read_entry
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.store.store import body_at
-from accountant.store.tables import analyst_table, dataset_table, family_table
+from accountant.store.tables import analyst_table, dataset_table, entry_table, family_table
+
+WHOLE = "whole"  # beside the sums of a family's row: the job that took the whole total
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
 _DATASET = select(dataset_table).where(dataset_table.c.name == bindparam("at"))
@@ -69,17 +72,21 @@ def load_family(
         raise UnknownName(f"family={identity}: no such family", family=identity)
     founding = (read or {}).get(row.seq) or read_entry(row.seq, body_at(connection, row.seq)).value
     design = Filter.design(_budget(founding))
-    stored = founding
+    stored, before = founding, design.budget.epsilon
     if row.changed is not None:
         stored = read_entry(row.changed, body_at(connection, row.changed)).value
         design = design.with_total(_budget(stored).epsilon)
+        before = _largest(connection, identity, row.seq, row.changed, stored)
     if stored["filter"] != design.to_json():
         at = row.seq if row.changed is None else row.changed
         raise LedgerInvalid(f"entry {at}: the stored filter is not the one that its budget gives", entry=at)
-    used, reserved = (price_from_json(json.loads(text), design.orders) for text in (row.used, row.reserved))
+    sums = json.loads(row.used)
+    used, reserved = (price_from_json(each, design.orders) for each in (sums, json.loads(row.reserved)))
+    whole = _whole(connection, sums[WHOLE]) if WHOLE in sums else None
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
     quota = None if analyst is None else _quota(connection, identity, analyst, design)
-    return Family(identity, row.seq, relation, unit, design, used, reserved, quota, family_name(founding))
+    name = family_name(founding)
+    return Family(identity, row.seq, relation, unit, design, used, reserved, quota, name, before, whole)
 
 
 def family_name(founding: Mapping[str, Any]) -> str:
@@ -91,6 +98,27 @@ def family_names(connection: Connection) -> dict[str, str]:
     """Every family's name -> its identity."""
     rows = connection.execute(select(family_table.c.id, family_table.c.seq)).all()
     return {family_name(read_entry(row.seq, body_at(connection, row.seq)).value): row.id for row in rows}
+
+
+def _whole(connection: Connection, job: int) -> Whole:
+    """The job that took the whole total."""
+    return Whole(job, parse_decimal(read_entry(job, body_at(connection, job)).value["claim"]["epsilon"]))
+
+
+def _largest(connection: Connection, identity: str, founded: int, changed: int, entry: Mapping[str, Any]) -> Decimal:
+    """The largest total epsilon that was ever in force; entries of the first ledgers do not say it, and there it is
+    looked for.
+    """
+    if "largest" in entry:
+        return parse_decimal(entry["largest"])
+    here = (entry_table.c.seq >= founded) & (entry_table.c.seq <= changed)
+    totals = []
+    for seq, body in connection.execute(select(entry_table.c.seq, entry_table.c.body).where(here)):
+        if identity.encode() in bytes(body):
+            value = read_entry(seq, bytes(body)).value
+            if value["type"] in ("dataset-registered", "budget-changed") and value["family"] == identity:
+                totals.append(_budget(value).epsilon)
+    return max(totals)
 
 
 def _budget(entry: dict[str, Any]) -> Budget:
@@ -121,7 +149,7 @@ def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
     for row in rows:
         used = price_from_json(json.loads(row.used), family.filter.orders)
         quota = row.share if row.share is not None else general
-        found.append({"analyst": row.name, "quota": quota, "used": f"{family.filter.share(used):.6f}"})
+        found.append({"analyst": row.name, "quota": quota, "used": f"{family.share_of(used):.6f}"})
     return found
 
 
@@ -132,10 +160,14 @@ def found_family(connection: Connection, identity: str, seq: int, design: Filter
     connection.execute(insert(family_table).values(**values))
 
 
-def account(connection: Connection, family: Family, used: Price, reserved: Price) -> None:
-    """Put a family's sums at `used`, of which `reserved` has not started."""
-    texts = {"used": price_text(used, family.filter), "reserved": price_text(reserved, family.filter)}
-    connection.execute(_ACCOUNT, {"at": family.identity, **texts})
+def account(connection: Connection, family: Family, used: Price, reserved: Price, whole: int | None = None) -> None:
+    """Put a family's sums at `used`, of which `reserved` has not started. `whole`: the job that takes the whole total;
+    where it is given back, nothing is used, and the family is open again.
+    """
+    job = whole if family.whole is None else family.whole.job
+    mark = {} if job is None or used == family.filter.nothing() else {WHOLE: job}
+    text = dumps(price_to_json(used, family.filter.orders) | mark)
+    connection.execute(_ACCOUNT, {"at": family.identity, "used": text, "reserved": price_text(reserved, family.filter)})
 
 
 def charge_analyst(connection: Connection, family: Family, analyst: str, cost: Price, sign: int = 1) -> None:

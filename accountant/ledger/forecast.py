@@ -40,7 +40,7 @@ def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:
             if _time(charge.time) < since:
                 break
             used -= charge.price
-    return family.filter.share(used)
+    return family.share_of(used)
 
 
 def _time(text: str) -> datetime:

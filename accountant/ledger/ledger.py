@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import bindparam, select, update
 
 from accountant.budget import check_name
+from accountant.canonical import parse_decimal
 from accountant.errors import InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
@@ -33,7 +34,7 @@ from accountant.ledger.records import (
     request_from_entry,
     reservation_fields,
 )
-from accountant.ledger.refusal import refusal
+from accountant.ledger.refusal import outgrown_refusal, refusal
 from accountant.ledger.started import Started
 from accountant.log.entries import Entry, TransparencyLog, Writer, dumps, read_entry
 from accountant.log.last_seen import HighWater
@@ -159,7 +160,8 @@ class Ledger:
         owner: str | None = None,
         lease: float = 0.0,
     ) -> Job:
-        """Check and append in one transaction; where it raises, nothing was changed.
+        """Check and append in one transaction; where it raises, nothing was changed. On untouched families a job that
+        claims no more than their totals takes the whole of them, where the filters do not admit it beside others.
 
         Args:
             request: the job as it was asked for.
@@ -191,11 +193,12 @@ class Ledger:
             dataset = load(connection, request.dataset, by)
             cost = dataset.price_to_json(plan)
             costs = dataset.costs_from_json(cost)  # what the entry says is what is charged
-            if dataset.refusing(costs):
+            whole = dataset.refusing(costs) is not None
+            if whole and not dataset.gives_whole(claimed):
                 raise refusal(dataset, request, costs)
-            seq = writer.append("reserved", **reservation_fields(request, unit, plan, claimed, cost, by, key))
+            seq = writer.append("reserved", **reservation_fields(request, unit, plan, claimed, cost, by, key, whole))
             for family, charge in zip(dataset.families, costs, strict=True):
-                account(connection, family, family.used + charge, family.reserved + charge)
+                account(connection, family, family.used + charge, family.reserved + charge, seq if whole else None)
                 charge_analyst(connection, family, by, charge)
             job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan))
             add_job(connection, job, request, by, key, owner, lease)
@@ -205,21 +208,34 @@ class Ledger:
         """RESERVED -> STARTED: from here on the price stays. Gives the right to read rows, to one caller alone; to any
         other, WrongState. `lease`: seconds by the database's clock for which `owner` is taken to live without a word,
         unless `heartbeat` renews it.
+
+        BudgetRefused where a total was lowered so far since that the job does not fit beside those that have started:
+        it is given back instead.
         """
         with self.log.writing() as writer:
             job = read_job(writer.connection, seq)
             require_state(job, State.RESERVED, "start")
-            writer.append("started", reservation=seq)
             dataset = load(writer.connection, job.dataset)
             stored = read_entry(seq, body_at(writer.connection, seq)).value
-            for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
-                account(writer.connection, family, family.used, family.reserved - cost)
-            expires = engines.clock(writer.connection) + lease
-            values = {"state": State.STARTED, "owner": owner, "expires": expires, "doubted": None}
-            writer.connection.execute(_SET_JOB, {"at": seq, **values})
-            return Started(
-                seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan_from_json(stored["plan"])
-            )
+            costs = dataset.costs_from_json(stored["price"])
+            outgrown = dataset.outgrown(costs, parse_decimal(stored["claim"]["epsilon"]))
+            if outgrown is None:
+                return self._start(writer, job, dataset, stored, owner, lease)
+            self._give_back(writer, seq)
+        raise outgrown_refusal(seq, outgrown, dataset, request_from_entry(stored))
+
+    @staticmethod
+    def _start(writer: Writer, job: Job, dataset: Dataset, stored: dict[str, Any], owner: str, lease: float) -> Started:
+        seq = job.seq
+        writer.append("started", reservation=seq)
+        for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
+            account(writer.connection, family, family.used, family.reserved - cost)
+        expires = engines.clock(writer.connection) + lease
+        values = {"state": State.STARTED, "owner": owner, "expires": expires, "doubted": None}
+        writer.connection.execute(_SET_JOB, {"at": seq, **values})
+        return Started(
+            seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan_from_json(stored["plan"])
+        )
 
     def commit(self, seq: int, released: str, owner: str | None = None) -> None:
         """STARTED -> COMMITTED; `released` is the sha256 of the released numbers, so that an export can be resumed.
@@ -242,13 +258,16 @@ class Ledger:
         held by `owner` until `expires` (a `Holding`'s).
         """
         with self.log.writing() as writer:
-            connection = writer.connection
-            job = self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires)
-            dataset = load(connection, job.dataset)
-            stored = read_entry(seq, body_at(connection, seq)).value
-            for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
-                account(connection, family, family.used - cost, family.reserved - cost)
-                charge_analyst(connection, family, stored["by"], cost, -1)
+            self._give_back(writer, seq, owner, expires)
+
+    def _give_back(self, writer: Writer, seq: int, owner: str | None = None, expires: float | None = None) -> None:
+        connection = writer.connection
+        job = self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires)
+        dataset = load(connection, job.dataset)
+        stored = read_entry(seq, body_at(connection, seq)).value
+        for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
+            account(connection, family, family.used - cost, family.reserved - cost)
+            charge_analyst(connection, family, stored["by"], cost, -1)
 
     def issue(self, seq: int, statement: str, model: str, signed_by: str | None = None) -> int:
         """Bind the statement's and the model's sha256 to a committed job, once; returns the index of the `issued`

@@ -214,9 +214,18 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
 
 
 def reservation_fields(
-    request: Request, unit: Decimal, plan: Plan, claimed: Claim, cost: dict[str, Any], by: str, key: str | None
+    request: Request,
+    unit: Decimal,
+    plan: Plan,
+    claimed: Claim,
+    cost: dict[str, Any],
+    by: str,
+    key: str | None,
+    whole: bool,
 ) -> dict[str, Any]:
-    """What a `reserved` entry says; `cost` is the plan's price as `Dataset.price_to_json` gives it."""
+    """What a `reserved` entry says; `cost` is the plan's price as `Dataset.price_to_json` gives it, `whole`: whether
+    the job takes the whole total, which the entries of others do not speak of.
+    """
     order = None if claimed.order is None else canonical.decimal_string(Decimal(repr(claimed.order)))
     return {
         **request.to_json(),
@@ -232,6 +241,7 @@ def reservation_fields(
         "request": request.digest,
         "idempotency_key": key,
         "by": by,
+        **({"whole": True} if whole else {}),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accountant.errors import BudgetRefused
-from accountant.ledger.families import Dataset
+from accountant.ledger.families import Dataset, Family
 from accountant.ledger.left import left_to_json, left_words
 from accountant.ledger.records import Request
 from accountant.privacy.claims import Price
@@ -19,13 +19,15 @@ def refusal(
     """The refusal of a job at `costs`, its price in each family, which one of them does not admit: asked, spent, left,
     and the epsilon and delta that would fit. Every part of it is public.
     """
-    pairs = zip(dataset.families, costs, strict=True)
+    pairs = sorted(zip(dataset.families, costs, strict=True), key=lambda pair: pair[0].whole is None)  # closed first
     family, cost = next((family, cost) for family, cost in pairs if not family.admits(cost))
     delta = request.budget.delta
     summary, by_quota = family.summary(delta), family.filter.admits(family.used, cost)
     left = summary["left"] | left_to_json(1 - family.share, dataset.one_job(delta), delta)
     asked = {**request.budget.to_json(), "price": price_to_json(cost, family.filter.orders)}
     fits = "" if would_fit is None else f"; by this learner, epsilon {would_fit['epsilon']} would fit"
+    if family.whole is not None:
+        fits = f"; closed by job {family.whole.job}, which took the whole total"
     quota = family.quota if by_quota else None
     why = "" if quota is None else f"{quota.analyst} may use {quota.share} of it; "
     message = (
@@ -37,4 +39,20 @@ def refusal(
     return BudgetRefused(
         message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=left,
         reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit,
+    )  # fmt: skip
+
+
+def outgrown_refusal(job: int, family: Family, dataset: Dataset, request: Request) -> BudgetRefused:
+    """The refusal of a reserved `job` at its start: `family`'s total was lowered since, and it is given back. `dataset`
+    stands as it did when this was decided.
+    """
+    summary = family.summary()
+    message = (
+        f"job {job}: is given back, no row was read: the total of dataset {request.dataset} was lowered to epsilon "
+        f"{family.budget.epsilon} after it had been reserved, and beside the {summary['spent']['epsilon']} that "
+        f"is spent epsilon {request.budget.epsilon} does not fit"
+    )
+    return BudgetRefused(
+        message, dataset=dataset.registration.name, asked=request.budget.to_json(), spent=summary["spent"],
+        left=summary["left"], reserved=summary["reserved"], reason="budget", would_fit=None, job=job,
     )  # fmt: skip

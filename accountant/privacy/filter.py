@@ -99,13 +99,14 @@ class Filter:
         return min(shares, default=inf)
 
     def epsilon_of(self, used: Price) -> Decimal:
-        """`used` converted at the filter's own delta, rounded up to 6 digits: what was spent so far, at most the total.
+        """`used` converted at the filter's own delta, rounded up to 6 digits: what was spent so far. At most the total
+        of what this filter admits; above it where the total was lowered. Infinity without any bound.
 
         A gauge as well: the promise to the people in the data is the total, whatever was spent of it.
         """
         if used == self.nothing():
             return Decimal(0)
-        found = [self.budget.epsilon]
+        found = [self.budget.epsilon] if self.admits(self.nothing(), used) else [Decimal("Infinity")]
         if not used.unbounded:
             found.append(round_up(from_nano(used.pure)))
         for figure, criterion in zip(used.rdp, self.criteria, strict=True):

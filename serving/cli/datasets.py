@@ -143,6 +143,7 @@ def show_dataset(name: Name, json: Json = False) -> None:
 
 def _dataset_text(body: dict[str, Any]) -> str:
     budget = body["budget"]
+    closed = budget["closed_by"]
     jobs = ", ".join(f"{count} of {learner}" for learner, count in budget["jobs_left"].items())
     forecast, rate = body["forecast"], "nothing was spent lately"
     if forecast["days_left"] is not None:
@@ -153,9 +154,11 @@ def _dataset_text(body: dict[str, Any]) -> str:
         ("relation", f"{body['relation']}, unit of privacy: {body['unit']}"),
         *(("targets", f"{', '.join(names)}; a job says --target") for names in [body.get("targets")] if names),
         ("total", f"epsilon {body['epsilon']}, delta {body['delta']}"),
+        *([] if budget["largest"] == body["epsilon"] else [("largest ever", f"epsilon {budget['largest']}")]),
         ("spent", f"epsilon {budget['spent']['epsilon']}, converted at delta {body['delta']}"),
         ("reserved", f"epsilon {budget['reserved']['epsilon']}, converted at delta {body['delta']}"),
         ("left", left_words(budget["left"])),
+        *([] if closed is None else [("closed", f"by job {closed}, which took the whole total: nothing is admitted")]),
         ("still fit", f"at a tenth of the total epsilon each: {jobs or 'none'}"),
         ("at this rate", rate),
         *(("quota", f"{q['analyst']}: {q['used']} used of {q['quota'] or 'any'}") for q in body["quotas"]),

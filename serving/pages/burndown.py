@@ -57,9 +57,9 @@ def history(ledger: Ledger, dataset: str, most: int = MOST_POINTS) -> list[Point
 
 def _points(connection: Connection, family: Family, most: int) -> Iterator[Point]:
     count = connection.execute(select(func.count()).select_from(job_table).where(charged(family))).scalar_one()
-    design, used, step = family.filter, family.filter.nothing(), max(1, -(-count // most))
+    used, step = family.filter.nothing(), max(1, -(-count // most))
     for jobs, charge in enumerate(charges(connection, family), 1):
         used += charge.price
         if jobs % step == 0 or jobs == count:
-            epsilon = decimal_string(design.epsilon_of(used))
-            yield Point(charge.entry, charge.time, design.share(used), epsilon, jobs)
+            epsilon = decimal_string(family.epsilon_of(used))
+            yield Point(charge.entry, charge.time, family.share_of(used), epsilon, jobs)

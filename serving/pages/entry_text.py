@@ -65,9 +65,18 @@ def _targets(value: Value) -> str:
     return f" A job predicts one of: {', '.join(value['targets'])}." if "targets" in value else ""
 
 
+def _budget_changed(value: Value) -> str:
+    epsilon = value["budget"]["epsilon"]
+    largest = "" if value.get("largest", epsilon) == epsilon else f" The largest ever in force was {value['largest']}."
+    return f"{value['by']} set a family's total to epsilon {epsilon}; what was spent stays spent.{largest}{_why(value)}"
+
+
 def _quota_set(value: Value) -> str:
     who = "everybody without a quota of their own" if value["analyst"] == EVERYBODY else value["analyst"]
     return f"{value['by']} let {who} use at most {float(value['share']) * 100:g} % of a family's budget.{_why(value)}"
+
+
+_WHOLE = " The job takes the whole total: nothing is admitted beside it or after it."
 
 
 def _reserved(value: Value) -> str:
@@ -77,6 +86,7 @@ def _reserved(value: Value) -> str:
         f"{value['by']} asked for the learner {value['learner']} on dataset {value['dataset']}, for a model named "
         f"{value['model']}{about}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
         f"{_count(answers, 'noisy answer', 'noisy answers')}. The price was set aside."
+        f"{_WHOLE if 'whole' in value else ''}"
     )
 
 
@@ -118,14 +128,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}.{_targets(value)}"
         ),
     ),
-    "budget-changed": (
-        "warn",
-        "budget changed",
-        lambda value: (
-            f"{value['by']} set a family's total to epsilon {value['budget']['epsilon']}; what was spent stays spent."
-            f"{_why(value)}"
-        ),
-    ),
+    "budget-changed": ("warn", "budget changed", _budget_changed),
     "quota-set": ("warn", "quota set", _quota_set),
     "reserved": ("wait", "budget reserved", _reserved),
     "started": (

@@ -75,16 +75,22 @@ class LedgerGauges(Collector):
         datasets = self.home.ledger.datasets()
 
         def spent(dataset: Dataset) -> float:
-            return float(dataset.filter.epsilon_of(dataset.used - dataset.reserved))
+            return float(dataset.tightest.epsilon_of(dataset.used - dataset.reserved))
 
         def left(dataset: Dataset) -> float:
-            return 1 - dataset.filter.share(dataset.used)
+            return 1 - dataset.tightest.share
 
         def one_job(dataset: Dataset) -> float:
             return float(dataset.one_job(dataset.delta))
 
         yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent, converted at delta.", datasets, spent)
         yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, lambda one: float(one.budget.epsilon))
+        yield _by_dataset(
+            "dpserve_epsilon_largest_total",
+            "The largest total epsilon that was ever in force.",
+            datasets,
+            lambda one: float(one.tightest.largest),
+        )
         yield _by_dataset("dpserve_budget_left_ratio", "Share neither spent nor reserved.", datasets, left)
         yield _by_dataset("dpserve_epsilon_one_job", "Epsilon of the largest single job that fits.", datasets, one_job)
         yield from _by_family(families_of(datasets))

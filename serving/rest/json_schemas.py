@@ -73,7 +73,13 @@ LEFT = record(
     },
     says="share: of the criterion that lasts longest; one_job: the largest single job that is admitted now, null: none",
 )
-STANDING = record({"total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT, "jobs_left": table(COUNT)})
+STANDING = record(
+    {
+        "total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT, "jobs_left": table(COUNT),
+        "largest": {**DECIMAL, "description": "the largest total epsilon that was ever in force"},
+        "closed_by": {**maybe(COUNT), "description": "the job that took the whole total: nothing more is admitted"},
+    }
+)  # fmt: skip
 QUOTA = record({"analyst": TEXT, "quota": maybe(TEXT), "used": SHARE})
 FORECAST = record(
     {"share_per_day": SHARE, "days_left": maybe(COUNT), "used_up_on": maybe(DATE)}, says="a straight line, no promise"
@@ -115,7 +121,7 @@ PLAN = record(
         **_PRICED, "unit": DECIMAL, "relation": RELATION, "certificate": {"type": "null"}, "warnings": array(TEXT),
         "left": record({**LEFT["properties"], "jobs": COUNT}),
     },
-    {"tuning": TUNING, "target": TEXT},
+    {"tuning": TUNING, "target": TEXT, "whole": TRUTH},
 )  # fmt: skip
 ISSUED = record({"entry": COUNT, "statement": SHA256}, says="the entry that issued it, and its statement's digest")
 CHOSEN = record({"setting": maybe(ANY_OBJECT), "score": {"type": ["integer", "null"]}}, says="released with the model")

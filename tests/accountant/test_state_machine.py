@@ -25,7 +25,7 @@ from accountant.errors import BudgetRefused, IdempotencyConflict, WrongState
 from accountant.home import Home
 from accountant.ledger.records import Request, Unit
 from accountant.log import last_seen, notes
-from accountant.privacy.claims import Price, price
+from accountant.privacy.claims import Price, claim, price
 from accountant.privacy.events import Plan, Release
 from accountant.store import store
 from training.calibrate import rehearse
@@ -36,6 +36,7 @@ from training.session import Public, Session
 pytestmark = pytest.mark.slow
 
 TOTAL = Budget.of("1", "0.000001")
+SMALL = Budget.of("0.05", "0.000001")  # one job of five rounds at .01 takes the whole of it
 PEOPLE = Unit("person", "name")
 PLACES = (
     (store, "append"),
@@ -85,6 +86,7 @@ class Machine(RuleBasedStateMachine):
         for name in ("a", "b"):
             self.home.ledger.register(ledgers.registration(name, TOTAL, unit=PEOPLE))
         self.home.ledger.register(ledgers.registration("both", None, families=("a", "b"), unit=PEOPLE))
+        self.home.ledger.register(ledgers.registration("small", SMALL, unit=PEOPLE))
         self.counter = Counter()
         self.patches: list[pytest.MonkeyPatch] = []
 
@@ -101,7 +103,7 @@ class Machine(RuleBasedStateMachine):
     # ---- what may happen ---------------------------------------------------------------------------------------------
 
     @rule(
-        name=st.sampled_from(["a", "b", "both"]),
+        name=st.sampled_from(["a", "b", "both", "small"]),
         unit=st.sampled_from(["0.01", "0.05", "0.2", "0.6"]),
         rounds=st.integers(1, 5),
         key=st.sampled_from([None, "one", "two"]),
@@ -123,7 +125,11 @@ class Machine(RuleBasedStateMachine):
     def play(self, data, draws, end) -> None:
         """Start a job and play its plan, cut after some draws or not, and end it or be killed before."""
         seq = data.draw(st.sampled_from(self._jobs("reserved")))
-        started = self.home.ledger.start(seq, "owner:1:1", 60.0)
+        try:
+            started = self.home.ledger.start(seq, "owner:1:1", 60.0)
+        except BudgetRefused:  # the total was lowered
+            assert self.home.ledger.job(seq).state == "released"
+            return
         rows = Rows(np.array([[0, 1, 0, 1]], dtype=np.uint8), np.array([0, 1, 1, 0], dtype=np.uint8), [3])
         session = Session(self._public(), started.unit, started.plan, rows)
         self.counter.left = draws
@@ -137,6 +143,11 @@ class Machine(RuleBasedStateMachine):
             self.home.ledger.commit(seq, ledgers.hexes("released"), "owner:1:1")
         elif end == "burn":
             self.home.ledger.burn(seq, "failed", "owner:1:1")
+
+    @rule(name=st.sampled_from(["a", "b", "small"]), epsilon=st.sampled_from(["0.04", "0.3", "1", "2"]))
+    def change_the_total(self, name, epsilon) -> None:
+        """Up or down: what waits is judged again at its start."""
+        self.home.ledger.change_budget(name, Decimal(epsilon), "a test", "steward")
 
     @precondition(lambda self: self._jobs("reserved", "started", "committed", "burned", "released"))
     @rule(data=st.data(), action=st.sampled_from(["start", "commit", "burn", "release", "issue"]))
@@ -155,6 +166,9 @@ class Machine(RuleBasedStateMachine):
             getattr(ledger, action)(seq, *arguments[action])
         except WrongState:
             return
+        except BudgetRefused:
+            assert action == "start"
+            assert ledger.job(seq).state == "released"
 
     @rule(place=st.sampled_from(PLACES), after=st.booleans(), data=st.data())
     def crash_while_writing(self, place, after, data) -> None:
@@ -183,7 +197,8 @@ class Machine(RuleBasedStateMachine):
 
     def _start_one(self) -> None:
         for seq in self._jobs("reserved")[:1]:
-            self.home.ledger.start(seq, "owner:1:1", 60.0)
+            with suppress(BudgetRefused):
+                self.home.ledger.start(seq, "owner:1:1", 60.0)
 
     @rule()
     def reopen(self) -> None:
@@ -201,7 +216,13 @@ class Machine(RuleBasedStateMachine):
             cost = price(drawn, family.filter.orders)
             assert covers(family.used, cost), f"drawn {cost}, charged {family.used}"
             assert covers(family.used, family.reserved)
-            assert family.filter.admits(family.filter.nothing(), family.used)
+            largest = family.filter.with_total(family.largest)
+            if family.whole is None:
+                assert largest.admits(largest.nothing(), family.used)
+            else:
+                (alone,) = [job for job in self.home.ledger.jobs() if job.state != "released" and job.dataset in names]
+                assert alone.seq == family.whole.job
+                assert claim(drawn, family.budget.delta).epsilon <= family.whole.epsilon <= family.largest
 
     def _families(self):
         return {family for dataset in self.home.ledger.datasets() for family in dataset.families}

@@ -24,6 +24,9 @@ from accountant.store.store import Store
 PURE = ledgers.plan(PureDp(Decimal("0.1")), 1)
 CURVED = ledgers.plan(Gaussian(Decimal("8")), 10)  # without a pure price: a Renyi order decides
 
+WHOLE = ledgers.plan()  # of the race for a total of its own size
+SMALL = ledgers.plan(count=1)
+
 
 def reserve(home: Home, asked: dict, number: int) -> object:
     what = ledgers.request("pure", "0.1", "0", number=number)
@@ -37,6 +40,15 @@ def reserve_curve(home: Home, asked: dict, number: int) -> object:
 def reserve_with_key(home: Home, asked: dict, number: int) -> object:
     what = ledgers.request("pure", "0.1", "0")
     return ledgers.reserve(home.ledger, what, PURE, key="the key", owner=f"owner:{number}:1").seq
+
+
+def reserve_whole(home: Home, asked: dict, number: int) -> object:
+    what = SMALL if number % 3 == 2 else WHOLE
+    return ledgers.reserve(home.ledger, ledgers.request("raced", "3", number=number), what).seq
+
+
+def reserve_again(home: Home, asked: dict, number: int) -> object:
+    return ledgers.reserve(home.ledger, ledgers.request("again", "3", number=number), WHOLE).seq
 
 
 def start(home: Home, asked: dict, number: int) -> object:
@@ -54,7 +66,12 @@ def register(home: Home, asked: dict, number: int) -> object:
     return home.ledger.register(ledgers.registration("one", commitment=ledgers.hexes(str(number)))).seq
 
 
-TASKS = {each.__name__: each for each in (reserve, reserve_curve, reserve_with_key, start, release_or_start, register)}
+TASKS = {
+    each.__name__: each
+    for each in (
+        reserve, reserve_curve, reserve_with_key, reserve_whole, reserve_again, start, release_or_start, register
+    )
+}  # fmt: skip
 
 
 def work(asked: dict, number: int, gate: int) -> list:

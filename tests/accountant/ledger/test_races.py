@@ -7,21 +7,24 @@ import os
 import shutil
 import subprocess
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 import race_driver
 import warm
 from ledgers import ROOT, hexes, registration, request, reserve
-from race_driver import CURVED, PURE
+from race_driver import CURVED, PURE, WHOLE
 from stores import at
 
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget
 from accountant.home import Home
+from accountant.privacy.claims import claim
 
 pytestmark = pytest.mark.slow
 
+RACED = registration("raced", Budget(claim(WHOLE, Decimal("0.000001")).epsilon, Decimal("0.000001")))
 DRIVER = Path(race_driver.__file__)
 
 
@@ -50,6 +53,7 @@ def home(ledger_url, tmp_path):
     opened = Home.init(at(tmp_path / "home", ledger_url))
     opened.ledger.register(registration())
     opened.ledger.register(registration("pure", Budget.of("0.7")))
+    opened.ledger.register(RACED)
     yield opened
     opened.ledger.log.database.close()
 
@@ -71,10 +75,24 @@ def test_the_last_of_a_budget(home, race):
 def test_the_last_of_a_budget_counted_in_curves(home, race):
     """The same where a Renyi order decides: as many as one process alone would be admitted."""
     dataset = home.ledger.dataset("adult")
-    fitting = dataset.jobs_left(dataset.costs(CURVED))
+    fitting = dataset.jobs_left(dataset.costs(CURVED), claim(CURVED, Decimal("0.000001")))
     assert 0 < fitting < 48
     outcomes = race("reserve_curve", processes=16, tries=3)
     assert Counter(isinstance(each, int) for each in outcomes) == {True: fitting, False: 48 - fitting}
+    assert audit_home(home).problems == ()
+
+
+def test_one_alone_takes_the_whole_total(home, race):
+    """Forty-eight requests of sixteen processes, each of which would take the whole of it, or a small part."""
+    outcomes = race("reserve_whole", processes=16, tries=3)
+    jobs = [each for each in outcomes if isinstance(each, int)]
+    whole = [seq for seq in jobs if "whole" in home.ledger.reservation(seq).value]
+    assert set(map(str, outcomes)) - set(map(str, jobs)) == {"budget_refused"}
+    assert jobs
+    assert whole in ([], jobs)  # no other beside it, and none where another was first
+    home.ledger.register(registration("again", RACED.budget, commitment=hexes("again")))
+    (seq,) = [each for each in race("reserve_again", processes=16) if isinstance(each, int)]
+    assert home.ledger.dataset("again").families[0].whole.job == seq
     assert audit_home(home).problems == ()
 
 
@@ -83,7 +101,7 @@ def test_one_idempotency_key(home, race):
     outcomes = race("reserve_with_key", processes=8, tries=3)
     (job,) = home.ledger.jobs()
     assert outcomes == [job.seq] * 24
-    assert home.ledger.log.size() == 4
+    assert home.ledger.log.size() == 5
     assert audit_home(home).problems == ()
 
 
@@ -105,7 +123,7 @@ def test_a_job_is_started_or_released(home, race):
 
 def test_one_name_is_given_once(home, race):
     assert Counter(map(type, race("register", processes=8))) == {int: 1, str: 7}
-    assert len(home.ledger.datasets()) == 3
+    assert len(home.ledger.datasets()) == 4
     home.ledger.register(registration("two", commitment=hexes("two")))
     assert audit_home(home).problems == ()
 
