@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -144,8 +145,9 @@ def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refus
         return None
     total = min(family.budget.epsilon for family in dataset.families)
     whole = replace(public, budget=Budget(total, public.budget.delta))
-    if whole.budget.epsilon < public.budget.epsilon and _takes_whole(dataset, learner, whole):
-        return whole.budget.to_json()
+    with suppress(InputError):  # no plan is so cheap
+        if total < public.budget.epsilon and dataset.gives_whole(learner.recipe(whole).claim):
+            return whole.budget.to_json()
 
     def admits(plan: Plan) -> bool:
         return dataset.refusing(dataset.costs(plan)) is None
@@ -155,14 +157,6 @@ def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refus
     else:
         epsilon = would_fit(learner, public, refused, admits, lambda plan: dataset.fullness(dataset.costs(plan)))
     return None if epsilon is None else Budget(epsilon, public.budget.delta).to_json()
-
-
-def _takes_whole(dataset: Dataset, learner: Learner | Tuned, public: Public) -> bool:
-    """Whether a job of the whole total would be admitted: on an untouched family, beside no other."""
-    try:
-        return dataset.gives_whole(learner.recipe(public).claim)
-    except InputError:
-        return False
 
 
 def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:

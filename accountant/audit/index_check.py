@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -35,7 +36,12 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     datasets = {name: (each.seq, dumps(list(each.families)), each.commitment) for name, each in books.datasets.items()}
     yield from _compare("dataset", _rows(connection, dataset_table, "name"), datasets)
     families = {
-        identity: (each.seq, each.changed, _stored(each.used, each) | _whole(each), _stored(each.reserved, each))
+        identity: (
+            each.seq,
+            each.changed,
+            _stored(each.used, each) | ({"whole": each.whole[0]} if each.whole else {}),
+            _stored(each.reserved, each),
+        )
         for identity, each in books.families.items()
     }
     yield from _compare("family", _rows(connection, family_table, "id"), families)
@@ -55,18 +61,16 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     yield from _compare("revocation", rows, revoked)
 
 
-def _whole(family: FamilyState) -> dict[str, int]:
-    """What stands beside the sums of a family that one job closed."""
-    return {} if family.whole is None else {"whole": family.whole[0]}
-
-
 def _rows(connection: Connection, table: Table, *key: str) -> dict[Any, Row]:
     """Rows by their key; columns of JSON as values, so that their spelling does not matter."""
-    by_key = {}
+    found = {}
     for row in connection.execute(select(table)).mappings():
-        rest = tuple(_loaded(name, value) for name, value in row.items() if name not in key)
-        by_key[row[key[0]] if len(key) == 1 else tuple(row[name] for name in key)] = rest
-    return by_key
+        rest = {name: value for name, value in row.items() if name not in key}
+        for name in rest.keys() & {"used", "reserved"}:
+            with suppress(ValueError):  # no JSON: is compared as it stands
+                rest[name] = json.loads(rest[name])
+        found[row[key[0]] if len(key) == 1 else tuple(row[name] for name in key)] = tuple(rest.values())
+    return found
 
 
 def _compare(what: str, rows: Mapping[Any, Row], expected: Mapping[Any, Row]) -> Iterator[str]:
@@ -74,13 +78,6 @@ def _compare(what: str, rows: Mapping[Any, Row], expected: Mapping[Any, Row]) ->
         if rows.get(key) != expected.get(key):
             name = " ".join(key) if isinstance(key, tuple) else key
             yield f"index: {what} {name:.80}: has {rows.get(key)}, the entries give {expected.get(key)}"
-
-
-def _loaded(name: str, value: Any) -> Any:
-    try:
-        return json.loads(value) if name in ("used", "reserved") else value
-    except ValueError:
-        return value
 
 
 def _stored(figures: Figures, family: FamilyState) -> dict[str, Any]:

@@ -90,7 +90,14 @@ class Models:
         if kind == "issued" and job in self._stood:
             stood = self._stood.pop(job)
             for name, found in self._waiting[job]:
-                if not any(_speaks_of(found.form.dataset, accounts) for accounts in stood):
+                dataset = found.form.dataset
+                families: list[FamilyForm | DatasetForm] = [*(dataset.families or ())] or [dataset]
+                stands = (
+                    families[0].family == dataset.family and len(families) == len(accounts)
+                    and all(map(_tells, families, accounts))
+                    for accounts in stood
+                )  # fmt: skip
+                if not any(stands):
                     self._findings.add(None, f"model {name}: its certificate's budget is not what the entries give")
 
     def _check_released(self, value: Mapping[str, Any]) -> None:
@@ -123,13 +130,6 @@ class Models:
                     self._findings.add(None, f"model {name}: signed by a key that may not speak for its entry")
                 if found.ancestors:
                     self._check_base(name, found)
-
-
-def _speaks_of(dataset: DatasetForm, accounts: tuple[Account, ...]) -> bool:
-    """Whether a certificate speaks of just these families, as they stood."""
-    families: list[FamilyForm | DatasetForm] = [*(dataset.families or ())] or [dataset]
-    same = len(families) == len(accounts) and families[0].family == dataset.family
-    return same and all(_tells(said, account) for said, account in zip(families, accounts, strict=True))
 
 
 def _tells(said: FamilyForm | DatasetForm, account: Account) -> bool:

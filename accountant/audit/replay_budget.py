@@ -65,15 +65,6 @@ class FamilyState:
             require(_within(self.analysts[by], *part), f"admission: the quota {share} of {by:.80} is exceeded")
 
 
-def _require_whole(family: FamilyState, by: str, epsilon: Decimal, delta: Decimal) -> None:
-    """A job may take the whole total of a family that nothing was released from, if it claims no more than that."""
-    require(family.used == family.nothing() and family.whole is None, "whole: the family must be untouched")
-    fits = epsilon <= family.budget.epsilon and delta <= family.budget.delta
-    require(fits, f"whole: epsilon {epsilon} is above the family's total {family.budget.epsilon}")
-    share = family.quotas.get(by, family.quotas.get(EVERYBODY))
-    require(share in (None, 1), f"whole: the quota {share} of {by:.80} is exceeded")
-
-
 def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
     pure_fits = not used.unbounded and used.pure <= pure
     return pure_fits or any(figure <= cap for figure, cap in zip(used.rdp, caps, strict=True))
@@ -222,15 +213,23 @@ class Books:
         return [self.families[identity] for identity in dataset.families]
 
     def accounts(self, name: str) -> tuple[Account, ...]:
-        """Where the budgets stand that jobs on this dataset are charged to."""
-        return tuple(self._account(identity) for identity in self.datasets[name].families)
-
-    def _account(self, identity: str) -> Account:
-        family = self.families[identity]
-        used, whole = family.used, family.whole is not None
-        rdp = tuple((order, figure) for (order, _), figure in zip(family.criteria, used.rdp, strict=True))
-        epsilon = _converted(family) if family.whole is None else family.whole[1]
-        return Account(identity, family.budget, family.largest, used, rdp, epsilon, whole)
+        """Where the budgets stand that jobs on this dataset are charged to. What the sums come to is by the
+        definitions: each figure at its own share of delta.
+        """
+        accounts = []
+        for identity in self.datasets[name].families:
+            family = self.families[identity]
+            used, total = family.used, family.budget
+            rdp = tuple((order, figure) for (order, _), figure in zip(family.criteria, used.rdp, strict=True))
+            epsilons = [] if used.unbounded else [from_nano(used.pure)]
+            epsilons += [total.epsilon] if family.within(used) else []
+            for line, figure in zip(family.design.criteria, used.rdp, strict=True):
+                epsilon = to_epsilon(float(line.order), figure / NANO, float(total.delta * line.weight))
+                epsilons.append(Decimal(max(0.0, epsilon)))
+            epsilons = epsilons if family.whole is None else [family.whole[1]]
+            whole = family.whole is not None
+            accounts.append(Account(identity, total, family.largest, used, rdp, min(epsilons), whole))
+        return tuple(accounts)
 
     def reserve(
         self,
@@ -245,7 +244,12 @@ class Books:
         fits = True
         for family, cost in zip(self.of(dataset), costs, strict=True):
             if whole is not None:
-                _require_whole(family, by, *whole[1:])
+                untouched = family.used == family.nothing() and family.whole is None
+                require(untouched, "whole: the family must be untouched")
+                small = whole[1] <= family.budget.epsilon and whole[2] <= family.budget.delta
+                require(small, f"whole: epsilon {whole[1]} is above the family's total {family.budget.epsilon}")
+                share = family.quotas.get(by, family.quotas.get(EVERYBODY))
+                require(share in (None, 1), f"whole: the quota {share} of {by:.80} is exceeded")
             family.used, family.reserved = family.used.plus(cost), family.reserved.plus(cost)
             family.analysts[by] = family.analysts.get(by, family.nothing()).plus(cost)
             if whole is None:
@@ -281,17 +285,6 @@ class Books:
             return (cost,)
         at = dict(zip(dataset.orders, cost.rdp, strict=True))
         return tuple(replace(cost, rdp=tuple(at[order] for order, _ in family.criteria)) for family in families)
-
-
-def _converted(family: FamilyState) -> Decimal:
-    """What the family's sums come to, by the definitions: each figure at its own share of delta."""
-    used, total = family.used, family.budget
-    found = [] if used.unbounded else [from_nano(used.pure)]
-    found += [total.epsilon] if family.within(used) else []
-    for line, figure in zip(family.design.criteria, used.rdp, strict=True):
-        epsilon = to_epsilon(float(line.order), figure / NANO, float(total.delta * line.weight))
-        found.append(Decimal(max(0.0, epsilon)))
-    return min(found)
 
 
 def _words(value: Value, *names: str) -> None:

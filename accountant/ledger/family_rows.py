@@ -82,7 +82,10 @@ def load_family(
         raise LedgerInvalid(f"entry {at}: the stored filter is not the one that its budget gives", entry=at)
     sums = json.loads(row.used)
     used, reserved = (price_from_json(each, design.orders) for each in (sums, json.loads(row.reserved)))
-    whole = _whole(connection, sums[WHOLE]) if WHOLE in sums else None
+    whole = None
+    if WHOLE in sums:
+        claimed = read_entry(sums[WHOLE], body_at(connection, sums[WHOLE])).value["claim"]
+        whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
     quota = None if analyst is None else _quota(connection, identity, analyst, design)
     name = family_name(founding)
@@ -98,11 +101,6 @@ def family_names(connection: Connection) -> dict[str, str]:
     """Every family's name -> its identity."""
     rows = connection.execute(select(family_table.c.id, family_table.c.seq)).all()
     return {family_name(read_entry(row.seq, body_at(connection, row.seq)).value): row.id for row in rows}
-
-
-def _whole(connection: Connection, job: int) -> Whole:
-    """The job that took the whole total."""
-    return Whole(job, parse_decimal(read_entry(job, body_at(connection, job)).value["claim"]["epsilon"]))
 
 
 def _largest(connection: Connection, identity: str, founded: int, changed: int, entry: Mapping[str, Any]) -> Decimal:

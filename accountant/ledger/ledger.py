@@ -220,22 +220,16 @@ class Ledger:
             costs = dataset.costs_from_json(stored["price"])
             outgrown = dataset.outgrown(costs, parse_decimal(stored["claim"]["epsilon"]))
             if outgrown is None:
-                return self._start(writer, job, dataset, stored, owner, lease)
+                writer.append("started", reservation=seq)
+                for family, cost in zip(dataset.families, costs, strict=True):
+                    account(writer.connection, family, family.used, family.reserved - cost)
+                expires = engines.clock(writer.connection) + lease
+                values = {"state": State.STARTED, "owner": owner, "expires": expires, "doubted": None}
+                writer.connection.execute(_SET_JOB, {"at": seq, **values})
+                plan = plan_from_json(stored["plan"])
+                return Started(seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan)
             self._give_back(writer, seq)
         raise outgrown_refusal(seq, outgrown, dataset, request_from_entry(stored))
-
-    @staticmethod
-    def _start(writer: Writer, job: Job, dataset: Dataset, stored: dict[str, Any], owner: str, lease: float) -> Started:
-        seq = job.seq
-        writer.append("started", reservation=seq)
-        for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
-            account(writer.connection, family, family.used, family.reserved - cost)
-        expires = engines.clock(writer.connection) + lease
-        values = {"state": State.STARTED, "owner": owner, "expires": expires, "doubted": None}
-        writer.connection.execute(_SET_JOB, {"at": seq, **values})
-        return Started(
-            seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan_from_json(stored["plan"])
-        )
 
     def commit(self, seq: int, released: str, owner: str | None = None) -> None:
         """STARTED -> COMMITTED; `released` is the sha256 of the released numbers, so that an export can be resumed.
