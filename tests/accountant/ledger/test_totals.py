@@ -280,7 +280,7 @@ def queued(home: Home, epsilon: str) -> int:
 def lowered_meanwhile(home: Home) -> None:
     """A job of epsilon 1 that had begun when the total of 3 became .2."""
     started = home.ledger.start(queued(home, "1"), "owner:1:1", 60.0)
-    released = job._play(home, started, lambda done, total: None)
+    released = job._play(home, started, "owner:1:1", lambda done, total: None, lambda: None)
     home.ledger.change_budget("adult", Decimal("0.2"), "less", "steward")
     home.ledger.commit(started.seq, released)
     finish(home, started.seq)
