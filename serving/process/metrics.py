@@ -86,7 +86,7 @@ class LedgerGauges(Collector):
         yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent, converted at delta.", datasets, spent)
         yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, lambda one: float(one.budget.epsilon))
         yield _by_dataset(
-            "dpserve_epsilon_largest_total",
+            "dpserve_epsilon_largest",
             "The largest total epsilon that was ever in force.",
             datasets,
             lambda one: float(one.tightest.largest),
