@@ -73,13 +73,12 @@ LEFT = record(
     },
     says="share: of the criterion that lasts longest; one_job: the largest single job that is admitted now, null: none",
 )
-STANDING = record(
-    {
-        "total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT, "jobs_left": table(COUNT),
-        "largest": {**DECIMAL, "description": "the largest total epsilon that was ever in force"},
-        "closed_by": {**maybe(COUNT), "description": "the job that took the whole total: nothing more is admitted"},
-    }
-)  # fmt: skip
+_STANDING = {
+    "total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT,
+    "largest": {**DECIMAL, "description": "the largest total epsilon that was ever in force"},
+    "closed_by": {**maybe(COUNT), "description": "the job that took the whole total: nothing more is admitted"},
+}  # fmt: skip
+STANDING = record({**_STANDING, "jobs_left": table(COUNT)})
 QUOTA = record({"analyst": TEXT, "quota": maybe(TEXT), "used": SHARE})
 FORECAST = record(
     {"share_per_day": SHARE, "days_left": maybe(COUNT), "used_up_on": maybe(DATE)}, says="a straight line, no promise"
@@ -101,7 +100,7 @@ FAMILIES = record(
                 {
                     "name": TEXT, "family": TEXT, "datasets": array(TEXT), "relation": RELATION, "unit": TEXT,
                     "epsilon": DECIMAL, "delta": DECIMAL,
-                    "budget": record({"total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT}),
+                    "budget": record(_STANDING),
                 },
                 says="people who share one budget, and the datasets that hold them",
             )

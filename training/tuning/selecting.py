@@ -121,14 +121,16 @@ class BestOf:
         return Outcome(None, self.learners[0].learn(Rehearsal(self.public, self.unit)), 0)
 
     def play(self, rows: Rows, progress: Progress, held: Callable[[], None] = lambda: None) -> Outcome:
-        """As many runs as are drawn, then as many again as make `most`. Of equal scores the first stands."""
+        """As many runs as are drawn, then as many again as make `most`. Of equal scores the first stands. Nobody is
+        told when a run ends: how long it took would name its setting, and only that of the best is released.
+        """
         settings, best = self.settings, self.blank()
         runs = draw_runs(self.distribution)
         for done in range(1, max(runs, self.most) + 1):
             found = self._run(settings, rows, held)
             if done <= runs and (best.setting is None or found.score > best.score):
                 best = found
-            progress(min(done, self.most), self.most)
+        progress(self.most, self.most)
         return best
 
     def _run(self, settings: tuple[Setting, ...], rows: Rows, held: Callable[[], None]) -> Outcome:

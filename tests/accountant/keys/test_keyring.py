@@ -27,6 +27,7 @@ from accountant.keys import dsse, key_exchange, key_rows, opening
 from accountant.keys.key_files import PASSPHRASE_VARIABLE
 from accountant.keys.trust import IssuerKey, PublicKeys
 from accountant.ledger import key_life, tokens
+from accountant.ledger.ledger import Ledger
 from accountant.log import entries as log
 from accountant.log import notes
 from accountant.log.proofs import parse_proof
@@ -714,21 +715,21 @@ def test_a_rotation_while_a_job_runs(prepared, monkeypatch):
 @pytest.mark.parametrize("change", ["rotate", "compromise"])
 def test_a_key_that_ends_between_signature_and_entry(prepared, monkeypatch, change):
     """Nothing is issued by a key that has ended: the job waits, and its statement is signed anew."""
-    from training import job, release
+    from training import job
 
-    original, signed = release._issue, []
+    original, signed = Ledger.issue, []
 
-    def late(ledger, seq, envelope, onnx):
-        signed.append(dsse.parse(envelope).payload)
+    def late(ledger, seq, statement, onnx, signer):
+        signed.append(statement)
         if len(signed) == 1:
             other, old = again(prepared), keyid(prepared, "issuer")
             if change == "rotate":
                 key_life.rotate(other, "issuer", *WHY)
             else:
                 key_life.mark_compromised(other, old, 0, *WHY)
-        return original(ledger, seq, envelope, onnx)
+        return original(ledger, seq, statement, onnx, signer)
 
-    monkeypatch.setattr(release, "_issue", late)
+    monkeypatch.setattr(Ledger, "issue", late)
     with pytest.raises(KeyInvalid, match="not the ledger's issuer key"):
         job.train(prepared, asked(), by="test")
     assert ledgers.bundles(prepared.path) == []

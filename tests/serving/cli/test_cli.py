@@ -22,6 +22,7 @@ from models.store.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli.app import app, run
 from serving.cli.train import parameters
+from training import job
 from training.job import submit
 from training.plans import Asked
 
@@ -148,7 +149,7 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     code, body, _ = said("dataset", "show", "adult")
     assert code == 0
     assert {"name", "relation", "epsilon", "delta", "budget"} <= body.keys()
-    assert body["budget"].keys() == {"total", "reserved", "spent", "left", "jobs_left"}
+    assert body["budget"].keys() == {"total", "largest", "reserved", "spent", "left", "closed_by", "jobs_left"}
     assert body["budget"]["jobs_left"]["lazybb"] > 0
     assert {line["quota"] for line in body.pop("quotas")} <= {None}
     assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}
@@ -284,9 +285,22 @@ def test_parameters_are_key_and_value():
     assert parameters(None) == {}
 
 
-def test_job_that_fails_after_its_start_is_exit_code_5(home, said):
+def test_rows_that_are_not_what_was_registered_are_refused_before_a_job_costs(home, said):
     (labels,) = (home / "datasets").rglob("labels.npy")
     labels.write_bytes(labels.read_bytes()[:-1] + b"\x07")
+    before = Home.open({"DPSERVE_HOME": str(home)}).ledger.log.size()
+    code, body, _ = said(*TRAIN, "--epsilon", "0.1")
+    assert (code, body["error"]["code"]) == (1, "ledger_unavailable")
+    assert Home.open({"DPSERVE_HOME": str(home)}).ledger.log.size() == before
+
+
+def test_job_that_fails_after_its_start_is_exit_code_5(home, said, monkeypatch):
+    """The disk goes between the look at the rows and their reading."""
+
+    def gone(*_arguments):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(job, "open_rows", gone)
     code, body, err = said(*TRAIN, "--epsilon", "0.1")
     assert (code, body["error"]["code"]) == (5, "job_failed")
     assert "spent" in err
