@@ -203,7 +203,7 @@ def test_the_best_of_the_runs_drawn_is_kept_and_nothing_else_depends_on_their_nu
     most = found.best.most
     assert 3 < most < 40
     assert len(found.made) == max(runs, most)
-    assert found.told[:most] == [(done, most) for done in range(1, most + 1)]
+    assert found.told == [(most, most)]  # nobody is told when a run ends
 
 
 def test_of_equal_scores_the_first_stands(monkeypatch):
