@@ -42,6 +42,12 @@ hypothesis.settings.register_profile("dpserve", deadline=None)
 hypothesis.settings.load_profile("dpserve")
 
 
+def pytest_configure(config):
+    """In a log, whose lines nobody's terminal wraps, the line of a failure has room for its reason."""
+    if config.pluginmanager.has_plugin("terminalreporter") and not sys.stdout.isatty():
+        config.get_terminal_writer().fullwidth = 200
+
+
 def pytest_collection_modifyitems(items):
     """Files with long tests go first, or one process would be left with them at the end."""
     long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "server", "statistical")))}

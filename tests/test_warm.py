@@ -25,7 +25,7 @@ def test_it_runs_and_ends_as_a_real_one(tmp_path, command, given, status, code, 
     script.write_text(ECHO.format(status=status))
     asked = [*command(), *([str(script)] if given == "script" else ["-c", script.read_text()]), "a b", ""]
     done = subprocess.run(
-        asked, cwd=tmp_path, env={"SAID": "this"}, input="in", capture_output=True, text=True, timeout=60
+        asked, cwd=tmp_path, env={"SAID": "this"}, input="in", capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stdout) == (code, f"['a b', ''] {tmp_path} this in __main__\n")
     assert done.stderr == f"aside\n{aside}"
@@ -36,7 +36,7 @@ def test_it_runs_and_ends_as_a_real_one(tmp_path, command, given, status, code, 
 def test_it_ends_by_the_signal_that_ended_it(tmp_path, command, number):
     script = tmp_path / "dies.py"
     script.write_text(f"import os\nprint('here', flush=True)\nos.kill(os.getpid(), {int(number)})\n")
-    done = subprocess.run([*command(), str(script)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command(), str(script)], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (-number, "here\n")
 
 
@@ -54,6 +54,6 @@ def test_a_signal_is_passed_on(tmp_path):
     process = subprocess.Popen([*warm.python(), str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGINT)
-    said, why = process.communicate(timeout=60)
+    said, why = process.communicate(timeout=300)
     assert (said, process.returncode) == ("over\n", 1)
     assert "KeyboardInterrupt" in why

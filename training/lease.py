@@ -98,11 +98,12 @@ def _elapsed() -> float:
 
 
 class Lease:
-    """Within the block, a thread tells the ledger every second that the job's owner lives and how far the plan is
+    """Within the block, a thread tells the ledger every BEAT seconds that the job's owner lives and how far the plan is
     played. A moment without the database is waited out.
     """
 
     SECONDS: ClassVar[float] = 60.0
+    BEAT: ClassVar[float] = 1.0  # between two heartbeats, where that is no more than a quarter of a lease
     FRESH: ClassVar[float] = 5.0  # well below GRACE_SECONDS: nobody burned what was renewed so lately
 
     def __init__(self, ledger: Ledger, seq: int) -> None:
@@ -132,7 +133,7 @@ class Lease:
 
     def _beat(self) -> None:
         owner = this_process()
-        while not self._over.wait(min(1.0, self.SECONDS / 4)):
+        while not self._over.wait(min(self.BEAT, self.SECONDS / 4)):
             asked = _elapsed()
             try:
                 if not self._ledger.heartbeat(self._seq, owner, self.SECONDS, self._done):

@@ -162,7 +162,7 @@ def test_one_holds_it_at_a_time(tmp_path, hold):
     with hold(tmp_path):
         thread.start()
         assert not waited.wait(0.2)
-    thread.join(10)
+    thread.join(300)
     assert waited.is_set()
 
 

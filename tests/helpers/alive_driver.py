@@ -1,7 +1,8 @@
 """One process that trains, recovers or works beside others; see test_alive.
 
-`alive_driver.py TASK HOME OPTIONS`: OPTIONS is JSON of {"lease", "grace", "pause", "shift", "seconds"}. `pause`:
-seconds before each release, so that there is time to stop the process; `shift`: how many seconds its clock is ahead.
+`alive_driver.py TASK HOME OPTIONS`: OPTIONS is JSON of {"lease", "grace", "pause", "shift", "seconds", "first"}.
+`pause`: seconds before each release, so that there is time to stop the process; `shift`: how many seconds its clock is
+ahead; `seconds`: how long to look for what can be recovered; `first`: until something is found, however long it takes.
 Draws are written down, a byte each, in `draws` beside the home; the last line of stdout says what came of it.
 """
 
@@ -47,8 +48,8 @@ def train(home: Home, options: dict) -> object:
 
 def recover(home: Home, options: dict) -> object:
     """Look again and again; every job that was burned or given back."""
-    until, found = time.monotonic() + options["seconds"], []
-    while time.monotonic() < until:
+    until, found = time.monotonic() + (300 if options.get("first") else options["seconds"]), []
+    while time.monotonic() < until and not (found and options.get("first")):
         settled = job.recover(home)
         found += settled["burned"] + settled["released"]
         time.sleep(0.1)

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from small_home import Server
 
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 FLAGS = ["--no-sandbox", "--disable-background-networking"]
 SERIOUS = {"serious", "critical"}
+PATIENCE = 120_000  # ms: a way out and not a claim, however busy the machine is
+
+expect.set_options(timeout=PATIENCE)
 
 
 @contextlib.contextmanager
@@ -34,6 +37,7 @@ def new_page(browser: Browser, server: Server, dark: bool = False, phone: bool =
         color_scheme="dark" if dark else "light",
         **more,
     )
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.faults = []
     page.on("pageerror", lambda error: page.faults.append(str(error)))

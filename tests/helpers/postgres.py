@@ -121,7 +121,7 @@ class Server:
         if self.owner != os.getpid():  # a forked child must not stop its parent's server
             return
         if self.process:
-            self.process.communicate(timeout=60)
+            self.process.communicate(timeout=300)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "examples" / "data"
 ROWS = 2000
 SCOPES = ("predict", "train", "audit", "admin")
-START_SECONDS = 120.0
+PATIENCE = 120.0  # seconds: a way out and not a claim, however busy the machine is
 
 
 def write_files(folder: Path) -> Path:
@@ -62,7 +62,7 @@ def dpserve(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment(home), cwd=home.parent, capture_output=True, text=True, timeout=300)
 
 
-def until(holds: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> Any:
+def until(holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
     """Wait until it holds; fails after `seconds`, which is a way out and not a claim."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -90,7 +90,7 @@ class Server:
     def ask(self, method: str, path: str, scope: str | None = "admin", **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.tokens[scope]}"} if scope else {}
         headers |= more.pop("headers", {})
-        return httpx.request(method, f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=30, **more)
+        return httpx.request(method, f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=PATIENCE, **more)
 
     def get(self, path: str, **more: Any) -> httpx.Response:
         return self.ask("GET", path, **more)
@@ -110,7 +110,7 @@ class Server:
     def stop(self) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE)
 
 
 @contextlib.contextmanager

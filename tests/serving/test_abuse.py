@@ -58,7 +58,7 @@ def code(answer):
 
 
 def connect(server):
-    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=300)
 
 
 def head(server, line="POST /predict", scope="predict", **fields):
@@ -326,7 +326,7 @@ def named(door, name):
 
 def as_it_stands(server, method, path):
     """As it stands, without a client that would tidy it."""
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=300)
     headers = {"Authorization": f"Bearer {server.tokens['admin']}", "Content-Type": "application/json"}
     connection.request(method, path, "{}" if method == "POST" else None, headers)
     answer = connection.getresponse()

@@ -111,7 +111,7 @@ def observe(folder, home, files, port):
     command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", "1"]
     with (place / "server.log").open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=where, stdout=out, stderr=out)
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
         observer = Observer(place, client, folder / "break")
         try:
             until(observer.serves, "the server answers")
@@ -119,7 +119,7 @@ def observe(folder, home, files, port):
             look(observer)
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(300)
     read_files(place, observer.seen)
     rows = {path.relative_to(place): path.read_bytes() for path in (place / "datasets").rglob("*.npy")}
     place.rename(folder / f"home of {files.name}")

@@ -231,7 +231,7 @@ def test_other_content_types_are_refused(server):
 
 def test_body_that_does_not_come_is_given_up(server):
     head = f"POST /predict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.tokens['predict']}\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as slow:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=300) as slow:
         slow.sendall(head.encode() + b'Content-Length: 99\r\n\r\n{"model": ')
         assert server.predict().status_code == 200  # nobody else waits
         assert slow.recv(1000).startswith(b"HTTP/1.1 408")
@@ -610,7 +610,7 @@ def test_first_start_makes_the_home_and_prints_one_token(tmp_path):
         until(lambda: status(url, headers) == 200, "the token opens")
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
 
 
 def status(url, headers=None):
@@ -636,7 +636,7 @@ def test_bentoml_serve_from_the_project_waits_for_a_home(tmp_path):
         until(lambda: status(f"{url}/readyz") == 200, "it is ready")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(300)
 
 
 @pytest.mark.slow

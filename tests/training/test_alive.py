@@ -18,6 +18,7 @@ import ledgers
 import psutil
 import pytest
 from ledgers import ROOT, copy, place, prepared
+from small_home import until
 
 from accountant.audit.audit import audit_home
 from accountant.errors import LedgerUnavailable, WrongState
@@ -81,11 +82,7 @@ def drawn(home: Path) -> int:
 
 
 def until_drawn(home: Path, count: int) -> None:
-    for _ in range(1200):
-        if drawn(home) >= count:
-            return
-        time.sleep(0.05)
-    raise AssertionError("nothing was drawn")
+    until(lambda: drawn(home) >= count, f"{count} draws")
 
 
 def check_sound(home: Path) -> Home:
@@ -129,7 +126,7 @@ def test_who_stood_still_for_longer_than_the_lease_neither_draws_nor_commits(hom
     until_drawn(home, 2)
     tell(holder, signal.SIGSTOP)
     before = drawn(home)
-    assert len(answer(start("recover", home, seconds=5.0, grace=1.0))) == 1
+    assert len(answer(start("recover", home, first=True, grace=1.0))) == 1
     (burned,) = Home.open(place(home)).ledger.jobs()
     used = Home.open(place(home)).ledger.dataset("adult").used
     assert burned.state == "burned"
@@ -162,7 +159,7 @@ def test_who_was_killed_elsewhere_is_burned_when_the_lease_ran_out(home, start):
     until_drawn(home, 1)
     tell(holder, signal.SIGKILL)
     (seq,) = [each.seq for each in Home.open(place(home)).ledger.jobs()]
-    assert answer(start("recover", home, seconds=6.0, grace=1.0)) == [seq]
+    assert answer(start("recover", home, first=True, grace=1.0)) == [seq]
     check_sound(home)
 
 
@@ -227,21 +224,22 @@ class Away:
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(Lease, "SECONDS", 0.4)
+    monkeypatch.setattr(Lease, "BEAT", 0.02)
     monkeypatch.setattr(Lease, "FRESH", 0.05)
 
 
 def test_a_moment_without_the_database_does_not_end_a_lease(quick):
     with Lease(Away(None, None, True), 1) as held:
-        time.sleep(0.15)
+        time.sleep(0.1)  # it is not fresh any more
         held.check()  # waits until it is renewed
 
 
-def test_a_lease_that_is_lost_or_cannot_be_renewed_forbids_the_draw(quick):
+def test_a_lease_that_is_lost_or_cannot_be_renewed_forbids_the_draw(quick, monkeypatch):
     with Lease(Away(True, False), 1) as held:
-        time.sleep(0.3)
+        until(held._lost.is_set, "the ledger is asked twice")
         with pytest.raises(WrongState, match="not held by this process any more"):
             held.check()
+    monkeypatch.setattr(Lease, "SECONDS", 0.4)
     with Lease(Away(None), 1) as held:
         time.sleep(0.1)
         with pytest.raises(LedgerUnavailable):

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import threading
-import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from small_home import until
 
 from accountant.budget import Budget, Relation
 from accountant.errors import (
@@ -341,10 +341,6 @@ def test_a_job_that_cannot_be_settled_does_not_stop_the_queue(adult):
     stop = threading.Event()
     worker = threading.Thread(target=queue.work, args=(adult, stop))
     worker.start()
-    for _ in range(600):
-        if adult.ledger.job(queued.seq).issued is not None:
-            break
-        time.sleep(0.1)
+    until(lambda: adult.ledger.job(queued.seq).issued is not None, "the job after it")
     stop.set()
     worker.join()
-    assert adult.ledger.job(queued.seq).issued is not None

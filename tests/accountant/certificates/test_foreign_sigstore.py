@@ -46,7 +46,7 @@ def check(checker: Path, bundle: bytes, onnx: bytes = FILED.onnx, hint: str = HI
     (checker / "model.onnx").write_bytes(onnx)
     (checker / "key.pem").write_text(pem or public_of(OFFICE.issuer))
     command = ["node", "verify.mjs", "bundle.json", "model.onnx", f"{hint}=key.pem"]
-    return subprocess.run(command, cwd=checker, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=checker, capture_output=True, text=True, timeout=300)
 
 
 def test_the_lock_file_names_no_address():

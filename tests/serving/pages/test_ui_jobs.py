@@ -61,7 +61,7 @@ def test_a_job_is_priced_then_sent_then_followed_to_its_model(page, server):
     no_serious_findings(page)
     page.get_by_role("button", name="Submit, for ε 0.3").click()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
-    expect(page.locator(".badge").first).to_have_text("done", timeout=60_000)  # nobody reloads the page
+    expect(page.locator(".badge").first).to_have_text("done")  # nobody reloads the page
     expect(page.locator("#done")).to_have_text(str(jobs(server)[0]["rounds"]))
     expect(page.get_by_text("Certificate signed and entered")).to_be_visible()
     expect(page.get_by_role("link", name="See the model")).to_be_visible()
@@ -120,7 +120,7 @@ def test_a_dataset_tells_its_budget_its_history_and_what_would_fit(page):
     page.goto("/ui/datasets")
     page.get_by_role("link", name="adult").click()
     expect(page.get_by_role("img", name=re.compile(r"\d+ % left"))).to_be_visible()
-    expect(page.get_by_text("more jobs").first).to_be_visible(timeout=15_000)
+    expect(page.get_by_text("more jobs").first).to_be_visible()
     expect(page.locator(".chart .line")).to_be_visible()
 
 

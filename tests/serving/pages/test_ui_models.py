@@ -84,13 +84,13 @@ def opened(page, name, drawn=True):
     page.goto(f"/ui/models/{name}")
     if drawn:
         page.locator("#decides").scroll_into_view_if_needed()
-        expect(page.locator("#plots")).to_have_attribute("aria-busy", "false", timeout=30_000)
+        expect(page.locator("#plots")).to_have_attribute("aria-busy", "false")
     return page
 
 
 def verify(page):
     page.get_by_role("button", name="Verify").click()  # it says "Verifying…" at once in place of what it said
-    expect(page.locator(".verdict .notice.good, .verdict .notice.bad")).to_be_visible(timeout=30_000)
+    expect(page.locator(".verdict .notice.good, .verdict .notice.bad")).to_be_visible()
     return page.locator(".verdict h3").inner_text()
 
 

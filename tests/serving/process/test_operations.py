@@ -268,7 +268,7 @@ class Running:
         self.home, self.process, self.port, self.log = home, process, port, log
         self.context = ssl.create_default_context(cafile=tls.certificate)
         self.secret, _ = new_token(home, "test", ["admin"])
-        self.client = httpx.Client(verify=self.context, base_url=f"https://localhost:{port}", timeout=30)
+        self.client = httpx.Client(verify=self.context, base_url=f"https://localhost:{port}", timeout=300)
         self.client.headers["Authorization"] = f"Bearer {self.secret}"
 
     def ready(self) -> int | None:
@@ -302,7 +302,7 @@ def running(tmp_path_factory):
     finally:
         if process.poll() is None:
             process.terminate()
-        process.wait(60)
+        process.wait(300)
 
 
 @pytest.mark.server
@@ -339,7 +339,7 @@ def test_stops_gracefully(running):
     body = json.dumps({"model": "adult", "records": records(2)}).encode()
     head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {running.secret}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    plain = socket.create_connection(("127.0.0.1", running.port), timeout=30)
+    plain = socket.create_connection(("127.0.0.1", running.port), timeout=300)
     with running.context.wrap_socket(plain, server_hostname="localhost") as begun:
         running.process.send_signal(signal.SIGTERM)
         until(lambda: running.ready() == 503, "it says not ready")
@@ -351,6 +351,6 @@ def test_stops_gracefully(running):
         answer = b"".join(iter(lambda: begun.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.1 200"), answer
     assert b'"predictions"' in answer
-    assert running.process.wait(60) == 0
+    assert running.process.wait(300) == 0
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in running.lines())
     assert running.secret not in running.log.read_text()

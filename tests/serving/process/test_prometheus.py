@@ -91,7 +91,7 @@ class Watched:
     port: int
 
     def api(self, path, **query):
-        answer = httpx.get(f"http://127.0.0.1:{self.port}/api/v1/{path}", params=query, timeout=20).json()
+        answer = httpx.get(f"http://127.0.0.1:{self.port}/api/v1/{path}", params=query, timeout=300).json()
         assert answer["status"] == "success", answer
         return answer["data"]
 
@@ -123,7 +123,7 @@ def watched(tmp_path_factory):
             yield found
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(300)
 
 
 def start(folder, port, server):

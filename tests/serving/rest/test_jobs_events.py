@@ -56,7 +56,7 @@ def stream(server, seq, scope="train", **headers):
         "GET",
         f"http://127.0.0.1:{server.port}/v1/jobs/{seq}/events",
         headers={"Authorization": f"Bearer {server.tokens[scope]}", **headers},
-        timeout=60,
+        timeout=300,
     ) as answer:
         return answer.status_code, answer.headers, parsed(answer.read().decode())
 
@@ -100,7 +100,7 @@ def test_a_cancelled_job_ends_its_stream(server):
     watcher = threading.Thread(target=lambda: found.append(stream(server, seq)))
     watcher.start()
     server.ask("DELETE", f"/v1/jobs/{seq}", scope="train")
-    watcher.join(60)
+    watcher.join(300)
     assert found[0][2][-1][1:] == ("end", server.get(f"/v1/jobs/{seq}").json())
     assert found[0][2][-1][2]["state"] == "released"
 
@@ -127,7 +127,7 @@ def accepted(answer):
 
 def listen(server, seq, token):
     """A connection on which the first event has come."""
-    found = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    found = socket.create_connection(("127.0.0.1", server.port), timeout=300)
     head = f"GET /v1/jobs/{seq}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
     found.sendall(head.encode())
     said = b""
@@ -178,7 +178,7 @@ def test_the_head_alone_is_answered_at_once(server):
 def stream_opens(server, seq, scope="train"):
     url, headers = f"http://127.0.0.1:{server.port}/v1/jobs/{seq}/events", {}
     headers["Authorization"] = f"Bearer {server.tokens[scope]}"
-    with httpx.stream("GET", url, headers=headers, timeout=30) as answer:
+    with httpx.stream("GET", url, headers=headers, timeout=300) as answer:
         return answer.status_code == 200
 
 

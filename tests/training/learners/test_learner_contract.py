@@ -96,7 +96,7 @@ def test_a_second_fit_is_refused_and_a_clone_is_a_new_release(kind):
 def test_fitted_from_three_threads_it_fits_once(kind, monkeypatch):
     """They come to the budget together: each has its plan before any has spent."""
     X, y = table()
-    learner, recipe, together = make(kind), kind.recipe, Barrier(3, timeout=60)
+    learner, recipe, together = make(kind), kind.recipe, Barrier(3, timeout=300)
     monkeypatch.setattr(kind, "recipe", lambda self, public: (recipe(self, public), together.wait())[0])
 
     def fit(_: int) -> bool:
