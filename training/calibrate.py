@@ -1,22 +1,32 @@
-"""Calibration: rehearsals at ever better units, up to the largest whose plan stays within a target (epsilon, delta)."""
+"""Calibration: the largest unit whose plan stays within a target (epsilon, delta).
+
+Rehearsals are dear, claims less so. Nearly every plan at another unit is the same plan with every price so much larger,
+so the search is made on what a plan will probably be. What is found is rehearsed, and counts only as it was rehearsed;
+where the plan was another there, the search goes on by rehearsals alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import count
-from typing import Any
+from math import ceil
+from typing import Any, Protocol
 
-from accountant.budget import Budget, from_nano, nano
+from accountant.budget import MAX_EPSILON, Budget, from_nano, nano
 from accountant.errors import InputError
 from accountant.privacy.claims import BOUNDS, CHEAP_BOUNDS, PURE, claim
-from accountant.privacy.events import Plan
+from accountant.privacy.events import MAX_NOISE, Event, Gaussian, Plan, RepeatAndSelect, SimpleEvent
 from training.learner import Recipe, Rehearsable
 from training.session import Public, Rehearsal
 
-Trial = Callable[[int], Recipe]
+
+class Trial(Protocol):
+    """A recipe at so many nano-units, its claim by these of `BOUNDS`."""
+
+    def __call__(self, unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe: ...
 
 
 def rehearse(learner: Rehearsable, public: Public, unit: Decimal) -> Plan:
@@ -29,7 +39,7 @@ def rehearse(learner: Rehearsable, public: Public, unit: Decimal) -> Plan:
 def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decimal | None = None) -> Recipe:
     """Recipe with the largest unit whose claim at target.delta is at most target.epsilon, nearly: by the
     bounds that are cheap, and from there upwards by all of them. With a `guess`, in few trials from
-    there: for plans whose cheap bounds are dear. InputError where no unit fits, or what fits has a claim of 0.
+    there. InputError where no unit fits, or what fits has a claim of 0.
     """
 
     @lru_cache(maxsize=2)  # the last cheap trial is the first of the others
@@ -42,18 +52,33 @@ def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decim
         rehearsal, plan, blank = rehearsed(unit)
         return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds), rehearsal.first, blank)
 
-    cheap = partial(trial, bounds=CHEAP_BOUNDS)
-    start = _near(cheap, target.epsilon) if guess is None else _down(cheap, nano(guess), target.epsilon)
-    if start is None:
+    start = trial(min(nano(target.epsilon if guess is None else guess), nano(target.epsilon)), CHEAP_BOUNDS)
+
+    def likely(unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
+        plan = grown(start.plan, Fraction(unit, nano(start.unit)))
+        return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds))
+
+    guessed = _search(likely, start.unit, guess is not None, target.epsilon)
+    found = guessed and trial(nano(guessed.unit))
+    if guessed is None or found is None or found.claim.epsilon != guessed.claim.epsilon:  # the plan is another there
+        near = guess is not None or guessed is not None
+        found = _search(trial, (guessed or start).unit, near, target.epsilon)
+    if found is None:
         raise InputError(
             f"epsilon={target.epsilon}: too small for this plan of releases; ask for more, or for fewer rounds"
         )
-    found = _larger(trial, trial(nano(start.unit)), target.epsilon)
     if not found.claim.epsilon:  # within delta it may do anything: no certificate says so
         raise InputError(
             f"epsilon={target.epsilon}: no more than 0 at delta={target.delta}; ask for more epsilon, or less delta"
         )
     return found
+
+
+def _search(trial: Trial, unit: Decimal, near: bool, epsilon: Decimal) -> Recipe | None:
+    """The largest unit that fits, nearly; downwards from `unit` first where that is `near`. None where none fits."""
+    cheap = partial(trial, bounds=CHEAP_BOUNDS)
+    start = _down(cheap, nano(unit), epsilon) if near else _near(cheap, epsilon)
+    return None if start is None else _larger(trial, trial(nano(start.unit)), epsilon)
 
 
 def _near(trial: Trial, epsilon: Decimal) -> Recipe | None:
@@ -68,6 +93,8 @@ def _largest(trial: Trial, epsilon: Decimal) -> Recipe | None:
     """By bisection from nothing: pure claims to the last digit, others to a ten-thousandth."""
     low, high = 0, nano(epsilon)
     best: Recipe | None = None
+    if high and trial(1).claim.epsilon > epsilon:
+        return None
     while high - low > (0 if best is None or best.claim.bound == PURE else low // 10**4):
         middle = (low + high + 1) // 2
         found = trial(middle)
@@ -113,3 +140,19 @@ def _larger(trial: Trial, best: Recipe, epsilon: Decimal, share: int = 10**6) ->
         else:
             high, above = nano(found.unit), excess
     return best
+
+
+def grown(plan: Plan, factor: Fraction) -> Plan:
+    """The plan as it is at a unit `factor` times as large, if every price grows with the unit. A guess, no promise."""
+
+    def simple(event: SimpleEvent) -> SimpleEvent:
+        if isinstance(event, Gaussian):
+            return Gaussian(min(MAX_NOISE, from_nano(max(1, ceil(nano(event.noise_multiplier) / factor)))))
+        return replace(event, epsilon=min(MAX_EPSILON, from_nano(max(1, int(nano(event.epsilon) * factor)))))
+
+    def of(event: Event) -> Event:
+        if isinstance(event, RepeatAndSelect):
+            return replace(event, runs=tuple((simple(each), n) for each, n in event.runs))
+        return simple(event)
+
+    return Plan(tuple((replace(release, event=of(release.event)), n) for release, n in plan.runs))

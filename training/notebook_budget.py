@@ -92,10 +92,6 @@ class Account:
         """Whether a fit with this plan would be charged now."""
         return self._filter.admits(self._used, price(plan, self._filter.orders))
 
-    def fullness(self, plan: Plan) -> float:
-        """How full it would be with a fit of this plan: above 1 where it is not admitted."""
-        return self._filter.fullness(self._used + price(plan, self._filter.orders))
-
     def fits_left(self, plan: Plan) -> int:
         """How many more fits with this plan (`model.recipe_.plan`) would be admitted."""
         return self._filter.jobs_left(self._used, price(plan, self._filter.orders))

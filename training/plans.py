@@ -97,7 +97,7 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     costs = dataset.costs(recipe.plan)
     whole = dataset.refusing(costs) is not None
     if whole and not dataset.gives_whole(recipe.claim):
-        raise refusal(dataset, request, costs, _would_fit(dataset, learner, public, recipe.plan))
+        raise refusal(dataset, request, costs, _would_fit(dataset, learner, public, recipe.unit))
     warnings = (CLOSES,) if whole else ()
     if isinstance(learner, Tuned):
         return Planned(request, recipe, costs, dataset, learner.to_json(public, recipe.unit), warnings)
@@ -138,7 +138,7 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     return Public.of(schema, registration.relation, budget, dataset.delta == 0, registration.unit.contributions)
 
 
-def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refused: Plan) -> dict[str, str] | None:
+def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refused: Decimal) -> dict[str, str] | None:
     """What a refusal says: the largest budget at this delta that this learner could still get; None if none."""
 
     if any(family.whole for family in dataset.families):
@@ -155,7 +155,7 @@ def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refus
     if isinstance(learner, Tuned):
         epsilon = would_fit_by_unit(learner, public, admits, learner.guess(public))
     else:
-        epsilon = would_fit(learner, public, refused, admits, lambda plan: dataset.fullness(dataset.costs(plan)))
+        epsilon = would_fit(learner, public, admits, refused)
     return None if epsilon is None else Budget(epsilon, public.budget.delta).to_json()
 
 

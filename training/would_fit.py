@@ -5,80 +5,52 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from itertools import count
-from math import ceil, inf, log
-from typing import NamedTuple
+from fractions import Fraction
 
 from accountant.budget import Budget, from_nano, nano
 from accountant.errors import InputError
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
-from training.calibrate import calibrate, rehearse
+from training.calibrate import grown, rehearse
 from training.learner import Rehearsable
 from training.session import Public
 
 STEP = 10**6  # nano: epsilon is told in thousandths
-LOWER = 4  # steps down from where the search ended: it calibrates from nearby, a job does not
+LOWER = 4  # steps down from where the search ended: it guesses at plans, a job does not
+TURNS = 8  # of the search: each comes nearer, unless a public rule jumps there
 
 
-def would_fit(
-    learner: Rehearsable,
-    public: Public,
-    refused: Plan,
-    admits: Callable[[Plan], bool],
-    fullness: Callable[[Plan], float],
-) -> Decimal | None:
+def would_fit(learner: Rehearsable, public: Public, admits: Callable[[Plan], bool], unit: Decimal) -> Decimal | None:
     """Largest epsilon below the asked one, in steps of 1e-3, whose plan is admitted; None if none is.
 
-    `refused`: the plan of what was asked. `fullness` guides: above 1 for a plan that does not fit, and smooth in
-    epsilon. `admits` decides.
+    What is admitted is found by prices, which take no time: the largest unit at which the plan of an epsilon is. What
+    that claims is the next epsilon to try, since public rules may give it more rounds or fewer. `unit`: of what was
+    refused. What is told was rehearsed, calibrated and admitted.
     """
-    trial = _Trial(learner, public)
-    low, high = _Tried(0, 0.0), _Tried(-(-nano(public.budget.epsilon) // STEP), fullness(refused))
-    for turn in count(1):
-        if high.step - low.step <= 1:
+    asked = -(-nano(public.budget.epsilon) // STEP)
+    step, found, best = asked, 0, 0
+    for _ in range(TURNS):
+        found = min(_largest_claim(learner, _at(public, step), admits, unit) // STEP, asked - 1)
+        best = max(best, step) if found >= step else best
+        if found <= best:
             break
-        step = _between(low, high, turn % 3 == 0)
-        plan = trial.plan(step)
-        tried = _Tried(step, inf if plan is None else fullness(plan))
-        if plan is not None and admits(plan):
-            low = tried
-        else:
-            high = tried
-    lower = range(low.step, max(0, low.step - LOWER), -1)
-    return next((from_nano(step * STEP) for step in lower if _admitted(learner, public, step, admits)), None)
+        step = found
+    start = max(best, found)
+    lower = range(start, max(0, start - LOWER), -1)
+    return next((from_nano(each * STEP) for each in lower if _admitted(learner, public, each, admits)), None)
 
 
-class _Tried(NamedTuple):
-    step: int
-    full: float
+def _largest_claim(learner: Rehearsable, public: Public, admits: Callable[[Plan], bool], unit: Decimal) -> int:
+    """What the plan for this budget claims, in nano-units, at the largest unit at which it is admitted; 0: at none."""
+    plan, low, high = rehearse(learner, public, unit), 0, nano(public.budget.epsilon)
 
+    def at(found: int) -> Plan:
+        return grown(plan, Fraction(found, nano(unit)))
 
-def _between(low: _Tried, high: _Tried, halve: bool) -> int:
-    """Where it is just full if a price grows like a power of epsilon: the square, until two are known."""
-    guess = (low.step + high.step) / 2
-    if not halve and low.full <= 1 < high.full < inf:
-        power = 2.0 if low.full <= 0 else log(high.full / low.full) / log(high.step / low.step)
-        guess = high.step * high.full ** (-1 / power) if power > 0 else guess
-    return min(max(ceil(guess), low.step + 1), high.step - 1)
-
-
-class _Trial:
-    """Plans of a learner at one epsilon after the other, each calibrated from the unit of the one before."""
-
-    def __init__(self, learner: Rehearsable, public: Public) -> None:
-        self.learner, self.public = learner, public
-        self._last: tuple[int, Decimal] | None = None
-
-    def plan(self, step: int) -> Plan | None:
-        public = _at(self.public, step)
-        near = None if self._last is None else from_nano(max(1, nano(self._last[1]) * step // self._last[0]))
-        try:
-            found = calibrate(self.learner, public, public.budget, self.learner.guess(public) or near)
-        except InputError:  # too little for a plan of so many releases
-            return None
-        self._last = (step, found.unit)
-        return found.plan
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if admits(at(middle)) else (low, middle - 1)
+    return nano(claim(at(low), public.budget.delta).epsilon) if low else 0
 
 
 def would_fit_by_unit(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from math import inf
 from typing import Any
 
 from accountant.budget import Budget, Relation
@@ -118,14 +117,6 @@ class Family:
         if self.whole is not None:
             return claimed <= self.budget.epsilon
         return self.filter.admits(self.used - self.reserved, cost)
-
-    def fullness(self, cost: Price) -> float:
-        """How full it would be with a job of this price, the analyst's quota too: above 1 where it does not fit. A
-        gauge, for a search; `admits` decides."""
-        if self.whole is not None:
-            return inf
-        total = self.filter.fullness(self.used + cost)
-        return total if self.quota is None else max(total, self.quota.filter.fullness(self.quota.used + cost))
 
     def over_quota(self, cost: Price) -> bool:
         """Whether a job of this price exceeds the quota of the analyst who asks; False without one."""
@@ -245,10 +236,6 @@ class Dataset:
         """The first family in which a reserved job of these prices and this claimed epsilon may not start any more."""
         pairs = zip(self.families, costs, strict=True)
         return next((family for family, cost in pairs if not family.may_start(cost, claimed)), None)
-
-    def fullness(self, costs: Sequence[Price]) -> float:
-        """Of the fullest family, with a job of these prices."""
-        return max(family.fullness(cost) for family, cost in zip(self.families, costs, strict=True))
 
     def gives_whole(self, claimed: Claim) -> bool:
         """Whether a job of this claim, which the filters do not admit, may take the whole total of every family, each

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from math import floor, inf
+from math import floor
 from typing import Any
 
 from accountant.budget import NANO, Budget, from_nano, nano
@@ -89,14 +89,10 @@ class Filter:
 
     def share(self, used: Price) -> float:
         """How much of the criterion that lasts longest is used up, in 0..1. A gauge, not a guarantee."""
-        return min(1.0, self.fullness(used))
-
-    def fullness(self, used: Price) -> float:
-        """As `share`, and above 1 for more than is admitted."""
         shares = [each / line.cap for each, line in zip(used.rdp, self.criteria, strict=True) if line.cap]
         if not used.unbounded:
             shares.append(used.pure / nano(self.budget.epsilon))
-        return min(shares, default=inf)
+        return min([1.0, *shares])
 
     def epsilon_of(self, used: Price) -> Decimal:
         """`used` converted at the filter's own delta, rounded up to 6 digits: what was spent so far. At most the total

@@ -86,12 +86,20 @@ class VotingEnsemble(SumEnsemble):
         """Votes summed per feature and code, (bins, outputs) each, and the constant (outputs,)."""
         tables = [np.zeros((feature.bins, self.outputs), dtype=np.int64) for feature in self.features]
         constant = np.zeros(self.outputs, dtype=np.int64)
-        for vote in self.votes:
+        for vote in self._merged():
             if vote.test == "always":
                 constant[vote.output] += vote.weight
             else:
                 tables[vote.feature][:, vote.output] += vote.table(self.features[vote.feature].bins)
         return tables, constant
+
+    def _merged(self) -> list[Vote]:
+        """Every test that is voted on, once, with the sum of its votes: of thousands there are often few."""
+        totals: dict[tuple[Test, int, int, int], int] = defaultdict(int)
+        for vote in self.votes:
+            where = (vote.feature, vote.code) if vote.test != "always" else (0, 0)
+            totals[(vote.test, *where, vote.output)] += vote.weight
+        return [Vote(test, feature, code, weight, output) for (test, feature, code, output), weight in totals.items()]
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
         """Every vote on a test of its own, as far as there are any."""
@@ -119,20 +127,16 @@ class VotingEnsemble(SumEnsemble):
         """Votes on the same test added up, the heaviest first (Table 4 of the LazyBB paper); nothing that cancels
         out."""
         labels, features = spoken_for(self), self.features
-        totals: dict[Vote, int] = defaultdict(int)
-        for vote in self.votes:
-            where = (vote.feature, vote.code) if vote.test != "always" else (0, 0)
-            totals[Vote(vote.test, *where, 0, vote.output)] += vote.weight
-        heavy = [(test, votes) for test, votes in totals.items() if votes]
-        heavy.sort(key=lambda item: (-abs(item[1]), item[0].feature, item[0].code, item[0].output))
+        heavy = [vote for vote in self._merged() if vote.weight]
+        heavy.sort(key=lambda vote: (-abs(vote.weight), vote.feature, vote.code, vote.output))
         return [
             Row(
-                votes,
-                "" if test.test == "always" else features[test.feature].name,
-                describe(test, features),
-                labels[test.output],
+                vote.weight,
+                "" if vote.test == "always" else features[vote.feature].name,
+                describe(vote, features),
+                labels[vote.output],
             )
-            for test, votes in heavy
+            for vote in heavy
         ]
 
     def card_section(self) -> str:

@@ -78,6 +78,28 @@ def test_the_target_is_met_from_below_with_few_trials(trials, count, epsilon):
     assert len(trials) <= 30
 
 
+class Bends(Rounds):
+    """More rounds where the unit is larger: no plan is another one with other prices."""
+
+    def learn(self, session):
+        for _ in range(self.count + int(session.unit * 100)):
+            session.release(Sums("range", 1), ExponentialSelection(session.unit))
+
+
+@pytest.mark.parametrize(("made", "most"), [(Rounds, 2), (Bends, 40)])
+def test_a_plan_is_rehearsed_twice_unless_it_bends(monkeypatch, made, most):
+    rehearsals = []
+    monkeypatch.setattr(
+        made, "learn", lambda self, session, learn=made.learn: (rehearsals.append(1), learn(self, session))
+    )
+    target, learner, public = Budget.of("1", "0.000001"), made(60), public_of(Relation.ADD_REMOVE)
+    recipe = calibrate(learner, public, target)
+    assert len(rehearsals) <= most
+    assert recipe.plan == rehearse(learner, public, recipe.unit)
+    assert recipe.claim == claim(recipe.plan, target.delta)
+    assert Decimal("0.999") < recipe.claim.epsilon <= 1
+
+
 def test_the_dear_bound_buys_larger_units():
     target, public = Budget.of("0.5", "0.000001"), public_of(Relation.ADD_REMOVE)
     recipe = calibrate(Rounds(99), public, target)
@@ -97,7 +119,7 @@ def test_pure_plans_are_calibrated_to_the_last_digit(trials, delta):
     recipe = calibrate(Counts(), public_of(Relation.ADD_REMOVE, pure=True), Budget.of("0.123456", delta))
     assert recipe.unit == Decimal("0.123456")
     assert recipe.claim.bound == PURE
-    assert len(trials) == 1
+    assert len(trials) == 2  # of what the plan will probably be, and of what it is
 
 
 def test_no_unit_is_above_the_target():

@@ -158,7 +158,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
             return
         self.account.check(public.budget, public.relation)
         if not self.account.admits(recipe.plan):
-            fits = would_fit(self, public, recipe.plan, self.account.admits, self.account.fullness)
+            fits = would_fit(self, public, self.account.admits, recipe.unit)
             said = "nothing more fits" if fits is None else f"by this learner, epsilon {fits} would fit"
             raise BudgetRefused(
                 f"account: asked epsilon {public.budget.epsilon} at delta {public.budget.delta}; "

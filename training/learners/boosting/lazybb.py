@@ -5,8 +5,9 @@ pick, vote.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class WeightedAgreement:
 
     rules: OneRules
     reweighting: Reweighting
-    votes: tuple[Vote, ...]
+    votes: Sequence[Vote]
     bound: int
     outputs: int
     public: Public
@@ -69,7 +70,7 @@ class WeightedAgreement:
 class ThresholdAgreement(Thresholds):
     """The thresholds for the scores of these votes."""
 
-    votes: tuple[Vote, ...]
+    votes: Sequence[Vote]
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         return self.agreeing(rows.score_counts(self.votes, self.bound))
@@ -108,7 +109,7 @@ class LazyBB(SmoothBooster):
         for _ in range(settings.rounds):
             query = WeightedAgreement(cast.rules, reweighting, cast.votes, cast.bound, cast.outputs, public)
             cast.add(session.release(query, mechanism), settings)
-        votes = cast.votes
+        votes = tuple(cast.votes)
         if self.threshold and cast.outputs == 1:
             last = ThresholdAgreement(cast.bound, threshold_step(settings), threshold_lean(session.unit), votes)
             pick = session.release(last, public.selection(threshold_price(session.unit)))
@@ -117,19 +118,37 @@ class LazyBB(SmoothBooster):
         return VotingEnsemble(public.features, public.target, public.classes, votes, link)
 
 
+class _First(Sequence[Vote]):
+    """The first `size` of a list that only grows. A copy each of 5,000 rounds would take longer than the rest."""
+
+    def __init__(self, votes: list[Vote], size: int) -> None:
+        self._votes, self._size = votes, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._votes[: self._size][at] if isinstance(at, slice) else self._votes[range(self._size)[at]]
+
+
 class _Cast:
     """The votes released so far, and per output how many and of what total weight."""
 
     def __init__(self, rules: OneRules, outputs: int) -> None:
         self.rules, self.outputs = rules, outputs
-        self.votes: tuple[Vote, ...] = ()
+        self._votes: list[Vote] = []
         self.bound = 0
         self._counts, self._weights = [0] * outputs, [0] * outputs
+
+    @property
+    def votes(self) -> Sequence[Vote]:
+        """Those released so far, whatever comes after."""
+        return _First(self._votes, len(self._votes))
 
     def add(self, pick: int, settings: Defaults) -> None:
         output, candidate = divmod(int(pick), self.rules.size)
         weight = weight_of_vote(self._counts[output], settings)
-        self.votes = (*self.votes, self.rules.vote(candidate, weight, output))
+        self._votes.append(self.rules.vote(candidate, weight, output))
         self._counts[output] += 1
         self._weights[output] += weight
         self.bound = max(self.bound, self._weights[output])
