@@ -4,7 +4,9 @@ writing transaction.
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Collection
 from dataclasses import asdict
 from decimal import Decimal
 
@@ -12,7 +14,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from accountant.budget import Budget, Relation, check_name
 from accountant.canonical import decimal_string
-from accountant.errors import InputError, NameTaken
+from accountant.errors import InputError, NameTaken, WrongState
 from accountant.ledger.families import Family
 from accountant.ledger.family_rows import family_names, found_family, load, put_analyst
 from accountant.ledger.records import Registration, registration_fields
@@ -21,11 +23,12 @@ from accountant.privacy.filter import Filter
 from accountant.store.tables import dataset_table, family_table
 
 
-def register(writer: Writer, registration: Registration) -> None:
+def register(writer: Writer, registration: Registration, compared: Collection[str] | None = None) -> None:
     """Append the entry of a dataset and its rows in the index; see `Ledger.register`.
 
-    InputError where name, unit, delta or relation do not go together or with the families, NameTaken where the name or
-    the rows are registered, UnknownName for a dataset to join.
+    WrongState where a dataset outside of its families is not among `compared`, InputError where name, unit, delta or
+    relation do not go together or with the families, NameTaken where the name or the rows are registered, UnknownName
+    for a dataset to join.
     """
     name, identity = check_name("dataset", registration.name), str(uuid.uuid4())
     connection = writer.connection
@@ -41,6 +44,8 @@ def register(writer: Writer, registration: Registration) -> None:
         seq, members = _found(writer, registration, registration.budget, identity)
     else:
         seq, members = _join(writer, registration, identity)
+    if compared is not None:
+        _require_compared(connection, members, compared)
     row = {"name": name, "seq": seq, "families": dumps(members), "commitment": registration.commitment}
     connection.execute(insert(dataset_table).values(**row))
 
@@ -129,6 +134,13 @@ def _require_new_rows(connection: Connection, commitment: str) -> None:
     name = connection.execute(query).scalar()
     if name is not None:
         raise NameTaken(f"data: these rows are registered already, as {name}", dataset=name)
+
+
+def _require_compared(connection: Connection, members: Collection[str], compared: Collection[str]) -> None:
+    """Two registrations at one moment do not miss each other: the later one has been compared with the earlier."""
+    for name, families in connection.execute(select(dataset_table.c.name, dataset_table.c.families)):
+        if name not in compared and set(json.loads(families)).isdisjoint(members):
+            raise WrongState(f"dataset={name}: was registered after these rows were compared with all others")
 
 
 def _check_words(**words: str) -> None:

@@ -79,16 +79,19 @@ class Ledger:
         """Raises LedgerInvalid where the ledger is not these keys', or is not a continuation of what they signed."""
         return cls(TransparencyLog.open(Store(url), keys, HighWater(mark)))
 
-    def register(self, registration: Registration) -> Dataset:
+    def register(self, registration: Registration, compared: Collection[str] | None = None) -> Dataset:
         """Admit a dataset: with a total budget of its own, or into the families of others.
 
+        `compared`: the datasets outside of its families with which its rows were compared; None: nobody asks.
+
         Raises:
+            WrongState: the ledger has one that is not among `compared`.
             NameTaken: the name is in use, or the rows are registered under another one.
             InputError: name, unit, relation, delta and families do not go together.
             UnknownName: a dataset whose families it would join.
         """
         with self.log.writing() as writer:
-            family_changes.register(writer, registration)
+            family_changes.register(writer, registration, compared)
         return self.dataset(registration.name)
 
     def dataset(self, name: str, analyst: str | None = None) -> Dataset:

@@ -16,10 +16,12 @@ from pathlib import Path
 
 import ledgers
 
+from accountant.budget import Budget, Relation
 from accountant.errors import DpserveError
 from accountant.home import Home
 from accountant.privacy.events import Gaussian, PureDp
 from accountant.store.store import Store
+from training.rows import datasets
 
 PURE = ledgers.plan(PureDp(Decimal("0.1")), 1)
 CURVED = ledgers.plan(Gaussian(Decimal("8")), 10)  # without a pure price: a Renyi order decides
@@ -66,10 +68,18 @@ def register(home: Home, asked: dict, number: int) -> object:
     return home.ledger.register(ledgers.registration("one", commitment=ledgers.hexes(str(number)))).seq
 
 
+def register_rows(home: Home, asked: dict, number: int) -> object:
+    """Each another part of the same rows, under another name, with a budget of its own."""
+    data, schema = (Path(asked["files"]) / name for name in (f"{number}.parquet", "schema.yaml"))
+    how = Budget.of("1", "1e-6"), Relation.ADD_REMOVE, "record"
+    return datasets.register(home, f"part{number}", data, schema, *how).registration.name
+
+
 TASKS = {
     each.__name__: each
     for each in (
-        reserve, reserve_curve, reserve_with_key, reserve_whole, reserve_again, start, release_or_start, register
+        reserve, reserve_curve, reserve_with_key, reserve_whole, reserve_again, start, release_or_start, register,
+        register_rows,
     )
 }  # fmt: skip
 

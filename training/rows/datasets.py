@@ -9,6 +9,7 @@ them `sketch.npz`, by which the same people are known again in another file (`tr
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,8 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation, check_name
-from accountant.errors import DataError, JobFailed, LedgerUnavailable, NameTaken, SchemaError
-from accountant.files import PRIVATE, replace_unsynced, sync_file
+from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable, NameTaken, SchemaError, WrongState
+from accountant.files import (
+    PRIVATE,
+    holding,
+    open_directory,
+    replace_unsynced,
+    replacing,
+    sync_directory,
+    sync_file,
+)
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import RECORD, NewPeople, Registration, Unit
@@ -85,7 +94,7 @@ def register(
     _check_free(home, check_name("dataset", name))
     types, registered = column_types(data), home.ledger.datasets()
     shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
-    relatives = [each for each in registered if any(family.identity in shared for family in each.families)]
+    relatives = [each for each in registered if not shared.isdisjoint(_identities(each))]
     answer = answered(unit, contributions, types, relatives)
     how, (by_name, by_values) = answer or RECORD, columns_to_watch(schema, types)
     if answer is None and by_name:
@@ -96,31 +105,29 @@ def register(
     )  # fmt: skip
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
         total.check_delta(schema.records)
-    others = [] if new_people else [each for each in registered if each not in relatives]
     naming = list(dict.fromkeys([*([how.column] if how.column else []), *by_name, *by_values]))
-    scan = _scan(home, schema, types, naming, others)
-    packed, sketch = pack(data, schema, how, scan), scan.sketch()
-    people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
-    whole = [name for name in by_values if name not in scan.fractions]
-    if answer is None and (like := [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]):
-        raise ask(like, "their values repeat as ids do")
-    if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
-        raise DataError(
-            f"records={schema.records}: under replace-one the number of rows is public and must be exact; it is another"
-        )
-    folder = home.datasets / f"{uuid.uuid4()}.partial"
-    try:
-        _write(folder, packed, schema, raw, people)
-        commitment = home.keys.commitment(_content(folder, len(schema.targets)))
-        _check_new_rows(home, commitment)
-        _check_new_people(scan, people)
-        place = home.datasets / commitment
-        if place.exists():  # left by a start that was cut before its entry: the same bytes, by their name
-            shutil.rmtree(place)
-        folder.rename(place)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    dataset = home.ledger.register(replace(about, commitment=commitment))
+    home.datasets.mkdir(mode=0o700, exist_ok=True)  # a host that joined others has their keys alone
+    dataset = None
+    while dataset is None:  # once more where another registration came in between: it is compared with that one too
+        others = [] if new_people else [each for each in home.ledger.datasets() if shared.isdisjoint(_identities(each))]
+        scan = _scan(home, schema, types, naming, others)
+        packed, sketch = pack(data, schema, how, scan), scan.sketch()
+        people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
+        whole = [name for name in by_values if name not in scan.fractions]
+        if answer is None and (like := [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]):
+            raise ask(like, "their values repeat as ids do")
+        if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
+            raise DataError(
+                f"records={schema.records}: under replace-one the number of rows is public and must be exact; it is "
+                "another"
+            )
+        folder = home.datasets / f"{uuid.uuid4()}.partial"
+        try:
+            _write(folder, packed, schema, raw, people)
+            commitment = home.keys.commitment(_content(folder, len(schema.targets)))
+            dataset = _enter(home, folder, replace(about, commitment=commitment), others, scan, people)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     _note(home, name, {"data": str(data.absolute()), "schema": str(schema_file.absolute()), "rows": commitment})
     return dataset
 
@@ -174,22 +181,25 @@ def schema_of(home: Home, dataset: Dataset) -> Schema:
 
 
 def require_rows(home: Home, dataset: Dataset) -> None:
-    """LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered: no job on
-    them may start in this home. It tells of the disk alone. A file is hashed once, and again where it was touched.
+    """LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered, or are more
+    than ROW_LIMIT (registered before there was one): no job on them may start in this home, and each would fail there
+    after its charge. Which of these it is, is not said. A file is hashed once, and again where it was touched.
     """
     folder, targets = home.datasets / dataset.registration.commitment, max(1, len(dataset.registration.targets))
     try:
         files = [(folder / name).stat() for name in _files(targets)]
         state = tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
         if _SEEN.get(folder, ((), False))[0] != state:
-            _SEEN[folder] = state, home.keys.commitment(_content(folder, targets)) == folder.name
+            few = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False).size <= ROW_LIMIT
+            _SEEN[folder] = state, few and home.keys.commitment(_content(folder, targets)) == folder.name
         sound = _SEEN[folder][1]
-    except OSError:
+    except (OSError, ValueError):
         sound = False
     if not sound:
         raise LedgerUnavailable(
             f"dataset={dataset.registration.name}: its rows are not in this home as they were registered, or cannot be "
-            "read; restore datasets/ from a backup, or run the job where they are"
+            "read, or are more than can be learnt from at once; restore datasets/ from a backup, or run the job where "
+            "they are"
         )
 
 
@@ -237,17 +247,51 @@ def _check_free(home: Home, name: str) -> None:
         raise NameTaken(f"dataset={name}: is registered already; a budget is given once", dataset=name)
 
 
-def _check_new_rows(home: Home, commitment: str) -> None:
+def _identities(dataset: Dataset) -> set[str]:
+    return {family.identity for family in dataset.families}
+
+
+def _enter(
+    home: Home, folder: Path, about: Registration, others: Sequence[Dataset], scan: Scan, own: Sketch
+) -> Dataset | None:
+    """Put the packed `folder` in its place and enter it, where it is compared with each of `others`. None where the
+    ledger has, outside of its families, yet another: registered since, here or on another host.
+
+    A process of this home at a time; between hosts, the ledger's own transaction decides. The sketch is in its place
+    before the entry is, so who finds the entry finds the sketch, or asks for it.
+    """
+    place = home.datasets / about.commitment
+    with holding(open_directory(home.datasets)):
+        _check_new_rows(home, about.commitment, own)
+        if about.new_people is None:
+            _check_new_people(home, others, scan, own)
+        if place.exists():  # left by a start that was cut before its entry: the same bytes, by their name
+            shutil.rmtree(place)
+        folder.rename(place)
+        sync_directory(home.datasets)
+        try:
+            compared = None if about.new_people else {other.registration.name for other in others}
+            return home.ledger.register(about, compared)
+        except InputError as error:  # nothing was entered
+            shutil.rmtree(place)
+            if isinstance(error, WrongState):
+                return None
+            raise
+
+
+def _check_new_rows(home: Home, commitment: str, sketch: Sketch) -> None:
     for dataset in home.ledger.datasets():
         if dataset.registration.commitment == commitment:
-            known = dataset.registration.name
+            known, place = dataset.registration.name, home.datasets / commitment
+            if place.exists() and not (place / SKETCH).exists():
+                _write_sketch(place, sketch)
             raise NameTaken(
                 f"data: these rows are registered already, as {known}; the same people have one budget", dataset=known
             )
 
 
 def _scan(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str], others: Iterable[Dataset]) -> Scan:
-    """Of a file's columns that the schema knows, against the sketches of `others`: older registrations have none."""
+    """Of a file's columns that the schema knows, against those sketches of `others` that are in this home."""
     described = {feature.name for feature in schema.features} | {*schema.target_names, *schema.ignore}
     columns = [column for column in types if column in described]
     places = {each.registration.name: home.datasets / each.registration.commitment / SKETCH for each in others}
@@ -256,8 +300,10 @@ def _scan(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str
     return Scan(key, schema.target_names, columns, naming, known)
 
 
-def _check_new_people(scan: Scan, own: Sketch) -> None:
-    """A noticeable share of people or rows that are registered already is refused, to the steward alone."""
+def _check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sketch) -> None:
+    """A noticeable share of people or rows that are registered already is refused, to the steward alone; and where
+    that cannot be looked at, it is asked.
+    """
     for name, known in scan.known.items():
         pairs = [same_people(mine, theirs) for mine in own.people.values() for theirs in known.people.values()]
         for what, share in (("people", max(pairs, default=0.0)), ("rows", scan.same_rows(name, own))):
@@ -268,6 +314,16 @@ def _check_new_people(scan: Scan, own: Sketch) -> None:
                     "--new-people --reason, which stands in the ledger",
                     dataset=name, what=what, share=f"{share:.2f}",
                 )  # fmt: skip
+    for other in others:
+        if (name := other.registration.name) not in scan.known:
+            raise InputError(
+                f"data: are people of this file in the dataset {name}? Nobody can say: what they are known by, "
+                f"datasets/{other.registration.commitment}/{SKETCH}, is not in this home. Share its budget by --family "
+                f"{name}; or, if these are other people, say why by --new-people --reason, which stands in the ledger; "
+                f"or put that file back from a copy of the home where {name} was registered, or register the file of "
+                f"{name} there once more, with the same schema: it is refused, and makes the sketch anew",
+                dataset=name, answers=[f"--family {name}", "--new-people --reason TEXT"],
+            )  # fmt: skip
 
 
 def _write(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> None:
@@ -276,10 +332,18 @@ def _write(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Ske
     for name, answers in zip(_label_files(len(schema.targets)), packed.answers, strict=True):
         np.save(folder / name, answers, allow_pickle=False)
     (folder / "schema.yaml").write_bytes(raw)
-    sketch.write(folder / SKETCH)
     for file in folder.iterdir():
         file.chmod(PRIVATE)
         sync_file(file)
+    _write_sketch(folder, sketch)
+
+
+def _write_sketch(folder: Path, sketch: Sketch) -> None:
+    with replacing(folder / SKETCH) as partial:
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
+            sketch.write(file)
+        sync_file(partial)
+    sync_directory(folder)
 
 
 def _content(folder: Path, targets: int) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -62,7 +62,7 @@ class Sketch:
     rows: int
     people: Mapping[str, People]
 
-    def write(self, path: Path) -> None:
+    def write(self, file: IO[bytes]) -> None:
         """As an .npz file of plain arrays; counts are left out."""
         arrays: dict[str, Any] = {
             "target": np.array(self.targets),
@@ -73,7 +73,7 @@ class Sketch:
         names = np.array(list(self.people), dtype=str)
         limits = np.array([found.limit for found in self.people.values()], np.uint64)
         parts = {f"people{at}": found.ids for at, found in enumerate(self.people.values())}
-        np.savez(path, allow_pickle=False, **{**arrays, "names": names, "limits": limits, **parts})
+        np.savez(file, allow_pickle=False, **{**arrays, "names": names, "limits": limits, **parts})
 
     @classmethod
     def read(cls, path: Path) -> Sketch:

@@ -10,6 +10,9 @@ from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import race_driver
 import warm
@@ -125,6 +128,29 @@ def test_one_name_is_given_once(home, race):
     assert Counter(map(type, race("register", processes=8))) == {int: 1, str: 7}
     assert len(home.ledger.datasets()) == 4
     home.ledger.register(registration("two", commitment=hexes("two")))
+    assert audit_home(home).problems == ()
+
+
+def test_the_same_people_registered_at_one_moment_have_one_budget(ledger_url, race, tmp_path):
+    """Six processes of two homes register parts of the same rows: one founds a family. The others of its home find the
+    rows there; the other home has not what they are known by, and asks."""
+    home = Home.init(at(tmp_path / "home", ledger_url))
+    random, files = np.random.default_rng(0), tmp_path / "files"
+    rows = pa.table({name: random.normal(size=4000) for name in ("y", "x1", "x2")})
+    files.mkdir()
+    head = "target: {name: y, range: [-9, 9]}\nrecords: 4000\nfeatures:\n"
+    (files / "schema.yaml").write_text(
+        f"{head}  x1: {{type: numeric, range: [-9, 9]}}\n  x2: {{type: numeric, range: [-9, 9]}}"
+    )
+    for number in range(6):
+        pq.write_table(rows.take(random.permutation(4000)[number:]), files / f"{number}.parquet")
+    outcomes = race("register_rows", processes=6, files=str(files))
+    (winner,) = [number for number, outcome in enumerate(outcomes) if outcome == f"part{number}"]
+    expected = ["name_taken" if number % 2 == winner % 2 else "bad_input" for number in range(6)]
+    assert outcomes == [*expected[:winner], f"part{winner}", *expected[winner + 1 :]]
+    assert [each.registration.name for each in home.ledger.datasets()] == [f"part{winner}"]
+    folders = [path for name in ("home", "other") for path in (tmp_path / name / "datasets").iterdir()]
+    assert len(folders) == 1
     assert audit_home(home).problems == ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import product
 from math import comb, factorial
 
@@ -12,6 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from ledgers import EXAMPLES, bodies, changed, place
+from stores import at
 
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
@@ -19,6 +21,7 @@ from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, LedgerInvalid, NameTaken
 from accountant.home import Home
 from accountant.ledger.records import NewPeople
+from training.rows import datasets
 from training.rows.datasets import register
 from training.rows.fingerprints import bits_of, mix, unmix
 from training.rows.overlap import LEVEL, Scan, Sketch, Values, crossing_chance, same_people
@@ -371,13 +374,74 @@ def test_a_damaged_sketch_is_named_and_admits_nothing(home, damage):
     assert [dataset.registration.name for dataset in home.ledger.datasets()] == ["one"]
 
 
-def test_a_dataset_without_a_sketch_is_passed_over(home):
-    """As registrations before sketches were: their rows are compared by nothing but the commitment."""
+def test_a_lost_sketch_asks_and_is_made_anew_from_the_same_file(home):
     dataset = put(home, "a", numbers())
-    (home.datasets / dataset.registration.commitment / "sketch.npz").unlink()
-    put(home, "b", numbers().slice(1))
+    sketch = home.datasets / dataset.registration.commitment / "sketch.npz"
+    before = Sketch.read(sketch)
+    sketch.unlink()
+    with pytest.raises(
+        InputError, match=r"in the dataset a\?.*sketch\.npz.*--family a;.*--new-people --reason"
+    ) as asked:
+        put(home, "b", numbers().slice(1))
+    assert asked.value.details == {"dataset": "a", "answers": ["--family a", "--new-people --reason TEXT"]}
+    put(home, "c", numbers(seed=1), new_people=NewPeople("another town", "steward"))
     with pytest.raises(NameTaken, match="registered already"):
-        put(home, "c", numbers())
+        put(home, "d", numbers())
+    assert (Sketch.read(sketch).cells == before.cells).all()
+    assert sketch.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(NameTaken, match="are in the dataset a already"):
+        put(home, "b", numbers().slice(1))
+    put(home, "e", numbers(seed=2))
+    assert [each.registration.name for each in home.ledger.datasets()] == ["a", "c", "e"]
+
+
+def test_two_homes_of_one_ledger_ask_about_what_only_the_other_knows(tmp_path, ledger_url):
+    homes = []
+    for name in ("here", "there"):
+        if homes:
+            shutil.copytree(homes[0].path / "keys", tmp_path / name / "keys")
+        homes.append((Home.open if homes else Home.init)(at(tmp_path / name, ledger_url)))
+    here, there = homes
+    put(here, "a", numbers())
+    for table in (numbers().slice(1), numbers(seed=1)):  # nobody can tell them apart there
+        with pytest.raises(InputError, match="in the dataset a"):
+            put(there, "b", table)
+    with pytest.raises(NameTaken, match="registered already"):  # the same bytes: known by the ledger alone
+        put(there, "b", numbers())
+    first = put(there, "b", numbers(seed=1), new_people=NewPeople("another town", "steward"))
+    with pytest.raises(InputError, match="in the dataset b"):
+        put(here, "c", numbers(seed=2))
+    assert put(there, "c", numbers().slice(1), families=("a",)).family == here.ledger.dataset("a").family
+    for home in homes:  # with what the other knows, each compares
+        other = homes[1 - homes.index(home)]
+        shutil.copytree(other.datasets, home.datasets, dirs_exist_ok=True)
+    with pytest.raises(NameTaken, match="are in the dataset b already"):
+        put(here, "d", numbers(seed=1).slice(1))
+    assert put(here, "d", numbers(seed=2)).family not in {first.family, here.ledger.dataset("a").family}
+    assert audit_home(there).problems == ()
+
+
+@pytest.mark.parametrize("again", [numbers().slice(1), numbers(seed=1)], ids=["the same rows", "other rows"])
+def test_what_is_registered_while_a_file_is_read_is_compared_too(home, monkeypatch, again):
+    reads = []
+
+    def in_between(*arguments):
+        reads.append(arguments)
+        if len(reads) == 1:
+            put(home, "first", numbers())
+        return pack(*arguments)
+
+    pack = datasets.pack
+    monkeypatch.setattr(datasets, "pack", in_between)
+    if again.equals(numbers(seed=1)):
+        put(home, "second", again)
+    else:
+        with pytest.raises(NameTaken, match="are in the dataset first already"):
+            put(home, "second", again)
+    assert len(reads) == 3  # the first once, the other twice
+    registered = [each.registration.commitment for each in home.ledger.datasets()]
+    assert sorted(path.name for path in home.datasets.iterdir()) == sorted(registered)
+    assert audit_home(home).problems == ()
 
 
 def test_the_level_is_of_three_comparisons():
