@@ -17,8 +17,9 @@ FINAL = frozenset({"issued", "burned", "released"})
 class Budget:
     """Epsilon and delta in all; what is reserved for jobs that have not started, what is spent, what is left.
 
-    To plan by: `share_left`, and `one_job`, the largest epsilon at `delta` of a single job that would be admitted now,
-    0 where there is none. `spent`, `reserved` and `left` are converted at `delta`, and do not add up.
+    To plan by: `share_left`, and `one_job`, the epsilon of a single job that would surely be admitted now, 0 where
+    there is none (of Gaussian noise at `delta`, or any at delta 0, or of the whole total: docs/budgets.md). `spent`,
+    `reserved` and `left` are converted at `delta`, and do not add up.
     """
 
     epsilon: Decimal

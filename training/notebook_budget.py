@@ -19,7 +19,7 @@ from accountant.ledger.left import left_to_json, left_words
 from accountant.privacy.claims import price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter
-from accountant.privacy.one_job import one_job
+from accountant.privacy.one_job import OneJob, one_job, room
 from training.rows.selections import MADE, Selection
 
 OTHER_ROWS = (
@@ -84,9 +84,13 @@ class Account:
 
     @property
     def one_fit(self) -> Decimal:
-        """The largest epsilon of one more fit at the account's delta, by Gaussian noise; 0 where there is none. By
-        private selection a little more may fit (docs/budgets.md)."""
-        return one_job(self._filter, self._used, self.budget.delta)
+        """The largest epsilon of one more fit at the account's delta, by Gaussian noise, or, where no noise has room,
+        at delta 0; 0 where there is none. Private selection may get more or less (docs/budgets.md)."""
+        return self._one_job.epsilon
+
+    @property
+    def _one_job(self) -> OneJob:
+        return one_job([room(self._filter, self._used, self.budget.delta)], self.budget.delta)
 
     def admits(self, plan: Plan) -> bool:
         """Whether a fit with this plan would be charged now."""
@@ -137,14 +141,14 @@ class Account:
     def words(self) -> str:
         """Total, fits, spent and what is left in one line."""
         times = "1 fit" if self._fits == 1 else f"{self._fits} fits"
-        left = left_words(left_to_json(self.share_left, self.one_fit, self.budget.delta), "fit")
+        left = left_words(left_to_json(self.share_left, self._one_job), "fit")
         return f"of epsilon {self.budget.epsilon}, {times} spent {self.spent}; left {left}"
 
     def to_json(self) -> dict[str, Any]:
         """The same for programs: `total`, `spent`, `left`, `fits`; decimals as text. `share` and `one_job`: what is
         left as a share, and the budget of the largest fit."""
         total, left = self.budget.to_json(), decimal_string(self.left)
-        more = left_to_json(self.share_left, self.one_fit, self.budget.delta)
+        more = left_to_json(self.share_left, self._one_job)
         return {"total": total, "spent": decimal_string(self.spent), "left": left, "fits": self._fits, **more}
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ from accountant.ledger.records import Registration, Unit
 from accountant.privacy.claims import Claim, Price, price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
-from accountant.privacy.one_job import one_job
+from accountant.privacy.one_job import OneJob, Room, one_job, room
 
 EVERYBODY = "*"
 
@@ -134,17 +134,12 @@ class Family:
         quota = self.quota and replace(self.quota, used=self.quota.used + cost)
         return replace(self, used=self.used + cost, quota=quota, whole=whole)
 
-    def beside(self, delta: Decimal) -> Decimal:
-        """The epsilon of the largest single job at `delta` that would be admitted now beside others, by the quota of
-        the analyst who asks as well; 0 where there is none."""
+    def beside(self, delta: Decimal) -> list[Room]:
+        """What has room beside others, in the budget and in the quota of the analyst who asks."""
         if self.whole is not None:
-            return Decimal(0)
-        largest = one_job(self.filter, self.used, delta)
-        return largest if self.quota is None else min(largest, one_job(self.quota.filter, self.quota.used, delta))
-
-    def one_job(self, delta: Decimal) -> Decimal:
-        """The same of any single job, one of the whole total as well (docs/budgets.md)."""
-        return self.budget.epsilon if self.has_whole and delta <= self.budget.delta else self.beside(delta)
+            return [Room(Decimal(0), Decimal(0))]
+        own = room(self.filter, self.used, delta)
+        return [own] if self.quota is None else [own, room(self.quota.filter, self.quota.used, delta)]
 
     def summary(self, delta: Decimal | None = None) -> dict[str, Any]:
         """Total, reserved, spent and left, for people and programs. All of it public. `delta`: of the one more job
@@ -155,7 +150,7 @@ class Family:
             "total": self.budget.to_json(),
             "reserved": self._figure(self.reserved),
             "spent": self._figure(self.used - self.reserved),
-            "left": {"epsilon": decimal_string(left), **left_to_json(1 - self.share, self.one_job(at), at)},
+            "left": {"epsilon": decimal_string(left), **left_to_json(1 - self.share, one_job_in([self], at))},
             "largest": decimal_string(self.largest),
             "closed_by": None if self.whole is None else self.whole.job,
         }
@@ -254,17 +249,22 @@ class Dataset:
         pairs = zip(self.families, costs, strict=True)
         return replace(self, families=tuple(family.with_job(cost, whole) for family, cost in pairs))
 
-    def one_job(self, delta: Decimal) -> Decimal:
-        """As of `Family`, in every family: a job on these rows is charged to each, or takes the whole of each."""
-        if all(family.has_whole for family in self.families):
-            return min(family.one_job(delta) for family in self.families)
-        return min(family.beside(delta) for family in self.families)
+    def one_job(self, delta: Decimal) -> OneJob:
+        """A single job at `delta` on these rows that would surely be admitted now (docs/budgets.md)."""
+        return one_job_in(self.families, delta)
 
     def summary(self, delta: Decimal | None = None) -> dict[str, Any]:
         """Total, reserved, spent and left, as `Family.summary` of the tightest; the one more job fits into each."""
         at, tightest = self.delta if delta is None else delta, self.tightest
         summary = tightest.summary(at)
-        return summary | {"left": summary["left"] | left_to_json(1 - tightest.share, self.one_job(at), at)}
+        return summary | {"left": summary["left"] | left_to_json(1 - tightest.share, self.one_job(at))}
+
+
+def one_job_in(families: Sequence[Family], delta: Decimal) -> OneJob:
+    """A job is charged to each of these, or takes the whole of each."""
+    if all(family.has_whole and delta <= family.budget.delta for family in families):
+        return OneJob(min(family.budget.epsilon for family in families), delta)
+    return one_job([each for family in families for each in family.beside(delta)], delta)
 
 
 def families_of(datasets: Iterable[Dataset]) -> list[tuple[Family, list[str]]]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from math import floor
 from typing import Any
 
 from accountant.budget import Budget
+from accountant.privacy.one_job import OneJob
 
 
-def left_to_json(share: float, job: Decimal, delta: Decimal) -> dict[str, Any]:
-    """What is left as the doors tell it: the share (six places), and the budget of `one_job`, None where none fits."""
-    return {"share": f"{share:.6f}", "one_job": Budget(job, delta).to_json() if job else None}
+def left_to_json(share: float, job: OneJob) -> dict[str, Any]:
+    """What is left as the doors tell it: the share (six places), and the budget of `one_job`, None where none fits.
+    `noise` says of which jobs alone it is told.
+    """
+    told = Budget(job.epsilon, job.delta).to_json() if job.epsilon else None
+    return {"share": f"{share:.6f}", "one_job": told and told | ({"noise": "gaussian"} if job.gaussian else {})}
 
 
 def left_words(left: Mapping[str, Any], what: str = "job") -> str:
@@ -21,4 +24,5 @@ def left_words(left: Mapping[str, Any], what: str = "job") -> str:
     told = "less than 0.1 %" if 0 < share < 0.001 else f"{floor(1000 * share) / 10:.1f} %"
     if job is None:
         return f"{told}: no further {what} fits"
-    return f"{told}: one more {what} of at most epsilon {job['epsilon']} at delta {job['delta']}"
+    noise = " by Gaussian noise" if job.get("noise") else ""
+    return f"{told}: one more {what} of at most epsilon {job['epsilon']} at delta {job['delta']}{noise}"

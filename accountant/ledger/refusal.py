@@ -23,7 +23,7 @@ def refusal(
     family, cost = next((family, cost) for family, cost in pairs if not family.admits(cost))
     delta = request.budget.delta
     summary, by_quota = family.summary(delta), family.filter.admits(family.used, cost)
-    left = summary["left"] | left_to_json(1 - family.share, dataset.one_job(delta), delta)
+    left = summary["left"] | left_to_json(1 - family.share, dataset.one_job(delta))
     asked = {**request.budget.to_json(), "price": price_to_json(cost, family.filter.orders)}
     fits = "" if would_fit is None else f"; by this learner, epsilon {would_fit['epsilon']} would fit"
     if family.whole is not None:

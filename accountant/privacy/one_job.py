@@ -1,15 +1,17 @@
-"""The largest single job that a filter would still admit: what "one more job of at most epsilon X" says.
+"""A single job that a filter would surely admit: what "one more job of at most epsilon X" says.
 
-Docs: docs/budgets.md. Public figures alone. X is exact for jobs of Gaussian releases, whose claim and Renyi price are
-two functions of one mu; a lower bound, rounded down, so that asking for X is asking for what fits.
+Docs: docs/budgets.md. Public figures alone. A claim alone does not tell what a job costs beside others: few large
+selections cost more than many small releases of the same claim. So what is told is told of the jobs of which it holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache
 from math import sqrt
+from typing import NamedTuple
 
 from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.privacy.claims import Price
@@ -22,21 +24,46 @@ ROUNDING = 2 * MOST_RELEASES
 THOUSANDTHS, MILLIONTHS = Decimal("0.001"), Decimal("0.000001")
 
 
-def one_job(design: Filter, used: Price, delta: Decimal) -> Decimal:
-    """The largest epsilon at `delta` of one more job of at most MOST_RELEASES Gaussian releases, 0 where there is none.
+class Room(NamedTuple):
+    """Epsilons of single jobs that fit: of Gaussian releases alone, at the delta that was asked; of any, at delta 0."""
 
-    Where `delta` is 0, or only the pure sum has room, of one more job that is pure. Rounded down to thousandths, below
-    .1 to millionths.
+    gaussian: Decimal
+    pure: Decimal
+
+
+@dataclass(frozen=True)
+class OneJob:
+    """Every job of at most `epsilon` at `delta` is admitted; where it says `gaussian`, every job of Gaussian releases
+    alone, whatever their number up to MOST_RELEASES. `epsilon` 0: none is.
+    """
+
+    epsilon: Decimal
+    delta: Decimal
+    gaussian: bool = False
+
+
+def one_job(rooms: Iterable[Room], delta: Decimal) -> OneJob:
+    """What fits into all of these: by Gaussian noise at `delta`; where there is no room for that, at delta 0."""
+    gaussian, pure = (min(figures) for figures in zip(*rooms, strict=True))
+    return OneJob(gaussian, delta, gaussian=True) if gaussian else OneJob(pure, Decimal(0))
+
+
+def room(design: Filter, used: Price, delta: Decimal) -> Room:
+    """The largest jobs that fit, each at most MOST_RELEASES releases, beside what is used; 0 where there is none.
+    Rounded down to thousandths, below .1 to millionths.
     """
     pairs = zip(design.criteria, used.rdp, strict=True)
     nanos = [(float(line.order), line.cap - figure - ROUNDING) for line, figure in pairs]
-    rooms = [(order, room / NANO) for order, room in nanos if room > 0]
+    rooms = [(order, left / NANO) for order, left in nanos if left > 0]
+    gaussian = Decimal(0)
     if delta > 0 and rooms:
-        largest = _gaussian(max(sqrt(2 * room / order) for order, room in rooms), delta)
-    else:
-        summed = Decimal(0) if used.unbounded else from_nano(max(0, nano(design.budget.epsilon) - used.pure))
-        largest = max([summed, *(_pure(order, room) for order, room in rooms)])
-    return largest.quantize(THOUSANDTHS if largest >= Decimal("0.1") else MILLIONTHS, rounding=ROUND_FLOOR)
+        gaussian = _gaussian(max(sqrt(2 * left / order) for order, left in rooms), delta)
+    summed = Decimal(0) if used.unbounded else from_nano(max(0, nano(design.budget.epsilon) - used.pure))
+    return Room(_told(gaussian), _told(max([summed, *(_pure(order, left) for order, left in rooms)])))
+
+
+def _told(epsilon: Decimal) -> Decimal:
+    return epsilon.quantize(THOUSANDTHS if epsilon >= Decimal("0.1") else MILLIONTHS, rounding=ROUND_FLOOR)
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,7 @@ from starlette.types import Scope
 
 from accountant.errors import LedgerInvalid
 from accountant.home import Home
-from accountant.ledger.families import Dataset, Family, families_of
+from accountant.ledger.families import Dataset, Family, families_of, one_job_in
 from accountant.ledger.job_counts import JobFigures, queue
 from serving.process.audit_runs import read_last
 
@@ -81,7 +81,7 @@ class LedgerGauges(Collector):
             return 1 - dataset.tightest.share
 
         def one_job(dataset: Dataset) -> float:
-            return float(dataset.one_job(dataset.delta))
+            return float(dataset.one_job(dataset.delta).epsilon)
 
         yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent, converted at delta.", datasets, spent)
         yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, lambda one: float(one.budget.epsilon))
@@ -167,7 +167,7 @@ def _by_family(families: list[tuple[Family, list[str]]]) -> Iterable[Metric]:
         total.add_metric([family.name], float(family.budget.epsilon))
         spent.add_metric([family.name], float(body["spent"]["epsilon"]))
         left.add_metric([family.name], 1 - family.share)
-        one_job.add_metric([family.name], float(family.one_job(family.budget.delta)))
+        one_job.add_metric([family.name], float(one_job_in([family], family.budget.delta).epsilon))
         for dataset in datasets:
             member.add_metric([family.name, dataset], 1)
     return total, spent, left, one_job, member

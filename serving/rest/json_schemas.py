@@ -69,9 +69,10 @@ LEFT = record(
     {
         "epsilon": {**DECIMAL, "description": "the total minus what is spent and reserved, converted at delta"},
         "share": SHARE,
-        "one_job": maybe(BUDGET),
+        "one_job": maybe(record(BUDGET["properties"], {"noise": {"type": "string", "enum": ["gaussian"]}})),
     },
-    says="share: of the criterion that lasts longest; one_job: the largest single job that is admitted now, null: none",
+    says="share: of the criterion that lasts longest; one_job: a single job of at most so "
+    "much is admitted now (`noise`: if all that it releases has this noise), null: none",
 )
 _STANDING = {
     "total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT,

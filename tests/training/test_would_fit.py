@@ -13,7 +13,7 @@ from accountant.budget import Budget, Relation, from_nano
 from accountant.mechanisms import ExponentialSelection
 from accountant.privacy.claims import price
 from accountant.privacy.filter import Filter
-from accountant.privacy.one_job import one_job
+from accountant.privacy.one_job import room
 from models.features import BooleanFeature
 from training import would_fit as module
 from training.calibrate import calibrate
@@ -123,7 +123,7 @@ def test_the_one_job_that_is_told_fits_by_every_learner_and_no_larger_one_by_noi
     used = design.nothing()
     for _ in range(jobs):
         used += price(tenth.plan, design.orders)
-    most = one_job(design, used, budget.delta)
+    most = room(design, used, budget.delta).gaussian
     step = from_nano(module.STEP)
     for name in ("lazybb", "ebm", "bdpe", "forest"):
         learner = LEARNERS[name]()

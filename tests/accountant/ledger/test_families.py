@@ -83,9 +83,9 @@ def test_one_more_job_of_rows_of_two_families_fits_into_both_and_into_the_quota(
     found(home, "poor", "1")
     join(home, "both", "rich", "poor")
     at = Decimal(0)
-    assert [home.ledger.dataset(name).one_job(at) for name in ("rich", "poor", "both")] == [3, 1, 1]
+    assert [home.ledger.dataset(name).one_job(at).epsilon for name in ("rich", "poor", "both")] == [3, 1, 1]
     home.ledger.set_quota("both", "alice", Decimal("0.25"), "one project", "steward")
-    assert home.ledger.dataset("both", "alice").one_job(at) == Decimal("0.25")
+    assert home.ledger.dataset("both", "alice").one_job(at).epsilon == Decimal("0.25")
     assert home.ledger.dataset("both").summary()["left"]["one_job"] == {"epsilon": "1", "delta": "0"}
 
 
