@@ -78,6 +78,7 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
         "dataset": job.dataset,
         "learner": entry["learner"],
         **({"target": entry["target"]} if "target" in entry else {}),
+        **({"whole": True} if "whole" in entry else {}),
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],
         "rounds": job.total,

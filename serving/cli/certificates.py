@@ -118,12 +118,12 @@ def certificate_line(certificate: Certificate) -> str:
 
 
 def show_page(certificate: Certificate, out: Path | None, json: bool) -> None:
-    """The certificate in plain words, on stdout or in a file whose suffix is one of WRITERS; else InputError."""
+    """A verified certificate in plain words, on stdout or in a file whose suffix is one of WRITERS; else InputError."""
     if out is not None and out.suffix not in WRITERS:
         raise InputError(f"out={out.name}: must end in one of {', '.join(WRITERS)}")
     page = plain(certificate)
     sections = [{"title": part.title, "paragraphs": part.paragraphs, "items": part.items} for part in page.sections]
-    body = {**certificate_json(certificate), "page": sections}
+    body = {"ok": True, **certificate_json(certificate), "problems": [], "page": sections}
     _put(out, to_text(page) if out is None else WRITERS[out.suffix](page), body, json)
 
 

@@ -16,6 +16,7 @@ from accountant.ledger.left import left_words
 from accountant.ledger.records import PUBLIC_STATES
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, require_end, rounds, show
+from serving.cli.train import closing
 from serving.process import logs
 from serving.process.launch import WORKER_PARENT
 from training import job, queue
@@ -95,6 +96,7 @@ def _text(body: dict[str, Any]) -> str:
         ("progress", f"{progress['done']} of {progress['total']}"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}"),
         ("model", body["model"]),
+        *closing(body),
         *([("certificate", f"entry {certificate['entry']}")] if certificate else []),
         *([("waiting", body["waiting"])] if body["waiting"] else []),
         *([("error", body["error"])] if body["error"] else []),

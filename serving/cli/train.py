@@ -78,9 +78,15 @@ def train(
         ("model", f"{body['model']}{_about(body)}"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
+        *closing(body),
         ("left", left_words(body["left"])),
     ]
     show(json, body, aligned(lines))
+
+
+def closing(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """The line that says of a job, if it does, that it closes its family."""
+    return [("closes", plans.CLOSES)] if body.get("whole") and body["state"] != "released" else []
 
 
 def _about(body: dict[str, Any]) -> str:
@@ -164,6 +170,7 @@ def _tuned(body: dict[str, Any]) -> str:
         ("score", f"{chosen.get('score')} rows told right, with noise; of the best, so rather too many"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
+        *closing(body),
         ("left", left_words(body["left"])),
     ]
     return aligned(lines)

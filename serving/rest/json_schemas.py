@@ -132,7 +132,7 @@ JOB = record(
         "left": LEFT, "by": TEXT, "time": TIME, "certificate": maybe(ISSUED), "error": maybe(TEXT),
         "waiting": maybe(TEXT),
     },
-    {"chosen": maybe(CHOSEN), "target": TEXT},
+    {"chosen": maybe(CHOSEN), "target": TEXT, "whole": {**TRUTH, "description": "it takes the whole total"}},
 )  # fmt: skip
 JOBS = record({"jobs": array(JOB), "next": maybe(COUNT)})
 

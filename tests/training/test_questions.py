@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import shutil
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +18,15 @@ import pytest
 from accountant import canonical
 from accountant.audit.replay import Replay
 from accountant.budget import Budget, Relation
+from accountant.certificates.certificate import digest
 from accountant.certificates.plain_words import plain, to_text
-from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid
+from accountant.certificates.statement import sign
+from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, ModelInvalid
 from accountant.home import Home
+from accountant.keys import dsse
 from dpserve.client import _request
 from dpserve.types import Dataset, Job, Plan
+from models.store.bundle import FILES
 from models.store.loading import load_verified
 from serving.cli.app import run
 from serving.pages.entry_text import told
@@ -34,6 +38,7 @@ from serving.rest.models import answer_records
 from training import job, plans
 from training.job_views import dataset_to_json
 from training.plans import Asked, public_of
+from training.release import bundle_of
 from training.rows.datasets import register, schema_of
 from training.session import Public
 
@@ -165,6 +170,29 @@ def test_predictions_name_the_target(home, tmp_path, capsys):
     assert "income of 1 records predicted with income@1" in capsys.readouterr().out
     assert run(["model", "show", "region"]) == 0
     assert "region: north or south or east" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["income", "region"])
+def test_a_certificate_that_names_another_target_is_refused(home, target):
+    """Signed and entered with the real keys: the released numbers themselves say what they predict."""
+    folder = home.models / "income" / "1"
+    whole = load_verified(folder, home.trust)
+    forged = canonical.decode(dsse.parse(whole.bundle.envelope).payload, 1 << 20)
+    forged["predicate"]["public"]["target"] = target
+    envelope = sign(payload := canonical.encode(forged, 1 << 20), home.keys)
+    entry = {name: whole.certificate.entry[name] for name in ("reservation", "model", "name")}
+    with home.ledger.log.writing() as writer:
+        index = writer.append("issued", statement=digest(payload), **entry)
+    made = bundle_of(home, whole.ensemble, whole.bundle.onnx, envelope, index)
+    for name, content in zip(FILES, astuple(made), strict=True):
+        (folder / name).write_bytes(content)
+    command = ["verify", str(folder), "--trust", str(home.path / "trust.json")]
+    if target == "income":
+        assert run(command) == 0
+        return
+    with pytest.raises(ModelInvalid, match="another target than the certificate names"):
+        load_verified(folder, home.trust)
+    assert run(command) == 4
 
 
 WHICH = "d has 3, and a model predicts one: income, region, hours; which one\\? Say it with --target NAME"

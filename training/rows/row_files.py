@@ -6,6 +6,7 @@ Files of rows are opened in this room alone. Errors name the column and the plac
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from training.rows.data import BATCH_ROWS, public_part, raw_values
 from training.rows.people import NULLS
 
 NUMERIC = "{type: numeric, range: [FILL-IN, FILL-IN], bins: 32}"
+# What stands in rows and names no column: nothing, a missing value, a number with its sign and unit, a date, a time.
+NO_NAME = re.compile(r"\s*(na|n/a|nan|null|none|true|false|[-+<>=$€£%.,:/\s\d]*(e[-+]?)?[\d%$€£]*)\s*", re.IGNORECASE)
 CATEGORICAL = "{type: categorical, values: FILL-IN}"
 HEAD = """\
 # Draft from the column names and types of {name}. No value was read, and dpserve never fills this in from rows.
@@ -84,7 +87,10 @@ def column_types(path: Path) -> dict[str, pa.DataType | None]:
             header = file.readline()
         if not header.strip():
             raise DataError(f"data={path.name}: the file is empty")
-        return dict.fromkeys(pyarrow.csv.read_csv(pa.py_buffer(header.encode())).column_names)
+        columns = pyarrow.csv.read_csv(pa.py_buffer(header.encode())).column_names
+        if len(set(columns)) < len(columns):
+            raise DataError(f"data={path.name}: the first line must be a header that names each column once")
+        return dict.fromkeys(columns)
     except FileNotFoundError:
         raise DataError(f"data={path}: no such file") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -96,8 +102,18 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 
 def draft_schema(path: Path) -> str:
-    """A schema file that is not accepted before a person has filled in what is public knowledge."""
-    lines = [f"  {json.dumps(name)}: {_draft(kind)}" for name, kind in column_types(path).items()]
+    """A schema file that is not accepted before a person has filled in what is public knowledge.
+
+    DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing of it is
+    repeated.
+    """
+    columns = column_types(path)
+    if path.suffix == ".csv" and (odd := [place for place, name in enumerate(columns, 1) if NO_NAME.fullmatch(name)]):
+        raise DataError(
+            f"data={path.name}: the first line must be a header with the columns' names, and what stands at "
+            f"{odd[:10]} (counted from 1) is a number, a date, or nothing; put a header before it"
+        )
+    lines = [f"  {json.dumps(name)}: {_draft(kind)}" for name, kind in columns.items()]
     return HEAD.format(name=path.name) + "\n".join(lines) + "\nmissing: own-bin\n"
 
 

@@ -223,6 +223,9 @@ def test_command_prints_the_page(home, capsys):
     body = json.loads(capsys.readouterr().out)
     assert [section["title"] for section in body["page"]][:2] == ["Who is protected", "What is promised"]
     assert body["model"] == "adult"
+    assert run(["verify", str(home / "models" / "adult" / "1"), "--certificate", "--json"]) == 0
+    verified = json.loads(capsys.readouterr().out)
+    assert verified == {"ok": True, "problems": [], **body}
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,10 @@ from accountant.home import Home
 from accountant.ledger.records import Unit
 from accountant.privacy.claims import claim
 from accountant.privacy.events import PureDp
+from serving.cli.app import run
 from serving.pages.entry_text import told
 from training import job
+from training.job_views import job_to_json
 from training.plans import CLOSES, Asked
 from training.plans import plan as planned
 from training.release import finish
@@ -339,7 +341,7 @@ def test_a_queued_job_that_a_lowered_total_refuses_reads_no_row(adult, monkeypat
 
 
 @pytest.mark.parametrize("learner", ["lazybb", "ebm", "bdpe", "forest"])
-def test_training_at_the_total_ends_and_verifies(tmp_path, learner):
+def test_training_at_the_total_ends_and_verifies(tmp_path, learner, monkeypatch, capsys):
     """Also where the claim comes out a little below what was asked."""
     from training.rows.datasets import register
 
@@ -353,8 +355,11 @@ def test_training_at_the_total_ends_and_verifies(tmp_path, learner):
     found = planned(home, Asked("adult", learner, "0.1"))
     assert CLOSES in found.warnings
     assert found.to_json()["left"] == {"epsilon": "0", "share": "0.000000", "one_job": None, "jobs": 0}
-    made = job.train(home, Asked("adult", learner, "0.1"), by="test")
-    assert made["state"] == "issued"
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    assert run(["train", "adult", "--learner", learner, "--epsilon", "0.1"]) == 0
+    assert f"closes       {CLOSES}" in capsys.readouterr().out
+    made = job_to_json(home, *home.ledger.jobs())
+    assert (made["state"], made["whole"]) == ("issued", True)
     said = told_of(home)
     assert said["whole"] is True
     assert said["after"]["epsilon"] == str(said["epsilon"])

@@ -201,6 +201,19 @@ def test_draft_knows_names_and_types_and_no_value(files, tmp_path, said, kind):
         assert found["features"]["sex"]["type"] == "categorical"
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["39, State-gov, Bachelors", "Anna,Berlin,2020-01-31", "Anna,,Berlin", "Anna,Paris,Anna", "Anna,-1.5e-7", "x,NA"],
+)
+def test_a_draft_of_a_csv_without_a_header_prints_nothing_of_its_first_line(tmp_path, said, line):
+    (tmp_path / "rows.csv").write_text(f"{line}\n{line}\n")
+    code, body, err = said("schema", "draft", str(tmp_path / "rows.csv"))
+    assert (code, body["error"]["code"]) == (2, "data_invalid")
+    assert "must be a header" in body["error"]["message"]
+    values = [value.strip() for value in line.split(",") if len(value.strip()) > 2]
+    assert [value for value in values if value in json.dumps(body) + err] == []
+
+
 def test_draft_is_not_accepted_as_it_is(home, files, tmp_path, said):
     _, body, _ = said("schema", "draft", str(files / "rows.parquet"))
     (tmp_path / "draft.yaml").write_text(body["schema"])

@@ -9,6 +9,9 @@ from browser import chromium, new_page, no_faults, no_serious_findings, no_sidew
 from playwright.sync_api import expect
 from small_home import dpserve, serving, write_files
 
+from training.job import submit
+from training.plans import Asked
+
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 FORM = "/ui/jobs/new?dataset=adult&learner=lazybb"
 
@@ -122,6 +125,14 @@ def test_a_dataset_tells_its_budget_its_history_and_what_would_fit(page):
     expect(page.get_by_role("img", name=re.compile(r"\d+ % left"))).to_be_visible()
     expect(page.get_by_text("more jobs").first).to_be_visible()
     expect(page.locator(".chart .line")).to_be_visible()
+
+
+def test_a_job_that_waits_for_its_rows_says_so(page, server):
+    """Held by this process, so that no worker takes it meanwhile."""
+    job = submit(server.home, Asked("adult", "lazybb", "0.01"), by="test", queued=False)
+    server.home.ledger.leave_waiting(job.seq, "rows")
+    page.goto(f"/ui/jobs/{job.seq}")
+    expect(page.get_by_text("A worker cannot read the dataset's rows where it runs")).to_be_visible()
 
 
 def test_on_a_phone_the_places_are_in_a_menu_and_nothing_is_wider_than_the_screen(browser, server):
