@@ -73,3 +73,39 @@ def test_a_fit_takes_less_than_twice_the_packed_bins_and_a_constant(tmp_path):
     before, peak = fit(tmp_path / "all", ROWS)
     bins = ROWS * FEATURES
     assert peak - before < 2 * bins + CONSTANT, f"{(peak - before) / 1e6:.0f} MB for {bins / 1e6:.0f} MB of bins"
+
+
+TEXTS = """
+import resource, sys
+from pathlib import Path
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from training.rows.datasets import register
+from training.rows.kernels import votes, words
+
+home, folder = Home.init(), Path(sys.argv[1])
+(found,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmSize:")]
+limit = int(found) * 1024 + int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+how = Budget.of("1", "1e-9"), Relation.ADD_REMOVE, None
+register(home, "long", folder / "rows.parquet", folder / "schema.yaml", *how)
+"""
+
+
+@pytest.mark.parametrize("distinct", [30_000, 100], ids=["all different", "repeated"])
+def test_long_texts_that_are_left_out_are_read_a_few_rows_at_a_time(tmp_path, distinct):
+    """162 MB of them, in one group of rows, within 550 MB of addresses; batches of 65,536 rows took 850 MB."""
+    random = np.random.default_rng(0)
+    texts = [random.bytes(2700).hex() for _ in range(distinct)]
+    numbers = {name: random.normal(size=30_000) for name in ("y", "x")}
+    note = [texts[row % distinct] for row in range(30_000)]
+    pq.write_table(pa.table({**numbers, "note": note}), tmp_path / "rows.parquet")
+    (tmp_path / "schema.yaml").write_text(
+        "target: {name: y, range: [-9, 9]}\nrecords: 30000\nignore: [note]\n"
+        "features:\n  x: {type: numeric, range: [-9, 9]}"
+    )
+    environment = {**os.environ, "DPSERVE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    environment["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the other pools reserve a gigabyte of addresses at once
+    command = [sys.executable, "-c", TEXTS, str(tmp_path), str(550 * 10**6)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

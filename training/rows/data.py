@@ -28,6 +28,7 @@ from training.rows.rows import TARGET_GRID, Rows
 from training.rows.schema import Schema
 
 BATCH_ROWS = READ_BYTES = 1 << 16
+BATCH_BYTES, FIRST_ROWS = 1 << 24, 256
 NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
 NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID
 
@@ -44,7 +45,7 @@ def read_batches(path: Path, schema: Schema, also: Sequence[str] = ()) -> Iterat
         if path.suffix == ".parquet":
             file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)  # no row group at once
             check_names(file.schema_arrow.names, schema, also)
-            yield from file.iter_batches(BATCH_ROWS, columns=wanted)
+            yield from file.iter_batches(_rows_at_once(file, wanted), columns=wanted)
         elif path.suffix == ".csv":
             yield from _csv_batches(path, schema, wanted, also)
         else:
@@ -55,6 +56,20 @@ def read_batches(path: Path, schema: Schema, also: Sequence[str] = ()) -> Iterat
         raise DataError(
             f"data={path.name}: cannot be read as {path.suffix[1:]} with this schema: {public_part(error)}"
         ) from None
+
+
+def _rows_at_once(file: pyarrow.parquet.ParquetFile, columns: Sequence[str]) -> int:
+    """As many rows as come to BATCH_BYTES, at most BATCH_ROWS: few where texts are long. By what the file says of its
+    parts, and by its first rows: texts that repeat take more room in memory than in the file.
+    """
+    about, chosen = file.metadata, set(columns)
+    first = next(file.iter_batches(FIRST_ROWS, columns=list(columns)), None)
+    widths = [first.nbytes / max(1, len(first))] if first is not None else []
+    for part in map(about.row_group, range(about.num_row_groups)):
+        chunks = map(part.column, range(part.num_columns))
+        size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in chosen)
+        widths.append(size / max(1, part.num_rows))
+    return min(BATCH_ROWS, max(FIRST_ROWS, int(BATCH_BYTES / max([1, *widths]))))
 
 
 def most_rows(path: Path) -> int:
