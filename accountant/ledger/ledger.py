@@ -82,10 +82,8 @@ class Ledger:
     def register(self, registration: Registration, compared: Collection[str] | None = None) -> Dataset:
         """Admit a dataset: with a total budget of its own, or into the families of others.
 
-        `compared`: the datasets outside of its families with which its rows were compared; None: nobody asks.
-
         Raises:
-            WrongState: the ledger has one that is not among `compared`.
+            WrongState: some dataset outside of its families is not among those it was `compared` with, if these are given.
             NameTaken: the name is in use, or the rows are registered under another one.
             InputError: name, unit, relation, delta and families do not go together.
             UnknownName: a dataset whose families it would join.
