@@ -44,8 +44,10 @@ def register(writer: Writer, registration: Registration, compared: Collection[st
         seq, members = _found(writer, registration, registration.budget, identity)
     else:
         seq, members = _join(writer, registration, identity)
-    if compared is not None:
-        _require_compared(connection, members, compared)
+    for other, theirs in connection.execute(select(dataset_table.c.name, dataset_table.c.families)):
+        # two registrations at one moment do not miss each other: the later one was compared with the earlier
+        if compared is not None and other not in compared and set(json.loads(theirs)).isdisjoint(members):
+            raise WrongState(f"dataset={other}: was registered after these rows were compared with all others")
     row = {"name": name, "seq": seq, "families": dumps(members), "commitment": registration.commitment}
     connection.execute(insert(dataset_table).values(**row))
 
@@ -134,13 +136,6 @@ def _require_new_rows(connection: Connection, commitment: str) -> None:
     name = connection.execute(query).scalar()
     if name is not None:
         raise NameTaken(f"data: these rows are registered already, as {name}", dataset=name)
-
-
-def _require_compared(connection: Connection, members: Collection[str], compared: Collection[str]) -> None:
-    """Two registrations at one moment do not miss each other: the later one has been compared with the earlier."""
-    for name, families in connection.execute(select(dataset_table.c.name, dataset_table.c.families)):
-        if name not in compared and set(json.loads(families)).isdisjoint(members):
-            raise WrongState(f"dataset={name}: was registered after these rows were compared with all others")
 
 
 def _check_words(**words: str) -> None:

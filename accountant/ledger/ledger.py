@@ -83,7 +83,7 @@ class Ledger:
         """Admit a dataset: with a total budget of its own, or into the families of others.
 
         Raises:
-            WrongState: some dataset outside of its families is not among those it was `compared` with, if these are given.
+            WrongState: a dataset outside of its families is not among those it was `compared` with, where given.
             NameTaken: the name is in use, or the rows are registered under another one.
             InputError: name, unit, relation, delta and families do not go together.
             UnknownName: a dataset whose families it would join.
