@@ -9,6 +9,7 @@ DpserveError                 exit 1
 │   ├── NameTaken                     the name is in use
 │   ├── WrongState                    a job cannot go from its state to the one asked for
 │   └── IdempotencyConflict           an idempotency key came again with another body
+├── NotInvited               exit 2   a report by nobody whom its campaign asked
 ├── BudgetRefused            exit 3   asked, spent, left and what would fit, all public
 ├── VerificationError        exit 4
 │   ├── LedgerInvalid                 tree, checkpoint, entry or state machine
@@ -88,6 +89,13 @@ class IdempotencyConflict(InputError):
     """An idempotency key came again with another body."""
 
     code = "idempotency_conflict"
+
+
+class NotInvited(DpserveError):
+    """A report by nobody whom its campaign asked."""
+
+    code = "not_invited"
+    exit_code = 2
 
 
 class BudgetRefused(DpserveError):

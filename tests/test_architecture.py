@@ -67,6 +67,7 @@ training: accountant(. certificates keys ledger privacy) models(. edit forms onn
 training/learners: accountant(. privacy) models(. forms) training(. learners/boosting rows)
 training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
 training/learners/ebm: accountant(. privacy) models(. forms) training(. learners rows rows/kernels)
+training/local: accountant(. keys ledger privacy) models(. forms) training(. rows)
 training/notebook: accountant(.) training(. learners rows)
 training/rows: accountant(. ledger) models(.) training(rows/kernels)
 training/rows/kernels:
@@ -83,11 +84,13 @@ serving/wire: accountant(.) models(.)
 dpserve:
 """
 
-# Noise is drawn in one file. Two more make keys and tokens, which need the operating system's entropy but no noise.
+# Noise is drawn in one file, and an owner's report in another. Two more make keys and tokens, which need the operating
+# system's entropy but no noise.
 RANDOM = ("random", "secrets", "numpy.random", "opendp", "os.urandom", "os.getrandom")
 ENTROPY = {"secrets", "os.urandom"}
 MAY_DRAW = {
     "accountant/mechanisms.py": set(RANDOM),
+    "accountant/one_of_k.py": {"os.urandom"},
     "accountant/keys/private_keys.py": ENTROPY,
     "serving/process/tokens.py": ENTROPY,
 }

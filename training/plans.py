@@ -107,6 +107,8 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
 def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:
     """The job as the ledger enters it, and the learner that it asks for; InputError says what is wrong."""
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
+    if dataset.registration.unit.remote:
+        raise InputError(f"dataset={asked.dataset}: its rows stay with their owners; open a campaign to ask them")
     budget.check_delta(dataset.registration.records)
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
@@ -163,6 +165,8 @@ def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
     """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults; of several targets that it
     can learn, the dearest's.
     """
+    if dataset.registration.unit.remote:
+        return {}
     reference, schema = (
         Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta),
         schema_of(home, dataset),

@@ -15,6 +15,7 @@ from typing import ClassVar
 from accountant import canonical
 from accountant.audit.judge import Figures, Value, judge_job, require, require_hex
 from accountant.audit.replay_budget import Books
+from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
 from accountant.budget import check_name
 from accountant.canonical import parse_decimal
@@ -65,6 +66,7 @@ class Replay:
     tokens: dict[str, TokenState] = field(default_factory=dict)
     issued: set[int] = field(default_factory=set)
     derived: dict[int, int] = field(default_factory=dict)
+    campaigns: Campaigns = field(default_factory=Campaigns)
     _named: dict[str, int] = field(default_factory=dict)
     keys: KeyRing = field(init=False)
     _keys: set[str] = field(default_factory=set)
@@ -112,6 +114,7 @@ class Replay:
         asks = value["target"] in dataset.targets if dataset.targets else "target" not in value
         require(asks, "target: must be one of the dataset's, and stands only where it has several")
         self._request(value)
+        self.campaigns.reserved(seq, value, dataset)
         costs = self.books.split(dataset, cost)
         whole = None
         if "whole" in value:
@@ -141,6 +144,7 @@ class Replay:
 
     def _committed(self, seq: int, value: Value) -> None:
         require_hex(value, "released")
+        self.campaigns.require_answered(value["reservation"])
         self._move(value, "started", "committed").committed = seq
 
     def _burned(self, seq: int, value: Value) -> None:
@@ -266,6 +270,14 @@ class Replay:
         "key-added": ("role keyid pem reason by", lambda self, seq, value: self.keys.added(seq, value)),
         "key-retired": ("role keyid reason by", lambda self, seq, value: self.keys.retired(seq, value)),
         "key-compromised": ("role keyid after reason by", lambda self, seq, value: self.keys.compromised(seq, value)),
+        "campaign-opened": (
+            "reservation definition",
+            lambda self, seq, value: self.campaigns.opened(value, self._job(value).state),
+        ),
+        "campaign-closed": (
+            "reservation definition reports",
+            lambda self, seq, value: self.campaigns.closed(value, self._job(value).state),
+        ),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.revoked(seq, value, self.issued)),
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}

@@ -17,6 +17,7 @@ from accountant.privacy.second_opinion import to_epsilon
 
 EVERYBODY = "*"
 _UNIT = {"name", "column", "contributions"}
+_OWNER = {"name": "owner", "column": None, "contributions": 1}
 
 
 @dataclass(slots=True)
@@ -73,7 +74,8 @@ def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
 @dataclass(slots=True)
 class DatasetState:
     """A dataset as its entry leaves it. `orders`: all that one of its families adds up, which a price must state; they
-    stay whatever becomes of the budgets. `targets`: where it has several, what a job may be about.
+    stay whatever becomes of the budgets. `targets`: where it has several, what a job may be about. `remote`: the rows
+    stay with owners, who are the units and report.
     """
 
     seq: int
@@ -83,6 +85,7 @@ class DatasetState:
     records: int
     commitment: str
     targets: tuple[str, ...] = ()
+    remote: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,10 @@ class Books:
         self._once |= {value["uuid"], value["commitment"]}
         orders = {order for identity in families for order, _ in self.families[identity].criteria}
         who = (value["uuid"], families, tuple(sorted(orders)))
-        state = DatasetState(seq, *who, value["records"], value["commitment"], tuple(value.get("targets", ())))
+        remote = value["unit"] == _OWNER
+        require(not remote or value["relation"] == Relation.REPLACE_ONE, "relation: owners need replace-one")
+        about = (value["records"], value["commitment"], tuple(value.get("targets", ())))
+        state = DatasetState(seq, *who, *about, remote)
         self.datasets[value["dataset"]] = state
 
     def budget_changed(self, seq: int, value: Value) -> None:

@@ -127,7 +127,7 @@ def _model(form: Predicate) -> dict[str, str]:
     totals = [account.budget for account in families] or [form.dataset.budget]
     total = "; ".join(f"epsilon {budget.epsilon} at delta {budget.delta}" for budget in totals)
     return {
-        "model_name": "Central",
+        "model_name": "Local" if form.claim.trust_model.startswith("local:") else "Central",
         "model_name_details": form.claim.trust_model,
         "actors": (
             "- The operator of the platform, who sees the rows and is trusted with them.\n"

@@ -44,6 +44,17 @@ CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed
         "q = 1 / (1 + exp(-e)); V' is V after that release"
     ),
 }
+CENTRAL = "central: the platform sees the rows, the reader of the model does not"
+LOCAL = "local: nobody but its owner sees a row; the platform sees one random report of each owner"
+PREPROCESSING = "cut points and categories of the public schema; nothing was fitted to rows"
+REMOTE_PREPROCESSING = (
+    "cut points and categories of the public schema; coordinates fitted to public rows without labels, whose sha256 is "
+    "under public.hyperparameters; nothing was fitted to the owners' rows"
+)
+NOT_COVERED_OF_OWNERS = (
+    "owners who lie: a report moves the model by no more than any other report, but nothing shows that it is honest",
+    "reports that somebody with other owners' invitations sends in their place",
+)
 NOT_COVERED = (
     "what the schema says, and everything else that was public before any row was read",
     "who else holds or released the same records outside this ledger",
@@ -73,19 +84,23 @@ def statement(
     subject: Subject, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
 ) -> bytes:
     """Canonical bytes of the statement. `spent`: the releases that were popped, equal to the reserved plan."""
-    from accountant.mechanisms import LIBRARY  # loads the samplers, which verifiers do without
+    unit = dataset.registration.unit
+    if unit.remote:
+        from accountant.one_of_k import LIBRARY
+    else:
+        from accountant.mechanisms import LIBRARY  # loads the samplers, which verifiers do without
 
     predicate = {
         "claim": _claim(claim(spent, request.budget.delta), spent, dataset),
         "mechanisms": [{**run, "library": LIBRARY} for run in spent.to_json()],
         "accounting": _accounting(spent),
         "dataset": _dataset(dataset),
-        "public": _public(subject, request),
-        "preprocessing": "cut points and categories of the public schema; nothing was fitted to rows",
+        "public": _public(subject, request, unit.remote),
+        "preprocessing": REMOTE_PREPROCESSING if unit.remote else PREPROCESSING,
         "randomness": {"source": "operating system", "seeded": False},
         "implementation": dict(_implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
-        "notCovered": list(NOT_COVERED),
+        "notCovered": [*NOT_COVERED, *(NOT_COVERED_OF_OWNERS if unit.remote else ())],
     }
     body: dict[str, Any] = {
         "_type": STATEMENT_TYPE,
@@ -124,7 +139,7 @@ def _claim(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
         "order": None if found.order is None else order_text(found.order),
         "relation": dataset.registration.relation.value,
         "unit": {"name": unit.name, "contributions": unit.contributions, "bounding": bounding(unit)},
-        "trustModel": "central: the platform sees the rows, the reader of the model does not",
+        "trustModel": LOCAL if unit.remote else CENTRAL,
         "adversary": "anyone with the model, this certificate and any other knowledge, without bound on computation",
         "release": "model",
     }
@@ -132,6 +147,8 @@ def _claim(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
 
 def bounding(unit: Unit) -> str:
     """How the records of one unit are bounded."""
+    if unit.remote:
+        return "none needed: an owner answers once, with one report drawn from all of its records"
     if unit.column is None:
         return "none needed: a unit is a record"
     records = "record" if unit.contributions == 1 else f"{unit.contributions} records"
@@ -178,7 +195,7 @@ def _account(family: Family) -> dict[str, Any]:
     }
 
 
-def _public(subject: Subject, request: Request) -> dict[str, Any]:
+def _public(subject: Subject, request: Request, remote: bool) -> dict[str, Any]:
     ends = {} if subject.range is None else {"range": dict(zip(("low", "high"), subject.range, strict=True))}
     return {
         **ends,
@@ -189,7 +206,8 @@ def _public(subject: Subject, request: Request) -> dict[str, Any]:
         "inputs": listed(list(subject.inputs)),
         "domains": listed(list(subject.domains)) if subject.domains else None,
         "classes": None if subject.classes is None else [str(label) for label in subject.classes],
-        "unprotected": ["schema", "hyper-parameters", "plan", "time of the ledger's entries"],
+        "unprotected": ["schema", "hyper-parameters", "plan", "time of the ledger's entries"]
+        + (["who answered, and when", "the public rows, which are named by their digest"] if remote else []),
     }
 
 

@@ -61,7 +61,7 @@ WAITING = {"rows": "a worker cannot read the dataset's rows where it runs; the j
 @dataclass(frozen=True)
 class Unit:
     """The unit of privacy: one record, or all records that share a value of `column`, of which `contributions` are
-    used.
+    used; or, without a column, an owner who keeps all of its records.
     """
 
     name: str = "record"
@@ -71,11 +71,17 @@ class Unit:
     def __post_init__(self) -> None:
         if not 1 <= self.contributions <= MOST_CONTRIBUTIONS:
             raise InputError(f"contributions={self.contributions}: must be 1 to {MOST_CONTRIBUTIONS}")
-        if self.column is None and (self.name, self.contributions) != ("record", 1):
+        if self.column is None and (self.name not in ("record", "owner") or self.contributions != 1):
             raise InputError(f"unit={self.name}: needs the column that names it")
+
+    @property
+    def remote(self) -> bool:
+        """Whether the rows stay with their owners, each of whom is a unit: the platform sees one report of each."""
+        return self == OWNER
 
 
 RECORD = Unit()
+OWNER = Unit("owner")
 
 
 @dataclass(frozen=True)

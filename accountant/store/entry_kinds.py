@@ -52,6 +52,8 @@ KINDS = {
     "key-added": EntryKind(),
     "key-retired": EntryKind(),
     "key-compromised": EntryKind(),
+    "campaign-opened": EntryKind(),
+    "campaign-closed": EntryKind(),
 }
 """Every kind of entry that this version writes. What an auditor demands of each is told apart, in `audit.replay`."""
 

@@ -221,6 +221,22 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"{value['after']}.{_why(value)}"
         ),
     ),
+    "campaign-opened": (
+        "run",
+        "campaign opened",
+        lambda value: (
+            f"Owners were asked for one report each, for job {value['reservation']}. What all of them were asked has "
+            f"this digest: {value['definition']}."
+        ),
+    ),
+    "campaign-closed": (
+        "good",
+        "campaign closed",
+        lambda value: (
+            f"The campaign of job {value['reservation']} takes no more reports: "
+            f"{_count(value['reports'], 'owner', 'owners')} had answered."
+        ),
+    ),
 }
 _UNKNOWN = ("off", "of another kind", lambda value: "This version of dpserve does not know entries of this kind.")
 LABELS = {kind: _WORDS[kind][:2] for kind in KINDS}

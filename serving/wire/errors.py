@@ -91,6 +91,7 @@ STATUS: dict[type[DpserveError], int] = {
     errors.IdempotencyConflict: 409,
     errors.RecordError: 422,
     errors.BudgetRefused: 403,
+    errors.NotInvited: 403,
     errors.VerificationError: 503,
     errors.LedgerUnavailable: 503,
     Unauthorized: 401,

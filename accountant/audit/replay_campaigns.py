@@ -1,0 +1,70 @@
+"""Campaigns as the entries leave them: what owners were asked is what was priced, and enough of them answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from accountant.audit.judge import Value, require, require_hex
+from accountant.audit.replay_budget import DatasetState
+from accountant.errors import LedgerInvalid
+
+
+@dataclass(slots=True)
+class CampaignState:
+    """Of a job on owners' data. `reports`: how many counted, once it is closed."""
+
+    definition: str
+    owners: int
+    least: int
+    open: bool = False
+    reports: int | None = None
+
+
+@dataclass
+class Campaigns:
+    """By the job's number: every job on data that stays with its owners has one, and no other job has."""
+
+    states: dict[int, CampaignState] = field(default_factory=dict)
+
+    def reserved(self, seq: int, value: Value, dataset: DatasetState) -> None:
+        """A job on owners' data is one report of each: pure, by one of K, defined before it is reserved."""
+        plan, asked = value["plan"], value["parameters"]
+        ours = [run["mechanism"] for run in plan] == ["one-of-k"] and plan[0]["count"] == 1
+        if not dataset.remote:
+            require(all(run["mechanism"] != "one-of-k" for run in plan), "plan: reports are asked of owners alone")
+            return
+        require(ours, "plan: must be one report of each owner, by one-of-k")
+        require_hex(asked, "definition")
+        owners, least = asked["owners"], asked["least"]
+        whole = type(owners) is int and type(least) is int and 1 <= least <= owners <= dataset.records
+        require(whole, "owners: must be as many as least, and no more than the population has")
+        self.states[seq] = CampaignState(asked["definition"], owners, least)
+
+    def opened(self, value: Value, job: str) -> None:
+        """`campaign-opened`: once, and of the definition that was priced. `job`: its state."""
+        state = self._state(value)
+        require(job == "started", f"job {value['reservation']}: is {job}, must have started to be opened")
+        require(not state.open, f"job {value['reservation']}: its campaign was opened before")
+        state.open = True
+
+    def closed(self, value: Value, job: str) -> None:
+        """`campaign-closed`: once, after it was opened; no more reports than owners."""
+        state, reports = self._state(value), value["reports"]
+        require(job == "started", f"job {value['reservation']}: is {job}, must have started to be closed")
+        require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign to close")
+        require(type(reports) is int and 0 <= reports <= state.owners, f"reports={reports!r:.40}: more than owners")
+        state.reports = reports
+
+    def require_answered(self, job: int) -> None:
+        """What owners reported may become a model only where the campaign is closed and as many as said answered."""
+        state = self.states.get(job)
+        if state is not None:
+            enough = state.reports is not None and state.reports >= state.least
+            require(enough, f"job {job}: a model needs {state.least} reports of a closed campaign")
+
+    def _state(self, value: Value) -> CampaignState:
+        state = self.states.get(value["reservation"])
+        if state is None:
+            raise LedgerInvalid(f"job {value['reservation']}: is not of owners' data")
+        require(value["definition"] == state.definition, "definition: is not the one that was reserved")
+        return state

@@ -1,0 +1,83 @@
+"""The public vectors of one of K, the same on every machine, and what a report is worth.
+
+Every owner has vectors of its own, from the campaign's seed and the owner's number: vectors that all owners shared
+would leave an error that no number of owners takes away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from math import pi
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+SCALE = 2**20  # of a score on the grid of integers
+STEPS = 20_000  # of the angle, in the integral of `gains`
+
+
+@lru_cache(maxsize=1)
+def quantiles() -> NDArray[np.int16]:
+    """Standard normal quantiles at the middles of 2^16 equal shares, in units of 2^-12."""
+    upper = [NormalDist().inv_cdf(0.5 + (at + 0.5) / 2**16) for at in range(2**15)]
+    half = np.rint(np.array(upper) * 4096).astype(np.int16)
+    return np.asarray(np.concatenate([-half[::-1], half]), np.int16)
+
+
+def directions(seed: bytes, owners: NDArray[np.int64], candidates: int, dimension: int) -> NDArray[np.float32]:
+    """Unit vectors (owners, candidates, dimension), independent and uniform: SHAKE-256 of the seed and each number."""
+    size = candidates * dimension
+    heads = [seed + int(owner).to_bytes(8, "big") for owner in owners]
+    stream = b"".join([hashlib.shake_256(head).digest(2 * size) for head in heads])
+    vectors = quantiles()[np.frombuffer(stream, np.uint16)].astype(np.float32)
+    vectors = vectors.reshape(len(owners), candidates, dimension)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=2, keepdims=True), np.float32)
+
+
+def scores(vectors: NDArray[np.float32], own: Floats) -> NDArray[np.int64]:
+    """How near each vector is to its owner's own (owners, dimension), of length at most 1: integers (owners, K)."""
+    near = np.matmul(vectors, own.astype(np.float32)[:, :, np.newaxis])[:, :, 0]
+    return np.asarray(np.rint(near * SCALE), np.int64)
+
+
+@lru_cache(maxsize=64)
+def gains(dimension: int, candidates: int, epsilon: float) -> Floats:
+    """For m = 1 .. K - 1: the mean of the reported vector along a unit vector of the owner's, whatever that one is.
+
+    The cosine t of a uniform direction has density ~ (1 - t^2)^((D - 3) / 2); the m nearest of K have together the
+    mean cosine K times the integral of t over P(fewer than m of K - 1 others are nearer).
+    """
+    from scipy.special import bdtr  # slow to load, and an owner needs none of it
+
+    angle = (np.arange(STEPS) + 0.5) * pi / STEPS
+    weight = np.sin(angle) ** (dimension - 2)
+    weight /= weight.sum()
+    nearer = np.clip(np.cumsum(weight) - weight / 2, 0, 1)
+    m = np.arange(1, candidates)
+    few = bdtr((m - 1).astype(float)[:, np.newaxis], candidates - 1, nearer[np.newaxis, :])
+    together = candidates * few @ (np.cos(angle) * weight)
+    grown = np.expm1(epsilon)
+    return np.asarray(grown * together / (m * (grown + 1) + candidates - m), np.float64)
+
+
+def best_favoured(dimension: int, candidates: int, epsilon: float) -> int:
+    """The m of the largest gain: public, for it depends on nothing else."""
+    return int(gains(dimension, candidates, epsilon).argmax()) + 1
+
+
+def mean_of_reports(
+    seed: bytes, owners: NDArray[np.int64], reports: NDArray[np.int64], candidates: int, dimension: int, gain: float
+) -> Floats:
+    """An unbiased estimate (dimension,) of the mean of the owners' own vectors."""
+    total = np.zeros(dimension)
+    for start in range(0, len(owners), CHUNK):
+        part = slice(start, start + CHUNK)
+        vectors = directions(seed, owners[part], candidates, dimension)
+        total += vectors[np.arange(len(vectors)), reports[part]].sum(axis=0, dtype=np.float64)
+    return total / max(1, len(owners)) / gain
+
+
+CHUNK = 4096  # owners whose vectors are held at once
