@@ -27,6 +27,8 @@ PUBLIC_TRAINING = {
     "training.job",
     "training.job_views",
     "training.learners.docs",
+    "training.local.campaigns",
+    "training.owner",
     "training.plans",
     "training.queue",
     "training.rows.datasets",
@@ -68,18 +70,19 @@ training/learners: accountant(. privacy) models(. forms) training(. learners/boo
 training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
 training/learners/ebm: accountant(. privacy) models(. forms) training(. learners rows rows/kernels)
 training/local: accountant(. keys ledger privacy) models(. forms) training(. rows)
+training/owner: accountant(. keys log) models(.) training(local)
 training/notebook: accountant(.) training(. learners rows)
 training/rows: accountant(. ledger) models(.) training(rows/kernels)
 training/rows/kernels:
 training/tuning: accountant(. privacy) models(. forms) training(. rows)
 serving: accountant(ledger) training(learners) serving(http pages process rest wire)
 serving/cli: accountant(. audit certificates keys ledger log store) models(. edit explain forms onnx store)
-    training(. learners rows tuning) serving(pages process)
+    training(. learners local owner rows tuning) serving(pages process)
 serving/http: accountant(. ledger) serving(process wire)
 serving/pages: accountant(. certificates ledger log store) models(. explain forms store) training(. learners)
     serving(http process rest wire)
 serving/process: accountant(. audit certificates keys ledger log) models(store) serving(wire)
-serving/rest: accountant(. ledger log) models(explain onnx store) training(. tuning) serving(http process wire)
+serving/rest: accountant(. ledger log) models(explain onnx store) training(. local tuning) serving(http process wire)
 serving/wire: accountant(.) models(.)
 dpserve:
 """

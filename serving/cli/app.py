@@ -56,6 +56,19 @@ TREE: Nodes = {
             "cancel": Leaf("jobs:cancel"),
         },
     ),
+    "campaign": Branch(
+        "Campaigns: learn from owners who keep their rows, one random report of each.",
+        {
+            "population": Leaf("campaigns:found"),
+            "open": Leaf("campaigns:open_campaign"),
+            "close": Leaf("campaigns:close"),
+            "show": Leaf("campaigns:show_campaign"),
+        },
+    ),
+    "owner": Branch(
+        "An owner's own side: answer a campaign once, see what was sent and what it cost.",
+        {"answer": Leaf("owner:answer"), "show": Leaf("owner:show_owner")},
+    ),
     "model": Branch(
         "Released models and their certificates.",
         {

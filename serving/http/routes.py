@@ -38,6 +38,7 @@ T = TypeVar("T")
 TEXT = {"type": "string"}
 OPEN = frozenset({"/livez", "/readyz", cookies.LOGIN, cookies.LOGOUT})
 STATIC = "/ui/static/"  # open as well: the login page needs it
+OWNERS = "/v1/campaigns/"  # open as well: owners have invitations, no tokens
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
 BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses outside and is not among the doors
 KEPT = ("retry-after", "allow")  # of an error's headers, on its page
@@ -171,7 +172,7 @@ class Doors:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if path not in OPEN and not path.startswith(STATIC):
+        if path not in OPEN and not path.startswith((STATIC, OWNERS)):
             self._know(scope)
         elif path == cookies.LOGIN and scope["method"] == "POST":
             scope["dpserve.home"] = self.ours.state.serving.home.path

@@ -15,7 +15,7 @@ from training.local.directions import best_favoured, gains, mean_of_reports
 
 Floats = NDArray[np.float64]
 CANDIDATES = 64
-FEWEST, MOST_DIRECTIONS = 6, 32
+FEWEST, MOST_DIRECTIONS = 8, 32
 LARGEST = 1 << 20  # of a term
 PER_SIGNAL = 1.0
 

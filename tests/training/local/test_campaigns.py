@@ -27,6 +27,7 @@ from accountant.errors import (
 from accountant.home import Home
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
+from serving.pages.entry_text import told
 from training import job, plans
 from training.local import campaigns
 from training.local.definition import definition_from_payload
@@ -144,6 +145,9 @@ def test_ledger_is_sound_and_an_auditor_believes_nobody(home, closed):
             replay.read(seq, json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
 
     judge(lambda value: None)
+    said = [told(entry).words for entry in home.ledger.log.entries(0, 100) if entry.value["type"].startswith("camp")]
+    assert closed["definition"] in said[0]
+    assert f"{OWNERS} owners had answered" in said[1]
     lies = {
         "campaign-opened": {"definition": "0" * 64, "reservation": 0},
         "campaign-closed": {"definition": "0" * 64, "reports": OWNERS + 1},

@@ -1,0 +1,113 @@
+"""Commands about campaigns: learning from owners who keep their rows, each of whom sends one report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from accountant.errors import InputError
+from accountant.files import PRIVATE, write_new
+from accountant.home import Home
+from serving.cli.terminal import Json, aligned, note, show, this_user
+from training.local import campaigns
+from training.local.campaigns import Asked
+
+Name = Annotated[str, typer.Argument(help="The campaign's name.")]
+
+
+def found(
+    name: Annotated[str, typer.Argument(help="The population's name.")],
+    schema: Annotated[Path, typer.Option(help="The public schema of what owners hold.")],
+    owners: Annotated[int, typer.Option(help="How many owners there are.")],
+    epsilon: Annotated[str, typer.Option(help="The most that all campaigns together may cost one owner.")],
+    family: Annotated[str | None, typer.Option(help="The family's name; the population's when left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Register a population: owners who keep their rows, and what all campaigns together may cost one of them.
+
+    \b
+    dpserve campaign population people --schema people.yaml --owners 20000 --epsilon 5
+    """
+    dataset = campaigns.found_population(Home.open(), name, schema, owners, epsilon, family)
+    body = {"population": name, "owners": owners, "epsilon": epsilon, "family": dataset.family, "entry": dataset.seq}
+    show(json, body, f"population {name}: {owners} owners, epsilon {epsilon} each, entry {dataset.seq}")
+
+
+def open_campaign(
+    name: Name,
+    population: Annotated[str, typer.Option(help="Which owners are asked.")],
+    epsilon: Annotated[str, typer.Option(help="What a report costs its owner, a decimal.")],
+    owners: Annotated[int, typer.Option(help="How many owners may answer.")],
+    public_rows: Annotated[Path, typer.Option(help="Rows without labels that are public, .csv or .parquet.")],
+    invitations: Annotated[Path, typer.Option(help="A new file: one invitation a line, one line for each owner.")],
+    learner: Annotated[
+        str, typer.Option(help="local-linear, or local-lr for owners of 20 rows or more.")
+    ] = "local-linear",
+    least: Annotated[
+        int | None, typer.Option(help="Below so many reports nothing is learnt; all when left out.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model; the campaign's when left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Open a campaign: price it, enter it in the log, and write the invitations.
+
+    \b
+    dpserve campaign open survey --population people --epsilon 1 --owners 20000 --public-rows public.csv \\
+        --invitations invitations.txt
+    """
+    if invitations.exists():
+        raise InputError(f"invitations={invitations}: is there already, and is not overwritten")
+    home = Home.open()
+    body = campaigns.open_campaign(
+        home, Asked(name, population, learner, epsilon, owners, public_rows, least, model), this_user()
+    )
+    write_new(invitations, "".join(f"{each}\n" for each in campaigns.invitations(home, name)).encode(), PRIVATE)
+    _tell(body, json)
+    note(f"Each line of {invitations} is for one owner alone: who has it can report in that owner's place.")
+
+
+def close(name: Name, json: Json = False) -> None:
+    """Close a campaign: no report counts any more; learn, certify, put the model among the served ones.
+
+    \b
+    dpserve campaign close survey
+    """
+    _tell(campaigns.close(Home.open(), name), json)
+
+
+def show_campaign(
+    name: Annotated[str | None, typer.Argument(help="The campaign's name; all of them when left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Show how far a campaign is: reports that came against those that are wanted.
+
+    \b
+    dpserve campaign show survey
+    """
+    home = Home.open()
+    if name is not None:
+        return _tell(campaigns.state(home, name), json)
+    found = [campaigns.state(home, each) for each in campaigns.names(home)]
+    rows = [("CAMPAIGN", "STATE", "LEARNER", "EPSILON", "REPORTS", "OF AT LEAST", "MODEL")]
+    keys = ("campaign", "state", "learner", "epsilon", "reports", "least", "model")
+    rows += [tuple(str(each[key]) for key in keys) for each in found]  # type: ignore[misc]
+    show(json, {"campaigns": found}, aligned(rows))
+    return None
+
+
+def _tell(body: dict[str, Any], json: bool) -> None:
+    lines = [
+        ("campaign", f"{body['campaign']}: {body['state']}"),
+        ("asks", f"{body['owners']} owners of {body['population']}, by {body['learner']}"),
+        ("costs", f"epsilon {body['epsilon']} for each owner, once"),
+        ("reports", f"{body['reports']}, at least {body['least']} are needed"),
+        ("model", body["model"]),
+        (
+            "entries",
+            f"reserved {body['job']}, opened {body['opened']}, closed {body['closed']}, issued {body['issued']}",
+        ),
+        ("definition", body["definition"]),
+    ]
+    show(json, body, aligned(lines))

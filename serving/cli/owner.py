@@ -1,0 +1,46 @@
+"""Commands of an owner, who trusts nobody: answer a campaign, and see what was sent and what it cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from serving.cli.terminal import Json, aligned, show
+from training.owner import program
+from training.owner.settings import read_settings
+
+Settings = Annotated[Path, typer.Option("--settings", help="Your owner.toml: rows, ledger, pinned keys, policy.")]
+HERE = Path("owner.toml")
+
+
+def answer(
+    campaign: Annotated[str, typer.Argument(help="The campaign's name.")],
+    invitation: Annotated[str, typer.Option(help="Yours, dpi_...", envvar="DPSERVE_INVITATION")],
+    settings: Settings = HERE,
+    json: Json = False,
+) -> None:
+    """Answer a campaign: check it, charge your own ledger, draw one report, send it. Again sends the same bytes.
+
+    \b
+    dpserve owner answer survey --invitation dpi_17_0123abcd --settings owner.toml
+    """
+    own = read_settings(settings)
+    line = program.answer(own, campaign, invitation)
+    body = {"campaign": line.campaign, "epsilon": str(line.epsilon), "sent": line.sent, "report": program.said(line)}
+    show(json, {**body, **program.told(own)}, program.words(line))
+
+
+def show_owner(settings: Settings = HERE, json: Json = False) -> None:
+    """Show what you have sent, and what it cost you.
+
+    \b
+    dpserve owner show --settings owner.toml
+    """
+    body = program.told(read_settings(settings))
+    rows = [("CAMPAIGN", "LEARNER", "EPSILON", "DRAWN", "SENT")]
+    rows += [(each["campaign"], each["learner"], each["epsilon"], each["drawn"], each["sent"] or "not confirmed")
+             for each in body["reports"]]  # fmt: skip
+    spent = f"spent: epsilon {body['spent']} of {body['total']}; each report said no more than an index drawn at random"
+    show(json, body, f"{aligned(rows)}\n{spent}")

@@ -1,0 +1,76 @@
+"""The doors to campaigns among owners: what is asked, and where reports come in.
+
+Owners have no token: what a campaign asks is for everybody to see, and a report counts by its invitation, which is of
+one owner and one campaign and gives no other right.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving.http.routes import Door, in_thread, state
+from serving.rest import json_schemas
+from serving.wire.errors import json_response
+from serving.wire.request_bodies import json_fields, known_query
+from training.local import campaigns
+
+
+async def list_campaigns(request: Request) -> Response:
+    """Every campaign and how far it is."""
+    known_query(request)
+    home = state(request).home
+
+    def look() -> list[dict[str, object]]:
+        return [campaigns.state(home, name) for name in campaigns.names(home)]
+
+    return json_response({"campaigns": await in_thread(look)})
+
+
+async def offer(request: Request) -> Response:
+    """The signed definition, the proof that it is in the log, and how far it is."""
+    known_query(request)
+    return json_response(await in_thread(campaigns.offer, state(request).home, request.path_params["name"]))
+
+
+async def report(request: Request) -> Response:
+    """An owner's one report. The same again is answered alike."""
+    known_query(request)
+    body = await json_fields(request, {"invitation": (str,), "report": (int,)})
+    what = (request.path_params["name"], body["invitation"], body["report"])
+    return json_response(await in_thread(campaigns.receive, state(request).home, *what))
+
+
+ENTRY = json_schemas.maybe(json_schemas.COUNT)
+STATE = json_schemas.record(
+    {
+        **dict.fromkeys(("campaign", "state", "population", "learner", "model"), json_schemas.TEXT),
+        "epsilon": json_schemas.DECIMAL,
+        **dict.fromkeys(("owners", "least", "reports", "job"), json_schemas.COUNT),
+        **dict.fromkeys(("definition", "public_rows"), json_schemas.SHA256),
+        **dict.fromkeys(("opened", "closed", "issued"), ENTRY),
+    }
+)
+OFFER = {**STATE, "properties": {**STATE["properties"], "envelope": json_schemas.TEXT, "proof": json_schemas.TEXT}}
+REPORT = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["invitation", "report"],
+    "properties": {
+        "invitation": {"type": "string", "maxLength": 80},
+        "report": {"type": "integer", "minimum": 0, "description": "the index of one of the owner's vectors"},
+    },
+}
+TAKEN = json_schemas.record({"campaign": json_schemas.TEXT, "owner": json_schemas.COUNT, "report": json_schemas.COUNT})
+PATH = "/v1/campaigns"
+DOORS = (
+    Door(
+        "GET", PATH, ("train", "audit"), list_campaigns, "Campaigns among owners",
+        gives=json_schemas.record({"campaigns": json_schemas.array(STATE)}),
+    ),
+    Door("GET", f"{PATH}/{{name}}", (), offer, "What a campaign asks of every owner", gives=OFFER),
+    Door(
+        "POST", f"{PATH}/{{name}}/reports", (), report, "An owner's report, by invitation", takes=REPORT, gives=TAKEN,
+        errors=(403, 404, 409),
+    ),
+)  # fmt: skip

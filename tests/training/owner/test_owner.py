@@ -1,0 +1,258 @@
+"""Owners over real HTTPS: they answer once, whatever kills them; what they did not agree to costs them nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import owner_crash
+import owners
+import pytest
+from https import served
+from in_process import Site
+from small_home import ROOT, dpserve
+
+from accountant.errors import (
+    BudgetRefused,
+    CertificateInvalid,
+    DpserveError,
+    InputError,
+    KeyInvalid,
+    LedgerInvalid,
+    LedgerUnavailable,
+    WrongState,
+)
+from accountant.home import Home
+from accountant.keys import dsse
+from serving.rest import campaigns as doors
+from training.local import campaigns
+from training.owner import program
+from training.owner.own_ledger import OwnLedger
+from training.owner.settings import read_settings
+
+OWNERS = 12
+TOML = """\
+url = "{url}"
+trust = "{trust}"
+rows = "rows.csv"
+ledger = "owner.db"
+ca = "{ca}"
+
+[policy]
+total_epsilon = "3"
+largest_epsilon = "2"
+least_owners = 10
+
+[ranges]
+a = [-3, 3]
+"""
+
+
+class Place:
+    """A home that asks, over HTTPS, and a folder for every owner."""
+
+    def __init__(self, folder: Path, site: Site, url: str, ca: Path) -> None:
+        self.folder, self.site, self.home, self.url, self.ca = folder, site, site.home, url, ca
+
+    def owner(self, number: int, toml: str = TOML, rows: int = 1) -> Path:
+        """The settings of a new owner."""
+        own = self.folder / f"owner-{number}"
+        own.mkdir(exist_ok=True)
+        owners.write(own / "rows.csv", owners.people(rows, number))
+        text = toml.format(url=self.url, trust=self.home.path / "trust.json", ca=self.ca)
+        (own / "owner.toml").write_text(text)
+        return own / "owner.toml"
+
+    def invitation(self, number: int, name: str = "survey") -> str:
+        return campaigns.invitation(self.home, name, number)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("owners")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    owners.asking(folder, home, OWNERS, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPSERVE_HOME", str(home.path))
+        site = Site(home, doors.DOORS)
+        with served(site, folder) as (url, ca):
+            yield Place(folder, site, url, ca)
+
+
+def answered(place: Place, number: int, name: str = "survey") -> int:
+    return program.said(program.answer(read_settings(place.owner(number)), name, place.invitation(number, name)))
+
+
+def test_owner_answers_once_and_is_told_what_it_cost(place):
+    settings = read_settings(place.owner(0))
+    line = program.answer(settings, "survey", place.invitation(0))
+    again = program.answer(settings, "survey", place.invitation(0))
+    assert (again.body, again.drawn) == (line.body, line.drawn)
+    assert len(line.body) < 120  # the report itself is one number below 64; the rest is the invitation
+    assert "epsilon 2 of your own budget" in program.words(line)
+    told = program.told(settings)
+    assert (told["spent"], told["total"], len(told["reports"])) == ("2", "3", 1)
+    assert place.home.path.joinpath("campaigns/survey/reports.db").exists()
+    assert campaigns.load(place.home, "survey").reports.all()[1].tolist() == [program.said(line)]
+
+
+@pytest.mark.parametrize("step", owner_crash.STEPS)
+def test_killed_at_any_step_at_most_one_report_is_drawn(place, step):
+    number = 1 + owner_crash.STEPS.index(step)
+    toml = place.owner(number)
+    what = [step, str(toml), "survey", place.invitation(number)]
+    command = [sys.executable, str(ROOT / "tests/helpers/owner_crash.py")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    killed = subprocess.run([*command, *what], env=environment, capture_output=True, check=False)
+    assert killed.returncode == -9, killed.stderr
+    stored = OwnLedger(toml.parent / "owner.db").lines()
+    assert len(stored) == (step in ("committed", "delivered"))
+    line = program.answer(read_settings(toml), "survey", place.invitation(number))
+    assert [line.body] == ([stored[0].body] if stored else [line.body])
+    found, values = campaigns.load(place.home, "survey").reports.all()
+    assert dict(zip(found.tolist(), values.tolist(), strict=True))[number] == program.said(line)
+
+
+def test_policy_decides_before_anything_is_drawn(place):
+    changes = {
+        'largest_epsilon = "2"': ('largest_epsilon = "1.9"', BudgetRefused),
+        'total_epsilon = "3"': ('total_epsilon = "1.9"', BudgetRefused),
+        "least_owners = 10": ("least_owners = 13", InputError),
+        "a = [-3, 3]": ("a = [-2, 2]", InputError),
+        "[ranges]": ('learners = ["local-lr"]\n[ranges]', InputError),
+        "[policy]": ("colour = 1\n[policy]", InputError),
+    }
+    for was, (becomes, error) in changes.items():
+        toml = place.owner(9, TOML.replace(was, becomes))
+        with pytest.raises(error):
+            program.answer(read_settings(toml), "survey", place.invitation(9))
+        assert OwnLedger(toml.parent / "owner.db").lines() == []
+
+
+def test_rows_that_do_not_fit_cost_nothing_and_small_ones_do(place):
+    toml = place.owner(9)
+    rows = toml.parent / "rows.csv"
+    for text in ("", "a,b\n1,2\n", "a,b,c,answer\n1,2,u,maybe\n", "a,b,c,answer\nx,2,u,yes\n", "a,b,c,answer\n"):
+        rows.write_text(text)
+        with pytest.raises(InputError):
+            program.answer(read_settings(toml), "survey", place.invitation(9))
+        assert OwnLedger(toml.parent / "owner.db").lines() == []
+    rows.write_text("a,b,c,answer\n,nan,w,yes\n,nan,w,no\n,nan,w,yes\n")
+    assert 0 <= program.said(program.answer(read_settings(toml), "survey", place.invitation(9))) < 64
+
+
+def test_campaign_that_is_not_signed_or_not_in_the_log_is_refused(place):
+    offer, trust = campaigns.offer(place.home, "survey"), place.home.trust
+    definition = program.verify_offer(offer, trust, "survey").definition
+    for field in ("seed", "epsilon", "candidates", "owners"):  # for one owner other than for the rest
+        changed = {
+            "seed": "f" * 64,
+            "epsilon": definition.epsilon / 2,
+            "candidates": 32,
+            "features": definition.features,
+        }
+        other = replace(definition, **{field: changed[field]}, least=2)
+        signed = dsse.sign(other.payload, place.home.keys.signer("issuer")).decode()
+        with pytest.raises(CertificateInvalid, match="does not open"):
+            program.verify_offer({**offer, "envelope": signed}, trust, "survey")
+    with pytest.raises(CertificateInvalid, match="asked for"):
+        program.verify_offer(offer, trust, "another")
+    for wrong in ({}, {**offer, "proof": None}, {**offer, "envelope": "{}"}):
+        with pytest.raises(DpserveError):
+            program.verify_offer(wrong, trust, "survey")
+    with pytest.raises(LedgerInvalid):
+        program.verify_offer({**offer, "proof": offer["proof"].replace("index ", "index 1")}, trust, "survey")
+    stranger = Home.init({"DPSERVE_HOME": str(place.folder / "stranger")})
+    with pytest.raises((CertificateInvalid, KeyInvalid)):
+        program.verify_offer(offer, stranger.trust, "survey")
+
+
+def test_log_that_was_rolled_back_is_found_and_another_definition_of_the_name(place):
+    ledger = OwnLedger(place.folder / "apart.db")
+    ledger.see("origin", 10)
+    with pytest.raises(LedgerInvalid, match="rolled back"):
+        ledger.see("origin", 9)
+    definition = campaigns.load(place.home, "survey").definition
+    ledger.report(definition, definition.epsilon, lambda: b'{"report":1}')
+    with pytest.raises(WrongState, match="something else"):
+        ledger.report(replace(definition, seed="0" * 64), definition.epsilon * 9, lambda: b"")
+
+
+def test_service_that_is_away_or_refuses(place):
+    away = place.owner(10, TOML.replace("{url}", "https://127.0.0.1:9"))
+    with pytest.raises(LedgerUnavailable, match="no answer"):
+        program.answer(read_settings(away), "survey", place.invitation(10))
+    with pytest.raises(program.Refused, match="403"):
+        program.answer(read_settings(place.owner(10)), "survey", "dpi_10_" + "0" * 40)
+    with pytest.raises(program.Refused, match="404"):
+        program.answer(read_settings(place.owner(11)), "nothing", place.invitation(11))
+    with pytest.raises(LedgerUnavailable):  # a certificate of nobody that this owner trusts
+        program.answer(
+            read_settings(place.owner(11, TOML.replace('ca = "{ca}"\n', ""))), "survey", place.invitation(11)
+        )
+
+
+def test_bad_requests_of_strangers_get_an_answer_each(place):
+    post = lambda body: place.site.ask("POST", "/v1/campaigns/survey/reports", json=body)  # noqa: E731
+    good = place.invitation(11)
+    assert post({"invitation": good[:-1], "report": 1}).status_code == 403
+    assert post({"invitation": good, "report": 64}).status_code == 400
+    assert post({"invitation": good, "report": True}).status_code == 400
+    assert post({"invitation": good}).status_code == 400
+    assert post({"invitation": good, "report": 5}).status_code == 200
+    assert post({"invitation": good, "report": 6}).status_code == 409
+    assert place.site.ask("GET", "/v1/campaigns").status_code == 401
+    assert place.site.ask("GET", "/v1/campaigns/none").status_code == 404
+    shown = place.site.bear(place.site.token("steward", "audit"), "GET", "/v1/campaigns").json()["campaigns"]
+    assert [each["campaign"] for each in shown] == ["survey"]
+
+
+def test_program_needs_nothing_that_trains_or_serves():
+    heavy = ("numba", "sklearn", "bentoml", "sqlalchemy", "scipy", "pandas", "pyarrow", "onnx", "opendp")
+    code = f"import sys, json, training.owner.program; print(json.dumps([m for m in {heavy} if m in sys.modules]))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert json.loads(found.stdout) == []
+
+
+def test_closed_after_the_owners_answered_it_is_a_model(place):
+    done = campaigns.close(place.home, "survey")
+    assert done["state"] == "issued"
+    with pytest.raises(program.Refused, match="409"):
+        answered(place, 8)
+
+
+def test_commands_of_the_page_do_what_it_says(place):
+    """docs/local.md, in its order, but that owners answer before the campaign is closed; names of files stand for
+    files."""
+    page = (ROOT / "docs" / "local.md").read_text().replace("survey", "poll")
+    lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.S)).strip().splitlines()
+    verbs = [line.split()[2] for line in lines]
+    assert verbs == ["population", "open", "show", "close", "answer", "show"]
+    toml = re.findall(r"```toml\n(.*?)```", page, re.S)[0].replace("https://campaigns.example", place.url)
+    toml = toml.replace("trust.json", str(place.home.path / "trust.json"))
+    toml = toml.replace("[policy]", f'ca = "{place.ca}"\n[policy]')
+    files = {name: str(place.folder / name) for name in ("public.csv", "invitations.txt")}
+    files["people.yaml"] = str(place.folder / "schema.yaml")
+
+    def run(line: str) -> str:
+        done = dpserve(place.home.path, *(files.get(word, word) for word in line.split()[1:]))
+        assert done.returncode == 0, (line, done.stderr)
+        return done.stdout
+
+    population, opening, show, close, answer, shown = lines
+    assert "40 owners, epsilon 5 each" in run(population)
+    run(opening)
+    invitations = Path(files["invitations.txt"]).read_text().split()
+    assert len(invitations) == 40
+    for number in range(3):
+        files["owner.toml"] = str(place.owner(20 + number, toml))
+        assert "epsilon 2 of your own budget" in run(answer.replace("INVITATION", invitations[number]))
+    assert "spent: epsilon 2 of 5" in run(shown)
+    assert "3, at least 3 are needed" in run(show)
+    assert "issued" in run(close)

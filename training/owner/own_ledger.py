@@ -1,0 +1,107 @@
+"""The owner's ledger: one SQLite file. A report is charged, drawn and stored in ONE transaction, and only then sent.
+
+So a crash at any moment leaves nothing, or a report that is sent with the same bytes: it is drawn at most once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+from accountant.canonical import decimal_string
+from accountant.errors import BudgetRefused, LedgerInvalid, LedgerUnavailable, WrongState
+from training.local.definition import Definition
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS report (
+    campaign TEXT PRIMARY KEY, definition TEXT NOT NULL UNIQUE, epsilon TEXT NOT NULL, learner TEXT NOT NULL,
+    drawn TEXT NOT NULL DEFAULT (datetime('now')), body BLOB NOT NULL, sent TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS seen (origin TEXT PRIMARY KEY, size INTEGER NOT NULL) STRICT;
+"""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A line of the ledger. `body`: the exact bytes; `sent`: when the service confirmed them, if it did."""
+
+    campaign: str
+    definition: str
+    epsilon: Decimal
+    learner: str
+    drawn: str
+    body: bytes
+    sent: str | None
+
+
+class OwnLedger:
+    """Safe to use from any number of processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self._path, timeout=10, isolation_level=None)) as connection:
+                self._path.chmod(0o600)
+                connection.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; {_TABLES}")
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise LedgerUnavailable(f"ledger={self._path}: cannot be used ({type(error).__name__})") from None
+
+    def see(self, origin: str, size: int) -> None:
+        """Remember how large the log was; LedgerInvalid where it has become smaller: it was rolled back."""
+        with self._writing() as connection:
+            known = connection.execute("SELECT size FROM seen WHERE origin = ?", (origin,)).fetchone()
+            if known and known[0] > size:
+                raise LedgerInvalid(f"log: has {size} entries, and had {known[0]}; it was rolled back")
+            connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (origin, size))
+
+    def report(self, definition: Definition, total: Decimal, draw: Callable[[], bytes]) -> Sent:
+        """The stored report of this campaign; else check, draw and store.
+
+        BudgetRefused where all reports together would cost more than `total`; WrongState where a campaign of this name
+        asked something else before.
+        """
+        with self._writing() as connection:
+            lines = _lines(connection)
+            for line in lines:
+                if line.campaign == definition.campaign:
+                    if line.definition != definition.digest:
+                        raise WrongState(f"campaign={line.campaign}: asks something else than when you answered it")
+                    return line
+            spent = sum((line.epsilon for line in lines), Decimal(0))
+            if spent + definition.epsilon > total:
+                raise BudgetRefused(
+                    f"epsilon={definition.epsilon}: you have spent {spent} of {total}; nothing was drawn or sent",
+                    asked=decimal_string(definition.epsilon), spent=decimal_string(spent), total=decimal_string(total),
+                )  # fmt: skip
+            about = (definition.campaign, definition.digest, decimal_string(definition.epsilon), definition.learner)
+            connection.execute(
+                "INSERT INTO report (campaign, definition, epsilon, learner, body) VALUES (?, ?, ?, ?, ?)",
+                (*about, draw()),
+            )
+            return next(line for line in _lines(connection) if line.campaign == definition.campaign)
+
+    def confirm(self, campaign: str) -> None:
+        """Note that the service has it."""
+        with self._writing() as connection:
+            connection.execute("UPDATE report SET sent = datetime('now') WHERE campaign = ?", (campaign,))
+
+    def lines(self) -> list[Sent]:
+        """Every report that was ever drawn, the oldest first."""
+        with self._writing() as connection:
+            return _lines(connection)
+
+
+def _lines(connection: sqlite3.Connection) -> list[Sent]:
+    columns = "campaign, definition, epsilon, learner, drawn, body, sent"
+    found = connection.execute(f"SELECT {columns} FROM report ORDER BY rowid").fetchall()
+    return [Sent(name, digest, Decimal(epsilon), *rest) for name, digest, epsilon, *rest in found]

@@ -1,0 +1,112 @@
+"""What an owner decides beforehand, in one file of the owner's own (owner.toml). What is not understood is refused.
+
+url = "https://campaigns.example"    # where campaigns are
+trust = "trust.json"                 # the pinned keys of who asks
+rows = "rows.csv"                    # the owner's rows, with the answer
+ledger = "owner.db"                  # what was sent, and what it cost
+ca = "ca.pem"                        # of the server's certificate; the system's when left out
+
+[policy]
+total_epsilon = "3"                  # of all reports together, for ever
+largest_epsilon = "1"                # of one report
+learners = ["local-linear"]
+least_owners = 100                   # none that asks fewer
+least_candidates = 2
+
+[ranges]                             # where a campaign must know a number's range as the owner does
+age = [17, 90]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from accountant.budget import exact_decimal
+from accountant.errors import BudgetRefused, InputError
+from models.features import NumericFeature
+from training.local.definition import LEARNERS, Definition
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What an owner agrees to. `total`: epsilon of all reports that were ever drawn; `largest`: of one."""
+
+    total: Decimal
+    largest: Decimal
+    learners: tuple[str, ...] = LEARNERS
+    least_owners: int = 1
+    least_candidates: int = 2
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def check(self, definition: Definition) -> None:
+        """InputError names the first thing that this owner does not agree to; BudgetRefused where it is epsilon."""
+        if definition.epsilon > self.largest:
+            raise BudgetRefused(f"epsilon={definition.epsilon}: your policy gives at most {self.largest} to one report")
+        if definition.learner not in self.learners:
+            raise InputError(f"learner={definition.learner}: your policy allows {', '.join(self.learners)}")
+        for name in ("owners", "candidates"):
+            least = getattr(self, f"least_{name}")
+            if getattr(definition, name) < least:
+                raise InputError(f"{name}={getattr(definition, name)}: your policy wants at least {least}")
+        for feature in definition.features:
+            if isinstance(feature, NumericFeature) and feature.name in self.ranges:
+                low, high = self.ranges[feature.name]
+                if feature.edges[0] < low or feature.edges[-1] > high:
+                    raise InputError(f"{feature.name}: the campaign's range is not within yours, {low} to {high}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """owner.toml, with paths beside that file."""
+
+    url: str
+    trust: Path
+    rows: Path
+    ledger: Path
+    ca: Path | None
+    policy: Policy
+
+
+def read_settings(path: Path) -> Settings:
+    """InputError where the file is not there, or says something that is not understood."""
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
+    top = _only(
+        found, {"url": str, "trust": str, "rows": str, "ledger": str, "policy": dict}, {"ca": str, "ranges": dict}
+    )
+    policy = _only(
+        top["policy"],
+        {"total_epsilon": str, "largest_epsilon": str},
+        {"learners": list, "least_owners": int, "least_candidates": int},
+    )
+    total, largest = (exact_decimal(name, policy.pop(name)) for name in ("total_epsilon", "largest_epsilon"))
+    if not (total > 0 and largest > 0):
+        raise InputError("policy: total_epsilon and largest_epsilon must be above 0")
+    ranges = {}
+    for name, ends in top.pop("ranges", {}).items():
+        if not (isinstance(ends, list) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)):
+            raise InputError(f"ranges: {name} must be [low, high]")
+        ranges[name] = float(ends[0]), float(ends[1])
+    more: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in policy.items()}
+    paths = {name: path.parent / top[name] for name in ("trust", "rows", "ledger")}
+    ca = path.parent / top["ca"] if "ca" in top else None
+    if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
+        raise InputError(f"url={top['url']:.80}: must be https, or this machine")
+    return Settings(top["url"].rstrip("/"), ca=ca, policy=Policy(total, largest, ranges=ranges, **more), **paths)
+
+
+def _only(found: dict[str, Any], needed: dict[str, type], optional: dict[str, type]) -> dict[str, Any]:
+    known = needed | optional
+    for name in sorted(needed.keys() - found.keys()):
+        raise InputError(f"{name}: is missing")
+    for name, value in found.items():
+        if name not in known or type(value) is not known[name]:
+            raise InputError(f"{name}: is not a setting, or not of its type; there are {sorted(known)}")
+    return dict(found)
