@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: help install demo test lint format serve bench bench-utility bench-serving docs lock clean
+.PHONY: help install demo demo-local test lint format serve bench bench-utility bench-serving docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -26,6 +26,9 @@ install: $(VENV)/run.stamp ## Make .venv and install dpserve into it
 
 demo: install ## From rows to a served, certified model, in one go
 	@$(BIN)/python examples/demo.py
+
+demo-local: install ## Three owners who keep their rows train a model that is served
+	@$(BIN)/python examples/demo_local.py
 
 test: lint ## Lint, then run all tests (FAST=1: the quick ones)
 	@$(if $(FAST),echo 'FAST=1 leaves out every test marked slow or server or statistical: run make test before you commit')

@@ -179,6 +179,7 @@ def server(token: str) -> Iterator[Any]:
         except urllib.error.HTTPError as refused:
             return refused.code, json.load(refused)
 
+    ask.url = f"http://127.0.0.1:{port}"  # type: ignore[attr-defined]
     try:
         wait_ready(running, port)
         yield ask

@@ -67,7 +67,11 @@ TREE: Nodes = {
     ),
     "owner": Branch(
         "An owner's own side: answer a campaign once, see what was sent and what it cost.",
-        {"answer": Leaf("owner:answer"), "show": Leaf("owner:show_owner")},
+        {
+            "answer": Leaf("owner:answer"),
+            "show": Leaf("owner:show_owner"),
+            "verify": Leaf("owner:verify_model"),
+        },
     ),
     "model": Branch(
         "Released models and their certificates.",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from accountant.errors import CertificateInvalid
 from serving.cli.terminal import Json, aligned, show
 from training.owner import program
 from training.owner.settings import read_settings
@@ -44,3 +45,31 @@ def show_owner(settings: Settings = HERE, json: Json = False) -> None:
              for each in body["reports"]]  # fmt: skip
     spent = f"spent: epsilon {body['spent']} of {body['total']}; each report said no more than an index drawn at random"
     show(json, body, f"{aligned(rows)}\n{spent}")
+
+
+def verify_model(
+    path: Annotated[Path, typer.Argument(help="The model's folder, as `dpserve model export` gives it.")],
+    settings: Settings = HERE,
+    json: Json = False,
+) -> None:
+    """Verify a model that you helped to make: its certificate, and that it is of the campaign that you answered.
+
+    \b
+    dpserve owner verify survey-model --settings owner.toml
+    """
+    from accountant.keys.trust import PublicKeys  # these load what serves models, which answering does without
+    from models.store.loading import load_verified
+
+    own = read_settings(settings)
+    certificate = load_verified(path, PublicKeys.from_json(own.trust.read_bytes())).certificate
+    digest = certificate.form.public.hyperparameters.get("definition")
+    known = [each for each in program.told(own)["reports"] if each["definition"] == digest]
+    if not known:
+        raise CertificateInvalid(f"model {certificate.model}: is of no campaign that you have answered")
+    if str(certificate.epsilon) != known[0]["epsilon"]:
+        raise CertificateInvalid(f"model {certificate.model}: claims epsilon {certificate.epsilon}, and you were asked "
+                                 f"for {known[0]['epsilon']}")  # fmt: skip
+    body = {"ok": True, "model": certificate.model, "campaign": known[0]["campaign"], "epsilon": known[0]["epsilon"]}
+    show(
+        json, body, f"verified: {certificate.model} is of the campaign {known[0]['campaign']}, at the epsilon you gave"
+    )

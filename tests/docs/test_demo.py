@@ -14,6 +14,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 @pytest.mark.server
+def test_the_demo_of_owners_tells_the_whole_story(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "demo_local.py"), "--home", str(tmp_path / "home")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("epsilon 6 of your own budget") == 3
+    for said in ("3, at least 3 are needed", "survey: issued", "verified: survey", "sound", "the server is stopped"):
+        assert said in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.server
 @pytest.mark.system("openssl")
 def test_the_demo_tells_the_whole_story(tmp_path):
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--home", str(tmp_path / "home")]

@@ -20,26 +20,33 @@ STEPS = 20_000  # of the angle, in the integral of `gains`
 
 
 @lru_cache(maxsize=1)
-def quantiles() -> NDArray[np.int16]:
-    """Standard normal quantiles at the middles of 2^16 equal shares, in units of 2^-12."""
+def quantiles() -> NDArray[np.float32]:
+    """Standard normal quantiles at the middles of 2^16 equal shares, on a grid of 2^-12: (65536,)."""
     upper = [NormalDist().inv_cdf(0.5 + (at + 0.5) / 2**16) for at in range(2**15)]
-    half = np.rint(np.array(upper) * 4096).astype(np.int16)
-    return np.asarray(np.concatenate([-half[::-1], half]), np.int16)
+    half = np.rint(np.array(upper) * 4096).astype(np.float32)
+    return np.asarray(np.concatenate([-half[::-1], half]), np.float32)
 
 
 def directions(seed: bytes, owners: NDArray[np.int64], candidates: int, dimension: int) -> NDArray[np.float32]:
     """Unit vectors (owners, candidates, dimension), independent and uniform: SHAKE-256 of the seed and each number."""
-    size = candidates * dimension
+    return _unit(_places(seed, owners, candidates, dimension))
+
+
+def _places(seed: bytes, owners: NDArray[np.int64], candidates: int, dimension: int) -> NDArray[np.uint16]:
     heads = [seed + int(owner).to_bytes(8, "big") for owner in owners]
-    stream = b"".join([hashlib.shake_256(head).digest(2 * size) for head in heads])
-    vectors = quantiles()[np.frombuffer(stream, np.uint16)].astype(np.float32)
-    vectors = vectors.reshape(len(owners), candidates, dimension)
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=2, keepdims=True), np.float32)
+    stream = b"".join([hashlib.shake_256(head).digest(2 * candidates * dimension) for head in heads])
+    return np.frombuffer(stream, "<u2").reshape(len(owners), candidates, dimension)
+
+
+def _unit(places: NDArray[np.uint16]) -> NDArray[np.float32]:
+    vectors = quantiles()[places]
+    vectors /= np.sqrt(np.einsum("...d,...d->...", vectors, vectors))[..., np.newaxis]
+    return vectors
 
 
 def scores(vectors: NDArray[np.float32], own: Floats) -> NDArray[np.int64]:
     """How near each vector is to its owner's own (owners, dimension), of length at most 1: integers (owners, K)."""
-    near = np.matmul(vectors, own.astype(np.float32)[:, :, np.newaxis])[:, :, 0]
+    near = np.einsum("nkd,nd->nk", vectors, own.astype(np.float32))
     return np.asarray(np.rint(near * SCALE), np.int64)
 
 
@@ -75,8 +82,8 @@ def mean_of_reports(
     total = np.zeros(dimension)
     for start in range(0, len(owners), CHUNK):
         part = slice(start, start + CHUNK)
-        vectors = directions(seed, owners[part], candidates, dimension)
-        total += vectors[np.arange(len(vectors)), reports[part]].sum(axis=0, dtype=np.float64)
+        places = _places(seed, owners[part], candidates, dimension)
+        total += _unit(places[np.arange(len(places)), reports[part]]).sum(axis=0, dtype=np.float64)
     return total / max(1, len(owners)) / gain
 
 
