@@ -314,8 +314,8 @@ def _check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sk
                     "--new-people --reason, which stands in the ledger",
                     dataset=name, what=what, share=f"{share:.2f}",
                 )  # fmt: skip
-    for other in others:
-        if (name := other.registration.name) not in scan.known:
+    for other in others:  # owners keep their rows, so there is nothing to look at, here or anywhere
+        if (name := other.registration.name) not in scan.known and not other.registration.unit.remote:
             raise InputError(
                 f"data: are people of this file in the dataset {name}? Nobody can say: what they are known by, "
                 f"datasets/{other.registration.commitment}/{SKETCH}, is not in this home. Share its budget by --family "

@@ -11,6 +11,7 @@ import pytest
 
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
+from accountant.budget import Budget, Relation
 from accountant.canonical import decode
 from accountant.errors import (
     BudgetRefused,
@@ -31,6 +32,7 @@ from serving.pages.entry_text import told
 from training import job, plans
 from training.local import campaigns
 from training.local.definition import definition_from_payload
+from training.rows.datasets import register
 
 OWNERS = 400
 
@@ -131,6 +133,13 @@ def test_owners_rows_are_for_campaigns_alone(home, folder, closed):
     for wrong in (replace(alike, learner="lazybb"), replace(alike, owners=OWNERS + 1), alike):
         with pytest.raises(InputError):
             campaigns.open_campaign(home, wrong, "me")
+
+
+def test_a_dataset_may_stand_beside_a_population(home, folder, closed):
+    data = owners.write(folder / "rows.csv", owners.people(10, 3))
+    arguments = (home, "table", data, folder / "schema.yaml", Budget.of("1", "0"), Relation.REPLACE_ONE, "record")
+    assert register(*arguments).registration.name == "table"
+    assert plans.jobs_left(home, home.ledger.dataset("folk")) == {}
 
 
 def test_ledger_is_sound_and_an_auditor_believes_nobody(home, closed):
