@@ -59,18 +59,18 @@ TREE: Nodes = {
     "campaign": Branch(
         "Campaigns: learn from owners who keep their rows, one random report of each.",
         {
-            "population": Leaf("campaigns:found"),
-            "open": Leaf("campaigns:open_campaign"),
-            "close": Leaf("campaigns:close"),
-            "show": Leaf("campaigns:show_campaign"),
+            "population": Leaf("local.campaigns:found"),
+            "open": Leaf("local.campaigns:open_campaign"),
+            "close": Leaf("local.campaigns:close"),
+            "show": Leaf("local.campaigns:show_campaign"),
         },
     ),
     "owner": Branch(
         "An owner's own side: answer a campaign once, see what was sent and what it cost.",
         {
-            "answer": Leaf("owner:answer"),
-            "show": Leaf("owner:show_owner"),
-            "verify": Leaf("owner:verify_model"),
+            "answer": Leaf("local.owner:answer"),
+            "show": Leaf("local.owner:show_owner"),
+            "verify": Leaf("local.owner:verify_model"),
         },
     ),
     "model": Branch(
