@@ -82,7 +82,10 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
         CertificateInvalid, LedgerInvalid, KeyInvalid: it is not signed, or not in the log; nothing was drawn.
         LedgerUnavailable: the service did not take it; do the same again, the same bytes are sent.
     """
-    number = _number(invitation)
+    parts = invitation.split("_")
+    if len(parts) != 3 or parts[0] != "dpi" or not parts[1].isdecimal() or len(parts[1]) > 8:
+        raise InputError("invitation: must be like dpi_17_0123abcd")
+    number = int(parts[1])
     try:
         trust = PublicKeys.from_json(settings.trust.read_bytes())
     except OSError:
@@ -137,13 +140,6 @@ class Refused(DpserveError):
 
     code = "refused"
     exit_code = 2
-
-
-def _number(invitation: str) -> int:
-    parts = invitation.split("_")
-    if len(parts) != 3 or parts[0] != "dpi" or not parts[1].isdecimal() or len(parts[1]) > 8:
-        raise InputError("invitation: must be like dpi_17_0123abcd")
-    return int(parts[1])
 
 
 def said(line: Sent) -> int:
