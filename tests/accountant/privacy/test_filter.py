@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from accountant.budget import NANO, Budget, from_nano
 from accountant.errors import InputError
-from accountant.privacy.claims import Price, price
+from accountant.privacy import filter as filter_module
+from accountant.privacy.claims import Price, claim, price
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release
-from accountant.privacy.filter import WEIGHTS, Filter, price_from_json, price_to_json
+from accountant.privacy.filter import WEIGHTS, Filter, _criteria, price_from_json, price_to_json
 
 THREE = Filter.design(Budget.of("3", "1e-6"))
 
@@ -51,6 +52,20 @@ def test_reference_caps(epsilon, caps):
 )
 def test_reference_counts(cost, count):
     assert admitted(THREE, cost) == count == THREE.jobs_left(THREE.nothing(), cost)
+
+
+@pytest.mark.parametrize(
+    ("weights", "count"),
+    [(("0.90", "0.05", "0.05"), 63), (("0.98", "0.01", "0.01"), 64), (("1", "1e-30", "1e-30"), 64)],
+)
+def test_what_other_weights_would_bring(weights, count, monkeypatch):
+    """Jobs of 90 selections and claim .1 in (1, 1e-6): one more, and no further one by all of delta at one order."""
+    monkeypatch.setattr(filter_module, "WEIGHTS", tuple(map(Decimal, weights)))
+    design = Filter(Budget.of("1", "1e-6"), _criteria.__wrapped__(Budget.of("1", "1e-6")))
+    plan = Plan.of([Release("p", "exponential", "range", 1, BoundedRange(Decimal("0.005801156")))] * 90)
+    assert claim(plan, Decimal("0.000001")).epsilon == Decimal("0.1")
+    cost = price(plan, design.orders)
+    assert admitted(design, cost) == count == design.jobs_left(design.nothing(), cost)
 
 
 def test_shares_of_delta_sum_to_one_so_that_some_order_costs_no_more_than_delta():
