@@ -105,12 +105,14 @@ class Ledger:
 
     def member(self, name: str) -> str:
         """`name` where it is a dataset's; else that of the dataset that founded the family of this name. UnknownName
-        where there is neither."""
+        where there is neither, InputError where there are both."""
         with self.log.database.reading() as connection:
-            rows = dataset_table.c
-            if connection.execute(select(rows.seq).where(rows.name == name)).first():
+            rows, identity = dataset_table.c, family_names(connection).get(name)
+            own = connection.execute(select(rows.families).where(rows.name == name)).scalar()
+            if own and identity and identity not in own:
+                raise InputError(f"{name}: is a dataset's name, and that of a family of others: name one of these")
+            if own:
                 return name
-            identity = family_names(connection).get(name)
             founder = select(rows.name).where(rows.families == dumps([identity])).order_by(rows.seq).limit(1)
             found = connection.execute(founder).scalar() if identity else None
             if found is None:

@@ -24,8 +24,7 @@ from accountant.budget import Budget, Relation, check_name
 from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable, NameTaken, SchemaError, WrongState
 from accountant.files import (
     PRIVATE,
-    holding,
-    open_directory,
+    locked,
     replace_unsynced,
     replacing,
     sync_directory,
@@ -53,6 +52,7 @@ from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
 CHUNK = 1 << 24
+LOCK = "datasets.lock"  # held while a packed folder is put in its place and entered
 # By folder: its files as they lay when they were hashed, and whether they were those that were registered.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool]] = {}
 
@@ -261,7 +261,7 @@ def _enter(
     before the entry is, so who finds the entry finds the sketch, or asks for it.
     """
     place = home.datasets / about.commitment
-    with holding(open_directory(home.datasets)):
+    with locked(home.path / LOCK):
         _check_new_rows(home, about.commitment, own)
         if about.new_people is None:
             _check_new_people(home, others, scan, own)

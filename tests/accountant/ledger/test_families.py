@@ -57,6 +57,10 @@ def test_a_family_has_a_name_and_shows_its_members(home):
     assert [home.ledger.member(name) for name in ("copy", "hospital")] == ["copy", "ward"]
     with pytest.raises(UnknownName, match="no such dataset or family"):
         home.ledger.member("nobody")
+    join(home, "hospital", "first")  # a dataset of other people than the family of this name
+    with pytest.raises(InputError, match="is a dataset's name, and that of a family of others"):
+        home.ledger.member("hospital")
+    assert home.ledger.member("first") == "first"
     for name, called in (("hospital", None), ("other", "first"), ("other", "hospital")):
         with pytest.raises(NameTaken, match="another family's name"):
             home.ledger.register(replace(registration(name, Budget.of("1"), unit=PEOPLE), family_name=called))
