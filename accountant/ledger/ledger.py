@@ -104,15 +104,14 @@ class Ledger:
             return [load(connection, name) for name in sorted(names)]  # by the database's locale they might stand else
 
     def member(self, name: str) -> str:
-        """`name` where it is a dataset's; else that of the dataset that founded the family of this name. UnknownName
-        where there is neither, InputError where there are both."""
+        """`name` where it is a dataset's; else that of the dataset which founded this family. UnknownName, InputError."""
         with self.log.database.reading() as connection:
             rows, identity = dataset_table.c, family_names(connection).get(name)
             own = connection.execute(select(rows.families).where(rows.name == name)).scalar()
-            if own and identity and identity not in own:
-                raise InputError(f"{name}: is a dataset's name, and that of a family of others: name one of these")
-            if own:
+            if own and (identity is None or identity in own):
                 return name
+            if own:
+                raise InputError(f"{name}: is a dataset's name, and that of a family of others: name one of these")
             founder = select(rows.name).where(rows.families == dumps([identity])).order_by(rows.seq).limit(1)
             found = connection.execute(founder).scalar() if identity else None
             if found is None:
