@@ -104,7 +104,7 @@ class Ledger:
             return [load(connection, name) for name in sorted(names)]  # by the database's locale they might stand else
 
     def member(self, name: str) -> str:
-        """`name` where it is a dataset's; else that of the dataset which founded this family. UnknownName, InputError."""
+        """`name` of a dataset, else who founded the family of that name. UnknownName: neither; InputError: both."""
         with self.log.database.reading() as connection:
             rows, identity = dataset_table.c, family_names(connection).get(name)
             own = connection.execute(select(rows.families).where(rows.name == name)).scalar()
