@@ -11,17 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from accountant.budget import Budget, Relation
-from accountant.errors import BudgetRefused, DataError, InputError, ModelInvalid
+from accountant.errors import BudgetRefused, DataError, InputError, LedgerUnavailable, ModelInvalid
 from accountant.home import Home
 from models.onnx.export import to_onnx
 from models.store.bundle import ensemble_bytes
-from training import job, plans
+from training import job, plans, queue
 from training.learners import LEARNERS
 from training.learners.boosting.bdpe import SplitRisks
 from training.learners.forest import _logit
 from training.plan_warnings import check_exportable
 from training.plans import Asked
 from training.rows import datasets
+from training.rows import rows as rows_module
 from training.rows.rows import ROW_LIMIT
 from training.rows.schema import parse_schema
 from training.session import Public, Rehearsal
@@ -203,6 +204,21 @@ def test_rows_registered_before_that_was_refused_are_refused_where_their_number_
     datasets.register(home, "d", *paths, Budget.of("1", "1e-6"), Relation.REPLACE_ONE, "record")
     monkeypatch.setattr(plans, "ROW_LIMIT", 59)
     refused(home, Asked("d", "lazybb", "0.1"), "records=60: at most 59 rows can be learnt from at once")
+
+
+def test_rows_registered_before_that_was_refused_are_no_rows_where_their_number_is_private(tmp_path, monkeypatch):
+    """The refusal is the one of rows that cannot be read: which it is, nobody is told."""
+    home = registered(tmp_path, FEW)
+    for module in (datasets, rows_module):
+        monkeypatch.setattr(module, "ROW_LIMIT", 59)
+    queued, size = job.submit(home, Asked("d", "lazybb", "0.1"), by="test"), home.ledger.log.size()
+    with pytest.raises(LedgerUnavailable, match="not in this home as they were registered, or cannot be read, or are"):
+        job.train(home, Asked("d", "lazybb", "0.2"), by="test")
+    assert queue.work_once(home, set()) is None
+    assert home.ledger.job(queued.seq).waiting == "rows"
+    assert home.ledger.log.size() == size
+    home.ledger.release(queued.seq)
+    assert home.ledger.dataset("d").used == home.ledger.dataset("d").filter.nothing()
 
 
 @pytest.mark.parametrize("records", [2**39 + 1, 10**12])
