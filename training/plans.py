@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from accountant.budget import Budget, Relation, check_name, from_nano, nano
-from accountant.canonical import decimal_string
+from accountant.canonical import ENTRY_LIMIT, decimal_string, encode
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
@@ -30,6 +30,7 @@ from training.tuning.tune import Tuned, Tuning, tuned_of
 from training.would_fit import would_fit, would_fit_by_unit
 
 SAY_TARGET = "which one? Say it with --target NAME (over REST: `target`)"
+MOST_PLAN = ENTRY_LIMIT - 4096  # bytes: the rest of the entry says who asks for what
 CLOSES = "this job takes the whole total: nothing is admitted after it, even where the total is raised later"
 
 
@@ -94,6 +95,11 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     if public.relation is Relation.REPLACE_ONE and public.records > ROW_LIMIT:  # registered before that was refused
         raise InputError(f"records={public.records}: at most {ROW_LIMIT} rows can be learnt from at once")
     recipe = learner.recipe(public)
+    if (size := len(encode(recipe.plan.to_json(), 1 << 24))) > MOST_PLAN:
+        raise InputError(
+            f"learner {asked.learner}: its {len(recipe.plan)} releases differ so much that an entry of the ledger does "
+            f"not hold them ({size} bytes, at most {MOST_PLAN}); ask for fewer rounds, or less depth"
+        )
     costs = dataset.costs(recipe.plan)
     whole = dataset.refusing(costs) is not None
     if whole and not dataset.gives_whole(recipe.claim):

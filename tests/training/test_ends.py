@@ -229,6 +229,11 @@ def test_a_declared_count_beyond_all_rows_ends(tmp_path, records):
         assert job.train(home, Asked("d", name, "0.3", parameters=found), by="test")["state"] == "issued", name
 
 
+def test_a_plan_that_no_entry_holds_is_refused_with_what_to_do(tmp_path):
+    home = registered(tmp_path, FEW, 10**12, Budget.of("3", "1e-14"))
+    refused(home, Asked("d", "bdpe", "1"), "500 releases differ so much that an entry of the ledger does not hold them")
+
+
 def test_no_sensitivity_of_a_split_grows_beyond_the_rows_there_can_be():
     def most(records: int) -> int:
         learner, asked = LEARNERS["bdpe"](rounds=1, depth=1), []
