@@ -265,15 +265,19 @@ def _enter(
         _check_new_rows(home, about.commitment, own)
         if about.new_people is None:
             _check_new_people(home, others, scan, own)
-        if place.exists():  # left by a start that was cut before its entry: the same bytes, by their name
-            shutil.rmtree(place)
-        folder.rename(place)
+        made = not place.exists()
+        if made or home.keys.commitment(_content(place, max(1, len(about.targets)))) != about.commitment:
+            shutil.rmtree(place, ignore_errors=True)
+            folder.rename(place)
+        else:  # left by a start that was cut before its entry, or just now another host's: the same rows
+            _write_sketch(place, own)
         sync_directory(home.datasets)
         try:
             compared = None if about.new_people else {other.registration.name for other in others}
             return home.ledger.register(about, compared)
         except InputError as error:  # nothing was entered
-            shutil.rmtree(place)
+            if made and about.commitment not in {each.registration.commitment for each in home.ledger.datasets()}:
+                shutil.rmtree(place)
             if isinstance(error, WrongState):
                 return None
             raise

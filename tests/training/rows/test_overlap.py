@@ -18,7 +18,7 @@ from stores import at
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
 from accountant.budget import Budget, Relation
-from accountant.errors import DataError, InputError, LedgerInvalid, NameTaken
+from accountant.errors import DataError, InputError, LedgerInvalid, LedgerUnavailable, NameTaken
 from accountant.home import Home
 from accountant.ledger.records import NewPeople
 from training.rows import datasets
@@ -442,6 +442,30 @@ def test_what_is_registered_while_a_file_is_read_is_compared_too(home, monkeypat
     registered = [each.registration.commitment for each in home.ledger.datasets()]
     assert sorted(path.name for path in home.datasets.iterdir()) == sorted(registered)
     assert audit_home(home).problems == ()
+
+
+def test_rows_that_are_registered_are_never_removed(home, monkeypatch):
+    """By a start that was cut between the folder and its entry, nor where another host that shares the folder, but not
+    the lock, has entered the same rows meanwhile."""
+
+    def unavailable(*_):
+        raise LedgerUnavailable("the database is away")
+
+    with monkeypatch.context() as cut:
+        cut.setattr(type(home.ledger), "register", unavailable)
+        with pytest.raises(LedgerUnavailable):
+            put(home, "a", numbers())
+    (left,) = home.datasets.iterdir()
+    assert home.ledger.datasets() == []
+    dataset = put(home, "a", numbers())
+    assert list(home.datasets.iterdir()) == [left]
+    with monkeypatch.context() as late:
+        late.setattr(datasets, "_check_new_rows", lambda *_: None)
+        late.setattr(datasets, "_check_new_people", lambda *_: None)
+        with pytest.raises(NameTaken, match="registered already, as a"):
+            put(home, "b", numbers())
+    datasets.require_rows(home, dataset)
+    assert list(home.datasets.iterdir()) == [left]
 
 
 def test_the_level_is_of_three_comparisons():
