@@ -174,7 +174,7 @@ def server(token: str) -> Iterator[Any]:
         request.add_header("Content-Type", "application/json")
         request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as refused:
             return refused.code, json.load(refused)
@@ -185,13 +185,13 @@ def server(token: str) -> Iterator[Any]:
         yield ask
     finally:
         running.send_signal(signal.SIGTERM)
-        running.wait(20)
+        running.wait(120)
         print("  the server is stopped")
 
 
 def wait_ready(running: subprocess.Popen[bytes], port: int) -> None:
     began = time.monotonic()
-    while time.monotonic() - began < 60:
+    while time.monotonic() - began < 300:
         require(running.poll() is None, "the server ended; see logs/demo-server.log in the home")
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2):
@@ -199,7 +199,7 @@ def wait_ready(running: subprocess.Popen[bytes], port: int) -> None:
                 return
         except OSError:
             time.sleep(0.2)
-    require(False, "the server was not ready within 60 s")
+    require(False, "the server was not ready within 300 s")
 
 
 def predictions(ask: Any) -> None:

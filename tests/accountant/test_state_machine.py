@@ -248,7 +248,7 @@ class OnPostgresql(Machine):
 
 
 SETTINGS = settings(
-    max_examples=15,
+    max_examples=10,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -262,7 +262,7 @@ def test_any_order_of_events_on_sqlite():
 
 def test_any_order_of_events_on_postgresql():
     postgres.server()
-    run_state_machine_as_test(OnPostgresql, settings=SETTINGS)
+    run_state_machine_as_test(OnPostgresql, settings=settings(SETTINGS, max_examples=6))
 
 
 def test_a_refund_of_what_was_started_would_be_caught(monkeypatch):

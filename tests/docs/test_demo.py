@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,8 +29,9 @@ def test_the_demo_of_owners_tells_the_whole_story(tmp_path):
 @pytest.mark.server
 @pytest.mark.system("openssl")
 def test_the_demo_tells_the_whole_story(tmp_path):
-    command = [sys.executable, str(ROOT / "examples" / "demo.py"), "--home", str(tmp_path / "home")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    script = f"import demo; demo.DPSERVE = [*{warm.python()}, '-m', 'serving.cli']; demo.main()"
+    command = [sys.executable, "-c", script, "--home", str(tmp_path / "home")]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'examples'}"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     for said in (

@@ -35,7 +35,7 @@ from training.rows.datasets import register
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
-EXAMPLES = 30
+EXAMPLES = 20
 CONFORMS = [
     not_a_server_error,
     status_code_conformance,

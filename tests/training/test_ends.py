@@ -13,13 +13,15 @@ import pytest
 from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, DataError, InputError, LedgerUnavailable, ModelInvalid
 from accountant.home import Home
+from models.onnx import check
+from models.onnx.check import MAX_NODES
 from models.onnx.export import to_onnx
 from models.store.bundle import ensemble_bytes
-from training import job, plans, queue
+from training import job, plan_warnings, plans, queue
 from training.learners import LEARNERS
 from training.learners.boosting.bdpe import SplitRisks
 from training.learners.forest import _logit
-from training.plan_warnings import check_exportable
+from training.plan_warnings import FEW_TEXTS, check_exportable
 from training.plans import Asked
 from training.rows import datasets
 from training.rows import rows as rows_module
@@ -68,31 +70,41 @@ def refused(home: Home, asked: Asked, said: str, error: type[Exception] = InputE
 # ---- what could not be exported --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_a_model_with_more_texts_than_a_graph_has_room_for_is_refused_with_how_many_would_fit(tmp_path):
-    features = {f"c{i}": TEXT for i in range(2500)}
+@pytest.fixture
+def room(monkeypatch) -> int:
+    """A graph with room for an eighth of the nodes: what takes minutes of a large one is as true of a small one."""
+    monkeypatch.setattr(check, "MAX_NODES", MAX_NODES // 8)
+    monkeypatch.setattr(plan_warnings, "FEW_TEXTS", FEW_TEXTS // 8)
+    return MAX_NODES // 8
+
+
+def test_what_is_small_enough_not_to_be_tried_has_room():
+    assert 3 * FEW_TEXTS < MAX_NODES
+
+
+def test_a_model_with_more_texts_than_a_graph_has_room_for_is_refused_with_how_many_would_fit(tmp_path, room):
+    features = {f"c{i}": TEXT for i in range(312)}
     home = registered(tmp_path, features)
     asked = Asked("d", "ebm", "1", parameters={"epochs": 1})
-    refused(home, asked, "5013 nodes; at most 4096; its first 2041 features would fit")
-    fits = {name: features[name] for name in list(features)[:2041]}
+    refused(home, asked, f"637 nodes; at most {room}; its first 249 features would fit")
+    fits = {name: features[name] for name in list(features)[:249]}
     (tmp_path / "fits").mkdir()
     assert job.train(registered(tmp_path / "fits", fits), asked, by="test")["state"] == "issued"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("lazybb", {"rounds": 5000}),
-        ("lazybb-tree", {"rounds": 700, "depth": 3, "criterion": "error"}),
-        ("bdpe", {"rounds": 700, "depth": 3}),
-        ("forest", {"trees": 700, "depth": 4}),
+        ("lazybb", {"rounds": 620}),
+        ("lazybb-tree", {"rounds": 88, "depth": 3, "criterion": "error"}),
+        ("bdpe", {"rounds": 88, "depth": 3}),
+        ("forest", {"trees": 70, "depth": 4}),
     ],
 )
-def test_votes_and_splits_may_ask_as_many_texts_as_there_are(name, parameters):
-    """Each of them may ask a text of its own: 4,500 of them are more than a graph's 4,096 nodes."""
+def test_votes_and_splits_may_ask_as_many_texts_as_there_are(name, parameters, room):
+    """Each of them may ask a text of its own: 560 of them are more than the 512 nodes there is room for."""
     learner = LEARNERS[name](**parameters)
-    few, many = (public_of({f"c{i}": TEXT for i in range(count)}) for count in (1500, 4500))
+    few, many = (public_of({f"c{i}": TEXT for i in range(count)}) for count in (190, 560))
     for public in (few, many):
         blank = learner.learn(Rehearsal(public, Decimal("0.01")))
         if public is few:
@@ -100,7 +112,7 @@ def test_votes_and_splits_may_ask_as_many_texts_as_there_are(name, parameters):
             continue
         if name != "forest":  # its splits are public: the rehearsal asks them already
             to_onnx(blank, {})
-        with pytest.raises(InputError, match=r"at most 4096; its first 40\d\d features would fit"):
+        with pytest.raises(InputError, match=rf"at most {room}; its first 50\d features would fit"):
             check_exportable(learner, public, blank)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledgers import bodies, bundles, copy, filled, place, raw, trained
-from long_ledger import anywhere, evidence, kind_after, log_key, note, replaced
+from long_ledger import anywhere, evidence, kind_after, log_key, note, quarter_steps, replaced  # noqa: F401
 
 from accountant import canonical
 from accountant.audit.audit import audit, audit_home, audit_place

@@ -15,11 +15,11 @@ import ledgers
 import psutil
 import pytest
 from ledgers import changed
-from long_ledger import COUNT, anywhere, evidence, home, judged, kind_after, replaced, signed
+from long_ledger import COUNT, anywhere, evidence, home, judged, kind_after, quarter_steps, replaced, signed  # noqa: F401
 
 from accountant.audit import signature_pool
 from accountant.audit.audit import audit, audit_place
-from accountant.audit.signature_pool import CHUNK, FEW, Signatures
+from accountant.audit.signature_pool import FEW, Signatures
 from accountant.errors import LedgerInvalid
 from accountant.log import notes
 
@@ -161,7 +161,7 @@ def test_no_helper_outlives_an_audit_that_fails():
     before = ours()
 
     def breaking():
-        yield from enumerate(bodies[:7000])
+        yield from enumerate(bodies[:1750])
         assert len(ours() - before) == 2
         raise LedgerInvalid("entries.jsonl: is cut short")
 
@@ -174,15 +174,15 @@ def test_an_error_in_reading_checkpoints_waits_for_its_turn():
     bodies, filed, _ = evidence()
 
     def breaking():
-        yield from filed[:7777]
-        raise LedgerInvalid("checkpoints.jsonl, line 7778")
+        yield from filed[:1944]
+        raise LedgerInvalid("checkpoints.jsonl, line 1945")
 
     for helpers in (0, 2):
         read = []
-        with Signatures("x", evidence()[2].log_key_at, helpers) as some, pytest.raises(LedgerInvalid, match="7778"):
+        with Signatures("x", evidence()[2].log_key_at, helpers) as some, pytest.raises(LedgerInvalid, match="1945"):
             read.extend(some.check(breaking()))
-        assert len(read) == 7777
-    with pytest.raises(LedgerInvalid, match="line 7778"):
+        assert len(read) == 1944
+    with pytest.raises(LedgerInvalid, match="line 1945"):
         judged(bodies, breaking())
 
 
@@ -192,7 +192,7 @@ def test_helpers_that_die_cost_time_alone():
 
     def killing():
         for seq, body in enumerate(bodies):
-            if seq == 6000:
+            if seq == 1500:
                 for pid in ours() - before:
                     os.kill(pid, signal.SIGKILL)
             yield seq, body
@@ -203,7 +203,7 @@ def test_helpers_that_die_cost_time_alone():
 def test_few_checkpoints_start_no_helper(monkeypatch):
     monkeypatch.setattr(signature_pool, "_Helper", lambda: pytest.fail("a process for so few"))
     bodies, filed, _ = evidence()
-    few = FEW * CHUNK - 1
+    few = FEW * signature_pool.CHUNK - 1
     assert judged(bodies[:few], filed[:few]).ok
 
 
@@ -246,7 +246,7 @@ def test_progress_is_told(tmp_path):
     bodies, filed, _ = evidence()
     told: list[tuple[int, int]] = []
     judged(bodies, filed, progress=lambda done, total: told.append((done, total)), total=COUNT)
-    assert told == [(4096 * step, COUNT) for step in range(1, COUNT // 4096 + 1)]
+    assert told == [(1024 * step, COUNT) for step in range(1, COUNT // 1024 + 1)]
     copied = ledgers.copy(home(), tmp_path / "home")
     again: list[tuple[int, int]] = []
     audit_place({"DPSERVE_HOME": str(copied)}, progress=lambda done, total: again.append((done, total)))

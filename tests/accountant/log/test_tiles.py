@@ -261,8 +261,12 @@ def test_a_tree_with_a_hole_is_not_exported(home, tmp_path):
 # Damage
 
 
-ALL = sorted(files(_exported()[0]))
-TILES = [path for path in ALL if path.startswith("tile")]
+COUNTS = {None: SIZE, 0: SIZE, 1: SIZE // WIDTH}  # of what stands at each level
+TILES = sorted(tile_path(level, *tile) for level, count in COUNTS.items() for tile in tiles_of(count))
+
+
+def test_no_tile_is_left_out(tiles):
+    assert [path for path in files(tiles) if path.startswith("tile")] == TILES
 
 
 @pytest.mark.parametrize("path", TILES)

@@ -1,6 +1,6 @@
 """The claims of LazyBB against draws: the real mechanism, through the real session and learner, on a worst pair.
 
-20,000 runs on each of two neighbours. Clopper and Pearson's interval at 1e-4 for the chance of the worst event on each
+10,000 runs on each of two neighbours. Clopper and Pearson's interval at 1e-4 for the chance of the worst event on each
 side; the claim is refuted when the lower end on one side exceeds e^epsilon times the upper end on the other. A true
 claim is refuted with probability at most 1e-4 per test; the same learner with half the sensitivity must be refuted. How
 many runs that takes depends on the pair: so many that missing it is less likely than 1e-5.
@@ -23,7 +23,7 @@ from training.learners.boosting.lazybb import LazyBB, ThresholdAgreement, Weight
 from training.rows.rows import Rows
 from training.session import Session, sensitivity_of
 
-RUNS = 20_000
+RUNS = 10_000
 UNIT = Decimal(1)
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 
