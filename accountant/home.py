@@ -165,6 +165,11 @@ class Home:
         return self.path / "datasets"
 
     @property
+    def evaluations(self) -> Path:
+        """The folder of statements of worth, one folder a job, named by its reservation; made with the first one."""
+        return self.path / "evaluations"
+
+    @property
     def jobs(self) -> Path:
         """The folder of what running jobs hold on disk, one folder a job, named by its reservation."""
         return self.path / "jobs"

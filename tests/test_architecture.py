@@ -24,6 +24,9 @@ SOURCES = sorted(path.relative_to(ROOT).as_posix() for room in ROOMS for path in
 # What of training/ the doors may import. No other module of it is public: what it makes may hold rows.
 PUBLIC_TRAINING = {
     "training.derive",
+    "training.evaluation.evaluate",
+    "training.evaluation.public_rows",
+    "training.evaluation.release",
     "training.job",
     "training.job_views",
     "training.learners.docs",
@@ -63,9 +66,11 @@ models/edit: accountant(.) models(. forms)
 models/explain: accountant(.) models(.)
 models/forms: accountant(.) models(. explain onnx)
 models/onnx: accountant(.) models(. explain)
+models/worth: accountant(. certificates) models(. explain forms)
 models/store: accountant(. certificates keys ledger log) models(. explain forms onnx)
 training: accountant(. certificates keys ledger privacy) models(. edit forms onnx store)
-    training(learners rows tuning)
+    training(evaluation learners rows tuning)
+training/evaluation: accountant(. certificates keys ledger privacy) models(. forms store worth) training(. rows)
 training/learners: accountant(. privacy) models(. forms) training(. learners/boosting rows)
 training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
 training/learners/ebm: accountant(. privacy) models(. forms) training(. learners rows rows/kernels)
@@ -76,14 +81,16 @@ training/rows: accountant(. ledger) models(.) training(rows/kernels)
 training/rows/kernels:
 training/tuning: accountant(. privacy) models(. forms) training(. rows)
 serving: accountant(ledger) training(learners) serving(http pages process rest wire)
-serving/cli: accountant(. audit certificates keys ledger log store) models(. edit explain forms onnx store)
-    training(. learners rows tuning) serving(pages process)
+serving/cli: accountant(. audit certificates keys ledger log store) models(. edit explain forms onnx store worth)
+    training(. evaluation learners rows tuning) serving(pages process)
 serving/cli/local: accountant(. keys) models(store) serving(cli) training(local owner)
 serving/http: accountant(. ledger) serving(process wire)
-serving/pages: accountant(. certificates ledger log store) models(. explain forms store) training(. learners)
+serving/pages: accountant(. certificates ledger log store) models(. explain forms store)
+    training(. evaluation learners)
     serving(http process rest wire)
 serving/process: accountant(. audit certificates keys ledger log) models(store) serving(wire)
-serving/rest: accountant(. ledger log) models(explain onnx store) training(. local tuning) serving(http process wire)
+serving/rest: accountant(. ledger log) models(explain onnx store) training(. evaluation local tuning)
+    serving(http process wire)
 serving/wire: accountant(.) models(.)
 dpserve:
 """

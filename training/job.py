@@ -17,6 +17,9 @@ from accountant.home import Home
 from accountant.ledger.records import Holding, Job, State
 from accountant.ledger.started import Started
 from models.forms.ensemble import Ensemble
+from training.evaluation import evaluate as evaluations
+from training.evaluation.evaluate import AskedWorth, certified, evaluator_of
+from training.evaluation.release import finish_evaluation, keep_counts, statement_of, worth_to_json
 from training.job_views import job_to_json
 from training.lease import Lease, is_dead, this_process
 from training.plans import Asked, plan, public_of, request_of
@@ -71,19 +74,28 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
             home.ledger.commit(seq, released, owner)
         except WrongState:
             raise _lost(home, seq) from None
-    return finish(home, seq)
+    return _finish(home, seq)
+
+
+def _finish(home: Home, seq: int) -> Path:
+    """A committed job to its end: a model in its bundle, or a statement of what one is worth."""
+    ends = finish_evaluation if "evaluates" in home.ledger.reservation(seq).value else finish
+    return ends(home, seq)
 
 
 def _play(home: Home, started: Started, owner: str, progress: Progress, held: Callable[[], None]) -> str:
     """Play the plan and put what it released on disk; its sha256."""
     try:
-        schema = schema_of(home, started.dataset)
-        public = public_of(started.dataset, schema.question(started.request.target), started.request.budget)
+        schema, request = schema_of(home, started.dataset), started.request
+        public = public_of(started.dataset, schema.question(request.target), request.budget)
+        measured = None if request.evaluates is None else certified(home, request.model, request.evaluates).ensemble
         session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress, held)
-        ensemble = _learn(home, started, session)
+        released = _learn(home, started, session) if measured is None else evaluator_of(measured).learn(session)
         if session.close() != started.plan:
             raise PlanMismatch("what was played is not what was reserved")
-        return keep(home, started.seq, ensemble)
+        if isinstance(released, Ensemble):
+            return keep(home, started.seq, released)
+        return keep_counts(home, started.seq, released)
     except Exception as error:
         try:
             home.ledger.burn(started.seq, "failed", owner)
@@ -116,11 +128,21 @@ def train(
     home: Home, asked: Asked, *, by: str, key: str | None = None, progress: Progress = lambda d, t: None
 ) -> dict[str, Any]:
     """Submit and run in this process: `dpserve train`. The same key gives the same answer and spends once."""
-    job = submit(home, asked, by=by, key=key, queued=False)
+    return _through(home, submit(home, asked, by=by, key=key, queued=False), progress)
+
+
+def evaluate(home: Home, asked: AskedWorth, *, by: str, key: str | None = None) -> dict[str, Any]:
+    """Submit and run in this process: `dpserve evaluate`. What was measured before costs nothing again."""
+    reserved = evaluations.submit(home, asked, by=by, key=key, queued=False)
+    body = _through(home, reserved, lambda done, total: None)
+    return body | {"worth": worth_to_json(reserved.seq, statement_of(home, reserved.seq)[2])}
+
+
+def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
     if job.state == "reserved":
         run(home, job.seq, progress)
     elif job.state == "committed":
-        finish(home, job.seq)
+        _finish(home, job.seq)
     else:
         failed = JobFailed if job.state == "burned" else WrongState  # given back, or run by another process
         raise failed(f"job {job.seq}: stands for this idempotency key and is {job.state.value}", job=job.seq)
@@ -159,7 +181,7 @@ def _tidy(home: Home, seq: int, settled: dict[str, list[int]]) -> None:
     try:
         state = home.ledger.job(seq).state
         if state is State.COMMITTED:
-            finish(home, seq)
+            _finish(home, seq)
             settled["finished"].append(seq)
         elif state is State.BURNED:
             forget(home, seq)

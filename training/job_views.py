@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
+from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.forecast import forecast
-from accountant.ledger.records import ISSUED, PUBLIC_STATES, WAITING, Job, State
+from accountant.ledger.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from training.plans import jobs_left
 from training.tuning.tune import TUNING, choice_of, runs_of
 
@@ -41,8 +43,18 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: b
         **public_count,
         **({"targets": list(registration.targets)} if registration.targets else {}),
         "schema": registration.schema,
+        **_holdout(home, dataset),
         "budget": {**dataset.summary(), **({"jobs_left": jobs_left(home, dataset)} if priced else {})},
     } | more
+
+
+def _holdout(home: Home, dataset: Dataset) -> dict[str, Any]:
+    """Where rows are kept aside for evaluation: their share, and their own budget of the same total."""
+    if dataset.holdout is None:
+        return {}
+    kept = home.ledger.dataset(dataset.registration.name, part=HOLDOUT)
+    summary = kept.summary(Decimal(0))  # an evaluation's noise is pure
+    return {"holdout": {"share": decimal_string(dataset.holdout), "budget": summary}}
 
 
 def family_to_json(family: Family, datasets: list[str]) -> dict[str, Any]:
@@ -64,6 +76,7 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
     Progress is counted in releases of the plan, or in the public number of runs where a job is tuned.
     """
     entry = home.ledger.reservation(job.seq).value
+    delta = Decimal(0) if "evaluates" in entry else None  # whose noise is pure
     total = runs_of(entry["parameters"]) or job.total
     chosen, certificate = None, None  # a tuned job's setting and its score are released with the model, not before
     if job.issued is not None:
@@ -77,12 +90,11 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
         "progress": {"done": total if over else min(job.done, total), "total": total},
         "dataset": job.dataset,
         "learner": entry["learner"],
-        **({"target": entry["target"]} if "target" in entry else {}),
-        **({"whole": True} if "whole" in entry else {}),
+        **{name: entry[name] for name in ("target", "evaluates", "part", "whole") if name in entry},
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],
         "rounds": job.total,
-        "left": home.ledger.dataset(job.dataset).summary()["left"] if left is None else left,
+        "left": left or home.ledger.dataset(job.dataset, part=entry.get("part")).summary(delta)["left"],
         "model": job.model,
         "by": entry["by"],
         "time": entry["time"],
@@ -108,6 +120,7 @@ def jobs_to_json(
     issued = state == ISSUED if kind is State.COMMITTED else None
     found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1)
     page, more = found[:limit], len(found) > limit
-    left = {name: home.ledger.dataset(name).summary()["left"] for name in {job.dataset for job in page}}
-    listed = [job_to_json(home, job, left[job.dataset]) for job in page]
+    datasets = {name: home.ledger.dataset(name) for name in {job.dataset for job in page}}
+    left = {name: each.summary()["left"] for name, each in datasets.items() if each.holdout is None}  # the same for all
+    listed = [job_to_json(home, job, left.get(job.dataset)) for job in page]
     return {"jobs": listed, "next": page[-1].seq if more else None}

@@ -143,7 +143,11 @@ def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:
 def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     """What a job of this budget on that dataset may know before anything is released."""
     registration = dataset.registration
-    return Public.of(schema, registration.relation, budget, dataset.delta == 0, registration.unit.contributions)
+    public = Public.of(schema, registration.relation, budget, dataset.delta == 0, registration.unit.contributions)
+    if dataset.holdout is None:
+        return public
+    share = dataset.holdout if dataset.families[0].part else 1 - dataset.holdout
+    return replace(public, records=max(1, round(public.records * share)))  # the schema's are of all parts
 
 
 def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refused: Decimal) -> dict[str, str] | None:

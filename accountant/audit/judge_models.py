@@ -87,7 +87,7 @@ class Models:
         if kind == "committed" and job in self._waiting:
             self._stood[job] = []
         for number, stood in self._stood.items():
-            accounts = replay.books.accounts(replay.jobs[number].dataset)
+            accounts = replay.books.accounts(replay.jobs[number].dataset, replay.jobs[number].part)
             if not stood or stood[-1] != accounts:
                 stood.append(accounts)
         if kind == "issued" and job in self._stood:

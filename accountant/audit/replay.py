@@ -31,7 +31,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 @dataclass(slots=True)
 class JobState:
-    """A job as its entries leave it; what the index's row must say."""
+    """A job as its entries leave it; what the index's row must say. `part`: whose account bears its price; `evaluates`:
+    the entry of the certified model that it measures, `issued` being then the entry of its statement.
+    """
 
     dataset: str
     model: str
@@ -40,6 +42,8 @@ class JobState:
     by: str
     total: int
     costs: tuple[Figures, ...]
+    part: str | None = None
+    evaluates: int | None = None
     state: str = "reserved"
     committed: int | None = None
     issued: int | None = None
@@ -58,7 +62,8 @@ class TokenState:
 @dataclass
 class Replay:
     """Reads entries in order and keeps what follows from them. `trust` is pinned by who reads. `issued`: every entry
-    that certifies a model; `derived`: of those of edited models, the entry of the base."""
+    that certifies a model; `derived`: of those of edited models, the entry of the base; `models`: what each is called,
+    and the digest of its file."""
 
     trust: PublicKeys
     books: Books = field(default_factory=Books)
@@ -67,6 +72,7 @@ class Replay:
     issued: set[int] = field(default_factory=set)
     derived: dict[int, int] = field(default_factory=dict)
     campaigns: Campaigns = field(default_factory=Campaigns)
+    models: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     _named: dict[str, int] = field(default_factory=dict)
     keys: KeyRing = field(init=False)
     _keys: set[str] = field(default_factory=set)
@@ -104,7 +110,9 @@ class Replay:
         self.keys.genesis(seq, value)
 
     def _reserved(self, seq: int, value: Value) -> None:
-        dataset = self.books.dataset(value["dataset"])
+        dataset = self.books.dataset(value["dataset"], value.get("part"))
+        evaluates = self._to_evaluate(value) if "evaluates" in value else None
+        require("part" not in value or "evaluates" in value, "part: what is kept aside is for evaluations alone")
         asked, releases, cost = judge_job(value, dataset.orders)
         asked.check_delta(dataset.records)
         most = min(family.budget.delta for family in self.books.of(dataset))
@@ -124,11 +132,19 @@ class Replay:
         # Of a million entries a quarter are jobs, and their names are few: each is kept once.
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by)
-        self.jobs[seq] = JobState(*who, releases, costs)
+        self.jobs[seq] = JobState(*who, releases, costs, value.get("part"), evaluates)
+
+    def _to_evaluate(self, value: Value) -> int:
+        certified = value["evaluates"]
+        if type(certified) is not int or certified not in self.issued or certified in self.keys.revocations:
+            raise LedgerInvalid(f"evaluates={certified!r:.40}: must be a certified model before that stands")
+        name, _ = self.models[certified]
+        require(value["model"] == name, f"model={value['model']!r:.80}: must be {name}, which is evaluated")
+        return certified
 
     def _request(self, value: Value) -> None:
-        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target")
-        asked = {key: value[key] for key in keys if key != "target" or key in value}
+        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "evaluates", "part")
+        asked = {key: value[key] for key in keys if key in value}
         digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
@@ -140,7 +156,7 @@ class Replay:
 
     def _started(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "started")
-        self.books.start(self.books.datasets[job.dataset], job.costs)
+        self.books.start(self.books.dataset(job.dataset, job.part), job.costs)
 
     def _committed(self, seq: int, value: Value) -> None:
         require_hex(value, "released")
@@ -153,7 +169,7 @@ class Replay:
 
     def _released(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "released")
-        self.books.release(self.books.datasets[job.dataset], job.by, job.costs)
+        self.books.release(self.books.dataset(job.dataset, job.part), job.by, job.costs)
 
     def _issued(self, seq: int, value: Value) -> None:
         require_hex(value, "statement", "model")
@@ -164,8 +180,24 @@ class Replay:
             raise LedgerInvalid(f"job {value['reservation']}: was issued before, as entry {job.issued}")
         if value["name"] != job.model:
             raise LedgerInvalid(f"name={value['name']!r:.80}: must be {job.model}")
+        if job.evaluates is not None:
+            raise LedgerInvalid(f"job {value['reservation']}: evaluates a model, and makes none")
         job.issued = seq
         self.issued.add(seq)
+        self.models[seq] = job.model, bytes.fromhex(value["model"])
+
+    def _evaluated(self, seq: int, value: Value) -> None:
+        """A statement of what a model is worth, by a committed evaluation of that very model."""
+        require_hex(value, "statement", "model")
+        job = self._job(value)
+        require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
+        require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
+        if job.evaluates is None:
+            raise LedgerInvalid(f"job {value['reservation']}: evaluates no model")
+        require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
+        same = value["model"] == self.models[job.evaluates][1].hex()
+        require(same, f"model: must be that of entry {job.evaluates}, which was evaluated")
+        job.issued = seq
 
     def _derived(self, seq: int, value: Value) -> None:
         """An edited model: of a certified one, of the same job and name, for nothing."""
@@ -179,6 +211,7 @@ class Replay:
         ended = [each for each in chain if each in self.keys.revocations]
         require(not ended, f"base={base}: the certificate of entry {ended[:1]} was revoked before")
         self.issued.add(seq)
+        self.models[seq] = job.model, bytes.fromhex(value["model"])
         self.derived[seq] = base
 
     def ancestors(self, index: int) -> list[int]:
@@ -262,6 +295,7 @@ class Replay:
         "released": ("reservation", _released),
         "issued": ("reservation statement model name", _issued),
         "derived": ("base reservation statement model name reason by", _derived),
+        "evaluated": ("reservation statement model name", _evaluated),
         "model-promoted": ("name version issued reason by", _placed),
         "model-retired": ("name version issued reason by", _placed),
         "model-restored": ("name version issued reason by", _placed),
@@ -283,8 +317,8 @@ class Replay:
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
     _OPTIONAL: ClassVar = {
         "token-created": frozenset({"limits"}),
-        "dataset-registered": frozenset({"new_people", "family_name", "targets"}),
+        "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout"}),
         "dataset-joined": frozenset({"targets"}),
-        "reserved": frozenset({"target", "whole"}),
+        "reserved": frozenset({"target", "whole", "evaluates", "part"}),
         "budget-changed": frozenset({"largest"}),
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import floor
 from typing import Any
+from uuid import UUID, uuid5
 
 from accountant.audit.judge import Figures, Value, judge_filter, read_budget, require, require_hex
 from accountant.budget import NANO, Budget, Relation, check_name, from_nano, nano, parse_relation
@@ -75,7 +76,8 @@ def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
 class DatasetState:
     """A dataset as its entry leaves it. `orders`: all that one of its families adds up, which a price must state; they
     stay whatever becomes of the budgets. `targets`: where it has several, what a job may be about. `remote`: the rows
-    stay with owners, who are the units and report.
+    stay with owners, who are the units and report. `held`: the accounts of the units that its families keep aside,
+    beside those of the others, `families`; empty where none are.
     """
 
     seq: int
@@ -86,6 +88,7 @@ class DatasetState:
     commitment: str
     targets: tuple[str, ...] = ()
     remote: bool = False
+    held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,10 +108,13 @@ class Account:
 
 @dataclass
 class Books:
-    """Families and datasets by identity and name."""
+    """Families and datasets by identity and name. `held`: of a family that keeps units aside, their account, which
+    stands among the families: parallel composition, docs/privacy/parts.md.
+    """
 
     families: dict[str, FamilyState] = field(default_factory=dict)
     datasets: dict[str, DatasetState] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
     _once: set[str] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)
 
@@ -130,6 +136,12 @@ class Books:
         design = Filter.design(budget)
         state = FamilyState(seq, relation, unit, design, criteria, nothing, nothing, budget.epsilon)
         self.families[value["uuid"]] = state
+        if "holdout" in value:
+            share = parse_decimal(value["holdout"])
+            require(0 < share < 1 and decimal_string(share) == value["holdout"], "holdout: must be above 0 and below 1")
+            require(relation is Relation.ADD_REMOVE, "holdout: needs add-remove")
+            account = str(uuid5(UUID(value["uuid"]), "holdout"))
+            self.held[value["uuid"]], self.families[account] = account, replace(state, quotas={}, analysts={})
         self._enter(seq, value, (value["uuid"],))
 
     def joined(self, seq: int, value: Value) -> None:
@@ -137,7 +149,9 @@ class Books:
         relation, unit = self._rows(value)
         known = value["families"]
         require(isinstance(known, list) and bool(known) and len(set(known)) == len(known), "families: must be distinct")
-        bounded = len(known) == 1 or value["unit"]["column"] is not None
+        parted = [identity for identity in known if identity in self.held]
+        require(not parted or len(known) == 1, "families: one keeps units aside by a key of its own")
+        bounded = (len(known) == 1 and not parted) or value["unit"]["column"] is not None
         require(bounded, "unit: rows of several families need the column that names the person in all of them")
         for identity in known:
             family = self.family(identity)
@@ -174,7 +188,8 @@ class Books:
         remote = value["unit"] == _OWNER
         require(not remote or value["relation"] == Relation.REPLACE_ONE, "relation: owners need replace-one")
         about = (value["records"], value["commitment"], tuple(value.get("targets", ())))
-        state = DatasetState(seq, *who, *about, remote)
+        held = tuple(self.held[identity] for identity in families if identity in self.held)
+        state = DatasetState(seq, *who, *about, remote, held)
         self.datasets[value["dataset"]] = state
 
     def budget_changed(self, seq: int, value: Value) -> None:
@@ -191,39 +206,53 @@ class Books:
         largest = max(family.largest, budget.epsilon)
         if "largest" in value:
             require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
-            family.judged = True
-        family.design, family.changed, family.largest = design, seq, largest
-        family.criteria = tuple((line.order, line.cap) for line in design.criteria)
+        for each in self.accounts_of(value["family"]):
+            each.judged = each.judged or "largest" in value
+            each.design, each.changed, each.largest = design, seq, largest
+            each.criteria = tuple((line.order, line.cap) for line in design.criteria)
 
     def quota_set(self, seq: int, value: Value) -> None:
         """`quota-set`: how much of a family's budget one analyst may use, or everybody else."""
-        family, share = self.family(value["family"]), parse_decimal(value["share"])
+        share = parse_decimal(value["share"])
+        self.family(value["family"])
         _words(value, "analyst", "reason", "by")
         require(0 < share <= 1, f"share={share}: must be above 0 and at most 1")
         require(decimal_string(share) == value["share"], "share: must be in its one spelling")
-        family.quotas[value["analyst"]] = share
-        family.analysts.setdefault(value["analyst"], family.nothing())
+        for each in self.accounts_of(value["family"]):
+            each.quotas[value["analyst"]] = share
+            each.analysts.setdefault(value["analyst"], each.nothing())
 
     def family(self, identity: Any) -> FamilyState:
         """The family of this identity. LedgerInvalid where no entry founded one."""
-        require(identity in self.families, f"family={identity!r:.80}: was never founded")
+        founded = identity in self.families and identity not in self.held.values()
+        require(founded, f"family={identity!r:.80}: was never founded")
         return self.families[identity]
 
-    def dataset(self, name: Any) -> DatasetState:
-        """The dataset of this name. LedgerInvalid where no entry registered one."""
+    def accounts_of(self, identity: str) -> list[FamilyState]:
+        """The family's account, and that of the units it keeps aside."""
+        return [self.families[each] for each in (identity, self.held.get(identity)) if each is not None]
+
+    def dataset(self, name: Any, part: Any = None) -> DatasetState:
+        """The dataset of this name, with the accounts of a part. LedgerInvalid where no entry registered one, or where
+        it has no such part.
+        """
         require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
-        return self.datasets[name]
+        found = self.datasets[name]
+        if part is None:
+            return found
+        require(part == "holdout" and bool(found.held), f"part={part!r:.40}: the dataset has no such part")
+        return replace(found, families=found.held)
 
     def of(self, dataset: DatasetState) -> list[FamilyState]:
         """The families whose budgets a job on this dataset is charged to."""
         return [self.families[identity] for identity in dataset.families]
 
-    def accounts(self, name: str) -> tuple[Account, ...]:
-        """Where the budgets stand that jobs on this dataset are charged to. What the sums come to is by the
+    def accounts(self, name: str, part: str | None = None) -> tuple[Account, ...]:
+        """Where the budgets stand that jobs on this part of the dataset are charged to. What the sums come to is by the
         definitions: each figure at its own share of delta.
         """
         accounts = []
-        for identity in self.datasets[name].families:
+        for identity in self.dataset(name, part).families:
             family = self.families[identity]
             used, total = family.used, family.budget
             rdp = tuple((order, figure) for (order, _), figure in zip(family.criteria, used.rdp, strict=True))

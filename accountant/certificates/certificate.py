@@ -10,7 +10,7 @@ A stolen issuer key alone cannot mint a valid certificate: its hash is not in th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -19,7 +19,14 @@ from typing import Any
 from accountant.budget import NANO, Budget, nano
 from accountant.canonical import parse_decimal
 from accountant.certificates.policy import Policy
-from accountant.certificates.predicate import AncestorForm, ClaimForm, Predicate, Statement, read_statement
+from accountant.certificates.predicate import (
+    AncestorForm,
+    ClaimForm,
+    MechanismForm,
+    Predicate,
+    Statement,
+    read_statement,
+)
 from accountant.errors import CertificateInvalid, InputError, LedgerInvalid
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys, fingerprint
@@ -97,7 +104,7 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
     sha256 = digest(model)
     if sha256 != subject.digest.sha256:
         raise CertificateInvalid("subject: the model's bytes are not those the certificate speaks of")
-    epsilon, delta = _recompute(predicate)
+    epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
     policy.check_claim(epsilon, delta, predicate.claim.relation)
     checkpoint, entry = _in_log(parsed, payload, statement, trust)
     witnesses = policy.check_place(checkpoint.size, parsed.checkpoint_note)
@@ -131,13 +138,12 @@ def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy:
             raise CertificateInvalid(f"certificate: entry {entry}{base} was revoked")
 
 
-def _recompute(predicate: Predicate) -> tuple[Decimal, Decimal]:
-    """epsilon and delta, once they follow from the mechanisms that the certificate lists."""
-    stated = predicate.claim
+def recompute(stated: ClaimForm, mechanisms: Sequence[MechanismForm]) -> tuple[Decimal, Decimal]:
+    """epsilon and delta, once they follow from the mechanisms that are listed; CertificateInvalid else."""
     try:
         epsilon, delta = parse_decimal(stated.epsilon), parse_decimal(stated.delta)
         Budget(epsilon, delta)
-        runs = [run.model_dump(exclude={"library"}) for run in predicate.mechanisms]
+        runs = [run.model_dump(exclude={"library"}) for run in mechanisms]
         plan = plan_from_json(runs)
     except InputError as error:
         raise CertificateInvalid(f"claim: not of the certificate's form ({error})") from error

@@ -91,14 +91,14 @@ def statement(
         from accountant.mechanisms import LIBRARY  # loads the samplers, which verifiers do without
 
     predicate = {
-        "claim": _claim(claim(spent, request.budget.delta), spent, dataset),
+        "claim": claim_to_json(claim(spent, request.budget.delta), spent, dataset),
         "mechanisms": [{**run, "library": LIBRARY} for run in spent.to_json()],
         "accounting": _accounting(spent),
         "dataset": _dataset(dataset),
         "public": _public(subject, request, unit.remote),
         "preprocessing": REMOTE_PREPROCESSING if unit.remote else PREPROCESSING,
         "randomness": {"source": "operating system", "seeded": False},
-        "implementation": dict(_implementation()),
+        "implementation": dict(implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
         "notCovered": [*NOT_COVERED, *(NOT_COVERED_OF_OWNERS if unit.remote else ())],
     }
@@ -121,7 +121,8 @@ def order_text(order: float) -> str:
     return decimal_string(Decimal(repr(order)))
 
 
-def _claim(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
+def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]:
+    """What is promised of these releases, as statements have it."""
     orders = sorted({float(order) for order in dataset.orders} | ({found.order} if found.order else set()))
     pure = compose_pure(spent.events)
     unit = dataset.registration.unit
@@ -217,7 +218,7 @@ def listed(what: list[Any]) -> list[Any] | None:
 
 
 @lru_cache(maxsize=1)
-def _implementation() -> tuple[tuple[str, str], ...]:
+def implementation() -> tuple[tuple[str, str], ...]:
     """Versions that matter, and one digest over everything installed."""
     installed = sorted({f"{found.metadata['Name']}=={found.version}".lower() for found in distributions()})
     try:

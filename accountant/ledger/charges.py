@@ -14,6 +14,7 @@ from accountant.canonical_bytes import Key
 from accountant.errors import LedgerInvalid
 from accountant.ledger.families import Family
 from accountant.ledger.records import State
+from accountant.log.entries import read_entry
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import price_from_json
 from accountant.store.store import stream
@@ -32,7 +33,7 @@ class Charge(NamedTuple):
 
 
 def charged(family: Family) -> ColumnElement[bool]:
-    """The jobs whose price the family bears: all but those that were given back."""
+    """The jobs whose price the family bears, by one part or the other: all but those that were given back."""
     names = select(dataset_table.c.name).where(dataset_table.c.families.contains(family.identity, autoescape=True))
     return job_table.c.dataset.in_(names) & (job_table.c.state != State.RELEASED)
 
@@ -43,6 +44,8 @@ def charges(connection: Connection, family: Family, newest_first: bool = False) 
     order = job_table.c.seq.desc() if newest_first else job_table.c.seq
     for seq, body in stream(connection, query.where(charged(family)).order_by(order)):
         raw = bytes(body)
+        if family.holdout is not None and read_entry(seq, raw).value.get("part") != family.part:
+            continue  # of the other part
         price, time = _PRICE.last_object(raw, _REQUEST), _TIME.last_text(raw)
         if price is None or time is None:
             raise LedgerInvalid(f"entry {seq}: must be a reservation with its price", entry=seq)

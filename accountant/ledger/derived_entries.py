@@ -18,16 +18,17 @@ from accountant.store.store import body_at, size
 def lineage(connection: Connection, index: int) -> list[Entry]:
     """The entries that the model certified at `index` came from, the `issued` one first, its own last. UnknownName
     where the entry certifies nothing."""
-    chain = [_certified(connection, index)]
+    chain = [certified(connection, index)]
     while chain[0].value["type"] == "derived":
-        before = _certified(connection, chain[0].value["base"])
+        before = certified(connection, chain[0].value["base"])
         if before.seq >= chain[0].seq:
             raise LedgerInvalid(f"entry {chain[0].seq}: its base must stand before it", entry=chain[0].seq)
         chain.insert(0, before)
     return chain
 
 
-def _certified(connection: Connection, index: int) -> Entry:
+def certified(connection: Connection, index: int) -> Entry:
+    """The entry that certified a model. UnknownName where the entry certifies nothing."""
     if not 0 <= index < size(connection):
         raise UnknownName(f"base={index}: no certificate was issued by that entry")
     entry = read_entry(index, body_at(connection, index))

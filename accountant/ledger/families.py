@@ -7,6 +7,7 @@ reasoned entry; what was spent never becomes unspent.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -48,7 +49,8 @@ class Whole:
 class Family:
     """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks;
     `before`: the largest total epsilon that was in force before this one; `whole`: what closed it, if anything did;
-    `name`: given at founding, else that of the dataset that founded it.
+    `name`: given at founding, else that of the dataset that founded it; `holdout`: the share of its units that are kept
+    aside; `part`: HOLDOUT where this is their account, which has the same total as that of the others.
     """
 
     identity: str
@@ -62,6 +64,13 @@ class Family:
     name: str = ""
     before: Decimal = Decimal(0)
     whole: Whole | None = None
+    holdout: Decimal | None = None
+    part: str | None = None
+
+    @property
+    def account(self) -> str:
+        """What its sums are kept under: the family's identity, or that of its holdout's account."""
+        return account_of(self.identity, self.part)
 
     @property
     def budget(self) -> Budget:
@@ -160,9 +169,16 @@ class Family:
         return {"epsilon": epsilon, "share": share, **price_to_json(used, self.filter.orders)}
 
 
+def account_of(identity: str, part: str | None) -> str:
+    """Under what the sums of a part of a family are kept: a name that follows from the family's."""
+    return identity if part is None else str(uuid.uuid5(uuid.UUID(identity), part))
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """A registered dataset and the families its rows belong to. `version`: its ordinal in the first family."""
+    """A registered dataset and the families its rows belong to, with the accounts of one part of them. `version`: its
+    ordinal in the first family.
+    """
 
     registration: Registration
     uuid: str
@@ -174,6 +190,11 @@ class Dataset:
     def tightest(self) -> Family:
         """The family with the least left: what a job will feel first. The figures below are its."""
         return max(self.families, key=lambda family: family.share)
+
+    @property
+    def holdout(self) -> Decimal | None:
+        """The share of its units that are kept aside for evaluation."""
+        return self.families[0].holdout
 
     @property
     def family(self) -> str:

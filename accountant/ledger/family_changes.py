@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 
 from sqlalchemy import Connection, insert, select, update
@@ -15,9 +15,9 @@ from sqlalchemy import Connection, insert, select, update
 from accountant.budget import Budget, Relation, check_name
 from accountant.canonical import decimal_string
 from accountant.errors import InputError, NameTaken, WrongState
-from accountant.ledger.families import Family
+from accountant.ledger.families import Family, account_of
 from accountant.ledger.family_rows import family_names, found_family, load, put_analyst
-from accountant.ledger.records import Registration, registration_fields
+from accountant.ledger.records import HOLDOUT, Registration, registration_fields
 from accountant.log.entries import Writer, dumps
 from accountant.privacy.filter import Filter
 from accountant.store.tables import dataset_table, family_table
@@ -64,7 +64,8 @@ def set_quota(writer: Writer, name: str, analyst: str, share: Decimal, reason: s
     text = decimal_string(share)
     for family in load(writer.connection, name).families:
         writer.append("quota-set", family=family.identity, analyst=analyst, share=text, reason=reason, by=by)
-        put_analyst(writer.connection, family, analyst, share=text)
+        for part in parts_of(family):  # the same share of either
+            put_analyst(writer.connection, replace(family, part=part), analyst, share=text)
 
 
 def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: str) -> None:
@@ -82,7 +83,7 @@ def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: 
         family=families[0].identity, budget=design.budget.to_json(), filter=design.to_json(), reason=reason, by=by,
         largest=decimal_string(max(families[0].largest, design.budget.epsilon)),
     )  # fmt: skip
-    where = family_table.c.id == families[0].identity
+    where = family_table.c.id.in_([replace(families[0], part=part).account for part in parts_of(families[0])])
     writer.connection.execute(update(family_table).where(where).values(changed=seq))
 
 
@@ -101,7 +102,8 @@ def _found(writer: Writer, registration: Registration, budget: Budget, identity:
     seq = writer.append(
         "dataset-registered", **fields, family=identity, budget=budget.to_json(), filter=design.to_json()
     )
-    found_family(writer.connection, identity, seq, design)
+    for part in (None,) if registration.holdout is None else (None, HOLDOUT):
+        found_family(writer.connection, account_of(identity, part), seq, design)
     return seq, [identity]
 
 
@@ -115,6 +117,16 @@ def _join(writer: Writer, registration: Registration, identity: str) -> tuple[in
             "unit=record: rows of several families need the column (unit) that names the person in all of them; else a "
             "record of one family may stand in any number of joined rows, and nothing bounds that number"
         )
+    if any(family.holdout is not None for family in families.values()):
+        if len(families) > 1:
+            raise InputError(
+                "family: one of these keeps rows aside by a key of its own; rows of several families can have no part"
+            )
+        if registration.unit.column is None:
+            raise InputError(
+                "unit=record: the family keeps rows aside, and where no column (unit) names the person, rows of "
+                "another dataset may be about people of either part"
+            )
     for family in families.values():
         if family.relation is Relation.REPLACE_ONE:
             raise InputError(
@@ -128,6 +140,11 @@ def _join(writer: Writer, registration: Registration, identity: str) -> tuple[in
             raise InputError(f"unit={registration.unit.name}: the family's unit of privacy is the {family.unit.name}")
     seq = writer.append("dataset-joined", **registration_fields(registration, identity), families=list(families))
     return seq, list(families)
+
+
+def parts_of(family: Family) -> tuple[str | None, ...]:
+    """The parts that have accounts of their own."""
+    return (None,) if family.holdout is None else (None, HOLDOUT)
 
 
 def _require_new_rows(connection: Connection, commitment: str) -> None:

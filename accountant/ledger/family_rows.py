@@ -11,8 +11,8 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from accountant.budget import Budget, Relation
 from accountant.canonical import parse_decimal
-from accountant.errors import LedgerInvalid, UnknownName
-from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Whole
+from accountant.errors import InputError, LedgerInvalid, UnknownName
+from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Whole, account_of
 from accountant.ledger.records import NewPeople, Registration, Unit
 from accountant.log.entries import dumps, read_entry
 from accountant.privacy.claims import Price
@@ -38,14 +38,16 @@ _PUT_ANALYST = update(analyst_table).where(
 )
 
 
-def load(connection: Connection, name: str, analyst: str | None = None) -> Dataset:
-    """A dataset as it stands; with `analyst`, under that analyst's quotas. UnknownName where there is none."""
+def load(connection: Connection, name: str, analyst: str | None = None, part: str | None = None) -> Dataset:
+    """A dataset as it stands, by the accounts of a `part`; with `analyst`, under that analyst's quotas. UnknownName
+    where there is none, InputError where it has no such part.
+    """
     row = connection.execute(_DATASET, {"at": name}).first()
     if row is None:
         raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
     entry = read_entry(row.seq, body_at(connection, row.seq)).value
     identities = json.loads(row.families)
-    families = tuple(load_family(connection, identity, analyst, {row.seq: entry}) for identity in identities)
+    families = tuple(load_family(connection, identity, analyst, {row.seq: entry}, part) for identity in identities)
     registration = Registration(
         entry["dataset"],
         Relation(entry["relation"]),
@@ -58,16 +60,25 @@ def load(connection: Connection, name: str, analyst: str | None = None) -> Datas
         NewPeople(**entry["new_people"]) if "new_people" in entry else None,
         entry.get("family_name"),
         tuple(entry.get("targets", ())),
+        _share(entry),
     )
     version = connection.execute(_VERSION, {"upto": row.seq, "family": identities[0]}).scalar_one()
     return Dataset(registration, entry["uuid"], row.seq, int(version), families)
 
 
 def load_family(
-    connection: Connection, identity: str, analyst: str | None = None, read: Mapping[int, dict[str, Any]] | None = None
+    connection: Connection,
+    identity: str,
+    analyst: str | None = None,
+    read: Mapping[int, dict[str, Any]] | None = None,
+    part: str | None = None,
 ) -> Family:
-    """A family as it stands. The stored filter must be the one that its budget gives. `read`: entries at hand."""
-    row = connection.execute(_FAMILY, {"at": identity}).first()
+    """A family as it stands, by the account of a `part`. The stored filter must be the one that its budget gives.
+    `read`: entries at hand. InputError where nothing is kept aside and `part` asks for it.
+    """
+    row = connection.execute(_FAMILY, {"at": account_of(identity, part)}).first()
+    if row is None and part is not None:
+        raise InputError(f"part={part}: no rows of this family are kept aside; that is declared at registration")
     if row is None:
         raise UnknownName(f"family={identity}: no such family", family=identity)
     founding = (read or {}).get(row.seq) or read_entry(row.seq, body_at(connection, row.seq)).value
@@ -87,9 +98,13 @@ def load_family(
         claimed = read_entry(sums[WHOLE], body_at(connection, sums[WHOLE])).value["claim"]
         whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
-    quota = None if analyst is None else _quota(connection, identity, analyst, design)
-    name = family_name(founding)
-    return Family(identity, row.seq, relation, unit, design, used, reserved, quota, name, before, whole)
+    quota = None if analyst is None else _quota(connection, row.id, analyst, design)
+    name, share = family_name(founding), _share(founding)
+    return Family(identity, row.seq, relation, unit, design, used, reserved, quota, name, before, whole, share, part)
+
+
+def _share(founding: Mapping[str, Any]) -> Decimal | None:
+    return parse_decimal(founding["holdout"]) if "holdout" in founding else None
 
 
 def family_name(founding: Mapping[str, Any]) -> str:
@@ -99,8 +114,9 @@ def family_name(founding: Mapping[str, Any]) -> str:
 
 def family_names(connection: Connection) -> dict[str, str]:
     """Every family's name -> its identity."""
-    rows = connection.execute(select(family_table.c.id, family_table.c.seq)).all()
-    return {family_name(read_entry(row.seq, body_at(connection, row.seq)).value): row.id for row in rows}
+    seqs = connection.execute(select(family_table.c.seq).distinct()).scalars()
+    founding = [read_entry(seq, body_at(connection, seq)).value for seq in seqs]
+    return {family_name(value): value["family"] for value in founding}
 
 
 def _largest(connection: Connection, identity: str, founded: int, changed: int, entry: Mapping[str, Any]) -> Decimal:
@@ -141,7 +157,7 @@ def _analysts(connection: Connection, family: str, names: Iterable[str] | None =
 
 def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
     """What each analyst used of the family's budget, as a share of it, and the quota that holds for each."""
-    rows = _analysts(connection, family.identity)
+    rows = _analysts(connection, family.account)
     general = next((row.share for row in rows if row.name == EVERYBODY), None)
     found = []
     for row in rows:
@@ -152,7 +168,7 @@ def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
 
 
 def found_family(connection: Connection, identity: str, seq: int, design: Filter) -> None:
-    """A new family's row: its founding entry is `seq`, and nothing is used."""
+    """A new account's row: its founding entry is `seq`, and nothing is used."""
     nothing = price_text(design.nothing(), design)
     values = {"id": identity, "seq": seq, "changed": None, "used": nothing, "reserved": nothing}
     connection.execute(insert(family_table).values(**values))
@@ -165,12 +181,12 @@ def account(connection: Connection, family: Family, used: Price, reserved: Price
     job = whole if family.whole is None else family.whole.job
     mark = {} if job is None or used == family.filter.nothing() else {WHOLE: job}
     text = dumps(price_to_json(used, family.filter.orders) | mark)
-    connection.execute(_ACCOUNT, {"at": family.identity, "used": text, "reserved": price_text(reserved, family.filter)})
+    connection.execute(_ACCOUNT, {"at": family.account, "used": text, "reserved": price_text(reserved, family.filter)})
 
 
 def charge_analyst(connection: Connection, family: Family, analyst: str, cost: Price, sign: int = 1) -> None:
     """Add `cost` to what the analyst used of the family's budget, or take it back."""
-    rows = _analysts(connection, family.identity, (analyst,))
+    rows = _analysts(connection, family.account, (analyst,))
     design = family.filter
     before = price_from_json(json.loads(rows[0].used), design.orders) if rows else design.nothing()
     put_analyst(connection, family, analyst, before + cost if sign > 0 else before - cost)
@@ -183,9 +199,9 @@ def put_analyst(
     design = family.filter
     changes = {"used": used and price_text(used, design), "share": share}
     values = {name: value for name, value in changes.items() if value is not None}
-    if not connection.execute(_PUT_ANALYST, {"at": family.identity, "who": analyst, **values}).rowcount:
+    if not connection.execute(_PUT_ANALYST, {"at": family.account, "who": analyst, **values}).rowcount:
         fresh = {"share": None, "used": price_text(design.nothing(), design), **values}
-        connection.execute(insert(analyst_table).values(family=family.identity, name=analyst, **fresh))
+        connection.execute(insert(analyst_table).values(family=family.account, name=analyst, **fresh))
 
 
 def price_text(figure: Price, design: Filter) -> str:

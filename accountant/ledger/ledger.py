@@ -20,7 +20,7 @@ from accountant.errors import InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
-from accountant.ledger import derived_entries, family_changes, job_rows
+from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
 from accountant.ledger.families import Dataset
 from accountant.ledger.family_rows import account, charge_analyst, family_names, load, quotas
 from accountant.ledger.job_rows import add_job, find_job, job_of, read_job, require_state
@@ -92,10 +92,10 @@ class Ledger:
             family_changes.register(writer, registration, compared)
         return self.dataset(registration.name)
 
-    def dataset(self, name: str, analyst: str | None = None) -> Dataset:
-        """A dataset as it stands; with `analyst`, under that analyst's quotas. UnknownName where there is none."""
+    def dataset(self, name: str, analyst: str | None = None, part: str | None = None) -> Dataset:
+        """A dataset as it stands, by the accounts of a `part`, under the quotas of an `analyst`. UnknownName else."""
         with self.log.database.reading() as connection:
-            return load(connection, name, analyst)
+            return load(connection, name, analyst, part)
 
     def datasets(self) -> list[Dataset]:
         """Every dataset as it stands, by name."""
@@ -192,7 +192,8 @@ class Ledger:
             known = find_job(connection, key, request) if key is not None else None
             if known:
                 return known
-            dataset = load(connection, request.dataset, by)
+            dataset = load(connection, request.dataset, by, request.part)
+            evaluations.check(connection, request)
             cost = dataset.price_to_json(plan)
             costs = dataset.costs_from_json(cost)  # what the entry says is what is charged
             whole = dataset.refusing(costs) is not None
@@ -217,8 +218,8 @@ class Ledger:
         with self.log.writing() as writer:
             job = read_job(writer.connection, seq)
             require_state(job, State.RESERVED, "start")
-            dataset = load(writer.connection, job.dataset)
             stored = read_entry(seq, body_at(writer.connection, seq)).value
+            dataset = load(writer.connection, job.dataset, part=stored.get("part"))
             costs = dataset.costs_from_json(stored["price"])
             outgrown = dataset.outgrown(costs, parse_decimal(stored["claim"]["epsilon"]))
             if outgrown is None:
@@ -259,8 +260,8 @@ class Ledger:
     def _give_back(self, writer: Writer, seq: int, owner: str | None = None, expires: float | None = None) -> None:
         connection = writer.connection
         job = self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires)
-        dataset = load(connection, job.dataset)
         stored = read_entry(seq, body_at(connection, seq)).value
+        dataset = load(connection, job.dataset, part=stored.get("part"))
         for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
             account(connection, family, family.used - cost, family.reserved - cost)
             charge_analyst(connection, family, stored["by"], cost, -1)
@@ -275,8 +276,7 @@ class Ledger:
                 key_rows.require_issuer(writer.connection, signed_by)
             job = read_job(writer.connection, seq)
             require_state(job, State.COMMITTED, "issue a certificate for")
-            if job.issued is not None:
-                raise WrongState(f"job {seq}: its certificate was issued as entry {job.issued}", job=seq)
+            evaluations.require_uncertified(writer.connection, job)
             index = writer.append("issued", reservation=seq, statement=statement, model=model, name=job.model)
             writer.connection.execute(_SET_JOB, {"at": seq, "issued": index})
             return index

@@ -19,6 +19,7 @@ from accountant.privacy.events import Plan
 MOST_CONTRIBUTIONS = 10_000
 LONGEST_REASON, LONGEST_NAME = 500, 200  # characters
 CERTIFYING = ("issued", "derived")  # entries that bind a certificate
+HOLDOUT = "holdout"  # the part of a family whose units are kept aside for evaluation; the other part has no name
 
 
 class State(StrEnum):
@@ -98,7 +99,8 @@ class Registration:
 
     With a `budget` it founds a family of its own, of `new_people` where that was said. Without, it joins the families
     of the datasets named in `families`. `family_name`: what the family it founds is called; None: as the dataset.
-    `targets`: what a job may be asked to predict, where there are several to choose from.
+    `targets`: what a job may be asked to predict, where there are several to choose from. `holdout`: of a family that
+    it founds, the share of units that are kept aside for evaluation (docs/privacy/parts.md); None: of none.
     """
 
     name: str
@@ -112,8 +114,11 @@ class Registration:
     new_people: NewPeople | None = None
     family_name: str | None = None
     targets: tuple[str, ...] = ()
+    holdout: Decimal | None = None
 
     def __post_init__(self) -> None:
+        if self.holdout is not None:
+            self._check_holdout(self.holdout)
         if self.family_name and self.families:
             raise InputError(f"dataset={self.name}: joins families that have names; give a family or a name of one")
         if self.new_people and self.families:
@@ -121,11 +126,23 @@ class Registration:
         if (self.budget is None) != bool(self.families) or len(set(self.families)) != len(self.families):
             raise InputError(f"dataset={self.name}: must have a budget, or families to join, each once, and not both")
 
+    def _check_holdout(self, share: Decimal) -> None:
+        if self.families:
+            raise InputError(f"holdout={share}: is the family's, declared where it is founded; leave it out")
+        if not share.is_finite() or not 0 < share < 1 or share.as_tuple().exponent not in range(-4, 1):
+            raise InputError(f"holdout={share}: must be above 0 and below 1, with at most 4 decimals")
+        if self.relation is Relation.REPLACE_ONE:
+            raise InputError(
+                "holdout: needs add-remove: under replace-one a replaced unit may leave one part and enter the other, "
+                "and how many rows each has would be public"
+            )
+
 
 @dataclass(frozen=True)
 class Request:
     """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
-    booleans, None. `target`: one of the dataset's, where it has several.
+    booleans, None. `target`: one of the dataset's, where it has several. `evaluates`: the entry of the certified model
+    that the job evaluates; None: it trains one. `part`: HOLDOUT where it reads the units that are kept aside.
     """
 
     dataset: str
@@ -134,6 +151,8 @@ class Request:
     parameters: Mapping[str, str | int | bool | None]
     model: str
     target: str | None = None
+    evaluates: int | None = None
+    part: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As its entry states it, and as its digest is made from."""
@@ -143,6 +162,8 @@ class Request:
             "parameters": dict(self.parameters),
             "model": self.model,
             **({} if self.target is None else {"target": self.target}),
+            **({} if self.evaluates is None else {"evaluates": self.evaluates}),
+            **({} if self.part is None else {"part": self.part}),
         }
         return {**own, **self.budget.to_json()}
 
@@ -216,6 +237,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         "schema": registration.schema,
         "commitment": registration.commitment,
         **({"targets": list(registration.targets)} if registration.targets else {}),
+        **({} if registration.holdout is None else {"holdout": canonical.decimal_string(registration.holdout)}),
     }
 
 
@@ -255,4 +277,4 @@ def request_from_entry(value: Mapping[str, Any]) -> Request:
     """The request of a `reserved` entry."""
     budget = Budget.of(value["epsilon"], value["delta"])
     own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
-    return Request(*own, value.get("target"))
+    return Request(*own, value.get("target"), value.get("evaluates"), value.get("part"))

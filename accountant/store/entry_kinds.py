@@ -43,6 +43,7 @@ KINDS = {
     "released": EntryKind(),
     "issued": EntryKind(model="name"),
     "derived": EntryKind(model="name", certificate="base"),
+    "evaluated": EntryKind(model="name"),
     "revoked": EntryKind(certificate="issued"),
     "model-promoted": _PLACED,
     "model-retired": _PLACED,

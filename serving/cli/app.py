@@ -26,6 +26,7 @@ TREE: Nodes = {
     "plan": Leaf("train:plan", "Price a job: what it would cost and what would be left."),
     "train": Leaf("train:train", "Train a model: reserve its price, fit, certify, put it among the served models."),
     "tune": Leaf("train:tune", "Tune privately: learn a random number of times with settings from a grid."),
+    "evaluate": Leaf("models:evaluate", "Say what a model is worth: on private rows, at a price, or on rows of yours."),
     "predict": Leaf("models:predict", "Predict every row of a file, in its order, with a verified model."),
     "verify": Leaf("certificates:verify", "Verify a model, its certificate and its place in the ledger."),
     "serve": Leaf("server:serve", "Serve the models, run queued jobs and audit the ledger in processes beside it."),

@@ -11,15 +11,18 @@ import typer
 from accountant.budget import exact_decimal
 from accountant.canonical import decimal_string
 from accountant.certificates import certificate as certificates
+from accountant.certificates import worth
 from accountant.certificates.certificate import Certificate
 from accountant.certificates.deployments import record, to_yaml
 from accountant.certificates.plain_words import plain, to_html, to_markdown, to_text
 from accountant.certificates.policy import Policy, read_policy
+from accountant.certificates.worth import Worth
 from accountant.errors import InputError, ModelInvalid, VerificationError
 from accountant.home import settings
 from accountant.keys.trust import PublicKeys
 from models.onnx.runtime import OnnxModel
 from models.store.loading import load_verified
+from models.worth.stated import check
 from serving.cli.terminal import Json, paint, show
 
 BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
@@ -27,7 +30,12 @@ WRITERS = {".txt": to_text, ".md": to_markdown, ".html": to_html}
 
 
 def verify(
-    path: Annotated[Path, typer.Argument(help="A model's folder, or its .onnx with certificate and proof beside it.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A model's folder, its .onnx, or a statement of worth (.dsse.json), what proves it beside."
+        ),
+    ],
     trust: Annotated[Path | None, typer.Option(help="The pinned keys (trust.json); this home's when left out.")] = None,
     largest_epsilon: Annotated[
         str | None, typer.Option("--largest-epsilon", "--max-epsilon", help="The most that your policy admits.")
@@ -47,6 +55,8 @@ def verify(
     """
     admitted = _policy(policy, largest_epsilon)
     try:
+        if path.name.endswith(".dsse.json"):
+            return _show_worth(_worth_of(path, _trusted(trust)), json)
         verified = _verify(path, _trusted(trust), admitted)
     except VerificationError as error:
         body: dict[str, Any] = {"ok": False, "model": None, "epsilon": None, "delta": None, "relation": None}
@@ -72,11 +82,32 @@ def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
 
 def _verify(path: Path, trust: PublicKeys, policy: Policy) -> Certificate:
     if path.is_dir():
-        return load_verified(path, trust, policy).certificate
+        loaded = load_verified(path, trust, policy)
+        for each in sorted(path.glob("worth-*.dsse.json")):
+            _worth_of(each, trust, loaded.bundle.onnx)
+        return loaded.certificate
     onnx, envelope, proof = (_read(Path(f"{path}{suffix}"), most) for suffix, most in BESIDE.items())
     verified = certificates.verify(envelope, proof.decode("utf-8", "replace"), onnx, trust, policy)
     OnnxModel(onnx)  # the graph holds allowed operators alone, and opens
     return verified
+
+
+def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Worth:
+    """A statement of worth, with its proof beside it: the signature, its place in the ledger, and that every figure
+    follows from the counts that it states."""
+    proof = _read(path.with_name(path.name.replace(".dsse.json", ".tlog-proof")), BESIDE[".tlog-proof"])
+    found = worth.verify(_read(path, BESIDE[".dsse.json"]), proof.decode("utf-8", "replace"), trust, model)
+    check(found)
+    return found
+
+
+def _show_worth(found: Worth, json: bool) -> None:
+    body = {"ok": True, "model": found.model, "epsilon": decimal_string(found.epsilon)}
+    body |= {"delta": decimal_string(found.delta), "relation": found.form.claim.relation, "entry": found.entry}
+    first, rows = found.form.metrics[0], found.form.rows
+    line = f"{first.metric} {first.value} [{first.low}, {first.high}] on {rows.part} rows of {rows.dataset}"
+    body |= {"worth": found.statement["predicate"], "problems": []}
+    show(json, body, f"{paint('verified', 'good')}: what {found.model} is worth: {line}")
 
 
 def _read(path: Path, most: int) -> bytes:

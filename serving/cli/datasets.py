@@ -39,6 +39,10 @@ def register(
     family_name: Annotated[
         str | None, typer.Option(help="Name of the family that is founded; the dataset's when left out.")
     ] = None,
+    holdout: Annotated[
+        str | None,
+        typer.Option(help="Share of the people kept aside for evaluation, 0.2 for instance; none when left out."),
+    ] = None,
     new_people: Annotated[
         bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
     ] = False,
@@ -51,6 +55,7 @@ def register(
 
     \b
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5
+    dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5 --holdout 0.2
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     """
     home = Home.open()
@@ -61,8 +66,12 @@ def register(
     new = None if reason is None else NewPeople(reason, this_user())
     with busy(f"packing the rows of {name}"):
         registered = datasets.register(
-            home, name, data, schema, budget, promised, unit, contributions, shared, new, family_name
-        )
+            home, name, data, schema, budget, promised, unit, contributions, shared, new, family_name,
+            None if holdout is None else exact_decimal("holdout", holdout),
+        )  # fmt: skip
+    if registered.holdout is None and not shared:
+        note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
+        note("of their own, so that models can be evaluated on them; that cannot be declared later.")
     body = dataset_to_json(home, registered)
     show(json, body, _dataset_text(body))
 
@@ -158,6 +167,11 @@ def _dataset_text(body: dict[str, Any]) -> str:
         ("spent", f"epsilon {budget['spent']['epsilon']}, converted at delta {body['delta']}"),
         ("reserved", f"epsilon {budget['reserved']['epsilon']}, converted at delta {body['delta']}"),
         ("left", left_words(budget["left"])),
+        *(
+            ("kept aside", f"{float(kept['share']) * 100:g} %; left {left_words(kept['budget']['left'], 'evaluation')}")
+            for kept in [body.get("holdout")]
+            if kept
+        ),
         *([] if closed is None else [("closed", f"by job {closed}, which took the whole total: nothing is admitted")]),
         ("still fit", f"at a tenth of the total epsilon each: {jobs or 'none'}"),
         ("at this rate", rate),

@@ -1,4 +1,4 @@
-"""Commands on released models: list, show, export, predict."""
+"""Commands on released models: list, show, export, predict, evaluate."""
 
 from __future__ import annotations
 
@@ -12,16 +12,25 @@ from numpy.typing import NDArray
 
 from accountant.certificates.certificate import verify
 from accountant.errors import InputError
+from accountant.files import PUBLIC, write_new
 from accountant.home import Home
+from accountant.ledger.left import left_words
 from accountant.log import collect
 from accountant.log.stored_proofs import inclusion
 from models.features import number_text
 from models.store.bundle import FILES, Bundle, ModelStore, write_bundle
 from models.store.loading import VerifiedModel, load_of_home
+from models.worth import report
+from models.worth.stated import report_of
 from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
-from serving.cli.complete import MODELS
-from serving.cli.terminal import Json, aligned, busy, rounds, show
+from serving.cli.complete import DATASETS, MODELS
+from serving.cli.terminal import Json, aligned, busy, note, rounds, show, this_user
 from serving.process.registry import Registry
+from training import job
+from training.evaluation import evaluate as evaluations
+from training.evaluation.evaluate import AskedWorth
+from training.evaluation.public_rows import evaluate_rows
+from training.evaluation.release import ENVELOPE, statement_of, worths
 from training.rows.row_files import read_columns, write_predictions
 
 Answer = tuple[NDArray[Any], NDArray[Any]]  # labels (n,) and probabilities (n, classes)
@@ -49,8 +58,10 @@ def list_models(json: Json = False) -> None:
     registry = Registry()
     with busy("verifying the models"):
         registry.refresh(Home.open())
-    versions = registry.to_json()
-    rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION"), *map(_row, versions)]
+    versions, home = registry.to_json(), Home.open()
+    for line in versions:
+        line["worth"] = worths(home, line["certificate"]["entry"])[:1] if line["certificate"] else []
+    rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, versions)]
     show(json, {"models": versions}, aligned(rows))
 
 
@@ -58,8 +69,17 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
     name = f"{line['model']}{' (champion)' if line['champion'] else ''}"
     certificate = line["certificate"]
     if certificate is None:
-        return (name, line["problem"] or line["state"], "", "", "")
-    return (name, line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"])
+        return (name, line["problem"] or line["state"], "", "", "", "")
+    worth = [short_worth(each) for each in line["worth"]] or ["not evaluated"]
+    return (name, line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"], *worth)
+
+
+def short_worth(body: dict[str, Any]) -> str:
+    """A statement of worth in a few words: its first figure with the interval, and what is to be known of it."""
+    first = body["metrics"][0]
+    seen = ", on rows it learnt from" if body["seen"] else ""
+    better = "" if body["better"] else ", not shown to be better than a constant answer"
+    return f"{first['metric']} {_short(first['low'])} to {_short(first['high'])}{seen}{better}"
 
 
 def show_model(
@@ -95,7 +115,7 @@ def show_model(
     features = [feature.to_json() for feature in ensemble.features]
     body: dict[str, Any] = {"model": reference(folder), "target": ensemble.target, "classes": list(ensemble.classes)}
     body["target_range"] = ensemble.target_range
-    claim = certificate_json(verified.certificate)
+    claim, found = certificate_json(verified.certificate), worths(Home.open(), verified.certificate.issued)
     ends = ensemble.target_range
     interval = f"a number from {number_text(ends[0])} to {number_text(ends[1])}" if ends else ""
     lines = [
@@ -103,9 +123,11 @@ def show_model(
         ("answers", f"{ensemble.target}: {interval or ' or '.join(map(str, ensemble.classes))}"),
         ("reads", ", ".join(f"{feature['name']} ({feature['type']})" for feature in features)),
         ("certificate", certificate_line(verified.certificate)),
+        *(("worth", f"{short_worth(each)}; {each['part']} rows of {each['dataset']}") for each in found),
         ("folder", folder),
     ]
-    show(json, {**body, "features": features, "certificate": claim, "folder": str(folder)}, aligned(lines))
+    more = {"features": features, "certificate": claim, "worth": found, "folder": str(folder)}
+    show(json, body | more, aligned(lines))
 
 
 def export(
@@ -125,7 +147,13 @@ def export(
     bundle = _witnessed(verified) if witnessed else verified.travelling
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     write_bundle(out.absolute(), bundle)
-    body = {"model": reference(folder), "out": str(out), "files": list(FILES)}
+    home, stated = Home.open(), []
+    for each in worths(home, verified.certificate.issued):
+        envelope, proof, _ = statement_of(home, each["job"])
+        for suffix, content in ((".dsse.json", envelope), (".tlog-proof", proof)):
+            stated.append(f"worth-{each['job']}{suffix}")
+            write_new(out.absolute() / stated[-1], content, PUBLIC)
+    body = {"model": reference(folder), "out": str(out), "files": [*FILES, *stated]}
     show(json, body, f"{body['model']} written to {out}")
 
 
@@ -170,3 +198,91 @@ def _counted(answers: Iterator[Answer], progress: Callable[[int, int | None], No
     for labels, probabilities in answers:
         yield labels, probabilities
         progress(done := done + len(labels), None)
+
+
+def evaluate(
+    name: Model,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Private rows: of this dataset, at the price of --epsilon.", autocompletion=DATASETS),
+    ] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Epsilon of this evaluation, a decimal.")] = None,
+    part: Annotated[
+        str | None, typer.Option(help="holdout, what was kept aside, or training, which is marked as such.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Rows that are nobody's secret, with the target: .parquet or .csv. Free.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a report: .html with pictures, .json or .csv.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key gives the same job, and spends once.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what a model is worth: on private rows, at a price, or on rows of yours.
+
+    One noisy histogram is released, and every figure and interval follows from it. The statement is signed, stands in
+    the ledger, and is given again for nothing where the same is asked again.
+
+    \b
+    dpserve evaluate adult --dataset adult --epsilon 0.25
+    dpserve evaluate adult --dataset adult --epsilon 0.25 --part training
+    dpserve evaluate adult --data public.parquet --out report.html
+    """
+    if data is not None and (dataset, epsilon, part, idempotency_key, plan) == (None, None, None, None, False):
+        return _evaluate_rows(name, data, out, json)
+    if dataset is None or epsilon is None or data is not None:
+        raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
+    home, asked = Home.open(), AskedWorth(name, dataset, epsilon, part)
+    if plan:
+        body = evaluations.plan(home, asked, this_user()).to_json()
+        price = f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows"
+        known = "" if body["known"] is None else f"; job {body['known']} has measured this: its statement is given"
+        left = left_words(body["left"], "evaluation")
+        return show(json, body, aligned([("price", f"{price}{known}"), ("left after it", left)]))
+    job.recover(home)
+    with busy(f"evaluating {name} on {dataset}"):
+        body = job.evaluate(home, asked, by=this_user(), key=idempotency_key)
+    if out is not None:
+        report.write(report_of(body["worth"]), out)
+    folder: Path = home.evaluations / str(body["job"]) / ENVELOPE
+    show(json, body | {"statement": str(folder)}, worth_text(body["worth"]))
+    note(f"statement {folder}; left {left_words(body['left'], 'evaluation')}")
+
+
+def _evaluate_rows(name: str, data: Path, out: Path | None, json: bool) -> None:
+    folder, verified = open_model(name)
+    with busy(f"evaluating {reference(folder)} on {data.name}"):
+        found = evaluate_rows(Home.open(), verified, reference(folder), data, this_user())
+    if out is not None:
+        report.write(found, out)
+    rows = [("FIGURE", "VALUE"), *((each["metric"], _short(each["value"])) for each in found.metrics)]
+    show(json, {**found.body, "out": None if out is None else str(out)}, "\n".join([*found.facts, "", aligned(rows)]))
+
+
+def worth_text(body: dict[str, Any]) -> str:
+    """A statement of worth for people: where and how it was measured, then every figure with its interval."""
+    seen = "; the model learnt from these rows: it looks better than it is" if body["seen"] else ""
+    better = "better than a constant answer" if body["better"] else "NOT SHOWN TO BE BETTER than a constant answer"
+    head = [
+        ("model", f"{body['model']}, certified by entry {body['certificate']}"),
+        ("measured on", f"{body['part']} rows of {body['dataset']}{seen}"),
+        ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}; entry {body['entry']}"),
+        ("verdict", better),
+    ]
+    lines = [
+        (
+            each["metric"] + (f" of {each['class']}" if "class" in each else ""),
+            "not told by the counts" if each["value"] is None else _short(each["value"]),
+            f"{_short(each['low'])} to {_short(each['high'])}",
+        )
+        for each in body["metrics"]
+    ]
+    percent = f"{float(body['level']) * 100:g} %"
+    rows = [("FIGURE", "VALUE", f"{percent} INTERVAL"), *lines]
+    return f"{aligned(head)}\n\n{aligned(rows)}"
+
+
+def _short(text: str) -> str:
+    return f"{float(text):.4f}" if abs(float(text)) < 10 else f"{float(text):,.0f}"

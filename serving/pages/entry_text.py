@@ -54,10 +54,14 @@ def _links(entry: Entry) -> list[tuple[str, str]]:
 def _registered(value: Value) -> str:
     budget, unit = value["budget"], value["unit"]["name"]
     family = f" in a new family, {value['family_name']}" if "family_name" in value else ""
+    kept = ""
+    if "holdout" in value:
+        share = f"{float(value['holdout']) * 100:g} %"
+        kept = f" About {share} of them are kept aside for evaluation, with a budget of the same size."
     return (
         f"Dataset {value['dataset']} was registered{family}. Everything that is ever released from it may cost epsilon "
         f"{budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under {value['relation']}."
-        f"{_targets(value)}"
+        f"{kept}{_targets(value)}"
     )
 
 
@@ -82,6 +86,13 @@ _WHOLE = " The job takes the whole total: nothing is admitted beside it or after
 def _reserved(value: Value) -> str:
     answers = sum(run["count"] for run in value["plan"])
     about = f" that predicts {value['target']}" if "target" in value else ""
+    if "evaluates" in value:
+        rows = "what is kept aside of " if "part" in value else ""
+        return (
+            f"{value['by']} asked what model {value['model']}, of entry {value['evaluates']}, is worth on {rows}"
+            f"dataset {value['dataset']}: epsilon {value['claim']['epsilon']} at delta {value['delta']}. "
+            f"The price was set aside.{_WHOLE if 'whole' in value else ''}"
+        )
     return (
         f"{value['by']} asked for the learner {value['learner']} on dataset {value['dataset']}, for a model named "
         f"{value['model']}{about}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
@@ -171,6 +182,14 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         lambda value: (
             f"{value['by']} edited model {value['name']} without its data, which costs no privacy. It takes the place "
             f"of the one certified by entry {value['base']}.{_why(value)}"
+        ),
+    ),
+    "evaluated": (
+        "good",
+        "model evaluated",
+        lambda value: (
+            f"What model {value['name']} is worth was measured by job {value['reservation']}. The signed statement is "
+            "bound here to the model's bytes."
         ),
     ),
     "revoked": (

@@ -22,6 +22,7 @@ from serving.pages.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
 from serving.wire.errors import json_response, status_of
 from serving.wire.request_bodies import known_query, query_int
+from training.evaluation.release import worths
 
 PAGE = 50
 VALUES = 12  # of a category, named before the rest is counted
@@ -127,6 +128,7 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "range": ensemble.target_range,
         "classes": [str(label) for label in ensemble.classes],
         "target": ensemble.target,
+        "worths": worths(home, certificate.issued),
         "files": [{"name": name, "size": len(raw), "says": SAYS[name]} for name, raw in _content(served).items()],
     }
 

@@ -92,6 +92,7 @@ _DATASET = {
 _RECORDS = {
     "records": {**COUNT, "description": "under replace-one, where it is public"},
     "targets": {**array(TEXT), "description": "where there are several: a job names one of them"},
+    "holdout": record({"share": DECIMAL, "budget": record(_STANDING)}, says="what is kept aside for evaluation"),
 }
 DATASETS = record({"datasets": array(record(_DATASET, _RECORDS))})
 FAMILIES = record(
@@ -132,7 +133,10 @@ JOB = record(
         "left": LEFT, "by": TEXT, "time": TIME, "certificate": maybe(ISSUED), "error": maybe(TEXT),
         "waiting": maybe(TEXT),
     },
-    {"chosen": maybe(CHOSEN), "target": TEXT, "whole": {**TRUTH, "description": "it takes the whole total"}},
+    {
+        "chosen": maybe(CHOSEN), "target": TEXT, "whole": {**TRUTH, "description": "it takes the whole total"},
+        "evaluates": COUNT, "part": TEXT,
+    },
 )  # fmt: skip
 JOBS = record({"jobs": array(JOB), "next": maybe(COUNT)})
 
@@ -148,10 +152,18 @@ FEATURE = record(
     {"name": TEXT, "type": {"enum": ["numeric", "categorical", "boolean"]}},
     {"edges": array(REAL), "values": array(TEXT)},
 )
+_WORTH = {
+    "job": COUNT, "entry": COUNT, "model": TEXT, "certificate": COUNT, "dataset": TEXT,
+    "part": {"enum": ["holdout", "training", "all"]}, "seen": TRUTH, "epsilon": DECIMAL, "delta": DECIMAL,
+    "level": DECIMAL, "better": TRUTH, "histogram": ANY_OBJECT,
+    "metrics": array(record({"metric": TEXT, "value": maybe(TEXT), "low": TEXT, "high": TEXT}, {"class": TEXT})),
+}  # fmt: skip
+WORTH = record(_WORTH, says="what a model was measured to be worth, by a signed statement")
 MODEL = record(
     {
         "model": TEXT, "name": TEXT, "version": COUNT, "target": TEXT, "classes": array(LABEL),
         "target_range": maybe(array(REAL)), "features": array(FEATURE), "certificate": CERTIFICATE,
+        "worth": array(WORTH),
     }
 )  # fmt: skip
 MODEL_LINE = record(
@@ -166,6 +178,7 @@ ENVELOPE = record(
     {"payload": BASE64, "payloadType": TEXT, "signatures": array(record({"sig": BASE64}, {"keyid": TEXT}))},
     says="DSSE, the exact bytes as signed",
 )
+EVALUATION = record({**_WORTH, "envelope": ENVELOPE, "proof": TEXT})
 STATEMENT = record(
     {"_type": TEXT, "predicateType": TEXT, "subject": array(ANY_OBJECT), "predicate": ANY_OBJECT}, says="in-toto"
 )

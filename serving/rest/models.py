@@ -24,6 +24,7 @@ from serving.wire.errors import TooLarge, json_response
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body
 from serving.wire.tables_out import Source, table_answer
+from training.evaluation.release import worths
 
 PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
@@ -149,8 +150,10 @@ async def list_models(request: Request) -> Response:
 
 
 async def show_model(request: Request) -> Response:
-    """One model: its features, classes and certificate."""
-    return json_response(_description(await served_model(request)))
+    """One model: its features, classes, certificate, and what it was measured to be worth."""
+    served = await served_model(request)
+    found = await in_thread(worths, state(request).home, served.verified.certificate.issued)
+    return json_response(_description(served) | {"worth": found})
 
 
 async def show_certificate(request: Request) -> Response:

@@ -1,7 +1,8 @@
 """Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
 
 Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,), int32 targets
-where a number is to be predicted, `labels-2.npy` and so on of further targets, and `schema.yaml`. The commitment is an
+where a number is to be predicted, `labels-2.npy` and so on of further targets, and `schema.yaml`; what is kept aside
+lies in `holdout-bins.npy`, `holdout-labels.npy` and so on, which no learner is given. The commitment is an
 HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them. Beside
 them `sketch.npz`, by which the same people are known again in another file (`training.rows.overlap`).
 """
@@ -14,6 +15,7 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from accountant.files import (
 )
 from accountant.home import Home
 from accountant.ledger.families import Dataset
-from accountant.ledger.records import RECORD, NewPeople, Registration, Unit
+from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
 from accountant.ledger.started import Started
 from training.rows.data import (
     answer_dtype,
@@ -44,8 +46,10 @@ from training.rows.data import (
     most_rows,
     read_batches,
 )
+from training.rows.known_rows import sketches
 from training.rows.overlap import SKETCH, Scan, Sketch, same_people
-from training.rows.people import FirstOfEach
+from training.rows.parts import Parting
+from training.rows.people import FirstOfEach, unit_ids
 from training.rows.row_files import column_types
 from training.rows.rows import ROW_LIMIT, Rows
 from training.rows.schema import Schema, parse_schema
@@ -60,16 +64,24 @@ _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool]] = {}
 @dataclass(frozen=True)
 class Packed:
     """Rows as integers: `bins` (features, rows), and for each target its `answers` (rows,): uint8 classes, or int32
-    targets of a number.
+    targets of a number. `held`: which rows are kept aside for evaluation; None where the family has no such part.
     """
 
     bins: NDArray[Any]
     answers: tuple[NDArray[Any], ...]
+    held: NDArray[np.bool_] | None = None
 
     @property
     def labels(self) -> NDArray[Any]:
         """The answers of the first target."""
         return self.answers[0]
+
+    def parts(self) -> dict[str | None, tuple[NDArray[Any], tuple[NDArray[Any], ...]]]:
+        """Bins and answers of each part, rows in their order: of what is learnt from, and of what is kept aside."""
+        if self.held is None:
+            return {None: (self.bins, self.answers)}
+        of = {None: ~self.held, HOLDOUT: self.held}
+        return {part: (self.bins[:, own], tuple(each[own] for each in self.answers)) for part, own in of.items()}
 
 
 def register(
@@ -84,11 +96,13 @@ def register(
     families: Sequence[str] = (),
     new_people: NewPeople | None = None,
     family_name: str | None = None,
+    holdout: Decimal | None = None,
 ) -> Dataset:
     """Register `data` under `name`, with a total budget or in the `families` of other datasets, if it fits the schema.
 
     `unit`: the column that names the person, or "record"; None is asked about (`training.rows.unit_question`). Rows or
-    people registered, outside of `families`, raise NameTaken, but for `new_people`. `family_name`: of a new one.
+    people registered, outside of `families`, raise NameTaken, but for `new_people`. `family_name`, `holdout`: of a new
+    one, what it is called and the share of its units that is kept aside for evaluation.
     """
     check_left_out(schema := parse_schema(raw := _read_schema(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
@@ -101,30 +115,29 @@ def register(
         raise ask(by_name, "by name")
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
-        schema.target_names if len(schema.targets) > 1 else (),
+        schema.target_names if len(schema.targets) > 1 else (), holdout,
     )  # fmt: skip
+    parting = _parting(home, about, relatives)
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
         total.check_delta(schema.records)
-    naming = list(dict.fromkeys([*([how.column] if how.column else []), *by_name, *by_values]))
+    naming = [*dict.fromkeys(filter(None, [how.column, *by_name, *by_values]))]
     home.datasets.mkdir(mode=0o700, exist_ok=True)  # a host that joined others has their keys alone
     dataset = None
     while dataset is None:  # once more where another registration came in between: it is compared with that one too
         others = [] if new_people else [each for each in home.ledger.datasets() if shared.isdisjoint(_identities(each))]
         scan = _scan(home, schema, types, naming, others)
-        packed, sketch = pack(data, schema, how, scan), scan.sketch()
+        packed, sketch = pack(data, schema, how, scan, parting), scan.sketch()
         people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
         whole = [name for name in by_values if name not in scan.fractions]
         if answer is None and (like := [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]):
             raise ask(like, "their values repeat as ids do")
         if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
-            raise DataError(
-                f"records={schema.records}: under replace-one the number of rows is public and must be exact; it is "
-                "another"
-            )
+            said = "under replace-one the number of rows is public and must be exact; it is another"
+            raise DataError(f"records={schema.records}: {said}")
         folder = home.datasets / f"{uuid.uuid4()}.partial"
         try:
             _write(folder, packed, schema, raw, people)
-            commitment = home.keys.commitment(_content(folder, len(schema.targets)))
+            commitment = home.keys.commitment(_content(folder, len(schema.targets), parting is not None))
             dataset = _enter(home, folder, replace(about, commitment=commitment), others, scan, people)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -132,15 +145,28 @@ def register(
     return dataset
 
 
-def pack(data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = None) -> Packed:
+def _parting(home: Home, about: Registration, relatives: Sequence[Dataset]) -> Parting | None:
+    """By the key of the family, which holds for each of its datasets."""
+    share, name = about.holdout, about.family_name or about.name
+    if relatives:
+        share, name = relatives[0].holdout, relatives[0].families[0].name
+    if share is None:
+        return None
+    return Parting(bytes.fromhex(home.keys.commitment([b"the key of the parts of family ", name.encode()])), share)
+
+
+def pack(
+    data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = None, parting: Parting | None = None
+) -> Packed:
     """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute.
-    `scan` sees every row as it stands in the file.
+    `scan` sees every row as it stands in the file. `parting` says which units are kept aside.
     """
     keep = FirstOfEach(unit.column, unit.contributions) if unit.column else None
     described = {feature.name for feature in schema.features} | {*schema.target_names}
     seen = set() if scan is None else set(scan.names)
     questions = [schema.question(name) for name in schema.target_names]
     bins, answers = np.empty((0, 0)), [np.empty(0) for _ in questions]
+    held: list[NDArray[np.bool_]] = []
     start = used = 0
     for batch in read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described)):
         if not start:  # room for every row, of which the system gives what is written to: nothing is moved or copied
@@ -157,6 +183,8 @@ def pack(data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = No
             codes[used:end] = encode_column(feature, batch[feature.name], start)[chosen]
         for own, asked in zip(answers, questions, strict=True):
             own[used:end] = encode_answers(asked, batch[asked.target], start)[chosen]
+        if parting is not None and unit.column:
+            held.append(parting.of_units(unit_ids(unit.column, batch[unit.column]))[chosen])
         start, used = start + len(batch), end
     if keep is not None:
         keep.check()
@@ -165,7 +193,10 @@ def pack(data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = No
     for own, asked in zip(answers, questions, strict=True):
         if not has_answer(own[:used]).any():
             raise DataError(f"{asked.target}: no row that is used has an answer")
-    return Packed(bins[:, :used], tuple(own[:used] for own in answers))
+    bins, answers = bins[:, :used], [own[:used] for own in answers]
+    if parting is None:
+        return Packed(bins, tuple(answers))
+    return Packed(bins, tuple(answers), np.concatenate(held) if unit.column else parting.of_records([*bins, *answers]))
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
@@ -186,12 +217,13 @@ def require_rows(home: Home, dataset: Dataset) -> None:
     after its charge. Which of these it is, is not said. A file is hashed once, and again where it was touched.
     """
     folder, targets = home.datasets / dataset.registration.commitment, max(1, len(dataset.registration.targets))
+    parted = dataset.holdout is not None
     try:
-        files = [(folder / name).stat() for name in _files(targets)]
+        files = [(folder / name).stat() for name in _files(targets, parted)]
         state = tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
         if _SEEN.get(folder, ((), False))[0] != state:
             few = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False).size <= ROW_LIMIT
-            _SEEN[folder] = state, few and home.keys.commitment(_content(folder, targets)) == folder.name
+            _SEEN[folder] = state, few and home.keys.commitment(_content(folder, targets, parted)) == folder.name
         sound = _SEEN[folder][1]
     except (OSError, ValueError):
         sound = False
@@ -206,16 +238,17 @@ def require_rows(home: Home, dataset: Dataset) -> None:
 def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     """Map the packed rows of a job that has STARTED, after checking that they are the rows that were registered.
 
-    `schema`: the whole one. The job's target alone is read, of the rows that have an answer to it: which of them that
-    are is decided row by row, so that adding a row adds at most that row to the job's.
+    `schema`: the whole one. The job's part and target alone are read, of the rows that have an answer to it: which of
+    them that are is decided row by row, so that adding a row adds at most that row to the job's.
     """
     commitment = started.dataset.registration.commitment
     folder = home.datasets / commitment
-    if home.keys.commitment(_content(folder, len(schema.targets))) != commitment:
+    if home.keys.commitment(_content(folder, len(schema.targets), started.dataset.holdout is not None)) != commitment:
         raise JobFailed("rows: the packed file is not the one that was registered")
     asked = schema.question(started.request.target)
-    file = _label_files(len(schema.targets))[schema.target_names.index(asked.target)]
-    bins, labels = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in ("bins.npy", file))
+    files = _row_files(len(schema.targets), started.request.part)
+    file = files[1 + schema.target_names.index(asked.target)]
+    bins, labels = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (files[0], file))
     columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
     if len(columns) < len(schema.features):
         bins = bins[columns]
@@ -225,14 +258,15 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     return Rows(bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()))
 
 
-def _label_files(targets: int) -> list[str]:
-    """Of each target, the file of its answers."""
-    return ["labels.npy", *(f"labels-{number}.npy" for number in range(2, targets + 1))]
+def _row_files(targets: int, part: str | None = None) -> list[str]:
+    """The file of the bins, and of each target that of its answers; what is kept aside lies in files of its own."""
+    names = ["bins.npy", "labels.npy", *(f"labels-{number}.npy" for number in range(2, targets + 1))]
+    return names if part is None else [f"{part}-{name}" for name in names]
 
 
-def _files(targets: int) -> list[str]:
+def _files(targets: int, parted: bool) -> list[str]:
     """What the commitment is over, in its order."""
-    return ["bins.npy", *_label_files(targets), "schema.yaml"]
+    return [*_row_files(targets), *(_row_files(targets, HOLDOUT) if parted else []), "schema.yaml"]
 
 
 def _read_schema(path: Path) -> bytes:
@@ -265,8 +299,8 @@ def _enter(
         _check_new_rows(home, about.commitment, own)
         if about.new_people is None:
             _check_new_people(home, others, scan, own)
-        made = not place.exists()
-        if made or home.keys.commitment(_content(place, max(1, len(about.targets)))) != about.commitment:
+        made, parted = not place.exists(), (place / _row_files(1, HOLDOUT)[0]).exists()
+        if made or home.keys.commitment(_content(place, max(1, len(about.targets)), parted)) != about.commitment:
             shutil.rmtree(place, ignore_errors=True)
             folder.rename(place)
         else:  # left by a start that was cut before its entry, or just now another host's: the same rows
@@ -296,11 +330,10 @@ def _check_new_rows(home: Home, commitment: str, sketch: Sketch) -> None:
 
 def _scan(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str], others: Iterable[Dataset]) -> Scan:
     """Of a file's columns that the schema knows, against those sketches of `others` that are in this home."""
-    described = {feature.name for feature in schema.features} | {*schema.target_names, *schema.ignore}
+    described = {feature.name for feature in schema.features}
+    described |= {*schema.target_names, *schema.ignore}
     columns = [column for column in types if column in described]
-    places = {each.registration.name: home.datasets / each.registration.commitment / SKETCH for each in others}
-    known = {name: Sketch.read(place) for name, place in places.items() if place.exists()}
-    key = bytes.fromhex(home.keys.commitment([b"the key of sketches"]))
+    key, known = sketches(home, others)
     return Scan(key, schema.target_names, columns, naming, known)
 
 
@@ -332,9 +365,9 @@ def _check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sk
 
 def _write(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> None:
     folder.mkdir(mode=0o700)
-    np.save(folder / "bins.npy", packed.bins, allow_pickle=False)
-    for name, answers in zip(_label_files(len(schema.targets)), packed.answers, strict=True):
-        np.save(folder / name, answers, allow_pickle=False)
+    for part, (bins, answers) in packed.parts().items():
+        for name, column in zip(_row_files(len(schema.targets), part), (bins, *answers), strict=True):
+            np.save(folder / name, column, allow_pickle=False)
     (folder / "schema.yaml").write_bytes(raw)
     for file in folder.iterdir():
         file.chmod(PRIVATE)
@@ -350,8 +383,8 @@ def _write_sketch(folder: Path, sketch: Sketch) -> None:
     sync_directory(folder)
 
 
-def _content(folder: Path, targets: int) -> Iterator[bytes]:
-    for name in _files(targets):
+def _content(folder: Path, targets: int, parted: bool) -> Iterator[bytes]:
+    for name in _files(targets, parted):
         yield name.encode()
         with (folder / name).open("rb") as file:
             yield from iter(lambda file=file: file.read(CHUNK), b"")  # type: ignore[misc]

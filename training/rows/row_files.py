@@ -43,7 +43,7 @@ features:
 def read_columns(path: Path, features: Sequence[Feature]) -> Iterator[RawColumns]:
     """Batches of raw columns, one per feature, in the file's order. Columns that are no features are passed over."""
     start = 0
-    for batch in _batches(path, features):
+    for batch in file_batches(path, features):
         yield {feature.name: _column(feature, batch[feature.name], start) for feature in features}
         start += batch.num_rows
 
@@ -57,7 +57,8 @@ def _column(feature: Feature, column: pa.Array, start: int) -> NDArray[Any]:
         raise DataError(f"{error.message}{where}", **error.details) from None
 
 
-def _batches(path: Path, features: Sequence[Feature]) -> Iterator[pa.RecordBatch]:
+def file_batches(path: Path, features: Sequence[Feature]) -> Iterator[pa.RecordBatch]:
+    """Batches of these columns as they stand in the file. DataError where it lacks one, or cannot be read."""
     names = [feature.name for feature in features]
     try:
         absent = sorted(set(names) - set(column_types(path)))

@@ -1,0 +1,282 @@
+"""A statement of worth: what a certified model was measured to be worth, and what the measurement cost in privacy.
+
+An in-toto Statement v1 about the model's file, as the certificate is, with a predicate of its own; in a DSSE envelope,
+bound to the ledger by an `evaluated` entry. It states the noisy counts, from which every figure follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from accountant import canonical
+from accountant.canonical import decimal_string
+from accountant.certificates.certificate import digest, recompute
+from accountant.certificates.predicate import (
+    STATEMENT_LIMIT,
+    STATEMENT_TYPE,
+    AccountingForm,
+    ClaimForm,
+    Count,
+    Figure,
+    Form,
+    Hex,
+    Index,
+    LedgerForm,
+    MechanismForm,
+    RandomnessForm,
+    SubjectForm,
+    Text,
+)
+from accountant.certificates.statement import NOT_COVERED, claim_to_json, implementation
+from accountant.errors import CertificateInvalid, LedgerInvalid
+from accountant.keys import dsse
+from accountant.keys.trust import PublicKeys
+from accountant.ledger.families import Dataset
+from accountant.ledger.records import Request
+from accountant.log import notes, proofs
+from accountant.log.entries import read_entry
+from accountant.privacy.claims import claim
+from accountant.privacy.events import Plan
+
+WORTH_TYPE = "https://dpserve/model-worth/v1"
+METHOD = (
+    "each interval holds the values that a test of the noisy counts does not refuse; its variance counts how records "
+    "were drawn and the noise that was added"
+)
+Number = Annotated[str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$", max_length=60)]
+Whole = Annotated[int, Field(ge=-canonical.MAX_INTEGER, le=canonical.MAX_INTEGER)]
+
+
+class ModelForm(Form):
+    """The model that was measured."""
+
+    name: Text
+    certificate: Index = Field(description="index of the entry that certifies it")
+    target: Text = Field(description="what it predicts")
+    classes: list[Text] | None = Field(description="null where it answers a number")
+    range: list[Text] | None = Field(None, description="of a number, the ends of its public range")
+
+
+class RowsForm(Form):
+    """On what it was measured."""
+
+    dataset: Text
+    uuid: Text
+    version: Count
+    families: list[Text] = Field(min_length=1, description="whose budgets were charged")
+    part: Literal["holdout", "training", "all"] = Field(
+        description="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
+    )
+    seen: bool = Field(description="whether the model was learnt from rows of this part: it looks better then")
+    commitment: Hex
+    schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
+
+
+class MetricForm(Form):
+    """One figure and its interval."""
+
+    metric: Text
+    class_name: Text | None = Field(None, alias="class", description="the class that it speaks of")
+    value: Number | None = Field(description="null where the counts do not tell")
+    low: Number
+    high: Number
+
+
+class CountsForm(Form):
+    """What was released: a count in every cell, with noise."""
+
+    kind: Literal["binary", "classes", "number"] = Field(
+        description="binary: true class by bin of chance; classes: true class by answer; number: errors, values"
+    )
+    rows: Count
+    columns: Count
+    link: Text = Field(description="what a score means, as in ensemble.json")
+    counts: list[Whole]
+    variance: Figure = Field(description="of the noise in each count")
+
+
+class WorthPredicate(Form):
+    """What a model is worth."""
+
+    model: ModelForm
+    rows: RowsForm
+    claim: ClaimForm
+    mechanisms: list[MechanismForm]
+    accounting: AccountingForm
+    histogram: CountsForm
+    level: Figure = Field(description="of the intervals")
+    metrics: list[MetricForm] = Field(min_length=1)
+    better: bool = Field(description="whether it beats a model that always answers the same, by the interval")
+    method: Text
+    randomness: RandomnessForm
+    implementation: dict[str, Text]
+    ledger: LedgerForm
+    not_covered: list[Text] = Field(alias="notCovered")
+
+
+class WorthStatement(Form):
+    """An in-toto Statement v1 about exactly one ONNX file."""
+
+    type: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
+    subject: list[SubjectForm] = Field(min_length=1, max_length=1)
+    predicate_type: Literal["https://dpserve/model-worth/v1"] = Field(alias="predicateType")
+    predicate: WorthPredicate
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of which model, beside what the ledger knows. `model`, `histogram` and `metrics`: as the forms
+    above have them.
+    """
+
+    model: Mapping[str, Any]
+    sha256: str
+    part: str
+    seen: bool
+    histogram: Mapping[str, Any]
+    level: str
+    metrics: Sequence[Mapping[str, Any]]
+    better: bool
+
+
+@dataclass(frozen=True)
+class Worth:
+    """A statement that was verified. Only `verify` makes it. `entry`: the index of its `evaluated` entry."""
+
+    statement: Mapping[str, Any]
+    form: WorthPredicate
+    model: str
+    sha256: str
+    epsilon: Decimal
+    delta: Decimal
+    entry: int
+
+
+def statement(
+    measured: Measured, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
+) -> bytes:
+    """Canonical bytes of the statement. `dataset`: with the accounts of the part; `spent`: the releases as reserved."""
+    from accountant.mechanisms import LIBRARY  # loads the samplers, which verifiers do without
+
+    registration = dataset.registration
+    predicate = {
+        "model": dict(measured.model),
+        "rows": {
+            "dataset": registration.name,
+            "uuid": dataset.uuid,
+            "version": dataset.version,
+            "families": [family.identity for family in dataset.families],
+            "part": measured.part,
+            "seen": measured.seen,
+            "commitment": registration.commitment,
+            "schema": registration.schema,
+        },
+        "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
+        "mechanisms": [{**run, "library": LIBRARY} for run in spent.to_json()],
+        "accounting": {
+            "composition": "one release; the parts of a family are disjoint, and their budgets do not add up",
+            "coversTuning": False,
+            "coversPreprocessing": True,
+        },
+        "histogram": dict(measured.histogram),
+        "level": measured.level,
+        "metrics": [dict(each) for each in measured.metrics],
+        "better": measured.better,
+        "method": METHOD,
+        "randomness": {"source": "operating system", "seeded": False},
+        "implementation": dict(implementation()),
+        "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
+        "notCovered": list(NOT_COVERED),
+    }
+    body: dict[str, Any] = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": request.model, "digest": {"sha256": measured.sha256}}],
+        "predicateType": WORTH_TYPE,
+        "predicate": predicate,
+    }
+    return canonical.encode(body, STATEMENT_LIMIT)
+
+
+def read(payload: bytes) -> tuple[dict[str, Any], WorthStatement]:
+    """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
+    try:
+        body: Any = canonical.decode_canonical(payload, STATEMENT_LIMIT)
+        return body, WorthStatement.model_validate(body)
+    except canonical.CanonicalError as error:
+        raise CertificateInvalid(f"statement: {error.message}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"]) or "statement"
+        raise CertificateInvalid(f"{where:.99}: {first['msg']:.200}") from None
+
+
+def is_worth(envelope: bytes) -> bool:
+    """Whether an envelope says that it holds a statement of worth. Nothing is verified."""
+    return f'"predicateType":"{WORTH_TYPE}"'.encode() in dsse.parse(envelope).payload
+
+
+def verify(envelope: bytes, proof: str, trust: PublicKeys, model: bytes | None = None) -> Worth:
+    """Signature by a pinned issuer key, form, claim recomputed, place in the log, the entry that binds it; and, where
+    the `model` is at hand, that it is about these bytes. That the metrics follow from the counts is checked by
+    `models.worth.stated.check`.
+
+    Raises:
+        CertificateInvalid: the statement, or the model it is about.
+        LedgerInvalid: the proof and what it proves.
+        KeyInvalid: no pinned key speaks for the entry, or for the checkpoint's size.
+    """
+    parsed = proofs.parse_proof(proof)
+    payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
+    body, stated = read(payload)
+    predicate, subject = stated.predicate, stated.subject[0]
+    if predicate.ledger.reservation >= parsed.index or predicate.model.certificate >= predicate.ledger.reservation:
+        raise CertificateInvalid("ledger: certificate, reservation and statement must stand in this order")
+    if model is not None and digest(model) != subject.digest.sha256:
+        raise CertificateInvalid("subject: the model's bytes are not those the statement speaks of")
+    if predicate.model.certificate in trust.revoked:
+        raise CertificateInvalid(f"model: its certificate, entry {predicate.model.certificate}, was revoked")
+    epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
+    _check_entry(parsed, payload, stated, trust)
+    return Worth(body, predicate, subject.name, subject.digest.sha256, epsilon, delta, parsed.index)
+
+
+def _check_entry(parsed: proofs.TlogProof, payload: bytes, stated: WorthStatement, trust: PublicKeys) -> None:
+    if parsed.extra is None:
+        raise LedgerInvalid("proof: must carry the entry's bytes in its extra line")
+    size = notes.parse_checkpoint(parsed.checkpoint_note).size
+    proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
+    entry, subject = read_entry(parsed.index, parsed.extra).value, stated.subject[0]
+    expected = {
+        "type": "evaluated",
+        "statement": digest(payload),
+        "model": subject.digest.sha256,
+        "name": subject.name,
+        "reservation": stated.predicate.ledger.reservation,
+    }
+    for field, value in expected.items():
+        if entry.get(field) != value:
+            raise CertificateInvalid(f"entry {parsed.index}: its {field} is not the statement's")
+    if stated.predicate.ledger.origin != trust.origin:
+        raise CertificateInvalid(f"ledger: origin {stated.predicate.ledger.origin!r:.99} is not the pinned one")
+
+
+def figure(value: float) -> str:
+    """A float as statements spell it: exact decimals."""
+    return decimal_string(Decimal(repr(value)))
+
+
+def json_schema() -> dict[str, Any]:
+    """The published schema of the statement."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{WORTH_TYPE}/schema.json"}
+    return {**head, **WorthStatement.model_json_schema(by_alias=True)}
+
+
+if __name__ == "__main__":
+    import json
+
+    print(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,74 @@
+"""`evaluated` entries: each binds a signed statement of what a certified model is worth to the job that measured it."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, select, update
+
+from accountant.errors import InputError, WrongState
+from accountant.keys import key_rows
+from accountant.ledger import derived_entries
+from accountant.ledger.job_rows import read_job, require_state
+from accountant.ledger.records import Job, Request, State, request_from_entry
+from accountant.log.entries import TransparencyLog, read_entry
+from accountant.store.entry_kinds import entry_index
+from accountant.store.store import Store, body_at
+from accountant.store.tables import job_table
+
+
+def check(connection: Connection, request: Request) -> None:
+    """InputError where what the request evaluates is no certified model of its name, UnknownName where it is no entry,
+    WrongState where it was revoked.
+    """
+    if request.evaluates is None:
+        return
+    entry = derived_entries.certified(connection, request.evaluates)
+    if entry.value["name"] != request.model:
+        raise InputError(f"model={request.model}: entry {request.evaluates} certifies {entry.value['name']}")
+    if request.evaluates in key_rows.revoked(connection):
+        raise WrongState(f"model={request.model}: the certificate of entry {request.evaluates} was revoked")
+
+
+def require_uncertified(connection: Connection, job: Job) -> None:
+    """WrongState where the job has a certificate, or gets none: it evaluates a model, and makes none."""
+    if job.issued is not None:
+        raise WrongState(f"job {job.seq}: its certificate was issued as entry {job.issued}", job=job.seq)
+    if "evaluates" in read_entry(job.seq, body_at(connection, job.seq)).value:
+        raise WrongState(f"job {job.seq}: evaluates a model, and makes none", job=job.seq)
+
+
+def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int:
+    """Bind the statement's sha256 to a committed evaluation, once; the index of its entry. WrongState where the job is
+    not committed, or has a statement; KeyInvalid where the key that signed it may not any more.
+    """
+    with log.writing() as writer:
+        key_rows.require_issuer(writer.connection, signed_by)
+        job = read_job(writer.connection, seq)
+        require_state(job, State.COMMITTED, "enter a statement for")
+        request = request_from_entry(read_entry(seq, body_at(writer.connection, seq)).value)
+        if job.issued is not None or request.evaluates is None:
+            raise WrongState(f"job {seq}: is no evaluation without a statement", job=seq)
+        model = derived_entries.certified(writer.connection, request.evaluates).value["model"]
+        index = writer.append("evaluated", reservation=seq, statement=statement, model=model, name=job.model)
+        writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(issued=index))
+        return index
+
+
+def of_model(database: Store, issued: int) -> list[int]:
+    """The jobs whose statements are about the certified model of this entry, the newest first."""
+    with database.reading() as connection:
+        index = entry_index(database, connection)
+        found = []
+        for number in index.of_kind("evaluated").nonzero()[0][::-1]:
+            job = int(index.jobs[number])
+            if read_entry(job, body_at(connection, job)).value["evaluates"] == issued:
+                found.append(job)
+        return found
+
+
+def same(database: Store, request: Request) -> int | None:
+    """The newest job that was asked the same and has a statement."""
+    row = job_table.c
+    query = select(row.seq).where(row.request == request.digest, row.issued.is_not(None)).order_by(row.seq.desc())
+    with database.reading() as connection:
+        found = connection.execute(query.limit(1)).scalar()
+    return None if found is None else int(found)

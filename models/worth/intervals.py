@@ -1,0 +1,103 @@
+"""Intervals that count both what drew the records and what noise was added: docs/privacy/parts.md and
+docs/results/evaluation.md have the argument and the coverage that was measured.
+
+Every figure t solves E[T(t)] = 0 for a T that is a polynomial in the noisy counts, unbiased whatever the counts are;
+its interval holds each t that the test T(t)^2 <= z^2 V(t) does not refuse (Fieller 1954, Wilson 1927). Where the noise
+drowns the counts no t is refused, and the interval says so: from 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+GRID = np.sin(np.linspace(0.0, np.pi / 2, 4001)) ** 2  # finer towards 0 and 1
+PSEUDO = 1.0  # records at either end that are added where a variance is estimated: none is 0 because few were drawn
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with an interval; `value` None where the counts say nothing."""
+
+    value: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Independent noise of this variance in every count, and the level of the intervals. `grouped`: how many records of
+    one person there may be: they are as good as one, so that what was drawn varies by as many times as much.
+    """
+
+    variance: float
+    level: float = 0.95
+    grouped: int = 1
+
+    @property
+    def z(self) -> float:
+        """Standard deviations on either side."""
+        return NormalDist().inv_cdf(0.5 + self.level / 2)
+
+
+def ratio(counts: Floats, part: Floats, whole: Floats, noise: Noise) -> Interval:
+    """sum(part * counts) / sum(whole * counts) in 0..1; `part` is between 0 and `whole`, which is 0, 1 or 2."""
+    above, below = float(part @ counts), float(whole @ counts)
+    weights = part - GRID[:, None] * whole
+    drawn = np.maximum(below, 0.0) * GRID * (1 - GRID)
+    if whole.max() > 1:  # some are counted twice, as in F1: of these a share of t / 2, of the others of 1 - t
+        drawn = drawn * (2 - GRID)
+    elif ((part > 0) & (part < whole)).any():  # a mean of more than two values
+        drawn = np.maximum((weights**2 @ counts) + PSEUDO / 2 * (GRID**2 + (1 - GRID) ** 2), 0.0)
+    variance = noise.variance * (weights**2).sum(axis=1) + noise.grouped * drawn
+    value = min(max(above / below, 0.0), 1.0) if below > 0 else None
+    return _kept((above - GRID * below) ** 2 <= noise.z**2 * variance, value)
+
+
+def auroc(table: Floats, noise: Noise) -> Interval:
+    """P(a record of class 1 has a higher score than one of class 0), equal ones counted half. `table`: (2, bins)."""
+    zeros, ones = table
+    half = np.tri(len(zeros), k=-1) + np.eye(len(zeros)) / 2  # of a one in bin j, over a zero in bin i
+    below, above = half @ zeros, half.T @ ones
+    total = zeros.sum(), ones.sum()
+    grid = GRID[:, None]
+    test = float(zeros @ above) - GRID * total[0] * total[1]
+    by_one, by_zero = below - grid * total[0], above - grid * total[1]
+    sides = (half, half.T)  # sums of (half - t)^2 over zeros, for each one, and over ones, for each zero
+    spread = [(s**2).sum(axis=1) - 2 * grid * s.sum(axis=1) + grid**2 * len(half) for s in sides]
+    squares = by_one**2 - noise.variance * spread[0], by_zero**2 - noise.variance * spread[1]
+    ends = PSEUDO / 2 * (GRID**2 + (1 - GRID) ** 2) * (max(total[0], 0.0) ** 2 + max(total[1], 0.0) ** 2)
+    drawn = np.maximum(squares[0] @ ones + squares[1] @ zeros, 0.0) + ends
+    both = noise.variance**2 * spread[0].sum(axis=1)
+    added = np.maximum(noise.variance * ((by_one**2).sum(axis=1) + (by_zero**2).sum(axis=1)) - both, both)
+    value = float(zeros @ above) / (total[0] * total[1]) if min(total) > 0 else None
+    kept = test**2 <= noise.z**2 * (added + noise.grouped * drawn)
+    return _kept(kept, None if value is None else min(max(value, 0.0), 1.0))
+
+
+def smooth(figure: Callable[[Floats], float], counts: Floats, noise: Noise, least: float, most: float) -> Interval:
+    """Of a figure that is no ratio: by its derivatives by each count (the delta method), within its bounds."""
+    value, step = figure(counts), max(1.0, float(np.maximum(counts, 0.0).sum()) / 1e4)
+    if not least <= value <= most:
+        return Interval(None, least, most)
+    moves = np.eye(len(counts)) * step
+    slopes = np.array([(figure(counts + move) - figure(counts - move)) / (2 * step) for move in moves])
+    if not np.isfinite(slopes).all():
+        return Interval(value, least, most)
+    drawn = noise.grouped * float(slopes**2 @ np.maximum(counts, 0.0))
+    width = noise.z * (drawn + noise.variance * float(slopes @ slopes)) ** 0.5
+    return Interval(value, max(least, value - width), min(most, value + width))
+
+
+def _kept(kept: NDArray[np.bool_], value: float | None) -> Interval:
+    """The ends of what is not refused, one step of the grid further out on either side; all of it where nothing is."""
+    if not kept.any() or value is None:
+        return Interval(value, 0.0, 1.0)
+    places = np.flatnonzero(kept)
+    low, high = float(GRID[max(places[0] - 1, 0)]), float(GRID[min(places[-1] + 1, len(GRID) - 1)])
+    return Interval(value, min(low, value), max(high, value))

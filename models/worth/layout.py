@@ -1,0 +1,99 @@
+"""The cells of an evaluation's histogram: what is counted of a record, its true answer and what the model says of it.
+
+Two classes: the true class and one of `BINS` public bins of the probability. More: the true class and the one that is
+answered. A number: a bin of the error, and, counted again, a bin of the true value. All of it is public before a row is
+read, and follows from what the model answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import pi
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.answers import ClassLabel, Range, Scores, probabilities_of
+
+BINS = 32  # of the probability, an even number: a half, where the answer changes, is between two
+ERROR_STEPS = 20  # of the size of an error: each bin is 1 / sqrt 2 of the next, the last one ends at the range's width
+VALUE_BINS = 16
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Of a model with these classes (none: a number of `target_range`), whose scores mean what `link` says."""
+
+    classes: tuple[ClassLabel, ...]
+    link: float
+    target_range: Range | None = None
+
+    @property
+    def kind(self) -> str:
+        """binary, classes or number."""
+        return "number" if self.target_range else "binary" if len(self.classes) == 2 else "classes"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the histogram; of a number: two rows, errors and values, of which the longer is whole."""
+        if self.kind == "number":
+            return 2, 2 * (ERROR_STEPS + 1)
+        return len(self.classes), BINS if self.kind == "binary" else len(self.classes)
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def counted(self) -> int:
+        """In how many cells one record is counted: what it moves, each by one."""
+        return 2 if self.kind == "number" else 1
+
+    @cached_property
+    def edges(self) -> Floats:
+        """Between the bins of the probability: closer near 0 and 1, where it says more."""
+        inner: Floats = np.sin(np.linspace(0, pi / 2, BINS + 1)[1:-1]) ** 2
+        inner[BINS // 2 - 1] = 0.5
+        return inner
+
+    @cached_property
+    def middles(self) -> Floats:
+        """What a bin's probability is taken to be."""
+        ends = np.concatenate([[0.0], self.edges, [1.0]])
+        return np.asarray((ends[1:] + ends[:-1]) / 2, np.float64)
+
+    @cached_property
+    def error_ends(self) -> Floats:
+        """(2 ERROR_STEPS + 3,): ends of the bins of the error, in widths of the range, from -1 to 1."""
+        sizes = np.concatenate([[0.0], 2.0 ** (-np.arange(ERROR_STEPS, -1, -1) / 2)])
+        return np.concatenate([-sizes[:0:-1], sizes])
+
+    def cells(self, scores: Scores, answers: NDArray[Any]) -> NDArray[np.intp]:
+        """(counted, n): in which cells records with these scores (n, outputs) and true answers are counted. `answers`:
+        class indices, or a number's place in its range, from 0 to 1.
+        """
+        if self.kind == "number":
+            assert self.target_range is not None
+            low, high = self.target_range
+            said = np.clip(self.link * scores[:, 0] / (high - low) + 0.5, 0.0, 1.0)
+            error = np.searchsorted(self.error_ends[1:-1], said - answers, side="left")
+            value = np.minimum((answers * VALUE_BINS).astype(np.intp), VALUE_BINS - 1)
+            return np.stack([error, self.shape[1] + value])
+        if self.kind == "binary":
+            chance = probabilities_of(scores, self.link)[:, 1]
+            column = np.searchsorted(self.edges, chance, side="left")
+            positive = scores[:, 0] > 0  # what is answered is told by the score itself
+            half = BINS // 2
+            column = np.where(positive, np.maximum(column, half), np.minimum(column, half - 1))
+        else:
+            column = scores.argmax(axis=1)
+        return np.asarray(answers.astype(np.intp) * self.shape[1] + column)[None]
+
+    def table(self, counts: Sequence[int]) -> NDArray[np.float64]:
+        """Released counts in the shape of the histogram."""
+        return np.array(counts, np.float64).reshape(self.shape)

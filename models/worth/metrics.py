@@ -1,0 +1,147 @@
+"""Every figure that one released histogram gives, each with its interval. Free: nothing but the counts is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.answers import ClassLabel
+from models.worth.intervals import Interval, Noise, auroc, ratio, smooth
+from models.worth.layout import BINS, ERROR_STEPS, VALUE_BINS, Layout
+
+Floats = NDArray[np.float64]
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Metric:
+    """`of`: the class that it speaks of, where it speaks of one."""
+
+    name: str
+    found: Interval
+    of: ClassLabel | None = None
+
+    def to_json(self) -> dict[str, str | None]:
+        """As statements and programs have it: decimals as texts; `value` None where the counts do not tell."""
+        value = None if self.found.value is None else _text(self.found.value)
+        body = {"metric": self.name, "value": value, "low": _text(self.found.low), "high": _text(self.found.high)}
+        return body if self.of is None else {**body, "class": str(self.of)}
+
+
+def _text(value: float) -> str:
+    return f"{value:.{DIGITS}f}".replace("-0.000000", "0.000000")
+
+
+def metrics(layout: Layout, counts: Sequence[int], noise: Noise) -> list[Metric]:
+    """Of released counts (layout.size,). The first one is what the model is judged by."""
+    table = layout.table(counts)
+    found = {"binary": _binary, "classes": _classes, "number": _number}[layout.kind](layout, table, noise)
+    return [*found]
+
+
+def beats_constant(kind: str, found: Sequence[dict[str, Any]]) -> bool:
+    """Whether the model is better than always giving the same answer, by the interval: of two classes the AUROC is
+    above a half, of more the accuracy is above the share of the most frequent class, of a number R2 is above 0.
+    """
+    low = {each["metric"]: float(each["low"]) for each in found if "class" not in each}
+    return low["auroc"] > 0.5 if kind == "binary" else low["advantage" if kind == "classes" else "r2"] > 0
+
+
+def _binary(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
+    counts, one = table.ravel(), np.ones(2 * BINS)
+    said, true = np.tile(np.arange(BINS) >= BINS // 2, 2), np.repeat([False, True], BINS)
+    yield Metric("auroc", auroc(table, noise))
+    yield Metric("accuracy", ratio(counts, (said == true).astype(float), one, noise))
+    both = (said & true).astype(float)
+
+    def average_precision(counts: Floats) -> float:  # each bin's share of recall, at the precision amid its records
+        zeros, ones = counts.reshape(2, BINS)[:, ::-1]
+        found, told = (np.cumsum(each) - each / 2 for each in (ones, zeros + ones))
+        return float((ones * np.clip(found / np.maximum(told, 1e-9), 0.0, 1.0)).sum() / max(ones.sum(), 1e-9))
+
+    yield Metric("precision", ratio(counts, both, said.astype(float), noise))
+    yield Metric("recall", ratio(counts, both, true.astype(float), noise))
+    yield Metric("specificity", ratio(counts, (~said & ~true).astype(float), (~true).astype(float), noise))
+    yield Metric("f1", ratio(counts, 2 * both, said.astype(float) + true, noise))
+    yield Metric("average_precision", smooth(average_precision, counts, noise, 0.0, 1.0))
+    chance = np.concatenate([1 - layout.middles, layout.middles])  # of the true answer
+    loss = -np.log(chance)
+    whole = ratio(counts, loss / loss.max(), one, noise)
+    yield Metric("log_loss", _scaled(whole, float(loss.max())))
+    yield Metric("brier", ratio(counts, (1 - chance) ** 2, one, noise))
+    yield Metric("prevalence", ratio(counts, true.astype(float), one, noise))
+    yield _records(counts, noise)
+
+
+def _classes(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
+    counts, k = table.ravel(), len(layout.classes)
+    true, said = np.repeat(np.arange(k), k), np.tile(np.arange(k), k)
+    right = (true == said).astype(float)
+    most = (true == int(table.sum(axis=1).argmax())).astype(float)
+    yield Metric("accuracy", ratio(counts, right, np.ones(k * k), noise))
+    yield Metric(
+        "advantage", smooth(lambda n: float((right - most) @ n / max(n.sum(), 1e-9)), counts, noise, -1.0, 1.0)
+    )
+
+    def balanced(counts: Floats) -> float:
+        table = counts.reshape(k, k)
+        return float(np.clip(table.diagonal() / np.maximum(table.sum(axis=1), 1e-9), 0.0, 1.0).mean())
+
+    yield Metric("balanced_accuracy", smooth(balanced, counts, noise, 0.0, 1.0))
+    for number, label in enumerate(layout.classes):
+        is_true, is_said = (true == number).astype(float), (said == number).astype(float)
+        yield Metric("precision", ratio(counts, is_true * is_said, is_said, noise), label)
+        yield Metric("recall", ratio(counts, is_true * is_said, is_true, noise), label)
+        yield Metric("f1", ratio(counts, 2 * is_true * is_said, is_true + is_said, noise), label)
+    yield _records(counts, noise)
+
+
+def _number(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
+    assert layout.target_range is not None
+    width = layout.target_range[1] - layout.target_range[0]
+    low, high = layout.error_ends[:-1], layout.error_ends[1:]
+    errors, values = table[0], table[1, :VALUE_BINS]
+    squared, size = (low**2 + low * high + high**2) / 3, np.abs(low + high) / 2
+    mean = ratio(errors, squared, np.ones(len(errors)), noise)
+    roots = [None if each is None else width * each**0.5 for each in (mean.value, mean.low, mean.high)]
+    yield Metric("rmse", Interval(roots[0], roots[1] or 0.0, roots[2] or 0.0))
+    yield Metric("mae", _scaled(ratio(errors, size, np.ones(len(errors)), noise), width))
+    places = (np.arange(VALUE_BINS) + 0.5) / VALUE_BINS
+
+    def r2(counts: Floats) -> float:
+        own, true = counts[: len(errors)], counts[len(errors) :]
+        total = max(float(true.sum()), 1e-9)
+        middle = float(places @ true) / total
+        spread = float((places - middle) ** 2 @ true) / total
+        return 1 - float(squared @ own) / max(float(own.sum()), 1e-9) / spread if spread > 0 else -np.inf
+
+    yield Metric("r2", smooth(r2, np.concatenate([errors, values]), noise, -1.0, 1.0))
+    sizes = np.abs(np.concatenate([low[: ERROR_STEPS + 1], high[ERROR_STEPS + 1 :]]))
+    for name, share in (("median_error", 0.5), ("error_90", 0.9)):
+        yield Metric(name, _quantile(errors, sizes, share, width, noise))
+    yield _records(errors, noise)
+
+
+def _quantile(errors: Floats, sizes: Floats, share: float, width: float, noise: Noise) -> Interval:
+    """The size that a share of the errors stays within: ends of bins, told apart by the shares within them."""
+    ends = np.unique(sizes)
+    within = [ratio(errors, (sizes <= end).astype(float), np.ones(len(errors)), noise) for end in ends]
+    low = next((end for end, found in zip(ends, within, strict=True) if found.high >= share), ends[-1])
+    high = next((end for end, found in zip(ends, within, strict=True) if found.low >= share), ends[-1])
+    value = next((end for end, found in zip(ends, within, strict=True) if (found.value or 0.0) >= share), ends[-1])
+    below = ends[max(int(np.searchsorted(ends, low)) - 1, 0)] if low > ends[0] else 0.0
+    return Interval(width * float(value), width * float(below), width * float(high))
+
+
+def _scaled(found: Interval, by: float) -> Interval:
+    return Interval(None if found.value is None else by * found.value, by * found.low, by * found.high)
+
+
+def _records(counts: Floats, noise: Noise) -> Metric:
+    """How many records the part has; of that only the noise is uncertain."""
+    value, width = float(counts.sum()), noise.z * (noise.variance * len(counts)) ** 0.5
+    return Metric("records", Interval(value, max(0.0, value - width), max(0.0, value + width)))

@@ -1,0 +1,107 @@
+"""Statements of worth: their figures from released counts, and whether stated figures follow from stated counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from accountant.certificates.worth import METHOD, Worth, WorthPredicate, figure
+from accountant.errors import CertificateInvalid
+from models.forms.ensemble import Ensemble
+from models.worth.intervals import Noise
+from models.worth.layout import Layout
+from models.worth.metrics import beats_constant, metrics
+from models.worth.report import Curve, Report, curves_of
+
+LEVEL = "0.95"
+
+
+def layout_of(ensemble: Ensemble) -> Layout:
+    """The cells in which records are counted for a model."""
+    return Layout(tuple(ensemble.classes), ensemble.link, ensemble.target_range)
+
+
+def model_form(ensemble: Ensemble, name: str, certificate: int) -> dict[str, Any]:
+    """What a statement says of the model; `certificate`: the entry that certifies it."""
+    ends = ensemble.target_range
+    return {
+        "name": name,
+        "certificate": certificate,
+        "target": ensemble.target,
+        "classes": [str(label) for label in ensemble.classes] or None,
+        **({} if ends is None else {"range": [repr(float(end)) for end in ends]}),
+    }
+
+
+def histogram_form(layout: Layout, counts: Sequence[int], variance: float) -> dict[str, Any]:
+    """What was released, as a statement has it. `variance`: of the noise in each count."""
+    rows, columns = layout.shape
+    return {
+        "kind": layout.kind,
+        "rows": rows,
+        "columns": columns,
+        "link": repr(layout.link),
+        "counts": [int(each) for each in counts],
+        "variance": figure(variance),
+    }
+
+
+def figures(layout: Layout, counts: Sequence[int], variance: float, contributions: int) -> list[dict[str, str | None]]:
+    """Every metric of these counts with its interval at LEVEL, as a statement has it."""
+    noise = Noise(variance, float(LEVEL), contributions)
+    return [each.to_json() for each in metrics(layout, counts, noise)]
+
+
+def check(worth: Worth) -> None:
+    """CertificateInvalid where what a verified statement says of the model does not follow from its counts: a metric,
+    an interval, or that it is better than a constant answer.
+    """
+    form = worth.form
+    if form.method != METHOD:
+        raise CertificateInvalid("method: this version knows another one, and cannot make its figures again")
+    stated = [each.model_dump(by_alias=True, exclude_unset=True) for each in form.metrics]
+    try:
+        own = figures(
+            _layout(form), form.histogram.counts, float(form.histogram.variance), form.claim.unit.contributions
+        )
+    except (ValueError, ArithmeticError, IndexError) as error:
+        raise CertificateInvalid(f"histogram: is not of its kind's form ({type(error).__name__})") from None
+    if form.level != LEVEL or not _same(stated, own) or form.better != beats_constant(form.histogram.kind, own):
+        raise CertificateInvalid("metrics: do not follow from the counts that are stated")
+
+
+def _layout(form: WorthPredicate) -> Layout:
+    ends = form.model.range
+    if ends is not None:
+        low, high = map(float, ends)
+        return Layout((), float(form.histogram.link), (low, high))
+    return Layout(tuple(form.model.classes or ()), float(form.histogram.link))
+
+
+def _same(stated: Sequence[dict[str, Any]], own: Sequence[dict[str, Any]]) -> bool:
+    """But for a last digit: other machines round sums of floats otherwise."""
+    if [(each["metric"], each.get("class")) for each in stated] != [
+        (each["metric"], each.get("class")) for each in own
+    ]:
+        return False
+    pairs = [(a[key], b[key]) for a, b in zip(stated, own, strict=True) for key in ("value", "low", "high")]
+    return all(
+        a == b or (None not in (a, b) and abs(float(a) - float(b)) <= 1e-3 * max(1.0, abs(float(b)))) for a, b in pairs
+    )
+
+
+def report_of(body: dict[str, Any]) -> Report:
+    """A statement, as programs have it, as a report with its pictures."""
+    histogram = body["histogram"]
+    curves: tuple[Curve, ...] = ()
+    if histogram["kind"] == "binary":
+        layout = Layout(("0", "1"), float(histogram["link"]))
+        curves = curves_of(layout.table(histogram["counts"]), layout.middles)
+    seen = " The model learnt from these rows: it looks better than it is." if body["seen"] else ""
+    better = "" if body["better"] else " It is not shown to be better than a constant answer."
+    facts = (
+        f"Measured privately on {body['part']} rows of {body['dataset']}, for epsilon {body['epsilon']} at delta "
+        f"{body['delta']}; signed, and entered in the ledger as entry {body['entry']}.{seen}{better}",
+        f"Intervals of level {body['level']} count how the rows were drawn and the noise that was added.",
+    )
+    return Report(f"What {body['model']} is worth on {body['dataset']}", facts, body["metrics"], curves, body)

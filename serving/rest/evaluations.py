@@ -1,0 +1,91 @@
+"""The doors to what models are worth: measured as a job, by a worker, and stated under a signature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import BudgetRefused
+from accountant.home import Home
+from accountant.ledger.tokens import SCOPES
+from serving.http.routes import TEXT, Door, caller, in_thread, state
+from serving.process.access_log import about
+from serving.process.metrics import REFUSALS
+from serving.rest import json_schemas
+from serving.rest.jobs import DECIMAL, NUMBER, job_number
+from serving.wire.errors import json_response
+from serving.wire.request_bodies import Fields, json_fields, known_query
+from training import job_views
+from training.evaluation import evaluate, release
+
+REQUIRED: Fields = {"model": (str,), "dataset": (str,), "epsilon": NUMBER}
+OPTIONAL: Fields = {"part": (str,), "delta": NUMBER, "idempotency_key": (str,)}
+
+
+async def submit_evaluation(request: Request) -> Response:
+    """Plan and reserve; 202 with the job at once. A worker measures. What is known already costs nothing again."""
+    body = await json_fields(request, REQUIRED, OPTIONAL)
+    found = await in_thread(submitted, state(request).home, body, f"token:{caller(request).name}")
+    return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
+
+
+def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+    """Reserve and queue an evaluation; the job's JSON. BudgetRefused, which is counted."""
+    asked = evaluate.AskedWorth(
+        body["model"], body["dataset"], body["epsilon"], body.get("part"), body.get("delta") or "0"
+    )
+    try:
+        reserved = evaluate.submit(home, asked, by=by, key=body.get("idempotency_key"))
+    except BudgetRefused as refused:
+        about(body["dataset"])
+        REFUSALS.labels(body["dataset"], refused.details["reason"]).inc()
+        raise
+    about(body["dataset"])
+    return job_views.job_to_json(home, home.ledger.job(reserved.seq))
+
+
+async def show_evaluation(request: Request) -> Response:
+    """A finished evaluation: figures, and what verifies them. 404 where there is none."""
+    known_query(request)
+    home, seq = state(request).home, job_number(request)
+    envelope, proof, found = await in_thread(release.statement_of, home, seq)
+    body = {**release.worth_to_json(seq, found), "envelope": orjson.Fragment(envelope), "proof": proof.decode()}
+    return json_response(body)
+
+
+ASKED = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["model", "dataset", "epsilon"],
+    "properties": {
+        "model": {**TEXT, "description": "adult, adult@champion or adult@2"},
+        "dataset": TEXT,
+        "epsilon": DECIMAL,
+        "delta": DECIMAL,
+        "part": {"enum": ["holdout", "training"], "description": "what is kept aside, unless training is asked for"},
+        "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
+    },
+}
+DOORS = (
+    Door(
+        "POST",
+        "/v1/evaluations",
+        ("train",),
+        submit_evaluation,
+        "Measure what a model is worth; it is charged now",
+        202,
+        ASKED,
+        json_schemas.JOB,
+    ),
+    Door(
+        "GET",
+        "/v1/evaluations/{job}",
+        SCOPES,
+        show_evaluation,
+        "What a model is worth, and the statement that says so",
+        gives=json_schemas.EVALUATION,
+    ),
+)

@@ -1,0 +1,161 @@
+"""The two accounts of a family that keeps units aside: one total each, charged apart, by the ledger and the audit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from ledgers import advance, hexes, place, plan, registration, request, reserve
+
+from accountant.audit.audit import audit_home
+from accountant.budget import Budget
+from accountant.errors import BudgetRefused, InputError, LedgerInvalid, WrongState
+from accountant.home import Home
+from accountant.keys.trust import fingerprint
+from accountant.ledger import evaluations
+from accountant.ledger.records import HOLDOUT, Unit
+from accountant.privacy.events import PureDp
+
+PURE = plan(PureDp(Decimal("0.1")), 10)  # epsilon 1 in all
+KEPT = Decimal("0.2")
+
+
+@pytest.fixture
+def home(tmp_path, ledger_url) -> Home:
+    home = Home.init(place(tmp_path / "home") | {"DPSERVE_LEDGER_URL": ledger_url})
+    home.ledger.register(registration(budget=Budget.of("2"), unit=Unit("person", "name"), holdout=KEPT))
+    return home
+
+
+def trained(home: Home) -> int:
+    """A certified model; the entry that certifies it."""
+    job = reserve(home.ledger, request("adult", "1", "0"), PURE)
+    advance(home.ledger, job.seq, "issued")
+    return home.ledger.job(job.seq).issued
+
+
+def evaluation(certified: int, **more):
+    return replace(request("adult", "1", "0"), evaluates=certified, **({"part": HOLDOUT} | more))
+
+
+def finish(home: Home, seq: int) -> int:
+    signed_by = fingerprint(home.keys.public_key("issuer"))
+    advance(home.ledger, seq, "committed")
+    return evaluations.enter(home.ledger.log, seq, hexes(f"worth {seq}"), signed_by)
+
+
+def sound(home: Home) -> bool:
+    found = audit_home(home)
+    assert found.ok, found.problems
+    return True
+
+
+def spent(home: Home, part: str | None = None) -> str:
+    return home.ledger.dataset("adult", part=part).summary()["spent"]["epsilon"]
+
+
+def test_each_part_has_the_whole_total_and_is_charged_alone(home):
+    """Two jobs of epsilon 1 fill each account of 2: the family's loss is the larger of them, not 4."""
+    certified = trained(home)
+    trained(home)
+    assert (spent(home), spent(home, HOLDOUT)) == ("2", "0")
+    with pytest.raises(BudgetRefused):
+        reserve(home.ledger, request("adult", "1", "0", again="yes"), PURE)
+    for number in range(2):
+        seq = reserve(home.ledger, replace(evaluation(certified), parameters={"number": number}), PURE).seq
+        assert finish(home, seq) == home.ledger.job(seq).issued
+    assert (spent(home), spent(home, HOLDOUT)) == ("2", "2")
+    with pytest.raises(BudgetRefused):
+        reserve(home.ledger, evaluation(certified), PURE)
+    with pytest.raises(BudgetRefused):  # on the rows that were learnt from: the other account
+        reserve(home.ledger, evaluation(certified, part=None), PURE)
+    assert sound(home)
+
+
+def test_totals_quotas_and_what_is_given_back_hold_for_each_part(home):
+    certified = trained(home)
+    home.ledger.set_quota("adult", "test", Decimal("0.6"), "a test", "steward")
+    seq = reserve(home.ledger, evaluation(certified), PURE).seq
+    with pytest.raises(BudgetRefused):  # 1 of 1.2 is used in this part; in the other as well
+        reserve(home.ledger, replace(evaluation(certified), parameters={}), PURE)
+    home.ledger.release(seq)
+    assert (spent(home), spent(home, HOLDOUT)) == ("1", "0")
+    assert sound(home)
+    seq = reserve(home.ledger, evaluation(certified), PURE).seq
+    home.ledger.change_budget("adult", Decimal("0.5"), "lowered", "steward")
+    with pytest.raises(BudgetRefused):  # it is given back: beside nothing, 1 does not fit into 0.5
+        home.ledger.start(seq, "owner:1:1", 60.0)
+    assert home.ledger.dataset("adult", part=HOLDOUT).budget.epsilon == Decimal("0.5")
+    assert home.ledger.job(seq).state == "released"
+    assert sound(home)
+
+
+def test_the_whole_of_one_part_closes_that_part_alone(home):
+    certified = trained(home)
+    whole = replace(evaluation(certified), budget=Budget.of("2"), part=HOLDOUT)
+    seq = reserve(home.ledger, whole, plan(PureDp(Decimal("0.1")), 20)).seq
+    finish(home, seq)
+    assert trained(home)
+    assert sound(home)
+
+
+def test_what_is_no_evaluation_of_a_certified_model_is_refused(home):
+    certified = trained(home)
+    with pytest.raises(InputError, match="no certificate was issued"):
+        reserve(home.ledger, evaluation(certified - 1), PURE)
+    with pytest.raises(InputError, match="certifies adult"):
+        reserve(home.ledger, replace(evaluation(certified), model="other"), PURE)
+    seq = reserve(home.ledger, evaluation(certified), PURE).seq
+    advance(home.ledger, seq, "committed")
+    with pytest.raises(WrongState, match="makes none"):
+        home.ledger.issue(seq, hexes("statement"), hexes("model"))
+    home.ledger.register(registration("plain", Budget.of("2")))
+    with pytest.raises(InputError, match="no rows of this family are kept aside"):
+        reserve(home.ledger, replace(evaluation(certified), dataset="plain"), PURE)
+
+
+def test_families_with_parts_are_joined_by_those_who_name_their_people(home):
+    home.ledger.register(registration("more", None, unit=Unit("person", "name"), families=("adult",)))
+    assert home.ledger.dataset("more").holdout == KEPT
+    home.ledger.register(registration("other", Budget.of("2"), unit=Unit("person", "name")))
+    with pytest.raises(InputError, match="a key of its own"):
+        home.ledger.register(registration("both", None, unit=Unit("person", "name"), families=("adult", "other")))
+    with pytest.raises(InputError, match="declared where it is founded"):
+        registration("late", None, families=("adult",), holdout=KEPT)
+    assert sound(home)
+
+
+def test_the_auditor_refuses_what_the_ledger_would(home):
+    """Entries that no ledger of ours writes, read by the auditor alone."""
+    from accountant.audit.replay import Replay
+
+    certified = trained(home)
+    seq = reserve(home.ledger, evaluation(certified), PURE).seq
+    finish(home, seq)
+    log = home.ledger.log
+    with log.database.reading():
+        bodies = [log.entry(number).body for number in range(log.size())]
+    import json
+
+    from accountant import canonical
+
+    def read(change) -> None:
+        replay = Replay(home.trust)
+        for number, body in enumerate(bodies):
+            value = json.loads(body)
+            replay.read(number, canonical.encode({**value, **change(number, value)}))
+
+    read(lambda number, value: {})
+    for kind, change, problem in (
+        ("reserved", {"part": "holdout"}, "evaluations alone"),
+        ("dataset-registered", {"holdout": "1"}, "holdout"),
+        ("dataset-registered", {"holdout": "0.20"}, "holdout"),
+        ("evaluated", {"model": hexes("another")}, "model: must be that of entry"),
+        ("evaluated", {"name": "another"}, "name"),
+    ):
+        first = next(number for number, body in enumerate(bodies) if json.loads(body)["type"] == kind)
+        with pytest.raises(LedgerInvalid, match=problem):
+            read(lambda number, value, first=first, change=change: change if number == first else {})
+    with pytest.raises(LedgerInvalid):  # without the account of its own, the part is none
+        read(lambda number, value: {"part": "training"} if number == seq else {})

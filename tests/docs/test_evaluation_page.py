@@ -1,0 +1,48 @@
+"""Every command of docs/evaluation.md, as it stands, in one shell, on rows of Adult."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+import pyarrow.parquet as pq
+import pytest
+import warm
+from ledgers import EXAMPLES, ROOT
+from small_home import dpserve
+
+
+@pytest.mark.slow
+def test_every_command_of_the_page_runs(tmp_path):
+    rows = pq.read_table(EXAMPLES / "adult_train.parquet"), pq.read_table(EXAMPLES / "adult_test.parquet")
+    parts = {"adult": rows[0].slice(0, 4000), "others": rows[1].slice(0, 1000), "public": rows[1].slice(4000, 1000)}
+    for name, part in parts.items():
+        pq.write_table(part, tmp_path / f"{name}.parquet")
+    shutil.copy(EXAMPLES / "adult.schema.yaml", tmp_path / "adult.yaml")
+    home = tmp_path / "home"
+    dpserve(home, "init")
+    shutil.copy(home / "trust.json", tmp_path)
+    script = "set -e\n" + "\n".join(
+        re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "evaluation.md").read_text(), re.M | re.S)
+    )
+    environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    command = ["bash", "-c", f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("verified") == 4  # the model with its statements, and each of the three
+    assert all("<svg" in (tmp_path / page).read_text() for page in ("worth.html", "report.html"))
+    shown = json.loads(dpserve(home, "model", "list", "--json").stdout)["models"][0]
+    assert shown["worth"][0]["dataset"] == "others"
+    spent = json.loads(dpserve(home, "dataset", "show", "adult", "--json").stdout)["holdout"]["budget"]["spent"]
+    assert spent["pure"] == "0.25"
+    assert dpserve(home, "ledger", "audit").returncode == 0
+    changed = next((tmp_path / "adult-model").glob("worth-*.tlog-proof"))
+    changed.write_text(changed.read_text().replace("index ", "index 1"))
+    assert dpserve(home, "verify", str(tmp_path / "adult-model")).returncode == 4
+    refused = dpserve(home, "evaluate", "adult", "--data", str(tmp_path / "adult.parquet"))
+    assert refused.returncode == 2
+    assert "stand in the dataset adult" in refused.stderr

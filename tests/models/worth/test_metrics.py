@@ -1,0 +1,142 @@
+"""Figures from counts: right where there is no noise, and with intervals that hold where there is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn import metrics as known
+
+from models.worth.intervals import Noise, auroc, ratio
+from models.worth.layout import BINS, Layout
+from models.worth.metrics import beats_constant, metrics
+
+BINARY = Layout(("no", "yes"), 0.01)
+NUMBER = Layout((), 0.01, (10.0, 30.0))
+THREE = Layout(("a", "b", "c"), 1.0)
+QUIET = Noise(0.0)
+
+
+def counted(layout, scores, answers):
+    return np.bincount(layout.cells(scores, answers).ravel(), minlength=layout.size)
+
+
+def by_name(layout, counts, noise=QUIET):
+    return {(each.name, each.of): each.found for each in metrics(layout, counts, noise)}
+
+
+def test_two_classes_are_what_scikit_learn_says_but_for_the_bins():
+    random = np.random.default_rng(1)
+    answers = random.random(20_000) < 0.3
+    scores = (random.normal(size=20_000) * 120 + 200 * answers - 150).astype(np.int64)[:, None]
+    chance, said = 1 / (1 + np.exp(-0.01 * scores[:, 0])), scores[:, 0] > 0
+    found = by_name(BINARY, counted(BINARY, scores, answers.astype(np.uint8)))
+    exact = {
+        "accuracy": known.accuracy_score(answers, said),
+        "precision": known.precision_score(answers, said),
+        "recall": known.recall_score(answers, said),
+        "f1": known.f1_score(answers, said),
+        "prevalence": answers.mean(),
+    }
+    near = {
+        "auroc": known.roc_auc_score(answers, chance),
+        "average_precision": known.average_precision_score(answers, chance),
+        "log_loss": known.log_loss(answers, chance),
+        "brier": known.brier_score_loss(answers, chance),
+    }
+    assert {name: found[name, None].value for name in exact} == pytest.approx(exact)
+    assert {name: found[name, None].value for name in near} == pytest.approx(near, abs=0.006)
+    assert abs(found["auroc", None].value - near["auroc"]) < 0.002
+    assert found["records", None].value == 20_000
+
+
+def test_the_answer_at_a_half_is_told_by_the_score_itself():
+    """A score of 0 answers the first class; one step above it the second, though both have a chance near a half."""
+    counts = BINARY.table(counted(BINARY, np.array([[0], [1], [-1]]), np.array([1, 1, 1])))
+    assert (counts[1, : BINS // 2].sum(), counts[1, BINS // 2 :].sum()) == (2, 1)
+
+
+def test_several_classes_and_numbers():
+    random = np.random.default_rng(2)
+    answers = random.integers(0, 3, 5000)
+    scores = random.normal(size=(5000, 3)) + 1.5 * np.eye(3)[answers]
+    found, said = by_name(THREE, counted(THREE, scores, answers)), scores.argmax(axis=1)
+    assert found["accuracy", None].value == pytest.approx(known.accuracy_score(answers, said))
+    for number, label in enumerate("abc"):
+        assert found["f1", label].value == pytest.approx(known.f1_score(answers == number, said == number))
+    places = random.beta(2, 5, 5000)
+    said = np.clip(places + random.normal(size=5000) * 0.1, 0, 1)
+    scores = np.rint((said - 0.5) * 2000).astype(np.int64)[:, None]
+    found = by_name(NUMBER, counted(NUMBER, scores, places))
+    assert found["rmse", None].value == pytest.approx(20 * known.root_mean_squared_error(places, said), rel=0.05)
+    assert found["mae", None].value == pytest.approx(20 * known.mean_absolute_error(places, said), rel=0.05)
+    assert found["r2", None].value == pytest.approx(known.r2_score(places, said), abs=0.05)
+    low, high = found["median_error", None].low, found["median_error", None].high
+    assert low <= 20 * np.median(np.abs(places - said)) <= high
+
+
+def laplace(random, epsilon: float, size: int):
+    return random.geometric(1 - np.exp(-epsilon), size) - random.geometric(1 - np.exp(-epsilon), size)
+
+
+def variance(epsilon: float) -> float:
+    return 2 * np.exp(-epsilon) / (1 - np.exp(-epsilon)) ** 2
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("shift", "share", "records", "epsilon"), [(2, 0.24, 16_281, 0.25), (2, 0.5, 200, 0.5)])
+def test_intervals_hold(shift, share, records, epsilon):
+    """Of 300 drawn samples with noise, 95 % expected: below 90 % once in 10,000."""
+    random = np.random.default_rng(3)
+    many = random.random(400_000) < share
+    column = np.clip((random.normal(size=many.size) + shift * many) * 4 + 12, 0, BINS - 1).astype(int)
+    law = np.bincount(many * BINS + column, minlength=2 * BINS) / many.size
+    table = law.reshape(2, BINS)
+    truth = auroc(table * 1e9, QUIET).value, table[0, : BINS // 2].sum() + table[1, BINS // 2 :].sum()
+    right = np.concatenate([np.arange(BINS) < BINS // 2, np.arange(BINS) >= BINS // 2]).astype(float)
+    held, noise = np.zeros(2), Noise(variance(epsilon))
+    for _ in range(300):
+        counts = (random.multinomial(records, law) + laplace(random, epsilon, 2 * BINS)).astype(float)
+        found = auroc(counts.reshape(2, BINS), noise), ratio(counts, right, np.ones(2 * BINS), noise)
+        held += [each.low <= true <= each.high for each, true in zip(found, truth, strict=True)]
+    assert (held >= 270).all(), held
+    if records == 16_281:  # what the counts of such a table are worth
+        assert found[0].high - found[0].low < 0.02
+        assert found[1].high - found[1].low < 0.014
+
+
+def test_intervals_that_count_too_little_noise_are_caught():
+    """The test above, of noise twice as wide as it is told."""
+    random = np.random.default_rng(4)
+    counts = np.outer([1, 1], np.full(BINS, 300.0)).ravel()
+    told, missed = Noise(variance(0.05)), 0
+    for _ in range(300):
+        found = auroc((counts + 2 * laplace(random, 0.05, 2 * BINS)).reshape(2, BINS), told)
+        missed += not found.low <= 0.5 <= found.high
+    assert missed > 45
+
+
+@pytest.mark.parametrize("layout", [BINARY, THREE, NUMBER])
+@pytest.mark.parametrize("fill", [0, -5, 1])
+def test_counts_that_tell_nothing_give_wide_intervals_and_no_error(layout, fill):
+    """An empty part, noise below zero, one record in every cell: nothing is called better than a constant."""
+    found = metrics(layout, np.full(layout.size, fill), Noise(30.0))
+    assert all(each.found.low <= each.found.high for each in found)
+    assert not beats_constant(layout.kind, [each.to_json() for each in found])
+
+
+def test_extremes():
+    """All right, all wrong, one record, all scores equal."""
+    zeros, ones = np.zeros((2, BINS)), np.zeros((2, BINS))
+    zeros[0, 0], ones[1, -1] = 50, 50
+    best = auroc(zeros + ones, QUIET)
+    assert best.value == 1.0
+    assert 0.9 < best.low < 1.0 == best.high
+    worst = auroc((zeros + ones)[:, ::-1], QUIET)
+    assert (worst.value, worst.low) == (0.0, 0.0)
+    same = np.zeros((2, BINS))
+    same[:, 7] = 40
+    assert auroc(same, QUIET).value == 0.5
+    assert (auroc(zeros, QUIET).value, auroc(zeros, QUIET).low, auroc(zeros, QUIET).high) == (None, 0.0, 1.0)
+    one = np.zeros((2, BINS))
+    one[1, 20] = 1
+    assert ratio(one.ravel(), np.ones(2 * BINS), np.ones(2 * BINS), QUIET).low < 0.3

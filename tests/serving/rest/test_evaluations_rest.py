@@ -1,0 +1,55 @@
+"""What a model is worth, over REST: submitted, measured by a worker, shown with what verifies it, or refused."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import ledgers
+from in_process import site_at
+
+from accountant.budget import Budget, Relation
+from accountant.certificates import worth
+from accountant.home import Home
+from models.worth.stated import check
+from serving.rest import evaluations, jobs, models
+from training import job, queue
+from training.plans import Asked
+from training.rows.datasets import register
+
+
+def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
+    ledgers.prepared()  # the files
+    files = ledgers._scratch() / "files"
+    with site_at(tmp_path / "home", (*evaluations.DOORS, *jobs.DOORS, *models.DOORS)) as site:
+        home: Home = site.home
+        rows = files / "rows.parquet", files / "schema.yaml"
+        budget = Budget.of("2", "0.00001")
+        register(home, "adult", *rows, budget, Relation.ADD_REMOVE, "record", holdout=Decimal("0.5"))
+        job.train(home, Asked("adult", "lazybb", "1", parameters={"rounds": 8}), by="test")
+        secret = site.token("analyst", "train")
+        asked = {"model": "adult", "dataset": "adult", "epsilon": "1"}
+        told = site.bear(secret, "POST", "/v1/evaluations", json=asked)
+        assert told.status_code == 202, told.text
+        number = told.json()["job"]
+        assert (told.json()["part"], told.json()["learner"]) == ("holdout", "evaluation")
+        assert site.bear(secret, "GET", f"/v1/evaluations/{number}").status_code == 404
+        assert queue.work_once(home) == number
+        assert site.bear(secret, "GET", f"/v1/jobs/{number}").json()["state"] == "issued"
+        body = site.bear(secret, "GET", f"/v1/evaluations/{number}").json()
+        import json
+
+        verified = worth.verify(json.dumps(body["envelope"]).encode(), body["proof"], home.trust)
+        check(verified)
+        assert verified.form.metrics[0].value == body["metrics"][0]["value"]
+        again = site.bear(secret, "POST", "/v1/evaluations", json=asked)
+        assert (again.status_code, again.json()["job"]) == (202, number)
+        refused = site.bear(secret, "POST", "/v1/evaluations", json=asked | {"epsilon": "1.9"})
+        assert refused.status_code == 403
+        assert refused.json()["error"]["details"]["would_fit"]
+        for wrong in ({"part": "test"}, {"model": "nobody"}, {"epsilon": "-1"}, {"more": 1}):
+            assert site.bear(secret, "POST", "/v1/evaluations", json=asked | wrong).status_code in (400, 404)
+        site.look()
+        shown = site.bear(secret, "GET", "/v1/models/adult").json()
+        assert [each["job"] for each in shown["worth"]] == [number]
+        reader = site.token("reader", "predict")
+        assert site.bear(reader, "POST", "/v1/evaluations", json=asked).status_code == 403

@@ -1,0 +1,238 @@
+"""From the command to a signed statement: charged once, given again for nothing, verified offline, refused with why."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from decimal import Decimal
+
+import ledgers
+import pytest
+
+from accountant.audit.audit import audit_home
+from accountant.budget import Budget, Relation
+from accountant.certificates import worth
+from accountant.errors import BudgetRefused, CertificateInvalid, DpserveError, InputError, LedgerInvalid, UnknownName
+from accountant.home import Home
+from accountant.keys import dsse
+from accountant.ledger.records import HOLDOUT
+from models.worth.stated import check
+from training import job
+from training.evaluation import evaluate, release
+from training.evaluation.evaluate import AskedWorth
+from training.plans import Asked
+from training.rows.datasets import register
+
+TEST = ledgers.EXAMPLES / "adult_test.parquet"
+
+
+def small(folder, name, rows, schema_changes=()):
+    import pyarrow.parquet as pq
+
+    files = folder / name
+    files.mkdir()
+    pq.write_table(rows, files / "rows.parquet")
+    text = (ledgers.EXAMPLES / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {len(rows)}")
+    for old, new in schema_changes:
+        assert old in text
+        text = text.replace(old, new)
+    (files / "schema.yaml").write_text(text)
+    return files / "rows.parquet", files / "schema.yaml"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A home with Adult, a fifth kept aside, a model of it, other people's rows, and rows without a part."""
+    import pyarrow.parquet as pq
+
+    folder = tmp_path_factory.mktemp("worth")
+    home = Home.init(ledgers.place(folder / "home"))
+    train, test = pq.read_table(ledgers.EXAMPLES / "adult_train.parquet"), pq.read_table(TEST)
+    budget = Budget.of("2", "0.00001")
+    for name, rows, holdout in (
+        ("adult", train.slice(0, 4000), Decimal("0.5")),
+        ("others", test.slice(0, 1500), None),
+        ("plain", train.slice(8000, 1000), None),
+    ):
+        register(home, name, *small(folder, name, rows), budget, Relation.ADD_REMOVE, "record", holdout=holdout)
+    for name in ("adult", "plain"):
+        job.train(home, Asked(name, "lazybb", "1", parameters={"rounds": 20}), by="test")
+    home.ledger.log.database.close()
+    return folder
+
+
+@pytest.fixture
+def home(place, tmp_path):
+    return Home.open(ledgers.place(ledgers.copy(place / "home", tmp_path / "home")))
+
+
+def asked(epsilon="0.5", **more):
+    return AskedWorth(**({"model": "adult", "dataset": "adult", "epsilon": epsilon} | more))
+
+
+def spent(home, dataset="adult", part=None):
+    return home.ledger.dataset(dataset, part=part).summary()["spent"]["epsilon"]
+
+
+def test_an_evaluation_is_charged_to_what_was_kept_aside_and_given_again_for_nothing(home):
+    before = spent(home)
+    body = job.evaluate(home, asked(), by="test")
+    assert (spent(home), spent(home, part=HOLDOUT)) == (before, "0.5")
+    found = body["worth"]
+    assert (found["part"], found["seen"], found["epsilon"], found["delta"]) == (HOLDOUT, False, "0.5", "0")
+    assert found["better"] and float(found["metrics"][0]["low"]) > 0.7  # noqa: PT018
+    again = job.evaluate(home, asked("0.50"), by="somebody else")
+    assert (again["job"], spent(home, part=HOLDOUT)) == (body["job"], "0.5")
+    assert again["worth"] == found
+    other = job.evaluate(home, asked("0.25"), by="test")
+    assert other["job"] != body["job"]
+    assert release.worths(home, found["certificate"])[0]["job"] == other["job"]
+    report = audit_home(home)
+    assert report.ok, report.problems
+
+
+def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(home):
+    body = job.evaluate(home, asked(), by="test")
+    envelope, proof, found = release.statement_of(home, body["job"])
+    text, model = proof.decode(), evaluate.open_model(home, "adult").bundle.onnx
+    assert worth.verify(envelope, text, home.trust, model).model == "adult"
+    assert found.sha256 == evaluate.open_model(home, "adult").certificate.sha256
+    with pytest.raises(CertificateInvalid, match="bytes are not those"):
+        worth.verify(envelope, text, home.trust, model + b" ")
+    forged = json.loads(dsse.parse(envelope).payload)
+    forged["predicate"]["metrics"][0]["value"] = "0.999999"
+    from accountant import canonical
+
+    again = dsse.sign(canonical.encode(forged, 1 << 19), home.keys.signer("issuer"))
+    with pytest.raises(CertificateInvalid, match="its statement is not"):  # a stolen issuer key alone cannot mint one
+        worth.verify(again, text, home.trust)
+    _, stated = worth.read(canonical.encode(forged, 1 << 19))
+    with pytest.raises(CertificateInvalid, match="do not follow from the counts"):
+        check(worth.Worth(forged, stated.predicate, "adult", "", Decimal(1), Decimal(0), 0))
+    wrong = proof.decode().replace("index ", "index 1")
+    with pytest.raises(DpserveError):
+        worth.verify(envelope, wrong, home.trust)
+
+
+def test_what_is_learnt_from_is_marked_and_must_be_asked_for_by_name(home):
+    with pytest.raises(InputError, match="keeps no rows aside"):
+        job.evaluate(home, asked(model="plain", dataset="plain"), by="test")
+    body = job.evaluate(home, asked(model="plain", dataset="plain", part="training"), by="test")["worth"]
+    assert (body["part"], body["seen"]) == ("all", True)
+    body = job.evaluate(home, asked(part="training"), by="test")["worth"]
+    assert (body["part"], body["seen"]) == ("training", True)
+    body = job.evaluate(home, asked(dataset="others"), by="test")["worth"]
+    assert (body["part"], body["seen"]) == ("all", False)
+    body = job.evaluate(home, asked(model="plain"), by="test")["worth"]  # another family's model on what is kept aside
+    assert (body["part"], body["seen"]) == (HOLDOUT, False)
+    with pytest.raises(InputError, match="must be holdout or training"):
+        job.evaluate(home, asked(part="test"), by="test")
+
+
+def test_with_the_budget_gone_it_says_what_would_fit(home):
+    job.evaluate(home, asked("1.5"), by="test")
+    with pytest.raises(BudgetRefused) as refused:
+        job.evaluate(home, asked("1.2"), by="test")
+    fits = refused.value.details["would_fit"]["epsilon"]
+    assert 0 < Decimal(fits) < Decimal("1.2")
+    job.evaluate(home, asked(fits), by="test")
+    assert evaluate.plan(home, asked("1.5")).known is not None  # what was measured is given, also then
+
+
+def test_what_does_not_fit_is_refused_before_it_costs(home, tmp_path):
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(TEST).slice(2000, 300)
+    budget = Budget.of("2", "0.00001")
+    changed = small(tmp_path, "changed", rows, [("range: [17, 90]", "range: [10, 100]")])
+    register(home, "changed", *changed, budget, Relation.ADD_REMOVE, "record")
+    with pytest.raises(InputError, match=r"has otherwise: \['age'\]"):
+        job.evaluate(home, asked(dataset="changed"), by="test")
+    with pytest.raises(UnknownName):
+        job.evaluate(home, asked(model="nobody"), by="test")
+    with pytest.raises(UnknownName):
+        job.evaluate(home, asked(dataset="nowhere"), by="test")
+    with pytest.raises(InputError):
+        job.evaluate(home, asked("0"), by="test")
+    assert spent(home, "changed") == "0"
+
+
+def test_a_part_with_one_row_or_one_class_gives_an_answer(home, tmp_path):
+    """And one that says nothing: whether a class has rows is private."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(TEST).slice(3000)
+    target = next(name for name in rows.column_names if name in ("class", "income", "target", "y"))
+    none = rows.filter(pc.equal(rows[target], rows[target][0])).slice(0, 50)
+    for name, few in (("one", rows.slice(5, 1)), ("none", none)):
+        register(home, name, *small(tmp_path, name, few), Budget.of("2", "0.00001"), Relation.ADD_REMOVE, "record")
+        body = job.evaluate(home, asked(dataset=name), by="test")["worth"]
+        assert not body["better"]
+
+
+def test_a_cut_after_the_commit_is_gone_on_with(home, monkeypatch):
+    """The same counts, signed and entered once."""
+    reserved = evaluate.submit(home, asked(), by="test", queued=True)
+
+    def cut(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(release, "sign", cut)
+        with pytest.raises(KeyboardInterrupt):
+            job.run(home, reserved.seq)
+    counts = json.loads((home.jobs / str(reserved.seq) / release.COUNTS).read_text())
+    assert job.recover(home)["finished"] == [reserved.seq]
+    _, _, found = release.statement_of(home, reserved.seq)
+    assert found.form.histogram.counts == counts
+    assert job.recover(home)["finished"] == []
+    shutil.rmtree(home.evaluations / str(reserved.seq))
+    with pytest.raises(UnknownName, match="no statement of worth"):
+        release.statement_of(home, reserved.seq)
+
+
+def test_a_changed_count_on_disk_is_never_signed(home, monkeypatch):
+    reserved = evaluate.submit(home, asked(), by="test", queued=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "_finish", lambda *_: None)
+        job.run(home, reserved.seq)
+    path = home.jobs / str(reserved.seq) / release.COUNTS
+    path.write_text(path.read_text().replace("[", "[1", 1))
+    with pytest.raises(LedgerInvalid, match="not what was committed"):
+        release.finish_evaluation(home, reserved.seq)
+
+
+def test_rows_that_are_nobodys_secret_cost_nothing_and_say_whose_word_it_is(home, tmp_path):
+    """As scikit-learn says; rows that are registered are refused, whatever the file is called."""
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    from models.worth import report
+    from training.evaluation.public_rows import evaluate_rows
+
+    verified, rows = evaluate.open_model(home, "adult"), pq.read_table(TEST).slice(5000, 2000)
+    pyarrow.csv.write_csv(rows, tmp_path / "public.csv")
+    found = evaluate_rows(home, verified, "adult@1", tmp_path / "public.csv", "a tester")
+    figures = {each["metric"]: float(each["value"]) for each in found.metrics}
+    assert 0.8 < figures["auroc"] < 0.95
+    assert "by the word of a tester" in found.body["word"]
+    for suffix in (".html", ".json", ".csv"):
+        report.write(found, tmp_path / f"report{suffix}")
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 2
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert json.loads((tmp_path / "report.json").read_text())["data"]["records"] == 2000
+    assert (tmp_path / "report.csv").read_text().startswith("figure,class,value,low,high\n")
+    with pytest.raises(InputError, match="must end in"):
+        report.write(found, tmp_path / "report.pdf")
+    copied = tmp_path / "copied.parquet"
+    pq.write_table(pq.read_table(ledgers.EXAMPLES / "adult_train.parquet").slice(100, 2000), copied)
+    with pytest.raises(InputError, match="stand in the dataset adult, and are private"):
+        evaluate_rows(home, verified, "adult@1", copied, "a tester")
+    pq.write_table(rows.slice(0, 0), copied)
+    with pytest.raises(InputError, match="no rows"):
+        evaluate_rows(home, verified, "adult@1", copied, "a tester")
+    pq.write_table(rows.drop_columns(["age"]), copied)
+    with pytest.raises(InputError, match="age"):
+        evaluate_rows(home, verified, "adult@1", copied, "a tester")

@@ -1,0 +1,188 @@
+"""From a request to a signed statement of worth: plan, reserve, start, play, commit, sign, enter. As a job that trains.
+
+`evaluations/<number>/` holds the statement and its proof. The same request again is answered by the statement that
+stands, for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from accountant.budget import Budget
+from accountant.canonical import decimal_string
+from accountant.certificates.certificate import Certificate
+from accountant.errors import BudgetRefused, InputError
+from accountant.home import Home
+from accountant.ledger import evaluations
+from accountant.ledger.families import Dataset
+from accountant.ledger.records import HOLDOUT, Job, Request
+from accountant.ledger.refusal import refusal
+from models.forms.ensemble import Ensemble
+from models.store.bundle import ModelStore
+from models.store.loading import VerifiedModel, load_of_home
+from models.worth.stated import layout_of
+from training.evaluation.histogram import Evaluator
+from training.learner import Recipe
+from training.lease import Lease, this_process
+from training.plans import public_of
+from training.rows.datasets import require_rows, schema_of
+from training.rows.schema import Schema
+
+NAME = "evaluation"  # stands in the place of a learner
+TRAINING, ALL = "training", "all"
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class AskedWorth:
+    """An evaluation in the words of the one who asks. `model`: adult, adult@champion or adult@2. `part`: HOLDOUT,
+    TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none.
+    """
+
+    model: str
+    dataset: str
+    epsilon: str | float | Decimal
+    part: str | None = None
+    delta: str | float | Decimal = "0"
+
+
+@dataclass(frozen=True)
+class PlannedWorth:
+    """An evaluation that fits. `known`: the job whose statement answers it already. Nothing is spent yet."""
+
+    request: Request
+    recipe: Recipe
+    dataset: Dataset
+    known: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The price and what would be left after it."""
+        claimed, costs = self.recipe.claim, self.dataset.costs(self.recipe.plan)
+        after = self.dataset if self.known is not None else self.dataset.with_job(costs, claimed)
+        return {
+            "dataset": self.request.dataset,
+            "model": self.request.model,
+            "part": part_of(self.dataset),
+            "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
+            "delta": decimal_string(claimed.delta),
+            "known": self.known,
+            "left": after.summary(claimed.delta)["left"],
+        }
+
+
+def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
+    """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing."""
+    verified = open_model(home, asked.model)
+    certificate = verified.certificate
+    part = _part(home.ledger.dataset(asked.dataset), certificate, asked.part)
+    dataset = home.ledger.dataset(asked.dataset, by, part)
+    budget = Budget.of(str(asked.epsilon), str(asked.delta))
+    if budget.delta > dataset.delta:
+        raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
+    budget.check_delta(dataset.registration.records)
+    schema = schema_of(home, dataset)
+    target = check_fits(verified.ensemble, schema, asked.dataset)
+    named = target if dataset.registration.targets else None
+    parameters: Mapping[str, str | int] = {"cells": layout_of(verified.ensemble).size}
+    request = Request(
+        asked.dataset, NAME, budget, parameters, certificate.model, named, certificate.issued, part
+    )  # fmt: skip
+    recipe = evaluator_of(verified.ensemble).recipe(public_of(dataset, schema.question(target), budget))
+    known = evaluations.same(home.ledger.log.database, request)
+    costs = dataset.costs(recipe.plan)
+    if known is None and dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim):
+        most = dataset.one_job(Decimal(0)).epsilon  # the noise is pure, whatever delta was asked for
+        raise refusal(dataset, request, costs, Budget(most, budget.delta).to_json() if most else None)
+    return PlannedWorth(request, recipe, dataset, known)
+
+
+def evaluator_of(ensemble: Ensemble) -> Evaluator:
+    """What measures this model."""
+    return Evaluator(ensemble, layout_of(ensemble))
+
+
+def open_model(home: Home, name: str) -> VerifiedModel:
+    """A model of the home, verified. UnknownName, or VerificationError."""
+    folder = ModelStore(home.models).resolve(name)
+    return load_of_home(home, folder, folder.parent.name)
+
+
+def certified(home: Home, name: str, issued: int) -> VerifiedModel:
+    """The version of a model that this entry certifies. InputError where it is not in the home any more."""
+    store = ModelStore(home.models)
+    for version in reversed(store.versions(name)):
+        verified = open_model(home, f"{name}@{version}")
+        if verified.certificate.issued == issued:
+            return verified
+    raise InputError(f"model={name}: the version of entry {issued} is not in this home")
+
+
+def _part(dataset: Dataset, certificate: Certificate, asked: str | None) -> str | None:
+    """Which part the request names: HOLDOUT, or None for what learners read. InputError says why it cannot be."""
+    if asked not in (None, HOLDOUT, TRAINING):
+        raise InputError(f"part={asked!r:.40}: must be {HOLDOUT} or {TRAINING}")
+    name, kept = dataset.registration.name, dataset.holdout is not None
+    if asked == TRAINING:
+        return None
+    if kept:
+        return HOLDOUT
+    if asked == HOLDOUT or learnt_from(certificate, dataset):
+        raise InputError(
+            f"dataset={name}: keeps no rows aside, and a model may have learnt from any of them. That is declared when "
+            "a family is founded (dataset register --holdout 0.2), never afterwards, for models were trained before. "
+            "Evaluate on a dataset of other people, or ask with --part training: the statement is marked as such"
+        )
+    return None
+
+
+def learnt_from(certificate: Certificate, dataset: Dataset) -> bool:
+    """Whether the model was learnt from rows of one of the dataset's families."""
+    form = certificate.form.dataset
+    own = {form.family, *(each.family for each in form.families or ())}
+    return bool(own & {family.identity for family in dataset.families})
+
+
+def part_of(dataset: Dataset) -> str:
+    """The part whose accounts these are, in the words of a statement."""
+    if dataset.families[0].part is not None:
+        return HOLDOUT
+    return ALL if dataset.holdout is None else TRAINING
+
+
+def check_fits(ensemble: Ensemble, schema: Schema, name: str) -> str:
+    """The model's target, where the dataset asks for it as the model answers it, of the same features; else InputError
+    says what differs.
+    """
+    if ensemble.target not in schema.target_names:
+        raise InputError(f"model: predicts {ensemble.target}, and dataset {name} has {list(schema.target_names)}")
+    asked = schema.question(ensemble.target)
+    if tuple(asked.classes or ()) != tuple(ensemble.classes) or asked.target_range != ensemble.target_range:
+        raise InputError(f"model: {ensemble.target} has other classes, or another range, than in dataset {name}")
+    if asked.features != ensemble.features:
+        theirs = {feature.name: feature for feature in asked.features}
+        own = {feature.name: feature for feature in ensemble.features}
+        differ = sorted(each for each in theirs.keys() | own.keys() if theirs.get(each) != own.get(each))
+        raise InputError(
+            f"model: reads features that dataset {name} has otherwise: {differ or 'in another order'}; a model is "
+            "evaluated on rows of the schema that it was trained with"
+        )
+    return ensemble.target
+
+
+def submit(home: Home, asked: AskedWorth, *, by: str, key: str | None = None, queued: bool = True) -> Job:
+    """Plan and reserve: from here on the budget is held. The job whose statement answers the same is given instead."""
+    planned = plan(home, asked, by)
+    if planned.known is not None:
+        return home.ledger.job(planned.known)
+    if not queued:
+        require_rows(home, planned.dataset)
+    what = planned.request, planned.recipe.unit, planned.recipe.plan
+    owner = None if queued else this_process()
+    try:
+        return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
+    except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
+        plan(home, asked, by)
+        raise

@@ -1,0 +1,72 @@
+"""The one query of an evaluation: how many records are counted in each cell of a public layout.
+
+Law: a record is counted in `layout.counted` cells, once each, by its own features and answer and by a released model.
+So adding or removing one moves the counts by as many in L1 (attained), and in L2 by the root of that. Under
+replace-one twice as much: one record leaves its cells, another enters its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import Relation
+from accountant.mechanisms import DiscreteLaplace
+from models.forms.ensemble import Ensemble
+from models.worth.layout import Layout
+from training.calibrate import calibrate
+from training.learner import Recipe
+from training.rows.rows import TARGET_GRID, Rows
+from training.session import Public, Rehearsal, Releaser
+
+AT_ONCE = 1 << 16  # rows whose scores are in memory at one time
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """Records per cell of `layout`, (layout.size,): by what `ensemble` says of them and their true answers."""
+
+    ensemble: Ensemble
+    layout: Layout
+    purpose: ClassVar[str] = "records by true answer and what the model says"
+    norm: ClassVar[str] = "l1"
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        return self.layout.size
+
+    def sensitivity(self, relation: Relation) -> int:
+        """Of one record, in L1."""
+        return self.layout.counted * (2 if relation is Relation.REPLACE_ONE else 1)
+
+    def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        counts = np.zeros(self.size, np.int64)
+        for start in range(0, rows.size, AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            scores = self.ensemble.coded_scores([codes[part] for codes in rows.bins])
+            answers = rows.labels[part] if rows.classes else (rows.targets[part] / TARGET_GRID + 1) / 2
+            cells = self.layout.cells(scores, answers)
+            counts += np.bincount(cells.ravel(), minlength=self.size)
+        return counts
+
+
+class Evaluator:
+    """What is rehearsed, priced and played as a learner is: the noise is calibrated to the whole epsilon."""
+
+    def __init__(self, ensemble: Ensemble, layout: Layout) -> None:
+        self.query = CellCounts(ensemble, layout)
+
+    def learn(self, session: Releaser | Rehearsal) -> NDArray[np.int64]:
+        """The noisy counts."""
+        return np.asarray(session.release(self.query, DiscreteLaplace(session.unit)), np.int64)
+
+    def recipe(self, public: Public) -> Recipe:
+        """Calibrated to the public budget; InputError where that cannot be."""
+        return calibrate(self, public, public.budget)
+
+    def guess(self, public: Public) -> None:
+        """None is needed: a release is cheap to rehearse."""
