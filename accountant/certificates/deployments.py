@@ -122,15 +122,23 @@ def _loss(certificate: Certificate) -> dict[str, Any]:
     }
 
 
+CENTRAL_ACTORS = "- The operator of the platform, who sees the rows and is trusted with them.\n"
+LOCAL_ACTORS = (
+    "- The owners, each of whom keeps its rows and draws its own report.\n"
+    "- The operator of the platform, who sees reports and no row, and is not trusted.\n"
+)
+
+
 def _model(form: Predicate) -> dict[str, str]:
     families = form.dataset.families or []
     totals = [account.budget for account in families] or [form.dataset.budget]
     total = "; ".join(f"epsilon {budget.epsilon} at delta {budget.delta}" for budget in totals)
+    local = form.claim.trust_model.startswith("local:")
     return {
-        "model_name": "Local" if form.claim.trust_model.startswith("local:") else "Central",
+        "model_name": "Local" if local else "Central",
         "model_name_details": form.claim.trust_model,
         "actors": (
-            "- The operator of the platform, who sees the rows and is trusted with them.\n"
+            f"{LOCAL_ACTORS if local else CENTRAL_ACTORS}"
             "- The accountant, who admits jobs and signs the ledger and certificates; audited by its public log.\n"
             f"- The adversary: {form.claim.adversary}; not trusted."
         ),

@@ -91,7 +91,8 @@ def _who(certificate: Certificate) -> Section:
             "protected, and with it how many there are."
         )
     else:
-        count = "" if form.dataset.records is None else f" ({form.dataset.records} records)"
+        what = "owners" if form.claim.trust_model.startswith("local:") else "records"
+        count = "" if form.dataset.records is None else f" ({form.dataset.records} {what})"
         second = (
             f"The promise compares the data with any one {unit.name} as it is and replaced by any other: what it says "
             f"is protected. How many there are is public{count}."

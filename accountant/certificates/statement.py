@@ -46,6 +46,11 @@ CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed
 }
 CENTRAL = "central: the platform sees the rows, the reader of the model does not"
 LOCAL = "local: nobody but its owner sees a row; the platform sees one random report of each owner"
+ADVERSARY = "anyone with the model, this certificate and any other knowledge, without bound on computation"
+ADVERSARY_OF_OWNERS = (
+    "anyone with every report, the model, this certificate and any other knowledge, the platform and all other owners "
+    "included, without bound on computation"
+)
 PREPROCESSING = "cut points and categories of the public schema; nothing was fitted to rows"
 REMOTE_PREPROCESSING = (
     "cut points and categories of the public schema; coordinates fitted to public rows without labels, whose sha256 is "
@@ -54,6 +59,7 @@ REMOTE_PREPROCESSING = (
 NOT_COVERED_OF_OWNERS = (
     "owners who lie: a report moves the model by no more than any other report, but nothing shows that it is honest",
     "reports that somebody with other owners' invitations sends in their place",
+    "the owners' own machines and programs, by which reports are drawn",
 )
 NOT_COVERED = (
     "what the schema says, and everything else that was public before any row was read",
@@ -141,7 +147,7 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
         "relation": dataset.registration.relation.value,
         "unit": {"name": unit.name, "contributions": unit.contributions, "bounding": bounding(unit)},
         "trustModel": LOCAL if unit.remote else CENTRAL,
-        "adversary": "anyone with the model, this certificate and any other knowledge, without bound on computation",
+        "adversary": ADVERSARY_OF_OWNERS if unit.remote else ADVERSARY,
         "release": "model",
     }
 

@@ -13,6 +13,8 @@ from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
 from accountant.budget import Budget, Relation
 from accountant.canonical import decode
+from accountant.certificates.deployments import to_yaml
+from accountant.certificates.plain_words import plain, to_text
 from accountant.errors import (
     BudgetRefused,
     CertificateInvalid,
@@ -119,6 +121,32 @@ def test_too_few_reports_make_no_model_and_stay_charged(home, folder, closed):
     assert home.ledger.dataset("folk").summary()["spent"]["epsilon"] == "4"
     with pytest.raises(BudgetRefused):
         owners.asking(folder, home, OWNERS, None, "greedy", epsilon="6.5")
+
+
+def test_a_close_that_is_cut_goes_on_from_where_it_was(home, folder, closed, monkeypatch):
+    owners.asking(folder, home, OWNERS, 2, "cut", epsilon="1")
+    for number in (1, 2):
+        campaigns.receive(home, "cut", campaigns.invitation(home, "cut", number), number)
+
+    def cut(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    for step in ("learn", "keep", "finish"):
+        with monkeypatch.context() as patch:
+            patch.setattr(campaigns, step, cut)
+            with pytest.raises(KeyboardInterrupt):
+                campaigns.close(home, "cut")
+        with pytest.raises(WrongState):
+            campaigns.receive(home, "cut", campaigns.invitation(home, "cut", 3), 3)
+    job.recover(home)
+    done = campaigns.close(home, "cut")
+    assert (done["state"], done["reports"]) == ("issued", 2)
+    loaded = load_verified(ModelStore(home.models).resolve("cut"), home.trust)
+    registry = to_yaml(loaded.certificate)
+    assert "model_name: Local\n" in registry
+    assert "who sees reports and no row" in registry
+    assert "trusted with them" not in registry
+    assert "(400 owners)" in to_text(plain(loaded.certificate))
 
 
 def test_owners_rows_are_for_campaigns_alone(home, folder, closed):
