@@ -63,6 +63,8 @@ def found_population(
     """
     raw = schema_file.read_bytes()
     schema, budget = parse_schema(raw), Budget.of(epsilon, "0")
+    if len(schema.targets) > 1:
+        raise InputError(f"schema={schema_file.name}: {len(schema.targets)} targets; owners are asked about one")
     if owners < 1:
         raise InputError(f"owners={owners}: must be at least 1")
     commitment = home.keys.commitment([b"population", check_name("dataset", name).encode(), raw])
@@ -70,9 +72,8 @@ def found_population(
     folder.mkdir(mode=0o700, exist_ok=True)
     replace_file(folder / "schema.yaml", raw, PRIVATE, alone=True)
     about = Registration(
-        name, Relation.REPLACE_ONE, budget, OWNER, owners, schema.digest, commitment, family_name=family,
-        targets=schema.target_names if len(schema.targets) > 1 else (),
-    )  # fmt: skip
+        name, Relation.REPLACE_ONE, budget, OWNER, owners, schema.digest, commitment, family_name=family
+    )
     return home.ledger.register(about)
 
 
