@@ -8,6 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from one_of_k_law import law
 from scipy.stats import binom
 
 from accountant.errors import InputError
@@ -15,20 +16,6 @@ from accountant.one_of_k import OneOfK
 from accountant.privacy.events import PureDp
 
 SHAPES = [("0.5", 2, 1), ("1", 5, 1), ("2", 8, 3), ("7", 64, 4), ("0.000000001", 64, 30), ("20", 4096, 2000)]
-
-
-def law(mechanism: OneOfK, scores: list[int]) -> list[Fraction]:
-    """The exact chance of every index: found by the edges of the integers that lead to each rank."""
-    high, low = mechanism.weights
-    edges = [rank * high for rank in range(mechanism.favoured + 1)]
-    edges += [edges[-1] + each * low for each in range(1, mechanism.candidates - mechanism.favoured + 1)]
-    assert edges[-1] == mechanism.total < 2**63
-    first, last = np.array(edges[:-1], np.int64), np.array(edges[1:], np.int64) - 1
-    ranks = np.arange(mechanism.candidates)
-    assert (mechanism.places(first) == ranks).all()
-    assert (mechanism.places(last) == ranks).all()  # and monotone between: counts are exact
-    near = set(np.argsort(-np.array(scores), kind="stable")[: mechanism.favoured])
-    return [Fraction(high if index in near else low, mechanism.total) for index in range(mechanism.candidates)]
 
 
 @pytest.mark.parametrize(("epsilon", "candidates", "favoured"), SHAPES)
