@@ -33,6 +33,7 @@ PUBLIC_TRAINING = {
     "training.local.campaigns",
     "training.owner",
     "training.plans",
+    "training.pricing",
     "training.queue",
     "training.rows.datasets",
     "training.rows.row_files",
@@ -84,7 +85,7 @@ serving: accountant(ledger) training(learners) serving(http pages process rest w
 serving/cli: accountant(. audit certificates keys ledger log store) models(. edit explain forms onnx store worth)
     training(. evaluation learners rows tuning) serving(pages process)
 serving/cli/local: accountant(. keys) models(store) serving(cli) training(local owner)
-serving/http: accountant(. ledger) serving(process wire)
+serving/http: accountant(. ledger) training(.) serving(process wire)
 serving/pages: accountant(. certificates ledger log store) models(. explain forms store)
     training(. evaluation learners)
     serving(http process rest wire)

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from accountant.budget import Budget, Relation, check_name, from_nano, nano
-from accountant.canonical import ENTRY_LIMIT, decimal_string, encode
+from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
 from accountant.ledger.refusal import refusal
 from accountant.privacy.claims import Price
-from accountant.privacy.events import Plan
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
 from training.parameters import learner_of, stored
-from training.plan_warnings import warnings_of
+from training.pricing import fit_for, offer_for, references_for
 from training.rows.datasets import schema_of
 from training.rows.rows import ROW_LIMIT
 from training.rows.schema import Schema, which_target
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
-from training.would_fit import would_fit, would_fit_by_unit
 
 SAY_TARGET = "which one? Say it with --target NAME (over REST: `target`)"
-MOST_PLAN = ENTRY_LIMIT - 4096  # bytes: the rest of the entry says who asks for what
 CLOSES = "this job takes the whole total: nothing is admitted after it, even where the total is raised later"
 
 
@@ -90,24 +85,17 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     `by`: the analyst, whose quota counts as well.
     """
     dataset = home.ledger.dataset(asked.dataset, by)
-    request, learner = request_of(home, dataset, asked)
+    request, _ = request_of(home, dataset, asked)
     public = public_of(dataset, schema_of(home, dataset).question(request.target), request.budget)
     if public.relation is Relation.REPLACE_ONE and public.records > ROW_LIMIT:  # registered before that was refused
         raise InputError(f"records={public.records}: at most {ROW_LIMIT} rows can be learnt from at once")
-    recipe = learner.recipe(public)
-    if (size := len(encode(recipe.plan.to_json(), 1 << 24))) > MOST_PLAN:
-        raise InputError(
-            f"learner {asked.learner}: its {len(recipe.plan)} releases differ so much that an entry of the ledger does "
-            f"not hold them ({size} bytes, at most {MOST_PLAN}); ask for fewer rounds, or less depth"
-        )
-    costs = dataset.costs(recipe.plan)
+    offer = offer_for(request, public)
+    recipe, costs = offer.recipe, dataset.costs(offer.recipe.plan)
     whole = dataset.refusing(costs) is not None
     if whole and not dataset.gives_whole(recipe.claim):
-        raise refusal(dataset, request, costs, _would_fit(dataset, learner, public, recipe.unit))
-    warnings = (CLOSES,) if whole else ()
-    if isinstance(learner, Tuned):
-        return Planned(request, recipe, costs, dataset, learner.to_json(public, recipe.unit), warnings)
-    return Planned(request, recipe, costs, dataset, None, (*warnings, *warnings_of(learner, public, recipe)))
+        raise refusal(dataset, request, costs, fit_for(request, public, dataset, recipe.unit))
+    warnings = (*((CLOSES,) if whole else ()), *offer.warnings)
+    return Planned(request, recipe, costs, dataset, offer.tuning, warnings)
 
 
 def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:
@@ -150,27 +138,6 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     return replace(public, records=max(1, round(public.records * share)))  # the schema's are of all parts
 
 
-def _would_fit(dataset: Dataset, learner: Learner | Tuned, public: Public, refused: Decimal) -> dict[str, str] | None:
-    """What a refusal says: the largest budget at this delta that this learner could still get; None if none."""
-
-    if any(family.whole for family in dataset.families):
-        return None
-    total = min(family.budget.epsilon for family in dataset.families)
-    whole = replace(public, budget=Budget(total, public.budget.delta))
-    with suppress(InputError):  # no plan is so cheap
-        if total < public.budget.epsilon and dataset.gives_whole(learner.recipe(whole).claim):
-            return whole.budget.to_json()
-
-    def admits(plan: Plan) -> bool:
-        return dataset.refusing(dataset.costs(plan)) is None
-
-    if isinstance(learner, Tuned):
-        epsilon = would_fit_by_unit(learner, public, admits, learner.guess(public))
-    else:
-        epsilon = would_fit(learner, public, admits, refused)
-    return None if epsilon is None else Budget(epsilon, public.budget.delta).to_json()
-
-
 def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
     """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults; of several targets that it
     can learn, the dearest's.
@@ -181,20 +148,9 @@ def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
         Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta),
         schema_of(home, dataset),
     )
-    questions = [public_of(dataset, schema.question(name), reference) for name in schema.target_names]
-    recipes = {name: [_reference(name, public) for public in questions] for name in LEARNERS}
-    priced = {name: [recipe for recipe in known if recipe] for name, known in recipes.items()}
+    known = [references_for(public_of(dataset, schema.question(name), reference)) for name in schema.target_names]
     return {
-        name: min(dataset.jobs_left(dataset.costs(recipe.plan), recipe.claim) for recipe in known)
-        for name, known in priced.items()
-        if known
+        name: min(dataset.jobs_left(dataset.costs(each[name].plan), each[name].claim) for each in known if name in each)
+        for name in LEARNERS
+        if any(name in each for each in known)
     }
-
-
-@lru_cache(maxsize=1024)
-def _reference(name: str, public: Public) -> Recipe | None:
-    """By defaults; None where the learner is not for this target, or has no plan so cheap."""
-    try:
-        return LEARNERS[name]().recipe(public)
-    except InputError:
-        return None

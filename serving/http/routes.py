@@ -6,7 +6,9 @@ nothing that is raised can leave a request without an answer.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,9 +26,11 @@ from serving.http import cookies, headers
 from serving.process.access_log import ABOUT, ASKING, trail
 from serving.process.limits import meter
 from serving.process.metrics import count_request
+from serving.process.prices import PriceRequest
 from serving.process.state import ServingState
 from serving.process.tokens import bearer, digest
 from serving.wire.errors import ClientGone, Forbidden, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
+from training.pricing import WHERE
 
 LOG = logging.getLogger("dpserve.serving")
 
@@ -42,6 +46,8 @@ OWNERS = "/v1/campaigns/"  # open as well: owners have invitations, no tokens
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
 BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses outside and is not among the doors
 KEPT = ("retry-after", "allow")  # of an error's headers, on its page
+PRICING = anyio.CapacityLimiter(64)  # threads that mostly wait for the price desk, which lets no more than that wait
+PREDICTING = anyio.CapacityLimiter(16)  # their own: whatever else is asked for, a prediction finds a thread
 WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another shape
 
 
@@ -105,13 +111,36 @@ def given_token(headers: list[tuple[bytes, bytes]]) -> tuple[bytes | None, bool]
     return cookies.cookie(headers), True
 
 
-async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Blocking work off the loop. What takes too long goes on to its end, and is told to the client as a timeout."""
+async def in_thread(work: Callable[..., T], *arguments: Any, limiter: anyio.CapacityLimiter | None = None) -> T:
+    """Blocking work off the loop, `limiter` of it at a time. What takes too long goes on to its end, and is told to the
+    client as a timeout.
+    """
     try:
         with anyio.fail_after(WORK_SECONDS):
-            return await anyio.to_thread.run_sync(partial(work, *arguments), abandon_on_cancel=True)
+            found = partial(work, *arguments)
+            return await anyio.to_thread.run_sync(found, abandon_on_cancel=True, limiter=limiter)
     except TimeoutError:
         raise TakesTooLong(f"not done within {WORK_SECONDS:g} seconds; it may still be done") from None
+
+
+async def with_prices(request: Request, work: Callable[..., T], *arguments: Any) -> T:
+    """As `in_thread`, for work that needs prices: they are worked out in the turn of whoever asks, and given up with
+    the request, when it is late or the client hangs up.
+    """
+    given_up = threading.Event()
+
+    async def until_gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        given_up.set()
+
+    WHERE.set(PriceRequest(caller(request).name, given_up))
+    gone = asyncio.create_task(until_gone())
+    try:
+        return await in_thread(work, *arguments, limiter=PRICING)
+    finally:
+        given_up.set()
+        gone.cancel()
 
 
 class Doors:

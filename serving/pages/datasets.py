@@ -15,7 +15,7 @@ from accountant.ledger.families import Dataset, families_of
 from accountant.ledger.forecast import forecast
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.records import Unit
-from serving.http.routes import Door, in_thread, state
+from serving.http.routes import Door, in_thread, state, with_prices
 from serving.pages import burndown_chart
 from serving.pages.burndown import Point, history
 from serving.pages.ui import page
@@ -120,7 +120,7 @@ def _history(ledger: Ledger, name: str, size: int) -> list[Point]:
 async def fits(request: Request) -> Response:
     """A part of the dataset's page that takes longer: what would still fit, per learner."""
     known_query(request)
-    found = await in_thread(_fits, state(request).home, request.path_params["name"])
+    found = await with_prices(request, _fits, state(request).home, request.path_params["name"])
     return page(request, "_fits.html", **found)
 
 

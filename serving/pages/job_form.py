@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from serving.rest.jobs import planned, submitted
 from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
 
+Runs = Callable[..., Awaitable[Any]]
 FIELDS = ("dataset", "target", "learner", "epsilon", "delta", "model", "runs")
 BESIDE = frozenset({"idempotency_key", "priced"})
 PREFIX = "p."
@@ -89,14 +90,15 @@ def view(home: Home, form: Form) -> dict[str, Any]:
     return {"datasets": datasets, "learners": learners, "chosen": chosen}
 
 
-async def price_of(home: Home, form: Form, by: str) -> dict[str, Any] | None:
+async def price_of(home: Home, form: Form, by: str, run: Runs = in_thread) -> dict[str, Any] | None:
     """None where too little is filled in. Else `kind` "fits" (with `plan`, and `now`: the budget before it), "refused"
-    (with the refusal's details) or "wrong" (with what is).
+    (with the refusal's details) or "wrong" (with what is). `run`: how blocking work is run.
     """
     if not form.complete:
         return None
     try:
-        return await in_thread(_priced, home, form, by)
+        found: dict[str, Any] = await run(_priced, home, form, by)
+        return found
     except BudgetRefused as refused:
         return {"kind": "refused", "message": refused.message, "details": refused.details}
     except TakesTooLong:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
 from accountant.ledger.records import PUBLIC_STATES
-from serving.http.routes import Door, caller, in_thread, state
+from serving.http.routes import Door, caller, in_thread, state, with_prices
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import Form, price_of, send, view
 from serving.pages.ui import form_fields, page, see_other
@@ -78,14 +79,14 @@ async def new(request: Request) -> Response:
 async def _form(request: Request, form: Form, key: str, status: int = 200, problem: str = "") -> Response:
     home, by = state(request).home, f"token:{caller(request).name}"
     found = await in_thread(view, home, form)
-    price = await price_of(home, form, by)
+    price = await price_of(home, form, by, partial(with_prices, request))
     return page(request, "job_new.html", status=status, **found, form=form, key=key, price=price, problem=problem)
 
 
 async def price(request: Request) -> Response:
     """A part of the form: the price of what stands in it now, and the button that sends exactly that."""
     form = Form.of(request.query_params.multi_items())
-    found = await price_of(state(request).home, form, f"token:{caller(request).name}")
+    found = await price_of(state(request).home, form, f"token:{caller(request).name}", partial(with_prices, request))
     return page(request, "_price.html", form=form, price=found)
 
 
@@ -100,8 +101,8 @@ async def submit(request: Request) -> Response:
     """Submit what was priced; anything else shows its price first."""
     fields = await form_fields(request)
     form, key = Form.of(list(fields.items())), fields.get("idempotency_key", "")
-    sent = await in_thread(
-        send, state(request).home, form, fields.get("priced", ""), key, f"token:{caller(request).name}"
+    sent = await with_prices(
+        request, send, state(request).home, form, fields.get("priced", ""), key, f"token:{caller(request).name}"
     )
     if sent.job is not None:
         return see_other(f"/ui/jobs/{sent.job}")

@@ -1,6 +1,6 @@
-"""The processes of `dpserve serve`: BentoML's server, beside it one worker that trains, and now and then one that
-audits. They stop together, and none outlives the `dpserve serve` that started it, however that ended: a port that is
-still held would keep the next one from starting.
+"""The processes of `dpserve serve`: BentoML's server, beside it one worker that trains, one that works out prices, and
+now and then one that audits. They stop together, and none outlives the `dpserve serve` that started it, however that
+ended: a port that is still held would keep the next one from starting.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from serving.process.audit_runs import is_asked
+from serving.process.price_desk import SOCKET as PRICES
 from serving.process.startup import Listening, announce
 
 LOG = logging.getLogger("dpserve.launch")
@@ -37,17 +38,19 @@ def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: 
     Path(environment[STOPPING]).unlink(missing_ok=True)
     stop = _Stop()
     server = _start([sys.executable, "-m", "bentoml", "serve", *_server_arguments(listening)], environment)
-    worker, audits = _start_worker(environment), _Audits(home, environment, audit_seconds)
+    beside = [
+        _Beside("training worker", [sys.executable, "-m", "serving.cli", "worker"], environment),
+        _Beside("price desk", [sys.executable, "-m", "serving.process.price_desk", environment[PRICES]], environment),
+    ]
+    audits = _Audits(home, environment, audit_seconds)
     announce(listening, stop.event)
     while not stop.asked and server.poll() is None:
         time.sleep(TICK_SECONDS)
         audits.look()
-        if worker.poll() is not None and not stop.asked:
-            LOG.error("the training worker ended with %s; starting another", worker.returncode)
-            stop.event.wait(RESTART_SECONDS)
-            worker = _start_worker(environment)
+        for each in beside:
+            each.look()
     _drain(Path(environment[STOPPING]), drain_seconds, stop)
-    return _end(server, [worker, *audits.running], stop)
+    return _end(server, [*(each.process for each in beside), *audits.running], stop)
 
 
 def server_environment(base: Mapping[str, str], home: Path, port: int, workers: int | None) -> dict[str, str]:
@@ -55,7 +58,7 @@ def server_environment(base: Mapping[str, str], home: Path, port: int, workers: 
     place = home.absolute() / "run" / str(port)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     own = {"BENTOML_HOME": str(place), "BENTOML_DO_NOT_TRACK": "true", "DPSERVE_HOME": str(home.absolute())}
-    own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping")}
+    own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), PRICES: str(place / "prices")}
     if workers is not None:
         own["DPSERVE_WORKERS"] = str(workers)
     paths = [str(ROOT), *filter(None, [base.get("PYTHONPATH")])]
@@ -73,13 +76,27 @@ def _server_arguments(listening: Listening) -> list[str]:
     return ["serving.service:DpserveService", *place, *graceful, *files]
 
 
-def _start_worker(environment: Mapping[str, str]) -> Process:
-    return _start([sys.executable, "-m", "serving.cli", "worker"], environment)
-
-
 def _start(command: list[str], environment: Mapping[str, str]) -> Process:
     """In a session of its own: Ctrl-C comes to us, and we pass it on in order."""
     return subprocess.Popen(command, env=dict(environment), stdout=sys.stderr.fileno(), start_new_session=True)
+
+
+class _Beside:
+    """A process beside the server that is started again where it ends."""
+
+    def __init__(self, name: str, command: list[str], environment: Mapping[str, str]) -> None:
+        self._name, self._command, self._environment = name, command, environment
+        self.process, self._due = _start(command, environment), 0.0
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self.process.poll() is None:
+            self._due = 0.0
+        elif not self._due:
+            LOG.error("the %s ended with %s; starting another", self._name, self.process.returncode)
+            self._due = now + RESTART_SECONDS
+        elif now >= self._due:
+            self.process, self._due = _start(self._command, self._environment), 0.0
 
 
 class _Audits:

@@ -25,6 +25,7 @@ from serving.wire.errors import NotReady
 
 LOG = logging.getLogger("dpserve.serving")
 LOOK_SECONDS = 0.4
+LOOKING = anyio.CapacityLimiter(1)  # a thread of its own: what it sees decides whether anybody is answered
 VERIFY_SECONDS = 0.2  # at a look: a model that was not verified by then is when it is asked for
 STALE_SECONDS = 10.0  # without a look for so long, a token may have been revoked: nothing is answered
 
@@ -99,14 +100,14 @@ class ServingState:
         """Look again and again, until the server that started this worker is gone."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            await anyio.to_thread.run_sync(self.refresh)
+            await anyio.to_thread.run_sync(self.refresh, limiter=LOOKING)
             if is_orphan():
                 return stop_server()
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Look once before anything is answered, and then again and again."""
-        await anyio.to_thread.run_sync(self.refresh)
+        await anyio.to_thread.run_sync(self.refresh, limiter=LOOKING)
         task = asyncio.create_task(self.watch())
         try:
             yield

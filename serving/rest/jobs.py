@@ -16,7 +16,7 @@ from accountant.errors import BudgetRefused, InputError, UnknownName
 from accountant.home import Home
 from accountant.ledger.families import families_of
 from accountant.ledger.records import PUBLIC_STATES
-from serving.http.routes import TEXT, Door, Query, caller, in_thread, state
+from serving.http.routes import TEXT, Door, Query, caller, in_thread, state, with_prices
 from serving.process.access_log import about
 from serving.process.metrics import REFUSALS
 from serving.rest import json_schemas
@@ -84,7 +84,7 @@ def _tuning(body: dict[str, Any]) -> Tuning:
 async def submit_job(request: Request) -> Response:
     """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
     body = await json_fields(request, REQUIRED, KEYED)
-    found = await in_thread(submitted, state(request).home, body, f"token:{caller(request).name}")
+    found = await with_prices(request, submitted, state(request).home, body, f"token:{caller(request).name}")
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
 
@@ -98,7 +98,9 @@ def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
 async def plan_job(request: Request) -> Response:
     """As a job, spending nothing."""
     body = await json_fields(request, REQUIRED, KEYED)
-    return json_response(await in_thread(planned, state(request).home, body, f"token:{caller(request).name}"))
+    return json_response(
+        await with_prices(request, planned, state(request).home, body, f"token:{caller(request).name}")
+    )
 
 
 def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
@@ -181,7 +183,7 @@ async def list_datasets(request: Request) -> Response:
     def look() -> list[dict[str, Any]]:
         return [job_views.dataset_to_json(home, dataset, detail=False) for dataset in home.ledger.datasets()]
 
-    return json_response({"datasets": await in_thread(look)})
+    return json_response({"datasets": await with_prices(request, look)})
 
 
 async def list_families(request: Request) -> Response:
@@ -199,7 +201,7 @@ async def show_dataset(request: Request) -> Response:
     """One dataset, with quotas and what a job costs. 404 where there is none."""
     known_query(request)
     home, name = state(request).home, request.path_params["name"]
-    return json_response(await in_thread(lambda: job_views.dataset_to_json(home, home.ledger.dataset(name))))
+    return json_response(await with_prices(request, lambda: job_views.dataset_to_json(home, home.ledger.dataset(name))))
 
 
 STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"

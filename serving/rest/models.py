@@ -16,7 +16,7 @@ from starlette.responses import Response
 from accountant.errors import InputError
 from accountant.ledger.tokens import SCOPES
 from models.onnx.runtime import columns_from_records
-from serving.http.routes import Door, in_thread, state
+from serving.http.routes import PREDICTING, Door, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
 from serving.wire import tables_in
@@ -60,7 +60,7 @@ async def quickly(registry: Registry, size: int, work: Callable[..., Response], 
             return work(registry.held, *arguments)
         except NotHeld:
             pass
-    return await in_thread(work, registry.get, *arguments)
+    return await in_thread(work, registry.get, *arguments, limiter=PREDICTING)
 
 
 async def _posted(request: Request) -> Posted:

@@ -1,0 +1,103 @@
+"""Asking the price desk, from a serving process: blocks, in the turn of whoever asks, until the request is given up."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from serving.process.price_desk import BUSY, FAILED, SOCKET, address
+from serving.wire.errors import ClientGone, NotReady, TooManyRequests
+
+LOOK_SECONDS = 0.05
+HERE = threading.Lock()  # where no desk answers: one at a time, or all threads of this process would be at it
+MOST_HERE = 8  # who wait for that
+WAITING_HERE = threading.Semaphore(MOST_HERE)
+SEND_SECONDS = 1.0
+
+
+class PriceRequest:
+    """What a request has worked out: for `caller`, until `given_up` is set."""
+
+    def __init__(self, caller: str, given_up: threading.Event) -> None:
+        self._caller, self._given_up = hashlib.sha256(caller.encode()).digest(), given_up
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What it returns or raises. ClientGone where the request was given up meanwhile.
+
+        Raises:
+            TooManyRequests: the caller, or all callers together, wait for too many prices.
+            NotReady: the process that worked it out was ended.
+        """
+        wire = _connected(self._caller)
+        if wire is None:
+            return self._here(function, arguments)
+        with closing(Connection(wire.detach())) as connection:
+            try:
+                kind, found = self._next(connection)
+            except (EOFError, OSError):  # the desk was ended before it was our turn
+                return self._here(function, arguments)
+            if kind == BUSY:
+                raise _busy(found)
+            try:
+                connection.send((function, arguments))
+                kind, found = self._next(connection)
+            except (EOFError, OSError):
+                raise NotReady("the price could not be worked out; ask again") from None
+        if kind == FAILED:
+            raise found
+        return found
+
+    def _next(self, connection: Connection) -> tuple[str, Any]:
+        while not connection.poll(LOOK_SECONDS):
+            self._check()
+        found: tuple[str, Any] = connection.recv()
+        return found
+
+    def _check(self) -> None:
+        if self._given_up.is_set():
+            raise ClientGone
+
+    def _here(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        if not WAITING_HERE.acquire(blocking=False):
+            raise _busy(MOST_HERE)
+        try:
+            while not HERE.acquire(timeout=LOOK_SECONDS):
+                self._check()
+            try:
+                self._check()
+                return function(*arguments)
+            finally:
+                HERE.release()
+        finally:
+            WAITING_HERE.release()
+
+
+def _busy(most: int) -> TooManyRequests:
+    return TooManyRequests(
+        f"{most} prices are being worked out or waited for; ask again in 1 s", limit=most, per="moment", retry_after=1
+    )
+
+
+def _connected(caller: bytes) -> socket.socket | None:
+    """None where there is no desk, or none that listens."""
+    place = os.environ.get(SOCKET, "")
+    if not place:
+        return None
+    wire = socket.socket(socket.AF_UNIX)
+    wire.settimeout(SEND_SECONDS)
+    try:
+        with address(Path(place)) as near:
+            wire.connect(near)
+        wire.sendall(caller)
+    except OSError:
+        wire.close()
+        return None
+    wire.settimeout(None)
+    return wire

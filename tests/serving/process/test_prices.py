@@ -1,0 +1,132 @@
+"""The price desk: callers take turns, none waits for another's, and what nobody waits for any more ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+from desk_tasks import die, refuse, too_large, wait
+from small_home import ROOT, until
+
+from accountant.errors import BudgetRefused, InputError
+from serving.process import prices
+from serving.process.price_desk import MOST, MOST_OF_ONE, SOCKET
+from serving.process.prices import PriceRequest
+from serving.wire.errors import ClientGone, NotReady, TooManyRequests
+
+LONG = 300  # seconds, which nobody waits for
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    place = tmp_path_factory.mktemp("desk") / ("d" * 120)  # no address of a socket may be so long
+    place.mkdir()
+    path = f"{ROOT}:{ROOT / 'tests' / 'helpers'}"
+    command = [sys.executable, "-m", "serving.process.price_desk", str(place / "prices")]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SOCKET, str(place / "prices"))
+        until(lambda: (place / "prices").exists(), "the desk listens")
+        yield psutil.Process(process.pid)
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def ask(desk):
+    """Asks in threads of its own; what still runs at the end is given up."""
+    given_up, threads = threading.Event(), ThreadPoolExecutor(MOST + 20)
+    yield lambda caller, *what: threads.submit(PriceRequest(caller, given_up), *what)
+    given_up.set()
+    threads.shutdown()
+    until(lambda: not desk.children(), "nothing goes on for nobody")
+
+
+def forks(desk, count):
+    return until(lambda: len(desk.children()) == count, f"{count} forks")
+
+
+def test_it_is_worked_out_elsewhere_one_after_the_other(ask, desk):
+    found = [ask("a", wait, 0.0).result() for _ in range(3)]
+    assert len({os.getpid(), desk.pid, *found}) == 5
+    assert psutil.Process().nice() < desk.nice()
+
+
+def test_errors_come_back_as_they_were_raised(ask):
+    with pytest.raises(BudgetRefused, match="too much") as refused:
+        ask("a", refuse).result()
+    assert refused.value.details == {"reason": "budget", "asked": {"epsilon": "9"}}
+
+
+def test_a_price_has_bounded_memory_and_one_that_is_killed_is_said(ask):
+    with pytest.raises(InputError, match="more memory than it may"):
+        ask("a", too_large).result()
+    with pytest.raises(NotReady):
+        ask("a", die).result()
+    assert ask("a", wait, 0.0).result() > 0
+
+
+def test_one_caller_has_one_fork_and_few_in_wait_and_the_others_pass(ask, desk):
+    running = [ask("greedy", wait, LONG) for _ in range(MOST_OF_ONE)]
+    forks(desk, 1)
+    until(lambda: refused(ask("greedy", wait, 0.0)), "the caller waits for too many")
+    for caller in ("b", "c", "b"):
+        assert ask(caller, wait, 0.0).result() > 0
+    assert not any(each.done() for each in running)
+
+
+def refused(answer):
+    try:
+        answer.result(timeout=0.5)
+    except TooManyRequests as error:
+        return error.details["retry_after"] == 1
+    except TimeoutError:
+        pass
+    return False
+
+
+def test_all_callers_together_are_bounded_as_well(ask):
+    asked = [ask(f"caller {number % 20}", wait, LONG) for number in range(MOST + 5)]
+    done = until(lambda: len(found := [each for each in asked if each.done()]) == 5 and found, "five too many")
+    assert all(refused(each) for each in done)
+
+
+def test_what_nobody_waits_for_ends(desk):
+    for given_up_while in ("it runs", "it waits"):
+        given_up, threads = threading.Event(), ThreadPoolExecutor(2)
+        found = [threads.submit(PriceRequest("gone", given_up), wait, LONG) for _ in range(2)]
+        forks(desk, 1)
+        given_up.set()
+        for each in found:
+            with pytest.raises(ClientGone):
+                each.result()
+        assert forks(desk, 0), given_up_while
+
+
+def test_a_desk_that_is_not_there_leaves_one_at_a_time_to_this_process(monkeypatch):
+    monkeypatch.setenv(SOCKET, "/nowhere/prices")
+    given_up, threads = threading.Event(), ThreadPoolExecutor(20)
+    together, most = [], []
+
+    def work():
+        together.append(1)
+        most.append(len(together))
+        time.sleep(0.02)
+        together.pop()
+
+    found = [threads.submit(PriceRequest("a", given_up), work) for _ in range(prices.MOST_HERE)]
+    assert [each.result() for each in found] == [None] * prices.MOST_HERE
+    assert max(most) == 1
+    with prices.HERE:
+        waiting = [threads.submit(PriceRequest("a", given_up), work) for _ in range(prices.MOST_HERE)]
+        until(lambda: refused(threads.submit(PriceRequest("b", given_up), work)), "nobody else may wait")
+        given_up.set()
+        for each in waiting:
+            with pytest.raises(ClientGone):
+                each.result()
