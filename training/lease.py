@@ -56,6 +56,8 @@ def is_dead(ledger: Ledger, holding: Holding) -> bool:
     A lease that has run out is doubted first, and dead if it is not renewed for GRACE_SECONDS: so an owner who lives is
     heard when the database's clock was set, or when the database was away.
     """
+    if holding.owner == this_process() and (ledger.log.database.url, holding.seq) in Lease.over:
+        return True  # this process lives, and does not run it any more: the database was away when it ended
     alive = lives(holding.owner)
     if alive is not None:
         return not alive
@@ -105,6 +107,7 @@ class Lease:
     SECONDS: ClassVar[float] = 60.0
     BEAT: ClassVar[float] = 1.0  # between two heartbeats, where that is no more than a quarter of a lease
     FRESH: ClassVar[float] = 5.0  # well below GRACE_SECONDS: nobody burned what was renewed so lately
+    over: ClassVar[set[tuple[str, int]]] = set()  # ledgers and jobs whose lease ended in this process
 
     def __init__(self, ledger: Ledger, seq: int) -> None:
         self._ledger, self._seq, self._done = ledger, seq, 0
@@ -151,3 +154,4 @@ class Lease:
     ) -> None:
         self._over.set()
         self._thread.join()
+        Lease.over.add((self._ledger.log.database.url, self._seq))

@@ -1,6 +1,6 @@
-"""What is used of BentoML, circus (kantoku is the fork that it brings) and uvicorn beyond what they promise.
+"""What is used of BentoML, circus (kantoku is the fork that it brings), tornado and uvicorn beyond what they promise.
 
-`bentoml serve` has no flag for either of the two, and every process of it imports the service, which calls `install`.
+`bentoml serve` has no flag for any of it, and every process of it imports the service, which calls `install`.
 `LIBRARIES` are the versions with which this was seen to work. Where one is raised,
 tests/serving/process/test_library_internals.py names what is gone; when it passes again, raise the version here too.
 """
@@ -8,14 +8,16 @@ tests/serving/process/test_library_internals.py names what is gone; when it pass
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import Any
 
 from bentoml._internal.utils import circus as bentoml_circus
+from tornado.ioloop import IOLoop
 from uvicorn.config import HTTP_PROTOCOLS
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-LIBRARIES = {"bentoml": "1.4.39", "kantoku": "0.18.3", "uvicorn": "0.54.0"}
+LIBRARIES = {"bentoml": "1.4.39", "kantoku": "0.18.3", "tornado": "6.6.1", "uvicorn": "0.54.0"}
 
 # How often the supervisor looks whether a worker died. BentoML says 10 seconds: for as long a server of two workers
 # would answer with one.
@@ -29,7 +31,12 @@ HEAD_FIELDS = 200
 
 
 def install() -> None:
-    """Have this process's supervisor and servers use both. They look the names up when they start."""
+    """Have this process's supervisor and servers use all of it. They look the names up when they start.
+
+    The supervisor counts the time between two looks by tornado's clock, which is the machine's: set back by an hour, it
+    would let an hour pass before it replaced a worker that died. So tornado is given a clock that nobody sets.
+    """
+    IOLoop.time = lambda _: time.monotonic()  # type: ignore[method-assign,assignment]
     slow = bentoml_circus.create_standalone_arbiter
     if not isinstance(slow, partial):
         bentoml_circus.create_standalone_arbiter = partial(slow, check_delay=CHECK_SECONDS)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import ledgers
 import psutil
@@ -209,11 +210,29 @@ def test_a_fork_is_another_owner():
     assert lives(theirs) is False
 
 
+@pytest.mark.parametrize("write", ["commit", "burn"])
+def test_a_job_whose_end_could_not_be_written_is_settled_by_the_worker_that_lives_on(home, monkeypatch, write):
+    """The database was away just then: the job stood as started for as long as this process lived."""
+    opened = Home.open(place(home))
+    queued = job.submit(opened, ASKED, by="test")
+    with monkeypatch.context() as patch:
+        if write == "burn":
+            patch.setattr(job, "open_rows", lambda *_: 1 / 0)
+        patch.setattr(type(opened.ledger), write, lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
+        with pytest.raises(LedgerUnavailable):
+            job.run(opened, queued.seq)
+    assert opened.ledger.job(queued.seq).state == "started"
+    assert job.recover(opened)["burned"] == [queued.seq]
+    check_sound(home)
+
+
 class Away:
     """A ledger that cannot be asked, and then says what it is told to."""
 
     def __init__(self, *answers: bool | None) -> None:
         self.answers = list(answers)
+
+    log = SimpleNamespace(database=SimpleNamespace(url="away"))
 
     def heartbeat(self, *_: object) -> bool:
         found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

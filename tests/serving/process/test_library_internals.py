@@ -10,11 +10,13 @@ import asyncio
 import importlib
 import inspect
 import socket
+import time
 from importlib.metadata import version
 
 import pytest
 from bentoml._internal.utils import circus as bentoml_circus
 from circus.watcher import Watcher
+from tornado.ioloop import PeriodicCallback
 from uvicorn.config import HTTP_PROTOCOLS, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -25,6 +27,7 @@ from serving.process.library_internals import CHECK_SECONDS, LIBRARIES, Patient
 # Name -> why it is needed.
 FUNCTIONS = {
     "bentoml._internal.utils.circus:create_standalone_arbiter": "the supervisor is made by it",
+    "tornado.ioloop:IOLoop.time": "is the clock by which the supervisor looks",
     "uvicorn.config:HTTP_PROTOCOLS": "names the protocol that a server uses",
     "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol": "is subclassed",
     **{
@@ -116,3 +119,24 @@ def test_connection_has_what_the_limits_look_at():
         await send({"type": "http.response.body", "body": b""})
 
     asyncio.run(asyncio.wait_for(connect(), 10))
+
+
+def test_the_supervisor_looks_again_whatever_the_clock_is_set_to(monkeypatch):
+    """By the clock of the machine, set back by an hour, the next look would come an hour later."""
+    library_internals.install()
+    looks, real = [], time.time
+
+    async def watching():
+        callback = PeriodicCallback(lambda: looks.append(1), 10)
+        callback.start()
+        for hours in (1, -1, 0):
+            count = len(looks)
+            monkeypatch.setattr(time, "time", lambda hours=hours: real() + 3600 * hours)
+            for _ in range(500):
+                await asyncio.sleep(0.01)
+                if len(looks) > count + 1:
+                    break
+            assert len(looks) > count + 1, hours
+        callback.stop()
+
+    asyncio.run(watching())
