@@ -10,7 +10,6 @@ import asyncio
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
@@ -22,14 +21,15 @@ from starlette.responses import Response, StreamingResponse
 
 from accountant.errors import DpserveError
 from accountant.ledger.records import PUBLIC_STATES
-from serving.wire.errors import NotReady
+from serving.http.routes import in_thread, state
+from serving.process.places import Place, take_place
 
 LOOK_SECONDS = 0.25
 QUIET_SECONDS = 10.0  # without an event for so long, a comment: whoever hung up is noticed, and no proxy gives up
 STREAM_SECONDS = 300.0
 RETRY_MILLISECONDS = 1000
-MOST_STREAMS = 64  # in one worker; each looks at the ledger's index four times a second
-MOST_OF_ONE = 16  # of one token, so that nobody keeps all others out
+MOST_STREAMS = 64  # of a home on this machine; each looks at the ledger's index four times a second
+MOST_OF_ONE = 16  # of one caller, so that nobody keeps all others out
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx would keep it back
 
 
@@ -55,16 +55,10 @@ Look = Callable[[str | None], Awaitable[Event | None]]  # what is new to one who
 
 
 class _Streams:
-    """How many there are in this worker, by token, and whether it was told to stop."""
+    """Whether this worker was told to stop."""
 
     def __init__(self) -> None:
-        self.of, self.stopping, self._listens = Counter[str](), False, False
-
-    def require_room(self, who: str) -> None:
-        if self.of[who] >= MOST_OF_ONE or self.of.total() >= MOST_STREAMS:
-            raise NotReady(
-                f"too many streams of events at a time ({MOST_OF_ONE} a token); ask for the job itself instead"
-            )
+        self.stopping, self._listens = False, False
 
     def listen(self) -> None:
         """Hear the signal that stops the server: it waits for its connections, and would wait for streams until it is
@@ -91,20 +85,20 @@ STREAMS = _Streams()
 
 async def events(request: Request, who: str, look: Look, good: Callable[[], bool]) -> Response:
     """Answer `who` with one event after another, as long as `good`. 204, which tells a browser to stay away, where the
-    last one was seen. NotReady where there are too many.
+    last one was seen. TooManyRequests where `who`, or all together, have as many as they may.
     """
     first, seen = await look(None), request.headers.get("last-event-id")
     if first is not None and first.last and first.name == seen:
         return Response(status_code=204)
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=HEADERS)
-    STREAMS.require_room(who)
+    folder = state(request).home.path / "run" / "streams"
+    place = await in_thread(take_place, folder, who, "streams of events", MOST_OF_ONE, MOST_STREAMS)
     STREAMS.listen()
-    return StreamingResponse(_stream(seen, who, look, good), media_type="text/event-stream", headers=HEADERS)
+    return StreamingResponse(_stream(seen, place, look, good), media_type="text/event-stream", headers=HEADERS)
 
 
-async def _stream(seen: str | None, who: str, look: Look, good: Callable[[], bool]) -> AsyncIterator[bytes]:
-    STREAMS.of[who] += 1
+async def _stream(seen: str | None, place: Place, look: Look, good: Callable[[], bool]) -> AsyncIterator[bytes]:
     try:
         yield b"retry: %d\n\n" % RETRY_MILLISECONDS
         end = told = time.monotonic()
@@ -123,4 +117,4 @@ async def _stream(seen: str | None, who: str, look: Look, good: Callable[[], boo
     except DpserveError:
         return  # what is wrong is said to whoever comes back
     finally:
-        STREAMS.of[who] -= 1
+        place.close()

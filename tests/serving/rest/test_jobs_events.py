@@ -159,7 +159,8 @@ def test_listeners_are_bounded_and_the_server_goes_on(server):
     seq = held_job(server)
     opened = [listen(server, seq, server.tokens["train"]) for _ in range(16)]
     refused = server.get(f"/v1/jobs/{seq}/events", scope="train")
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_requests")
+    assert refused.headers["retry-after"] == "5"
     assert server.get("/v1/jobs").status_code == 200
     assert stream_opens(server, seq, "audit")
     for connection in opened:

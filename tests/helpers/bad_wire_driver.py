@@ -1,0 +1,41 @@
+"""Submits and runs jobs for so many seconds, whatever becomes of its database, as a server and its worker would.
+
+Arguments: home, file of draws, seconds. What it prints in the end: {"issued", "unavailable"}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import crash_driver
+import ledgers
+
+from accountant.errors import BudgetRefused, JobFailed, LedgerUnavailable
+from accountant.home import Home
+from training import job, queue
+from training.lease import Lease
+
+
+def main(home: Path, draws: Path, seconds: float) -> None:
+    crash_driver.note_draws(draws)
+    Lease.SECONDS = 2.0
+    came_to, end, opened = Counter(), time.monotonic() + seconds, None
+    while time.monotonic() < end:
+        try:
+            opened = opened or Home.open(ledgers.place(home))
+            job.recover(opened)
+            job.submit(opened, crash_driver.ASKED, by="test")
+            came_to["worked"] += queue.work_once(opened) is not None
+        except LedgerUnavailable:
+            came_to["unavailable"] += 1
+        except (BudgetRefused, JobFailed) as error:
+            came_to[error.code] += 1
+    print(json.dumps(came_to))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))

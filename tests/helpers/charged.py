@@ -1,0 +1,26 @@
+"""Whether what is charged covers what was drawn, release by release of a plan."""
+
+from __future__ import annotations
+
+from accountant.home import Home
+from accountant.privacy.claims import Price, price
+from accountant.privacy.events import Plan
+from training import plans
+from training.plans import Asked
+
+
+def covers(used: Price, cost: Price) -> bool:
+    figures = zip((used.pure, used.unbounded, *used.rdp), (cost.pure, cost.unbounded, *cost.rdp), strict=True)
+    return all(ours >= theirs for ours, theirs in figures)
+
+
+def check_charged(opened: Home, asked: Asked, draws: int, before: Price | None = None) -> None:
+    """`draws`: releases that jobs as `asked` have begun to draw, since `before` was charged."""
+    dataset = opened.ledger.dataset(asked.dataset)
+    plan = plans.plan(opened, asked).recipe.plan
+    jobs, rest = divmod(draws, len(plan))
+    cost = dataset.filter.nothing()
+    for _ in range(jobs):
+        cost += price(plan, dataset.filter.orders)
+    cost += price(Plan.of([plan[index] for index in range(rest)]), dataset.filter.orders)
+    assert covers(dataset.used if before is None else dataset.used - before, cost)

@@ -1,0 +1,278 @@
+"""One caller cannot stop the others: prices by the hundred, prices without end, and streams, on a real server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import ledgers
+import noted_draws
+import psutil
+import pytest
+from charged import check_charged
+from moved_clock import MovedClock
+from noted_draws import drawn
+from small_home import records, serving, until, write_files
+
+from accountant.audit.audit import audit_home
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from accountant.privacy.claims import Price
+from serving.process.tokens import new_token
+from serving.rest.event_stream import MOST_OF_ONE
+from training import job
+from training.lease import this_process
+from training.plans import Asked, plan
+from training.rows.datasets import register
+
+pytestmark = pytest.mark.server
+
+KILLS = int(os.environ.get("ROBUST_SERVER_KILLS", "2"))  # the long form: 100
+ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
+FIRST: dict[Path, Price] = {}  # what was charged before the server ran, by its folder
+ATTACKS = 120
+SECONDS = 8  # that a client waits for an answer
+MANY_ROUNDS = {"dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": {"rounds": 5000}}
+ENDLESS = {"dataset": "adult", "learner": "ebm", "epsilon": "1", "tuning": {"grid": {"epochs": [*range(4001, 4065)]}}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("starved")
+    files = write_files(folder / "files")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    data, schema = files / "rows.parquet", files / "schema.yaml"
+    register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
+    job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
+    clock = MovedClock(folder)
+    with serving(home.path, workers=2, **noted_draws.environment(folder), **clock.environment) as found:
+        found.clock, found.folder = clock, folder
+        found.tokens["other"] = new_token(home, "other", ["train"])[0]
+        until(lambda: (home.path / "run" / str(found.port) / "prices").exists(), "the price desk is there")
+        until(lambda: found.ask("POST", "/v1/plans", "other", json=MANY_ROUNDS).status_code == 200, "a first price")
+        FIRST[folder] = found.home.ledger.dataset("adult").used
+        yield found
+
+
+def post(server, path, body, scope):
+    """A request that is sent, and whose answer is waited for or not."""
+    content = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.tokens[scope]}\r\nConnection: close\r\n"
+    wire = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    wire.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content)
+    return wire
+
+
+def answered(wire):
+    found = b""
+    with contextlib.suppress(ConnectionError), wire:
+        while more := wire.recv(1 << 16):
+            found += more
+    head, _, body = found.partition(b"\r\n\r\n")
+    return int(head.split()[1]), head.decode().lower(), json.loads(body)
+
+
+def forks(server):
+    children = psutil.Process(server.process.pid).children()
+    (desk,) = [each for each in children if "price_desk" in " ".join(each.cmdline())]
+    return desk, desk.children()
+
+
+def others_are_answered(server):
+    base, bearer = f"http://127.0.0.1:{server.port}", {"Authorization": f"Bearer {server.tokens['predict']}"}
+    one = {"model": "adult", "records": records(1)}
+    for path in ("/livez", "/readyz"):
+        assert httpx.get(base + path, timeout=SECONDS).status_code == 200
+    assert httpx.post(f"{base}/predict", json=one, headers=bearer, timeout=SECONDS).status_code == 200
+
+
+def test_a_hundred_prices_of_one_caller_stop_nobody(server):
+    wires = []
+    for number in range(ATTACKS):
+        wires.append(post(server, "/v1/plans", {**MANY_ROUNDS, "epsilon": f"1.{number:03d}"}, "train"))
+        if number % 10 == 9:
+            others_are_answered(server)
+    price = server.ask("POST", "/v1/plans", "other", json={**MANY_ROUNDS, "epsilon": "2.5"})
+    assert price.status_code == 200
+    others_are_answered(server)
+    found = [answered(wire) for wire in wires]
+    assert {status for status, _, _ in found} <= {200, 429, 504}
+    late = [(head, body["error"]) for status, head, body in found if status == 429]
+    assert len(late) > ATTACKS / 2
+    assert all("retry-after: 1" in head and error["code"] == "too_many_requests" for head, error in late)
+    assert any(status == 200 for status, _, _ in found)
+    until(lambda: not forks(server)[1], "nothing goes on for nobody")
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_price_that_nobody_waits_for_ends(server, patient):
+    """64 settings of ebm, thousands of epochs each: minutes. Given up after seconds, or when the client hangs up."""
+    wire = post(server, "/v1/plans", ENDLESS, "train")
+    until(lambda: forks(server)[1], "it is worked out")
+    if patient:
+        status, _, body = answered(wire)
+        assert (status, body["error"]["code"]) == (504, "timeout")
+    else:
+        wire.close()
+    until(lambda: not forks(server)[1], "it is given up", seconds=30)
+
+
+def test_without_its_desk_a_server_goes_on_and_gets_another(server):
+    desk, _ = forks(server)
+    os.kill(desk.pid, signal.SIGKILL)
+    assert server.ask("POST", "/v1/plans", "other", json={**MANY_ROUNDS, "epsilon": "3.1"}).status_code == 200
+    others_are_answered(server)
+
+    def another():
+        with contextlib.suppress(ValueError, psutil.NoSuchProcess):
+            return forks(server)[0].pid != desk.pid
+        return False
+
+    until(another, "another desk")
+    until(lambda: server.ask("POST", "/v1/plans", "other", json=MANY_ROUNDS).status_code == 200, "a price")
+
+
+# Streams
+
+
+def listen(server, seq, scope):
+    """A connection, and the status of its answer."""
+    wire = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    asked = f"GET /v1/jobs/{seq}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.tokens[scope]}\r\n\r\n"
+    wire.sendall(asked.encode())
+    return wire, int(wire.recv(1 << 12).split()[1])
+
+
+def test_streams_are_counted_over_all_workers_and_leave_room_for_others(server):
+    home = server.home
+    open_to_the_end = home.ledger.reserve(*what_is_reserved(home), by="test", owner=this_process()).seq
+    heard = [listen(server, open_to_the_end, "train") for _ in range(3 * MOST_OF_ONE)]
+    assert Counter(status for _, status in heard) == {200: MOST_OF_ONE, 429: 2 * MOST_OF_ONE}
+    others_are_answered(server)
+    theirs = listen(server, open_to_the_end, "other")
+    assert theirs[1] == 200
+    for wire, _ in [*heard, theirs]:
+        wire.close()
+
+    def room():
+        wire, status = listen(server, open_to_the_end, "train")
+        wire.close()
+        return status == 200
+
+    until(room, "those who hung up made room")
+    home.ledger.release(open_to_the_end)
+
+
+# Clocks and kills, under load
+
+
+def what_is_reserved(home):
+    planned = plan(home, ASKED)
+    return planned.request, planned.recipe.unit, planned.recipe.plan
+
+
+class Load:
+    """Jobs and predictions without end, in threads. `jobs`: those that the server said it has."""
+
+    def __init__(self, server) -> None:
+        self.server, self.jobs, self.faults, self.over = server, set(), [], threading.Event()
+        self.answers = Counter()
+        self._threads = [threading.Thread(target=self._run, args=(each,)) for each in (self._job, self._predict)]
+
+    def _job(self):
+        body = {"dataset": "adult", "learner": "lazybb", "epsilon": ASKED.epsilon, "parameters": ASKED.parameters}
+        answer = self.server.ask("POST", "/v1/jobs", "train", json={**body, "idempotency_key": uuid.uuid4().hex})
+        if answer.status_code == 202:
+            self.jobs.add(answer.json()["job"])
+        return answer.status_code
+
+    def _predict(self):
+        return self.server.predict().status_code
+
+    def _run(self, ask):
+        while not self.over.wait(0.05):
+            try:
+                status = ask()
+                self.answers[ask.__name__, status] += 1
+                if status not in (200, 202, 403, 429, 503, 504):
+                    self.faults.append(status)
+            except httpx.TransportError:
+                pass  # who was killed does not answer
+
+    def __enter__(self):
+        for each in self._threads:
+            each.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        for each in self._threads:
+            each.join()
+
+
+def settled(server, load, before):
+    """Nothing that was answered is lost, nothing that was drawn is not charged, and the auditor agrees."""
+    home = server.home
+    known = {each.seq: each for each in home.ledger.jobs()}
+    assert load.jobs <= known.keys()
+    check_charged(home, ASKED, drawn(server.folder), before)
+    report = audit_home(home, ledgers.bundles(home.path))
+    assert report.problems == ()
+    assert load.faults == []
+
+
+def issued(home):
+    return sum(each.issued is not None for each in home.ledger.jobs())
+
+
+def victims(server):
+    """Every process of the server but the two that start the others."""
+    words = {"_bentoml_impl": "serving", "serving.cli worker": "training", "price_desk": "prices"}
+    for each in psutil.Process(server.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            line, fork = " ".join(each.cmdline()), "price_desk" in " ".join(each.parent().cmdline())
+            yield from ((each, name) for word, name in words.items() if word in line and not fork)
+
+
+def killed(server, victim):
+    """Kill it, and wait until all is as it was."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        victim.kill()
+    whole = ["prices", "serving", "serving", "training"]
+    until(lambda: sorted(k for each, k in victims(server) if each.pid != victim.pid) == whole, "another is there")
+    until(server.ready, "the server is ready")
+
+
+@pytest.mark.system("cc")
+def test_a_clock_an_hour_back_and_forth(server):
+    with Load(server) as load:
+        for hours in (1, -1):
+            count = issued(server.home)
+            server.clock.set(3600 * hours)
+            until(lambda least=count: issued(server.home) > least, "jobs go on")
+            others_are_answered(server)
+        killed(server, next(each for each, kind in victims(server) if kind == "serving"))
+        server.clock.set(0)
+    settled(server, load, FIRST[server.folder])
+
+
+def test_killed_at_random_under_load_it_comes_back(server):
+    dice = random.Random(4)
+    with Load(server) as load:
+        for _ in range(KILLS):
+            count = issued(server.home)
+            time.sleep(dice.uniform(0, 1))
+            killed(server, dice.choice(list(victims(server)))[0])
+            until(lambda least=count: issued(server.home) > least, "jobs go on")
+            others_are_answered(server)
+    settled(server, load, FIRST[server.folder])
