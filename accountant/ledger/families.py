@@ -15,6 +15,7 @@ from typing import Any
 
 from accountant.budget import Budget, Relation
 from accountant.canonical import decimal_string
+from accountant.errors import InputError
 from accountant.ledger.left import left_to_json
 from accountant.ledger.records import Registration, Unit
 from accountant.privacy.claims import Claim, Price, price
@@ -23,6 +24,7 @@ from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.privacy.one_job import OneJob, Room, one_job, room
 
 EVERYBODY = "*"
+REPORT = "one-of-k"  # what alone may be asked of owners
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,13 @@ class Dataset:
         return tuple(price(plan, family.filter.orders) for family in self.families)
 
     def price_to_json(self, plan: Plan) -> dict[str, Any]:
-        """The plan's price as its entry states it: at every order that one of the families adds up."""
+        """The plan's price as its entry states it: at every order that one of the families adds up. InputError where it
+        asks owners for anything but their reports, or rows for reports.
+        """
+        remote = self.registration.unit.remote
+        if any((release.mechanism == REPORT) != remote for release, _ in plan.runs):
+            said = "its rows stay with their owners; open a campaign to ask them" if remote else "reports are of owners"
+            raise InputError(f"dataset={self.registration.name}: {said}")
         return price_to_json(price(plan, self.orders), self.orders)
 
     def costs_from_json(self, body: dict[str, Any]) -> tuple[Price, ...]:

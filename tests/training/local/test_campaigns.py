@@ -32,6 +32,7 @@ from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.pages.entry_text import told
 from training import job, plans
+from training.evaluation import evaluate
 from training.local import campaigns
 from training.local.definition import definition_from_payload
 from training.rows.datasets import register
@@ -196,3 +197,12 @@ def test_ledger_is_sound_and_an_auditor_believes_nobody(home, closed):
                 judge(lambda value, kind=kind, name=name, lie=lie: value["type"] == kind and value.update({name: lie}))
     with pytest.raises(LedgerInvalid, match="a model needs"):
         judge(lambda value: value["type"] == "campaign-closed" and value.update(reports=OWNERS - 1))
+
+
+def test_nothing_but_reports_is_ever_reserved_of_owners(home, closed):
+    """Whatever door it comes by: an evaluation of rows that are not here would make the ledger unsound."""
+    size = home.ledger.log.size()
+    asked = evaluate.AskedWorth("survey", "folk", "0.1", part="training")
+    with pytest.raises(InputError, match="open a campaign"):
+        evaluate.submit(home, asked, by="me")
+    assert home.ledger.log.size() == size
