@@ -11,6 +11,7 @@ DpserveError                 exit 1
 │   └── IdempotencyConflict           an idempotency key came again with another body
 ├── NotInvited               exit 2   a report by nobody whom its campaign asked
 ├── BudgetRefused            exit 3   asked, spent, left and what would fit, all public
+├── Forbidden                exit 3   whoever asks has no grant for it; names scope, object and how it is granted
 ├── VerificationError        exit 4
 │   ├── LedgerInvalid                 tree, checkpoint, entry or state machine
 │   ├── CertificateInvalid            envelope, statement, signature, proof
@@ -102,6 +103,13 @@ class BudgetRefused(DpserveError):
     """Nothing was spent. What was asked, spent, left and would fit is in `details`, all public."""
 
     code = "budget_refused"
+    exit_code = 3
+
+
+class Forbidden(DpserveError):
+    """Who asks is known, and has no grant for this. Names the scope, the object, and how it is granted."""
+
+    code = "forbidden"
     exit_code = 3
 
 

@@ -96,13 +96,15 @@ def reserve(home: Any, number: int) -> None:
     ledgers.reserve(home.ledger, ledgers.request(epsilon="0.01", number=number), plan, key=f"{os.getpid()} {number}")
 
 
-def fill(path: Path, entries: int) -> None:
-    """Bring a SQLite ledger to so many entries, with their subtrees and a job for every four: bytes that no admission
-    reads, in a tree that is right.
+def fill(home: Any, entries: int) -> None:
+    """Bring a SQLite ledger to so many entries that its key signed, with their subtrees and a job for every four: bytes
+    that no admission reads, in a tree that is right.
     """
+    from accountant import merkle
+    from accountant.log import notes
     from accountant.merkle import leaf_hash, new_nodes
 
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(home.path / "ledger.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
         last = dict(connection.execute("SELECT level, hash FROM node GROUP BY level HAVING idx = max(idx)"))
         (size,) = connection.execute("SELECT count(*) FROM entry").fetchone()
@@ -124,6 +126,9 @@ def fill(path: Path, entries: int) -> None:
                 names = ", ".join(values)
                 marks = ", ".join("?" * len(values))
                 connection.execute(f"INSERT INTO job ({names}) VALUES ({marks})", tuple(values.values()))
+        root = merkle.root(entries, lambda level, _index: last[level])
+        note = notes.sign_checkpoint(home.ledger.log.origin, entries, root, home.keys.signer("log"))
+        connection.execute("INSERT INTO checkpoint VALUES (?, ?)", (entries, note))
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -204,7 +209,7 @@ def growth(folder: Path, asked: argparse.Namespace) -> Iterator[Figure]:
         path = folder / str(size)
         home = new_home(path, f"sqlite:///{path / 'ledger.db'}")
         home.ledger.log.database.close()
-        fill(path / "ledger.db", size)
+        fill(home, size)
         homes.append(reopened(home))
     short, long = homes
     for home in homes:

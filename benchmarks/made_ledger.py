@@ -96,7 +96,9 @@ class _Filler:
         self.size = len(rows)
         self.last = dict(connection.execute("SELECT level, hash FROM node ORDER BY level, idx"))
         values = [json.loads(body) for (body,) in rows]
-        self.templates = [value for value in values if value["type"] == "reserved"]
+        reserved = [value for value in values if value["type"] == "reserved"]
+        # Without what families have used after them, as the first ledgers had them: that would be another in each.
+        self.templates = [{name: value[name] for name in value if name != "after"} for value in reserved]
         cursor = connection.execute("SELECT * FROM job ORDER BY seq LIMIT 1")
         self.columns = [name for name, *_ in cursor.description]
         self.job = dict(zip(self.columns, cursor.fetchone(), strict=True))

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from accountant.ledger.tokens import SCOPES
+from serving.http.rights import NOTHING
 from serving.http.routes import Door
 from serving.pages import static_files
 from serving.pages.all import PAGES
@@ -56,7 +57,7 @@ def make_app(base: Callable[[], Mapping[str, Any]] = dict) -> Starlette:
             gc.freeze()  # what was made up to here stays: the collector need not look at it again
             yield
 
-    documented = (*DOORS, Door("GET", "/docs.json", SCOPES, docs, "This description"))
+    documented = (*DOORS, Door("GET", "/docs.json", SCOPES, docs, "This description", on=NOTHING))
     routes = [Route(door.path, door.endpoint, methods=[door.method]) for door in (*documented, *PAGES)]
     app = Starlette(routes=routes, lifespan=lifespan)
     app.router.redirect_slashes = False  # a path is a door or it is not

@@ -14,8 +14,8 @@ from typing import Any
 
 from accountant.errors import BudgetRefused, DpserveError, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
+from accountant.ledger.families import Started
 from accountant.ledger.records import Holding, Job, State
-from accountant.ledger.started import Started
 from models.forms.ensemble import Ensemble
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth, certified, evaluator_of
@@ -37,7 +37,7 @@ def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued:
     """Plan and reserve: from here on the budget is held. With `queued` a worker will run it; else the caller must."""
     if key is not None:
         request, _ = request_of(home, home.ledger.dataset(asked.dataset), asked)
-        known = home.ledger.find(key, request)
+        known = home.ledger.find(by, key, request)
         if known:
             return known
     if not queued:

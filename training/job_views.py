@@ -11,6 +11,7 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.forecast import forecast
+from accountant.ledger.grants import Access
 from accountant.ledger.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from training.plans import jobs_left
 from training.tuning.tune import TUNING, choice_of, runs_of
@@ -106,9 +107,15 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
 
 
 def jobs_to_json(
-    home: Home, dataset: str | None = None, state: str | None = None, after: int | None = None, limit: int = 50
+    home: Home,
+    dataset: str | None = None,
+    state: str | None = None,
+    after: int | None = None,
+    limit: int = 50,
+    access: Access | None = None,
 ) -> dict[str, Any]:
     """GET /v1/jobs: the newest first, a page at a time. `after`: the `next` of the page before; None on the last one.
+    `access`: only what may be seen by it.
 
     UnknownName where there is no such dataset; InputError where there is no such state.
     """
@@ -118,7 +125,9 @@ def jobs_to_json(
         home.ledger.dataset(dataset)
     kind = None if state is None else State.COMMITTED if state == ISSUED else State(state)
     issued = state == ISSUED if kind is State.COMMITTED else None
-    found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1)
+    names = [each.registration.name for each in home.ledger.datasets()] if access and not access.everywhere else []
+    seen = None if access is None else access.seen_jobs(names)
+    found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1, seen)
     page, more = found[:limit], len(found) > limit
     datasets = {name: home.ledger.dataset(name) for name in {job.dataset for job in page}}
     left = {name: each.summary()["left"] for name, each in datasets.items() if each.holdout is None}  # the same for all

@@ -15,6 +15,7 @@ import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -101,7 +102,7 @@ def audit(
     if database is not None:
         for problem in compare_index(database, replay):
             findings.add(None, problem)
-    return findings.report(tree)
+    return replace(findings.report(tree), notes=tuple(replay.access.notes()))
 
 
 @contextmanager
@@ -174,7 +175,7 @@ def _audit_store(
             )  # fmt: skip
     except TypeError as error:  # the database itself checks no types
         raise LedgerInvalid(f"ledger database: a column holds something of another type ({error})") from error
-    return Report(report.entries, report.root, (*report.problems, *problems), report.first)
+    return replace(report, problems=(*report.problems, *problems))
 
 
 def _beside(path: Path, trust: PublicKeys) -> tuple[list[str], tuple[int, bytes] | None]:

@@ -1,4 +1,4 @@
-"""The derived index against the entries: `dataset`, `job` and `token` rows must say what a replay gives, row by row."""
+"""The derived index against the entries: its rows must say what a replay gives, row by row."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Table, select
 
-from accountant.audit.judge import Figures
 from accountant.audit.replay import Replay
-from accountant.audit.replay_budget import FamilyState
-from accountant.budget import from_nano
 from accountant.canonical import decimal_string
 from accountant.log.entries import dumps
 from accountant.store.store import stream
@@ -21,6 +18,7 @@ from accountant.store.tables import (
     analyst_table,
     dataset_table,
     family_table,
+    grant_table,
     job_table,
     key_table,
     revoked_table,
@@ -39,8 +37,8 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
         identity: (
             each.seq,
             each.changed,
-            _stored(each.used, each) | ({"whole": each.whole[0]} if each.whole else {}),
-            _stored(each.reserved, each),
+            each.sums(),
+            each.stored(each.reserved),
         )
         for identity, each in books.families.items()
     }
@@ -49,11 +47,20 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     for identity, family in books.families.items():
         for name, used in family.analysts.items():
             share = family.quotas.get(name)
-            analysts[identity, name] = (None if share is None else decimal_string(share), _stored(used, family))
+            analysts[identity, name] = (None if share is None else decimal_string(share), family.stored(used))
     yield from _compare("analyst", _rows(connection, analyst_table, "family", "name"), analysts)
     yield from _jobs(connection, replay)
-    tokens = {digest: (each.seq, each.name, each.scopes, each.revoked) for digest, each in replay.tokens.items()}
+    rights = replay.access
+    tokens = {
+        digest: (each.seq, each.name, each.scopes, each.revoked, each.principal)
+        for digest, each in rights.tokens.items()
+    }
     yield from _compare("token", _rows(connection, token_table, "hash"), tokens)
+    grants = {
+        str(seq): (each.principal, each.scope, each.kind, each.name, each.expires, each.revoked)
+        for seq, each in rights.grants.items()
+    }
+    yield from _compare("grant", {str(seq): row for seq, row in _rows(connection, grant_table, "seq").items()}, grants)
     keys = {keyid: (key.role, key.pem, key.added, key.until, key.ended) for keyid, key in replay.keys.keys.items()}
     yield from _compare("key", _rows(connection, key_table, "keyid"), keys)
     revoked = {str(issued): (seq,) for issued, seq in replay.keys.revocations.items()}
@@ -78,16 +85,6 @@ def _compare(what: str, rows: Mapping[Any, Row], expected: Mapping[Any, Row]) ->
         if rows.get(key) != expected.get(key):
             name = " ".join(key) if isinstance(key, tuple) else key
             yield f"index: {what} {name:.80}: has {rows.get(key)}, the entries give {expected.get(key)}"
-
-
-def _stored(figures: Figures, family: FamilyState) -> dict[str, Any]:
-    orders = [order for order, _ in family.criteria]
-    rdp = {decimal_string(order): _text(figure) for order, figure in zip(orders, figures.rdp, strict=True)}
-    return {"pure": _text(figures.pure), "unbounded": figures.unbounded, "rdp": rdp}
-
-
-def _text(figure: int) -> str:
-    return decimal_string(from_nano(figure))
 
 
 def _jobs(connection: Connection, replay: Replay) -> Iterator[str]:

@@ -6,7 +6,6 @@ Every entry is judged from its exact bytes and from the entries before it; price
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from sys import intern
@@ -14,6 +13,7 @@ from typing import ClassVar
 
 from accountant import canonical
 from accountant.audit.judge import Figures, Value, judge_job, require, require_hex
+from accountant.audit.replay_access import TIME, Rights
 from accountant.audit.replay_budget import Books
 from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
@@ -24,9 +24,6 @@ from accountant.errors import DpserveError, LedgerInvalid
 from accountant.keys.trust import PublicKeys
 
 FORMAT = "dpserve-ledger/v1"
-MOST_REQUESTS = 10**9
-SCOPES = ["predict", "train", "audit", "admin"]
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -49,16 +46,6 @@ class JobState:
     issued: int | None = None
 
 
-@dataclass(slots=True)
-class TokenState:
-    """A token as its entries leave it."""
-
-    seq: int
-    name: str
-    scopes: str
-    revoked: int | None = None
-
-
 @dataclass
 class Replay:
     """Reads entries in order and keeps what follows from them. `trust` is pinned by who reads. `issued`: every entry
@@ -68,14 +55,13 @@ class Replay:
     trust: PublicKeys
     books: Books = field(default_factory=Books)
     jobs: dict[int, JobState] = field(default_factory=dict)
-    tokens: dict[str, TokenState] = field(default_factory=dict)
+    access: Rights = field(default_factory=Rights)
     issued: set[int] = field(default_factory=set)
     derived: dict[int, int] = field(default_factory=dict)
     campaigns: Campaigns = field(default_factory=Campaigns)
     models: dict[int, tuple[str, bytes]] = field(default_factory=dict)
-    _named: dict[str, int] = field(default_factory=dict)
     keys: KeyRing = field(init=False)
-    _keys: set[str] = field(default_factory=set)
+    _keys: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.keys = KeyRing(self.trust)
@@ -101,7 +87,7 @@ class Replay:
         fields = self._FIELDS[kind]
         if value.keys() != fields and value.keys() - self._OPTIONAL.get(kind, set()) != fields:
             raise LedgerInvalid(f"{kind}: must have exactly the fields {sorted(fields)}")
-        require(_TIME.fullmatch(value["time"]) is not None, "time: must be like 2026-01-31T23:59:59Z")
+        require(TIME.fullmatch(value["time"]) is not None, "time: must be like 2026-01-31T23:59:59Z")
         require((kind == "genesis") == (seq == 0), "genesis: must be entry 0, and no other")
 
     def _genesis(self, seq: int, value: Value) -> None:
@@ -129,6 +115,7 @@ class Replay:
             require(value["whole"] is True, "whole: must be true where it stands")
             whole = seq, parse_decimal(value["claim"]["epsilon"]), asked.delta
         self.books.reserve(dataset, value["by"], costs, whole)
+        self.books.judge_after(value, dataset.families)
         # Of a million entries a quarter are jobs, and their names are few: each is kept once.
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by)
@@ -151,8 +138,9 @@ class Replay:
         if value["idempotency_key"] is not None:
             key = value["idempotency_key"]
             require(isinstance(key, str) and bool(key), "idempotency_key: must be a string")
-            require(key not in self._keys, f"idempotency_key={key:.80}: came before")
-            self._keys.add(key)
+            own = value["by"], key
+            require(own not in self._keys, f"idempotency_key={key:.80}: came before from {value['by']:.80}")
+            self._keys.add(own)
 
     def _started(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "started")
@@ -169,7 +157,9 @@ class Replay:
 
     def _released(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "released")
-        self.books.release(self.books.dataset(job.dataset, job.part), job.by, job.costs)
+        dataset = self.books.dataset(job.dataset, job.part)
+        self.books.release(dataset, job.by, job.costs)
+        self.books.judge_after(value, dataset.families)
 
     def _issued(self, seq: int, value: Value) -> None:
         require_hex(value, "statement", "model")
@@ -231,30 +221,6 @@ class Replay:
         )
         require(type(version) is int and version > 0, f"version={version!r:.40}: must be a whole number from 1")
 
-    def _token_created(self, seq: int, value: Value) -> None:
-        name = check_name("name", value["name"])
-        require_hex(value, "hash")
-        require(value["hash"] not in self.tokens, f"token={value['hash']}: came before")
-        scopes = [scope for scope in SCOPES if scope in value["scopes"]]
-        require(bool(scopes) and value["scopes"] == scopes, f"scopes: must be some of {SCOPES}, in this order")
-        if "limits" in value:
-            limits = value["limits"]
-            if not (isinstance(limits, dict) and limits and limits.keys() <= {"per_second", "per_day"}):
-                raise LedgerInvalid("limits: must be per_second, per_day or both")
-            for span, most in limits.items():
-                sound = type(most) is int and 1 <= most <= MOST_REQUESTS
-                require(sound, f"limits: {span} must be in 1..{MOST_REQUESTS}")
-        require(name not in self._named, f"name={name}: is in use, see entry {self._named.get(name)}")
-        self._named[name] = seq
-        self.tokens[value["hash"]] = TokenState(seq, name, ",".join(scopes))
-
-    def _token_revoked(self, seq: int, value: Value) -> None:
-        token = self.tokens.get(value["hash"])
-        good = token is not None and token.name == value["name"] and token.revoked is None
-        require(good, f"name={value['name']!r:.80}: no such token is good")
-        self.tokens[value["hash"]].revoked = seq
-        del self._named[value["name"]]
-
     def _job(self, value: Value) -> JobState:
         number = value["reservation"]
         job = self.jobs.get(number) if type(number) is int else None
@@ -299,8 +265,13 @@ class Replay:
         "model-promoted": ("name version issued reason by", _placed),
         "model-retired": ("name version issued reason by", _placed),
         "model-restored": ("name version issued reason by", _placed),
-        "token-created": ("name scopes hash", _token_created),
-        "token-revoked": ("name hash", _token_revoked),
+        "token-created": ("name scopes hash", lambda self, seq, value: self.access.token_created(seq, value)),
+        "token-revoked": ("name hash", lambda self, seq, value: self.access.token_revoked(seq, value)),
+        "grant-added": (
+            "principal scope on expires by",
+            lambda self, seq, value: self.access.grant_added(seq, value, self.books),
+        ),
+        "grant-revoked": ("grant reason by", lambda self, seq, value: self.access.grant_revoked(seq, value)),
         "key-added": ("role keyid pem reason by", lambda self, seq, value: self.keys.added(seq, value)),
         "key-retired": ("role keyid reason by", lambda self, seq, value: self.keys.retired(seq, value)),
         "key-compromised": ("role keyid after reason by", lambda self, seq, value: self.keys.compromised(seq, value)),
@@ -316,9 +287,11 @@ class Replay:
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
     _OPTIONAL: ClassVar = {
-        "token-created": frozenset({"limits"}),
+        "token-created": frozenset({"limits", "principal"}),
+        "token-revoked": frozenset({"created"}),
         "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout"}),
         "dataset-joined": frozenset({"targets"}),
-        "reserved": frozenset({"target", "whole", "evaluates", "part"}),
-        "budget-changed": frozenset({"largest"}),
+        "reserved": frozenset({"target", "whole", "evaluates", "part", "after"}),
+        "released": frozenset({"after"}),
+        "budget-changed": frozenset({"largest", "after"}),
     }

@@ -51,6 +51,16 @@ class FamilyState:
         """A price of zero, with a figure for each of the family's criteria."""
         return Figures(0, 0, (0,) * len(self.criteria))
 
+    def stored(self, figures: Figures) -> dict[str, Any]:
+        """A price as rows and entries spell it."""
+        orders = (order for order, _ in self.criteria)
+        rdp = {decimal_string(order): _text(figure) for order, figure in zip(orders, figures.rdp, strict=True)}
+        return {"pure": _text(figures.pure), "unbounded": figures.unbounded, "rdp": rdp}
+
+    def sums(self) -> dict[str, Any]:
+        """What it has used, and the job that took the whole, as its row spells it."""
+        return self.stored(self.used) | ({"whole": self.whole[0]} if self.whole else {})
+
     def within(self, used: Figures) -> bool:
         """Whether the total in force admits these sums."""
         return _within(used, nano(self.budget.epsilon), [cap for _, cap in self.criteria])
@@ -65,6 +75,10 @@ class FamilyState:
         if share is not None:
             part = max(1, floor(total * share)), [floor(cap * share) for _, cap in self.criteria]
             require(_within(self.analysts[by], *part), f"admission: the quota {share} of {by:.80} is exceeded")
+
+
+def _text(figure: int) -> str:
+    return decimal_string(from_nano(figure))
 
 
 def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
@@ -210,6 +224,17 @@ class Books:
             each.judged = each.judged or "largest" in value
             each.design, each.changed, each.largest = design, seq, largest
             each.criteria = tuple((line.order, line.cap) for line in design.criteria)
+        held = self.held.get(value["family"])
+        self.judge_after(value, [value["family"], *([] if held is None else [held])])
+
+    def judge_after(self, value: Value, accounts: Iterable[str]) -> None:
+        """What an entry says that accounts have used after it, where it says so, is what they have used."""
+        if "after" in value:
+            lines = []
+            for identity in accounts:
+                each, part = self.families[identity], {"part": "holdout"} if identity in self.held.values() else {}
+                lines.append({"family": each.seq, "changed": each.changed, "used": each.sums(), **part})
+            require(value["after"] == lines, f"after: is not what the entries before it give, {lines}")
 
     def quota_set(self, seq: int, value: Value) -> None:
         """`quota-set`: how much of a family's budget one analyst may use, or everybody else."""
@@ -231,6 +256,10 @@ class Books:
     def accounts_of(self, identity: str) -> list[FamilyState]:
         """The family's account, and that of the units it keeps aside."""
         return [self.families[each] for each in (identity, self.held.get(identity)) if each is not None]
+
+    def has_family(self, name: str) -> bool:
+        """Whether an entry founded a family of this name."""
+        return name in self._names
 
     def dataset(self, name: Any, part: Any = None) -> DatasetState:
         """The dataset of this name, with the accounts of a part. LedgerInvalid where no entry registered one, or where

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from accountant.audit.audit import Leaf, Progress, audit
@@ -57,7 +58,7 @@ def _merged(report: Report, findings: Findings) -> Report:
     exact = sorted(((int(match[1]), problem) for match, problem in named if match), key=lambda each: each[0])
     rest = [problem for match, problem in named if not match]
     first = exact[0][0] if exact else report.first
-    return Report(report.entries, report.root, (*(problem for _, problem in exact), *rest), first)
+    return replace(report, problems=(*(problem for _, problem in exact), *rest), first=first)
 
 
 class _Tiles:

@@ -21,12 +21,15 @@ BATCH = 1000  # rows
 
 @dataclass(frozen=True)
 class Report:
-    """`root`: of the tree of all entries, as a checkpoint spells it. `first`: the first wrong entry, where one is."""
+    """`root`: of the tree of all entries, as a checkpoint spells it. `first`: the first wrong entry, where one is.
+    `notes`: what is no problem, and what a reader should know.
+    """
 
     entries: int
     root: str
     problems: tuple[str, ...]
     first: int | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -34,9 +37,9 @@ class Report:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line prints it: {"entries", "root", "ok", "problems", "first"}."""
+        """As the command line prints it: {"entries", "root", "ok", "problems", "first", "notes"}."""
         report = {"entries": self.entries, "root": self.root, "ok": self.ok, "problems": list(self.problems)}
-        return {**report, "first": self.first}
+        return {**report, "first": self.first, "notes": list(self.notes)}
 
 
 class Head(NamedTuple):

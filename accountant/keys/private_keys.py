@@ -157,12 +157,13 @@ class KeyStore:
         """Sign with this key from now on."""
         self._keys[role] = key
 
-    def keep_up(self, good: Mapping[Role, Collection[str]]) -> None:
-        """Load anew what another process has replaced. `good`: the keyids that may sign now, by role.
+    def keep_up(self, good: Mapping[Role, Collection[str]], roles: Iterable[Role] = ROLES) -> None:
+        """Load anew what another process has replaced. `good`: the keyids that may sign now, by role; `roles`: those
+        that are needed.
 
         KeyInvalid where the log's is not to be had. Without the issuer's, `key` refuses: a ledger needs it for
         certificates alone."""
-        for role in ROLES:
+        for role in roles:
             if role not in self._keys or self._keys[role].keyid not in good[role]:
                 found = self._renewed(role, good[role])
                 if found is None:

@@ -17,7 +17,7 @@ from accountant.budget import Budget, Relation
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.ledger.left import left_to_json
-from accountant.ledger.records import Registration, Unit
+from accountant.ledger.records import Registration, Request, Unit
 from accountant.privacy.claims import Claim, Price, price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
@@ -52,7 +52,8 @@ class Family:
     """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks;
     `before`: the largest total epsilon that was in force before this one; `whole`: what closed it, if anything did;
     `name`: given at founding, else that of the dataset that founded it; `holdout`: the share of its units that are kept
-    aside; `part`: HOLDOUT where this is their account, which has the same total as that of the others.
+    aside; `part`: HOLDOUT where this is their account, which has the same total as that of the others; `changed`: the
+    entry that gave the total.
     """
 
     identity: str
@@ -68,6 +69,7 @@ class Family:
     whole: Whole | None = None
     holdout: Decimal | None = None
     part: str | None = None
+    changed: int | None = None
 
     @property
     def account(self) -> str:
@@ -305,3 +307,14 @@ def families_of(datasets: Iterable[Dataset]) -> list[tuple[Family, list[str]]]:
             families[family.identity] = family
             members.setdefault(family.identity, []).append(dataset.registration.name)
     return [(family, members[family.identity]) for family in sorted(families.values(), key=lambda one: one.name)]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A job that has started: the right to read rows for it, once. Only `Ledger.start` makes it."""
+
+    seq: int
+    dataset: Dataset
+    request: Request
+    unit: Decimal
+    plan: Plan

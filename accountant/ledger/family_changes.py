@@ -16,7 +16,7 @@ from accountant.budget import Budget, Relation, check_name
 from accountant.canonical import decimal_string
 from accountant.errors import InputError, NameTaken, WrongState
 from accountant.ledger.families import Family, account_of
-from accountant.ledger.family_rows import family_names, found_family, load, put_analyst
+from accountant.ledger.family_rows import after, family_names, found_family, load, load_family, put_analyst
 from accountant.ledger.records import HOLDOUT, Registration, registration_fields
 from accountant.log.entries import Writer, dumps
 from accountant.privacy.filter import Filter
@@ -74,14 +74,19 @@ def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: 
     InputError where the dataset is of several families, or the total or the reason is not allowed.
     """
     _check_words(reason=reason)
-    families = load(writer.connection, name).families
+    families = load(writer.connection, name, signed=writer.signed).families
     if len(families) > 1:
         raise InputError(f"dataset={name}: belongs to several families; change the budget of each by its own dataset")
     design = families[0].filter.with_total(Budget(epsilon, families[0].budget.delta).epsilon)
+    parts = parts_of(families[0])
+    accounts = [load_family(writer.connection, families[0].identity, part=each, signed=writer.signed) for each in parts]
     seq = writer.append(
         "budget-changed",
         family=families[0].identity, budget=design.budget.to_json(), filter=design.to_json(), reason=reason, by=by,
         largest=decimal_string(max(families[0].largest, design.budget.epsilon)),
+        after=after(
+            [replace(each, changed=writer.tree.size) for each in accounts], [design.nothing() for _ in accounts]
+        ),
     )  # fmt: skip
     where = family_table.c.id.in_([replace(families[0], part=part).account for part in parts_of(families[0])])
     writer.connection.execute(update(family_table).where(where).values(changed=seq))

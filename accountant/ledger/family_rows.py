@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from accountant.budget import Budget, Relation
 from accountant.canonical import parse_decimal
 from accountant.errors import InputError, LedgerInvalid, UnknownName
 from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Whole, account_of
 from accountant.ledger.records import NewPeople, Registration, Unit
-from accountant.log.entries import dumps, read_entry
+from accountant.log.entries import Signed, dumps, read_entry
+from accountant.log.newest import Subjects, account_number, signed_entries
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.store.store import body_at
@@ -38,16 +39,27 @@ _PUT_ANALYST = update(analyst_table).where(
 )
 
 
-def load(connection: Connection, name: str, analyst: str | None = None, part: str | None = None) -> Dataset:
+def load(
+    connection: Connection,
+    name: str,
+    analyst: str | None = None,
+    part: str | None = None,
+    signed: Signed | None = None,
+) -> Dataset:
     """A dataset as it stands, by the accounts of a `part`; with `analyst`, under that analyst's quotas. UnknownName
     where there is none, InputError where it has no such part.
+
+    `signed`: who is about to spend says so; its rows must then be what was signed last, and LedgerInvalid says which is
+    not.
     """
     row = connection.execute(_DATASET, {"at": name}).first()
     if row is None:
         raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
-    entry = read_entry(row.seq, body_at(connection, row.seq)).value
-    identities = json.loads(row.families)
-    families = tuple(load_family(connection, identity, analyst, {row.seq: entry}, part) for identity in identities)
+    entry = read_entry(row.seq, _body(connection, signed, row.seq)).value
+    identities, read = json.loads(row.families), {row.seq: entry}
+    if signed and (entry.get("dataset"), entry.get("families", [entry.get("family")])) != (name, identities):
+        raise _mismatch(f"dataset {name}", row.seq)
+    families = tuple(load_family(connection, identity, analyst, read, part, signed) for identity in identities)
     registration = Registration(
         entry["dataset"],
         Relation(entry["relation"]),
@@ -72,26 +84,31 @@ def load_family(
     analyst: str | None = None,
     read: Mapping[int, dict[str, Any]] | None = None,
     part: str | None = None,
+    signed: Signed | None = None,
 ) -> Family:
     """A family as it stands, by the account of a `part`. The stored filter must be the one that its budget gives.
-    `read`: entries at hand. InputError where nothing is kept aside and `part` asks for it.
+    `read`: entries at hand; `signed`: as for `load`. InputError where nothing is kept aside and `part` asks for it.
     """
     row = connection.execute(_FAMILY, {"at": account_of(identity, part)}).first()
     if row is None and part is not None:
         raise InputError(f"part={part}: no rows of this family are kept aside; that is declared at registration")
     if row is None:
         raise UnknownName(f"family={identity}: no such family", family=identity)
-    founding = (read or {}).get(row.seq) or read_entry(row.seq, body_at(connection, row.seq)).value
+    founding = (read or {}).get(row.seq) or read_entry(row.seq, _body(connection, signed, row.seq)).value
+    if signed and (founding["type"], founding.get("family")) != ("dataset-registered", identity):
+        raise _mismatch(f"family {identity}", row.seq)
     design = Filter.design(_budget(founding))
     stored, before = founding, design.budget.epsilon
     if row.changed is not None:
-        stored = read_entry(row.changed, body_at(connection, row.changed)).value
+        stored = read_entry(row.changed, _body(connection, signed, row.changed)).value
         design = design.with_total(_budget(stored).epsilon)
         before = _largest(connection, identity, row.seq, row.changed, stored)
     if stored["filter"] != design.to_json():
         at = row.seq if row.changed is None else row.changed
         raise LedgerInvalid(f"entry {at}: the stored filter is not the one that its budget gives", entry=at)
     sums = json.loads(row.used)
+    if signed:
+        _require_newest(signed, row, part, sums, design)
     used, reserved = (price_from_json(each, design.orders) for each in (sums, json.loads(row.reserved)))
     whole = None
     if WHOLE in sums:
@@ -99,8 +116,55 @@ def load_family(
         whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
     quota = None if analyst is None else _quota(connection, row.id, analyst, design)
-    name, share = family_name(founding), _share(founding)
-    return Family(identity, row.seq, relation, unit, design, used, reserved, quota, name, before, whole, share, part)
+    rest = family_name(founding), before, whole, _share(founding), part, row.changed
+    return Family(identity, row.seq, relation, unit, design, used, reserved, quota, *rest)
+
+
+def _body(connection: Connection, signed: Signed | None, seq: int) -> bytes:
+    return body_at(connection, seq) if signed is None else signed.body(seq)
+
+
+def _mismatch(what: str, entry: int) -> LedgerInvalid:
+    return LedgerInvalid(
+        f"index: {what}: its row says something else than was signed, see entry {entry}: somebody else wrote it. "
+        "Nothing is spent on it until it is put right (dpserve ledger audit)",
+        entry=entry,
+        index=what,
+    )
+
+
+def _require_newest(signed: Signed, row: Row[Any], part: str | None, sums: dict[str, Any], design: Filter) -> None:
+    """LedgerInvalid unless a family's row says what the newest entry about it says."""
+    number = account_number(row.seq, part)
+    newest = signed.after(number)
+    if newest:
+        lines = signed.said_after(newest)
+        ours = [line for line in lines if account_number(line["family"], line.get("part")) == number]
+        said = ours[0] if ours else _summed(signed, number, part, design)
+    else:
+        said = {"used": price_to_json(design.nothing(), design.orders), "changed": None}
+    if (sums, row.changed) != (said["used"], said["changed"]):
+        raise _mismatch(f"family {row.id}", newest or row.seq)
+
+
+def _summed(signed: Signed, number: int, part: str | None, design: Filter) -> dict[str, Any]:
+    """What a family's newest entry does not say, because it is of the first ledgers: all its entries are read, once.
+    The next one says it.
+    """
+    used, changed, whole, prices, subjects = design.nothing(), None, None, dict[int, Price](), Subjects(whole=True)
+    for seq, body in signed_entries(signed.connection, 0, signed.size, signed.root):
+        if number not in subjects.of(seq, body):
+            continue
+        value = read_entry(seq, body).value
+        match value["type"]:
+            case "reserved":
+                prices[seq] = price_from_json(value["price"], design.orders)
+                used, whole = used + prices[seq], seq if "whole" in value else whole
+            case "released":
+                used, whole = used - prices[value["reservation"]], None
+            case "budget-changed":
+                changed = seq
+    return {"used": price_to_json(used, design.orders) | ({} if whole is None else {WHOLE: whole}), "changed": changed}
 
 
 def _share(founding: Mapping[str, Any]) -> Decimal | None:
@@ -117,6 +181,21 @@ def family_names(connection: Connection) -> dict[str, str]:
     seqs = connection.execute(select(family_table.c.seq).distinct()).scalars()
     founding = [read_entry(seq, body_at(connection, seq)).value for seq in seqs]
     return {family_name(value): value["family"] for value in founding}
+
+
+def member(connection: Connection, name: str) -> str:
+    """As `Ledger.member`."""
+    rows, identity = dataset_table.c, family_names(connection).get(name)
+    own = connection.execute(select(rows.families).where(rows.name == name)).scalar()
+    if own and (identity is None or identity in own):
+        return name
+    if own:
+        raise InputError(f"{name}: is a dataset's name, and that of a family of others: name one of these")
+    founder = select(rows.name).where(rows.families == dumps([identity])).order_by(rows.seq).limit(1)
+    found = connection.execute(founder).scalar() if identity else None
+    if found is None:
+        raise UnknownName(f"dataset={name}: no such dataset or family", dataset=name)
+    return str(found)
 
 
 def _largest(connection: Connection, identity: str, founded: int, changed: int, entry: Mapping[str, Any]) -> Decimal:
@@ -174,14 +253,33 @@ def found_family(connection: Connection, identity: str, seq: int, design: Filter
     connection.execute(insert(family_table).values(**values))
 
 
-def account(connection: Connection, family: Family, used: Price, reserved: Price, whole: int | None = None) -> None:
-    """Put a family's sums at `used`, of which `reserved` has not started. `whole`: the job that takes the whole total;
-    where it is given back, nothing is used, and the family is open again.
+def account(connection: Connection, family: Family, line: Mapping[str, Any], reserved: Price) -> None:
+    """Put a family's sums at what `line` of `after` says, of which `reserved` has not started."""
+    values = {"used": dumps(line["used"]), "reserved": price_text(reserved, family.filter)}
+    connection.execute(_ACCOUNT, {"at": family.account, **values})
+
+
+def start_account(connection: Connection, family: Family, reserved: Price) -> None:
+    """Of what a family has used, `reserved` has not started."""
+    connection.execute(_ACCOUNT, {"at": family.account, "reserved": price_text(reserved, family.filter)})
+
+
+def after(
+    families: Iterable[Family], costs: Iterable[Price], sign: int = 1, whole: int | None = None
+) -> list[dict[str, Any]]:
+    """What an entry says that charges each family its cost, or (`sign` -1) gives it back: what the family's row says
+    after it, so that one that is set back is told from it (`accountant.log.newest`). `whole`: the job that takes the
+    whole total; where it is given back, nothing is used, and the family is open again.
     """
-    job = whole if family.whole is None else family.whole.job
-    mark = {} if job is None or used == family.filter.nothing() else {WHOLE: job}
-    text = dumps(price_to_json(used, family.filter.orders) | mark)
-    connection.execute(_ACCOUNT, {"at": family.account, "used": text, "reserved": price_text(reserved, family.filter)})
+    lines = []
+    for family, cost in zip(families, costs, strict=True):
+        used = family.used + cost if sign > 0 else family.used - cost
+        job = whole if family.whole is None else family.whole.job
+        mark = {} if job is None or used == family.filter.nothing() else {WHOLE: job}
+        sums = price_to_json(used, family.filter.orders) | mark
+        part = {} if family.part is None else {"part": family.part}
+        lines.append({"family": family.seq, "changed": family.changed, "used": sums, **part})
+    return lines
 
 
 def charge_analyst(connection: Connection, family: Family, analyst: str, cost: Price, sign: int = 1) -> None:

@@ -6,14 +6,18 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from accountant.errors import IdempotencyConflict, UnknownName, WrongState
-from accountant.ledger.records import Holding, Job, Request, State
+from accountant.errors import IdempotencyConflict, LedgerInvalid, UnknownName, WrongState
+from accountant.ledger.records import Holding, Job, Request, SeenJobs, State
+from accountant.log.entries import Signed
+from accountant.log.newest import account_number
 from accountant.store import engines
 from accountant.store.tables import job_table
 
 # Built once: building a statement costs more than running it.
 _JOB = select(job_table).where(job_table.c.seq == bindparam("at"))
-_BY_KEY = select(job_table).where(job_table.c.idempotency_key == bindparam("at"))
+_BY_KEY = select(job_table).where(
+    job_table.c.analyst == bindparam("by"), job_table.c.idempotency_key == bindparam("at")
+)
 _NEW_JOB = insert(job_table)
 
 
@@ -40,9 +44,9 @@ def add_job(
     connection.execute(_NEW_JOB, row)
 
 
-def find_job(connection: Connection, key: str, request: Request) -> Job | None:
-    """The job of this idempotency key; IdempotencyConflict where it came with another request."""
-    row = connection.execute(_BY_KEY, {"at": key}).first()
+def find_job(connection: Connection, by: str, key: str, request: Request) -> Job | None:
+    """The job of this idempotency key of `by`; IdempotencyConflict where it came with another request."""
+    row = connection.execute(_BY_KEY, {"by": by, "at": key}).first()
     if row is None:
         return None
     if row.request != request.digest:
@@ -50,6 +54,27 @@ def find_job(connection: Connection, key: str, request: Request) -> Job | None:
             f"idempotency_key={key!r}: came before with another request, as job {row.seq}", job=row.seq
         )
     return job_of(row)
+
+
+def page(
+    connection: Connection,
+    dataset: str | None,
+    state: State | None,
+    issued: bool | None,
+    before: int,
+    limit: int,
+    seen: SeenJobs | None,
+) -> list[Job]:
+    """As `Ledger.page_of_jobs`."""
+    column = job_table.c
+    where = [column.seq < before]
+    where += [] if dataset is None else [column.dataset == dataset]
+    where += [] if state is None else [column.state == state]
+    where += [] if issued is None else [column.issued.is_not(None) if issued else column.issued.is_(None)]
+    if seen is not None:
+        where += [(column.analyst == seen.by) | column.dataset.in_(seen.datasets) | column.model.in_(seen.models)]
+    query = select(job_table).where(*where).order_by(column.seq.desc()).limit(limit)
+    return [job_of(row) for row in connection.execute(query)]
 
 
 def read_job(connection: Connection, seq: int) -> Job:
@@ -72,6 +97,7 @@ def job_of(row: Row[Any]) -> Job:
         row.done,
         row.total,
         row.waiting,
+        row.analyst,
     )
 
 
@@ -80,6 +106,20 @@ def require_state(job: Job, state: State, verb: str) -> None:
     if job.state is not state:
         raise WrongState(
             f"job {job.seq}: cannot {verb} it, it is {job.state.value}", job=job.seq, state=job.state.value
+        )
+
+
+def require_first(signed: Signed, job: Job, verb: str) -> None:
+    """LedgerInvalid where the row says that a job waits, and a signed entry that it went on: a job that was set back
+    would draw twice for one price, or get back what it spent.
+    """
+    entry = signed.after(account_number(job.seq))
+    if entry:
+        raise LedgerInvalid(
+            f"index: job {job.seq}: cannot {verb} it: its row says {job.state.value}, and entry {entry} that it went "
+            "on: somebody else wrote the row (dpserve ledger audit)",
+            entry=entry,
+            index=f"job {job.seq}",
         )
 
 

@@ -21,22 +21,22 @@ from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
-from accountant.ledger.families import Dataset
-from accountant.ledger.family_rows import account, charge_analyst, family_names, load, quotas
+from accountant.ledger.families import Dataset, Started
+from accountant.ledger.family_rows import account, after, charge_analyst, load, member, quotas, start_account
 from accountant.ledger.job_rows import add_job, find_job, job_of, read_job, require_state
 from accountant.ledger.records import (
     Holding,
     Job,
     Registration,
     Request,
+    SeenJobs,
     State,
     Why,
     request_from_entry,
     reservation_fields,
 )
 from accountant.ledger.refusal import outgrown_refusal, refusal
-from accountant.ledger.started import Started
-from accountant.log.entries import Entry, TransparencyLog, Writer, dumps, read_entry
+from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
 from accountant.log.last_seen import HighWater
 from accountant.merkle import EMPTY_ROOT, leaf_hash
 from accountant.privacy.claims import claim
@@ -106,17 +106,7 @@ class Ledger:
     def member(self, name: str) -> str:
         """`name` of a dataset, else who founded the family of that name. UnknownName: neither; InputError: both."""
         with self.log.database.reading() as connection:
-            rows, identity = dataset_table.c, family_names(connection).get(name)
-            own = connection.execute(select(rows.families).where(rows.name == name)).scalar()
-            if own and (identity is None or identity in own):
-                return name
-            if own:
-                raise InputError(f"{name}: is a dataset's name, and that of a family of others: name one of these")
-            founder = select(rows.name).where(rows.families == dumps([identity])).order_by(rows.seq).limit(1)
-            found = connection.execute(founder).scalar() if identity else None
-            if found is None:
-                raise UnknownName(f"dataset={name}: no such dataset or family", dataset=name)
-            return str(found)
+            return member(connection, name)
 
     def quotas(self, name: str) -> list[dict[str, Any]]:
         """Every analyst's share of the dataset's first family: the quota in force and what was used."""
@@ -146,10 +136,10 @@ class Ledger:
             family_changes.change_budget(writer, name, epsilon, reason, by)
         return self.dataset(name)
 
-    def find(self, key: str, request: Request) -> Job | None:
-        """The job this idempotency key stands for; IdempotencyConflict where it came with another body."""
+    def find(self, by: str, key: str, request: Request) -> Job | None:
+        """The job this idempotency key of `by` stands for; IdempotencyConflict where it came with another body."""
         with self.log.database.reading() as connection:
-            return find_job(connection, key, request)
+            return find_job(connection, by, key, request)
 
     def reserve(
         self,
@@ -170,8 +160,8 @@ class Ledger:
             unit: what the plan's mechanisms grow with, as calibrated.
             plan: every release that the job will make.
             by: the analyst, whose quota counts as well.
-            key: the idempotency key, of 1 to 200 characters; where it came before with this request, that job is
-                returned and nothing is charged.
+            key: the idempotency key, of 1 to 200 characters; where it came before from `by` with this request, that job
+                is returned and nothing is charged.
             owner: the process that will run the job itself; None puts it in the queue, for any worker to start.
             lease: seconds for which `owner` is taken to live without a word.
 
@@ -189,21 +179,23 @@ class Ledger:
             raise InputError("idempotency_key: must have 1 to 200 characters")
         with self.log.writing() as writer:
             connection = writer.connection
-            known = find_job(connection, key, request) if key is not None else None
+            known = find_job(connection, by, key, request) if key is not None else None
             if known:
                 return known
-            dataset = load(connection, request.dataset, by, request.part)
+            dataset = load(connection, request.dataset, by, request.part, writer.signed)
             evaluations.check(connection, request)
             cost = dataset.price_to_json(plan)
             costs = dataset.costs_from_json(cost)  # what the entry says is what is charged
             whole = dataset.refusing(costs) is not None
             if whole and not dataset.gives_whole(claimed):
                 raise refusal(dataset, request, costs)
-            seq = writer.append("reserved", **reservation_fields(request, unit, plan, claimed, cost, by, key, whole))
-            for family, charge in zip(dataset.families, costs, strict=True):
-                account(connection, family, family.used + charge, family.reserved + charge, seq if whole else None)
+            fields = reservation_fields(request, unit, plan, claimed, cost, by, key, whole)
+            lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
+            seq = writer.append("reserved", **fields, after=lines)
+            for family, charge, line in zip(dataset.families, costs, lines, strict=True):
+                account(connection, family, line, family.reserved + charge)
                 charge_analyst(connection, family, by, charge)
-            job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan))
+            job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), by=by)
             add_job(connection, job, request, by, key, owner, lease)
             return job
 
@@ -218,14 +210,15 @@ class Ledger:
         with self.log.writing() as writer:
             job = read_job(writer.connection, seq)
             require_state(job, State.RESERVED, "start")
-            stored = read_entry(seq, body_at(writer.connection, seq)).value
-            dataset = load(writer.connection, job.dataset, part=stored.get("part"))
+            job_rows.require_first(writer.signed, job, "start")
+            stored = read_entry(seq, writer.signed.body(seq)).value
+            dataset = load(writer.connection, job.dataset, part=stored.get("part"), signed=writer.signed)
             costs = dataset.costs_from_json(stored["price"])
             outgrown = dataset.outgrown(costs, parse_decimal(stored["claim"]["epsilon"]))
             if outgrown is None:
                 writer.append("started", reservation=seq)
                 for family, cost in zip(dataset.families, costs, strict=True):
-                    account(writer.connection, family, family.used, family.reserved - cost)
+                    start_account(writer.connection, family, family.reserved - cost)
                 expires = engines.clock(writer.connection) + lease
                 values = {"state": State.STARTED, "owner": owner, "expires": expires, "doubted": None}
                 writer.connection.execute(_SET_JOB, {"at": seq, **values})
@@ -258,12 +251,16 @@ class Ledger:
             self._give_back(writer, seq, owner, expires)
 
     def _give_back(self, writer: Writer, seq: int, owner: str | None = None, expires: float | None = None) -> None:
-        connection = writer.connection
-        job = self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires)
-        stored = read_entry(seq, body_at(connection, seq)).value
-        dataset = load(connection, job.dataset, part=stored.get("part"))
-        for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
-            account(connection, family, family.used - cost, family.reserved - cost)
+        connection, job = writer.connection, read_job(writer.connection, seq)
+        require_state(job, State.RESERVED, "release")
+        job_rows.require_first(writer.signed, job, "release")
+        stored = read_entry(seq, writer.signed.body(seq)).value
+        dataset = load(connection, job.dataset, part=stored.get("part"), signed=writer.signed)
+        costs = dataset.costs_from_json(stored["price"])
+        lines = after(dataset.families, costs, -1)
+        self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires, after=lines)
+        for family, cost, line in zip(dataset.families, costs, lines, strict=True):
+            account(connection, family, line, family.reserved - cost)
             charge_analyst(connection, family, stored["by"], cost, -1)
 
     def issue(self, seq: int, statement: str, model: str, signed_by: str | None = None) -> int:
@@ -313,19 +310,19 @@ class Ledger:
             ]
 
     def page_of_jobs(
-        self, dataset: str | None, state: State | None, issued: bool | None, before: int, limit: int
+        self,
+        dataset: str | None,
+        state: State | None,
+        issued: bool | None,
+        before: int,
+        limit: int,
+        seen: SeenJobs | None = None,
     ) -> list[Job]:
         """At most `limit` jobs numbered below `before`, the newest first; of one dataset, in one state, with a
-        certificate or without, where that is said.
+        certificate or without, and such as somebody may see, where that is said.
         """
-        column = job_table.c
-        where = [column.seq < before]
-        where += [] if dataset is None else [column.dataset == dataset]
-        where += [] if state is None else [column.state == state]
-        where += [] if issued is None else [column.issued.is_not(None) if issued else column.issued.is_(None)]
-        query = select(job_table).where(*where).order_by(column.seq.desc()).limit(limit)
         with self.log.database.reading() as connection:
-            return [job_of(row) for row in connection.execute(query)]
+            return job_rows.page(connection, dataset, state, issued, before, limit, seen)
 
     def reservation(self, seq: int) -> Entry:
         """The job's `reserved` entry, with the plan as it was reserved; UnknownName where there is no such job."""
@@ -380,21 +377,21 @@ class Ledger:
         writer: Writer,
         seq: int,
         before: State,
-        after: State,
+        then: State,
         owner: str | None = None,
         expires: float | None = None,
-        **fields: str,
+        **fields: Any,
     ) -> Job:
         """One step of the state machine. With `owner` (and `expires`), only while the job is held just so: a lease that
         passed to another, or was renewed meanwhile, fences the caller off.
         """
-        verb = {State.COMMITTED: "commit", State.BURNED: "burn", State.RELEASED: "release"}[after]
+        verb = {State.COMMITTED: "commit", State.BURNED: "burn", State.RELEASED: "release"}[then]
         job = read_job(writer.connection, seq)
         require_state(job, before, verb)
         if owner is not None:
             job_rows.require_holder(writer.connection, job, verb, owner, expires)
-        index = writer.append(after.value, reservation=seq, **fields)
-        values: dict[str, Any] = {"state": after, "owner": None, "expires": None}
-        values |= {"committed": index} if after is State.COMMITTED else {}
+        index = writer.append(then.value, reservation=seq, **fields)
+        values: dict[str, Any] = {"state": then, "owner": None, "expires": None}
+        values |= {"committed": index} if then is State.COMMITTED else {}
         writer.connection.execute(_SET_JOB, {"at": seq, **values})
         return job

@@ -176,7 +176,7 @@ class Request:
 @dataclass(frozen=True)
 class Job:
     """A reservation and what became of it. `seq` is the index of its `reserved` entry: the job's number. `waiting`:
-    why a worker left it for another, one of WAITING.
+    why a worker left it for another, one of WAITING; `by`: the principal who asked.
     """
 
     seq: int
@@ -188,11 +188,21 @@ class Job:
     done: int
     total: int
     waiting: str | None = None
+    by: str = ""
 
     @property
     def public_state(self) -> str:
         """One of PUBLIC_STATES."""
         return ISSUED if self.issued is not None else self.state.value
+
+
+@dataclass(frozen=True)
+class SeenJobs:
+    """The jobs that somebody may see: those asked for `by` them, on these datasets, for models of these names."""
+
+    by: str | None
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from securesystemslib.signer import Signer
 from sqlalchemy import Connection, insert, select
 
@@ -22,11 +23,14 @@ from accountant.errors import LedgerInvalid
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.log import notes, proofs
-from accountant.log.last_seen import HighWater
+from accountant.log.last_seen import HighWater, LockedMark
+from accountant.log.newest import Newest, after_of
 from accountant.store import store
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
 
+NEWEST = "newest.bin"  # beside the mark
+MOST_KNOWN = 65_536
 _NEW_CHECKPOINT = insert(checkpoint_table)  # building a statement costs more than running it
 
 
@@ -52,20 +56,79 @@ def read_entry(seq: int, body: bytes) -> Entry:
 
 @dataclass
 class Writer:
-    """What a writing transaction may do: read on its connection, and append. `successor`: the key that will sign alone
-    after this transaction, whose checkpoint it signs too.
+    """What a writing transaction may do: read on its connection, and append. `signed`: reads what was signed before it.
+    `successor`: the key that will sign alone after this transaction, whose checkpoint it signs too.
     """
 
     connection: Connection
     tree: store.Tree
-    appended: int = 0
+    signed: Signed
+    appended: list[tuple[int, bytes]] = field(default_factory=list)
+    said: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     successor: Signer | None = None
 
     def append(self, kind: str, **fields: Encodable) -> int:
         """Append an entry of this type; `time` is our clock's word and proves nothing."""
         time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.appended += 1
-        return self.tree.append(canonical.encode({"type": kind, "time": time, **fields}))
+        body = canonical.encode({"type": kind, "time": time, **fields})
+        seq = self.tree.append(body)
+        self.appended.append((seq, body))
+        self.said[seq] = fields.get("after", [])  # type: ignore[assignment]
+        return seq
+
+
+class Known:
+    """What of signed entries this process has proven or written itself, by their index: leaf hashes, and what they say
+    of families after them. It never changes.
+    """
+
+    def __init__(self) -> None:
+        self.leaves: dict[int, bytes] = {}
+        self.after: dict[int, list[dict[str, Any]]] = {}
+
+    def take(self, seq: int, leaf: bytes, after: list[dict[str, Any]]) -> None:
+        """Keep what was proven of an entry."""
+        if len(self.leaves) >= MOST_KNOWN:
+            self.leaves.clear()
+            self.after.clear()
+        self.leaves[seq] = leaf
+        if after:
+            self.after[seq] = after
+
+
+@dataclass
+class Signed:
+    """Entries of a tree that was signed, and nothing else of the database: each is proven to stand in it."""
+
+    connection: Connection
+    tree: store.Tree
+    size: int
+    root: bytes
+    newest: Newest
+    known: Known
+
+    def body(self, seq: int) -> bytes:
+        """The exact bytes of an entry. LedgerInvalid where it is not the one that was signed, or there is none."""
+        body = store.body_at(self.connection, seq)
+        self.check(seq, body)
+        return body
+
+    def check(self, seq: int, body: bytes) -> None:
+        """LedgerInvalid unless these are the bytes of the entry `seq` that was signed."""
+        leaf = merkle.leaf_hash(body)
+        if self.known.leaves.get(seq) != leaf:
+            path = merkle.inclusion_proof(seq, self.size, self.tree.beside(seq))
+            merkle.verify_inclusion(seq, self.size, leaf, path, self.root)
+            self.known.take(seq, leaf, after_of(body))
+
+    def after(self, number: int) -> int:
+        """The newest entry about the thing of this number (`newest.account_number`); 0: none was written since."""
+        return self.newest.of([number])[0]
+
+    def said_after(self, seq: int) -> list[dict[str, Any]]:
+        """What the entry `seq` says of families after it (`accountant.log.newest.after_of`)."""
+        found = self.known.after.get(seq)
+        return after_of(self.body(seq)) if found is None else found
 
 
 class TransparencyLog:
@@ -73,6 +136,7 @@ class TransparencyLog:
 
     def __init__(self, database: Store, keys: KeyStore, origin: str, mark: HighWater) -> None:
         self.database, self.origin, self._keys, self._mark = database, origin, keys, mark
+        self._newest, self._known = Newest(mark.path.with_name(NEWEST)), Known()
 
     @classmethod
     def open(cls, database: Store, keys: KeyStore, mark: HighWater) -> TransparencyLog:
@@ -105,16 +169,47 @@ class TransparencyLog:
                 mark.check(tree.size, tree.read)
                 if tree.size:
                     self._keys.keep_up(key_rows.good(connection))
-                writer = Writer(connection, tree)
+                head = self._head(connection, tree.size, tree.read, mark)
+                self._newest.catch_up(connection, *head)
+                writer = Writer(connection, tree, Signed(connection, tree, *head, self._newest, self._known))
                 yield writer
                 if writer.appended:
-                    if writer.appended == tree.size:
+                    if len(writer.appended) == tree.size:
                         key_rows.begin(connection, self._keys)
                     signed = tree.size, tree.root()
                     note = self._signed(*signed, writer.successor)
                     connection.execute(_NEW_CHECKPOINT, {"size": signed[0], "note": note})
             if signed:
                 mark.advance(*signed)
+                self._newest.note(writer.appended, *signed)
+                for seq, body in writer.appended:
+                    self._known.take(seq, merkle.leaf_hash(body), writer.said[seq])
+
+    def _head(self, connection: Connection, size: int, read: merkle.NodeReader, mark: LockedMark) -> tuple[int, bytes]:
+        """The tree of all entries, (size, root), once our key has signed it: LedgerInvalid where the last of them were
+        written by somebody else. What is no continuation of the mark was refused before.
+        """
+        if mark.value is not None and mark.value[0] == size:
+            return mark.value
+        root = merkle.root(size, read)
+        if size:
+            note = latest_checkpoint(connection)
+            key = self._keys.public_key("log")
+            assert isinstance(key, Ed25519PublicKey)  # the log's are: `notes.sign_note`
+            head = notes.verify_checkpoint(note, self.origin, key)
+            if (head.size, head.root) != (size, root):
+                raise LedgerInvalid(
+                    f"entry {min(head.size, size - 1)}: no checkpoint of the ledger's key covers the entries from here "
+                    f"to {size - 1}: they were written by somebody else",
+                    entry=min(head.size, size - 1),
+                )
+        return size, root
+
+    @contextmanager
+    def signed(self) -> Iterator[Signed]:
+        """A snapshot of what was signed: LedgerInvalid as `check_mark`."""
+        with self._mark.locked() as mark, self.database.reading() as connection:
+            yield self._checked(connection, mark)
 
     def _signed(self, size: int, root: bytes, successor: Signer | None) -> str:
         """The checkpoint's note. Whoever pinned the old key alone can follow to a new one: both sign."""
@@ -125,10 +220,20 @@ class TransparencyLog:
 
     def check_mark(self) -> None:
         """Raise LedgerInvalid where the database is not a continuation of what was signed before."""
-        with self._mark.locked() as mark, self.database.reading() as connection:
-            if store.size(connection) and mark.value is None:
-                raise LedgerInvalid("ledger: has entries, but the high-water mark beside the keys is gone")
-            mark.check(store.size(connection), store.node_reader(connection))
+        with self.signed():
+            pass
+
+    def _checked(self, connection: Connection, mark: LockedMark) -> Signed:
+        tree = store.Tree(connection)
+        size, read = tree.size, tree.read
+        if size and mark.value is None:
+            raise LedgerInvalid("ledger: has entries, but the high-water mark beside the keys is gone")
+        mark.check(size, read)
+        if mark.value is None or mark.value[0] != size:
+            self._keys.keep_up(key_rows.good(connection), ("log",))
+        head = self._head(connection, size, read, mark)
+        self._newest.catch_up(connection, *head)
+        return Signed(connection, tree, *head, self._newest, self._known)
 
     def size(self) -> int:
         """How many entries there are now."""

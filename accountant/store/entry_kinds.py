@@ -50,6 +50,8 @@ KINDS = {
     "model-restored": _PLACED,
     "token-created": EntryKind(),
     "token-revoked": EntryKind(),
+    "grant-added": EntryKind(),
+    "grant-revoked": EntryKind(),
     "key-added": EntryKind(),
     "key-retired": EntryKind(),
     "key-compromised": EntryKind(),

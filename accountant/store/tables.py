@@ -68,7 +68,7 @@ job_table = Table(
     Column("state", String(16), nullable=False),
     Column("model", String(64), nullable=False),
     Column("analyst", String(200), nullable=False),
-    Column("idempotency_key", String(200), unique=True),
+    Column("idempotency_key", String(200)),
     Column("request", String(64), nullable=False),
     Column("queued", Integer, nullable=False),
     Column("committed", LONG),
@@ -81,6 +81,7 @@ job_table = Table(
     Column("waiting", String(16)),
     Index("job_state", "state"),
     Index("job_dataset", "dataset", "seq"),
+    Index("job_key", "analyst", "idempotency_key", unique=True),
 )
 token_table = Table(
     "token",
@@ -90,6 +91,20 @@ token_table = Table(
     Column("name", String(64), nullable=False),
     Column("scopes", String(64), nullable=False),
     Column("revoked", LONG),
+    Column("principal", String(200)),
+)
+# What principals may do. `kind`: everything, family, dataset or model; `name`: of it.
+grant_table = Table(
+    "granted",
+    META,
+    Column("seq", LONG, primary_key=True, autoincrement=False),
+    Column("principal", String(200), nullable=False),
+    Column("scope", String(16), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("expires", String(20)),
+    Column("revoked", LONG),
+    Index("granted_principal", "principal"),
 )
 # Keys that ever signed for this ledger. A key speaks for the entries added <= index < until.
 key_table = Table(

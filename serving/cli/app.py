@@ -1,7 +1,7 @@
 """The `dpserve` command: its commands in one tree, and how errors become a line and an exit code.
 
-Exit codes: 0 done; 2 usage or bad input; 3 refused by the budget; 4 verification failed; 5 the job failed after it had
-started; 1 anything else.
+Exit codes: 0 done; 2 usage or bad input; 3 refused by the budget, or for want of a grant; 4 verification failed;
+5 the job failed after it had started; 1 anything else.
 """
 
 from __future__ import annotations
@@ -119,6 +119,14 @@ TREE: Nodes = {
             "revoke": Leaf("tokens:revoke_token"),
             "list": Leaf("tokens:list_tokens"),
             "trail": Leaf("tokens:show_trail"),
+        },
+    ),
+    "grant": Branch(
+        "Grants: who may do what, and to what.",
+        {
+            "add": Leaf("tokens:add_grant"),
+            "list": Leaf("tokens:list_grants"),
+            "revoke": Leaf("tokens:revoke_grant"),
         },
     ),
 }

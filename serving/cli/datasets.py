@@ -14,7 +14,7 @@ from accountant.ledger.families import families_of
 from accountant.ledger.left import left_words
 from accountant.ledger.records import NewPeople
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, busy, note, show, this_user
+from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
 from training.job_views import dataset_to_json, family_to_json
 from training.rows import datasets
 from training.rows.row_files import draft_schema
@@ -61,6 +61,10 @@ def register(
     home = Home.open()
     budget = _total(epsilon, delta, family or [])
     promised, shared = parse_relation(relation), [home.ledger.member(name) for name in family or []]
+    for dataset in shared:
+        allowed(home, "steward", dataset=dataset)
+    if not shared:
+        allowed(home, "steward")
     if new_people != (reason is not None):
         raise InputError("new-people: give it with --reason, and a reason with --new-people")
     new = None if reason is None else NewPeople(reason, this_user())
@@ -98,6 +102,7 @@ def change_budget(
     dpserve dataset budget adult --epsilon 2 --reason "decision 14 of the data board"
     """
     home = Home.open()
+    allowed(home, "steward", dataset=name)
     changed = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, this_user())
     body = dataset_to_json(home, changed)
     show(json, body, _dataset_text(body))
@@ -116,6 +121,7 @@ def set_quota(
     dpserve dataset quota adult --analyst alice --share 0.25 --reason "four projects"
     """
     home = Home.open()
+    allowed(home, "steward", dataset=name)
     home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, this_user())
     quotas = home.ledger.quotas(name)
     rows = [("ANALYST", "QUOTA", "USED"), *((q["analyst"], q["quota"] or "none", q["used"]) for q in quotas)]

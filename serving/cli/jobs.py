@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import JobFailed
+from accountant.errors import Forbidden, JobFailed
 from accountant.home import Home
 from accountant.ledger.left import left_words
 from accountant.ledger.records import PUBLIC_STATES
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, note, require_end, rounds, show
+from serving.cli.terminal import Json, aligned, allowed, note, require_end, rounds, show, this_user
 from serving.cli.train import closing
 from serving.process import logs
 from serving.process.launch import WORKER_PARENT
@@ -39,7 +39,8 @@ def list_jobs(
     \b
     dpserve job list --dataset adult --state issued
     """
-    body = jobs_to_json(Home.open(), dataset, state, after, limit)
+    home = Home.open()
+    body = jobs_to_json(home, dataset, state, after, limit, allowed(home))
     rows = [tuple(line[name] for name in COLUMNS) for line in body["jobs"]]
     show(json, body, aligned([tuple(name.upper() for name in COLUMNS), *rows]))
     if body["next"] is not None:
@@ -79,13 +80,18 @@ def cancel(number: Number, json: Json = False) -> None:
     dpserve job cancel 12
     """
     home = Home.open()
+    if not allowed(home).may_cancel(home.ledger.job(number)):
+        raise Forbidden(f"job {number}: {this_user()} may not cancel it: it is another's, and no grant names it")
     home.ledger.release(number)
     body = _job(home, number)
     show(json, body, _text(body))
 
 
 def _job(home: Home, number: int) -> dict[str, Any]:
-    return job_to_json(home, home.ledger.job(number))
+    found = home.ledger.job(number)
+    if not allowed(home).may_see(found):
+        raise Forbidden(f"job {number}: {this_user()} may not see it: it is another's, and no grant names it")
+    return job_to_json(home, found)
 
 
 def _text(body: dict[str, Any]) -> str:

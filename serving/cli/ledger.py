@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from json import dumps as as_text
 from pathlib import Path
 from typing import Annotated, Any
@@ -209,7 +210,7 @@ def audit_ledger(
     lines += [] if asked is None else [("witnessed", size or 0)]
     lines += [("result", paint("sound", "good") if report.ok else paint("NOT SOUND", "bad"))]
     body = report.to_json() | ({} if asked is None else {"witnessed": size or 0})
-    show(json, body, "\n".join([aligned(lines), *(f"  {problem}" for problem in report.problems)]))
+    show(json, body, "\n".join([aligned(lines), *(f"  {line}" for line in (*report.problems, *report.notes))]))
     if not report.ok:
         raise typer.Exit(VerificationError.exit_code)
 
@@ -234,7 +235,7 @@ def _audit(
     if policy is None:
         return report, None
     size, problems = judge(notes, policy, keys)
-    return Report(report.entries, report.root, (*report.problems, *problems), report.first), size
+    return replace(report, problems=(*report.problems, *problems)), size
 
 
 def _audit_folder(folder: Path, trust: PublicKeys, seen: list[str]) -> tuple[Report, list[str]]:

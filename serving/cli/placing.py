@@ -11,7 +11,7 @@ from accountant.home import Home
 from models.store import placing
 from models.store.placing import Placed
 from serving.cli.models import Model
-from serving.cli.terminal import Json, show, this_user
+from serving.cli.terminal import Json, allowed, show, this_user
 
 Why = Annotated[str, typer.Option(help="Why: it stays in the ledger permanently.")]
 By = Annotated[str | None, typer.Option(help="Who decides; your user name when left out.")]
@@ -47,5 +47,7 @@ def restore(name: Model, why: Why, by: By = None, json: Json = False) -> None:
 def _place(
     act: Callable[[Home, str, str, str], Placed], name: str, why: str, by: str | None, json: bool, text: str
 ) -> None:
-    done = act(Home.open(), name, why, by or this_user())
+    home = Home.open()
+    allowed(home, "promote", model=name.partition("@")[0])
+    done = act(home, name, why, by or this_user())
     show(json, done.to_json(), f"{text.format(model=done.model)}; entry {done.entry} of the ledger says so")

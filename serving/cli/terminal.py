@@ -12,11 +12,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
 from accountant.errors import InputError
+
+if TYPE_CHECKING:
+    from accountant.home import Home
+    from accountant.ledger.grants import Access
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Style = Literal["bold", "good", "bad", "dim"]
@@ -87,6 +91,18 @@ def this_user() -> str:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):  # a container whose user has no name
         return f"cli:uid-{os.getuid()}"
+
+
+def allowed(home: Home, *scopes: str, **on: str | None) -> Access:
+    """What who sits here may do. Forbidden unless one of `scopes` is held on what is named: `dataset=`, `family=` or
+    `model=`; on everything, where nothing is. Whoever holds the keys may do all, while no grant ever named them.
+    """
+    from accountant.ledger.grants import access_of  # loads the ledger, and help waits for nothing
+
+    access = access_of(home.ledger, this_user(), operator=True)
+    if scopes:
+        access.require(*scopes, **on)
+    return access
 
 
 def require_end(once: bool, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Commands about access tokens: their limits, and the trail of what they asked for."""
+"""Commands about who may do what: tokens, their limits and the trail of what they asked for; and grants."""
 
 from __future__ import annotations
 
@@ -7,32 +7,78 @@ from typing import Annotated
 
 import typer
 
+from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger.tokens import Limits, Token, revoke, tokens
-from serving.cli.terminal import Json, aligned, note, show
+from accountant.ledger import grants
+from accountant.ledger.grants import Grant
+from accountant.ledger.records import Why
+from accountant.ledger.tokens import SCOPES, Limits, Token, own_principal, revoke, tokens
+from serving.cli.complete import DATASETS
+from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
 from serving.process.access_log import lines
 from serving.process.tokens import new_token
 
 Name = Annotated[str, typer.Option(help="Whose.")]
+Scopes = Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SCOPES)}. Repeatable.")]
+Dataset = Annotated[list[str] | None, typer.Option(help="Only on this dataset. Repeatable.", autocompletion=DATASETS)]
+Family = Annotated[list[str] | None, typer.Option(help="Only on the datasets of this family. Repeatable.")]
+ModelName = Annotated[list[str] | None, typer.Option("--model", help="Only on the model of this name. Repeatable.")]
 
 
 def create_token(
     name: Annotated[str, typer.Option(help="Who gets it.")],
-    scope: Annotated[list[str], typer.Option(help="predict, train, audit or admin. Repeatable.")],
+    scope: Scopes = None,
+    principal: Annotated[
+        str | None, typer.Option(help="Whom it acts for; what they are granted, it may. Itself when left out.")
+    ] = None,
+    dataset: Dataset = None,
+    family: Family = None,
+    model: ModelName = None,
     per_second: Annotated[int | None, typer.Option(help="At most so many requests in a second.")] = None,
     per_day: Annotated[int | None, typer.Option(help="At most so many requests in a day (UTC).")] = None,
     json: Json = False,
 ) -> None:
     """Make a token. It is printed once; the ledger keeps its hash, and its limits.
 
+    Its scopes are on everything; on what --dataset, --family and --model name, where they are given.
+
     \b
     dpserve token create --scope predict --name shop
-    dpserve token create --scope predict --name partner --per-second 20 --per-day 100000
+    dpserve token create --scope predict --name partner --model adult --per-second 20 --per-day 100000
+    dpserve token create --name notebook --principal team-a
     """
-    secret, token = new_token(Home.open(), name, scope, Limits(per_second, per_day))
-    show(json, {"token": secret, **token.to_json()}, secret)
+    home, scopes, narrow = Home.open(), scope or [], bool(dataset or family or model)
+    allowed(home, "admin")
+    acts_for = principal or (own_principal(name) if narrow else None)
+    named = _grants(str(acts_for), scopes, dataset, family, model) if narrow else []
+    secret, token = new_token(home, name, [] if narrow else scopes, Limits(per_second, per_day), acts_for)
+    added = grants.add(home.ledger, named, this_user())
+    body = {"token": secret, **token.to_json(), "grants": [grant.to_json() for grant in added]}
+    show(json, body, secret)
     limits = f", at most {_limits(token)}" if token.limits else ""
-    note(f"Token of {name} for {', '.join(token.scopes)}{limits}: printed once, not kept.")
+    what = ", ".join(token.scopes) or f"what {token.principal} is granted"
+    note(f"Token of {name} for {what}{limits}: printed once, not kept.")
+
+
+def _grants(
+    principal: str,
+    scopes: list[str],
+    dataset: list[str] | None,
+    family: list[str] | None,
+    model: list[str] | None,
+    expires: str | None = None,
+) -> list[Grant]:
+    """Every scope on everything that is named; on everything there is, where nothing is."""
+    if not scopes:
+        raise InputError(f"--scope: must be one or more of {', '.join(SCOPES)}")
+    named = [("dataset", name) for name in dataset or []] + [("family", name) for name in family or []]
+    named += [("model", name) for name in model or []]
+    until = None if expires is None else grants.time_of(expires)
+    return [
+        Grant(principal, scope, kind, name, expires=until)
+        for scope in scopes
+        for kind, name in named or [(grants.EVERYTHING, "")]
+    ]
 
 
 def _limits(token: Token) -> str:
@@ -45,7 +91,9 @@ def revoke_token(name: Name, json: Json = False) -> None:
     \b
     dpserve token revoke --name shop
     """
-    token = revoke(Home.open().ledger, name)
+    home = Home.open()
+    allowed(home, "admin")
+    token = revoke(home.ledger, name)
     show(json, token.to_json(), f"token of {name} revoked, entry {token.revoked}")
 
 
@@ -56,9 +104,83 @@ def list_tokens(json: Json = False) -> None:
     dpserve token list
     """
     issued = tokens(Home.open().ledger)
-    rows = [("NAME", "SCOPES", "LIMITS", "STATE")]
-    rows += [(t.name, ",".join(t.scopes), _limits(t), "good" if t.revoked is None else "revoked") for t in issued]
+    rows = [("NAME", "PRINCIPAL", "SCOPES", "LIMITS", "STATE")]
+    for token in issued:
+        state = "good" if token.revoked is None else "revoked"
+        rows.append((token.name, token.principal, ",".join(token.scopes) or "-", _limits(token), state))
     show(json, {"tokens": [token.to_json() for token in issued]}, aligned(rows))
+
+
+def add_grant(
+    principal: Annotated[
+        str, typer.Option(help="To whom: token:NAME, cli:USER, or a name that tokens act for. A token's name is short.")
+    ],
+    scope: Scopes = None,
+    dataset: Dataset = None,
+    family: Family = None,
+    model: ModelName = None,
+    expires: Annotated[str | None, typer.Option(help="2027-01-31, or to the second: 2027-01-31T12:00:00Z.")] = None,
+    json: Json = False,
+) -> None:
+    """Grant scopes: on the datasets, families and models that are named, else on everything.
+
+    \b
+    dpserve grant add --principal team-a --scope train --dataset adult
+    dpserve grant add --principal token:shop --scope predict --model adult --expires 2027-01-31
+    """
+    home = Home.open()
+    allowed(home, "admin")
+    whom = _principal(home, principal)
+    added = grants.add(home.ledger, _grants(whom, scope or [], dataset, family, model, expires), this_user())
+    lines = [f"entry {grant.index}: {whom} may {grant.scope} on {_on(grant)}" for grant in added]
+    show(json, {"grants": [grant.to_json() for grant in added]}, "\n".join(lines))
+
+
+def _principal(home: Home, text: str) -> str:
+    """`shop` is short for `token:shop`, where a token of that name acts for itself, and for nobody's own name."""
+    own = own_principal(text)
+    known = [token.principal for token in tokens(home.ledger, good=True)]
+    return own if own in known and text not in known else text
+
+
+def _on(grant: Grant) -> str:
+    return grants.EVERYTHING if isinstance(grant.on, str) else f"{grant.kind} {grant.name}"
+
+
+def revoke_grant(
+    grant: Annotated[int, typer.Argument(help="Its number: that of the entry that made it.", min=0)],
+    reason: Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")],
+    json: Json = False,
+) -> None:
+    """End a grant. Running servers follow within a second.
+
+    \b
+    dpserve grant revoke 17 --reason "left the team"
+    """
+    home = Home.open()
+    allowed(home, "admin")
+    ended = grants.revoke(home.ledger, grant, Why(this_user(), reason))
+    show(json, ended.to_json(), f"grant {grant} revoked, entry {ended.revoked}")
+
+
+def list_grants(
+    principal: Annotated[str | None, typer.Option(help="Only of this principal.")] = None, json: Json = False
+) -> None:
+    """List the grants there ever were. What tokens were given themselves stands in `dpserve token list`.
+
+    \b
+    dpserve grant list
+    """
+    home, time = Home.open(), grants.now()
+    whom = None if principal is None else _principal(home, principal)
+    found = [grant for grant in grants.grants(home.ledger) if whom in (None, grant.principal)]
+    rows = [("GRANT", "PRINCIPAL", "SCOPE", "ON", "STATE")]
+    for grant in found:
+        ended = "expired" if grant.revoked is None else f"revoked, entry {grant.revoked}"
+        good = "good" if grant.expires is None else f"until {grant.expires}"
+        state = good if grant.is_good(time) else ended
+        rows.append((str(grant.index), grant.principal, grant.scope, _on(grant), state))
+    show(json, {"grants": [grant.to_json() for grant in found]}, aligned(rows))
 
 
 def show_trail(

@@ -11,7 +11,7 @@ from accountant.home import Home
 from accountant.ledger.left import left_words
 from serving.cli.complete import LEARNERS
 from serving.cli.datasets import Name
-from serving.cli.terminal import Json, aligned, rounds, show, this_user
+from serving.cli.terminal import Json, aligned, allowed, rounds, show, this_user
 from training import job, plans
 from training.learners.docs import learners_to_json
 from training.plans import Asked
@@ -42,7 +42,9 @@ def plan(
     dpserve plan adult --learner lazybb --epsilon 0.5
     """
     asked = Asked(name, learner, epsilon, delta, parameters(set), model, target=target)
-    body = plans.plan(Home.open(), asked, this_user()).to_json()
+    home = Home.open()
+    allowed(home, "train", dataset=name)
+    body = plans.plan(home, asked, this_user()).to_json()
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}{_about(body)}, {body['rounds']} releases"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
@@ -69,6 +71,7 @@ def train(
     dpserve train adult --learner lazybb --epsilon 0.5
     """
     home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, target=target)
+    allowed(home, "train", dataset=name)
     job.recover(home)
     with rounds(f"{learner} on {name}") as progress:
         body = job.train(home, asked, by=this_user(), key=idempotency_key, progress=progress)
@@ -136,6 +139,7 @@ def tune(
     """
     tuning = Tuning(grid_of(grid), runs)
     home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, tuning, target)
+    allowed(home, "train", dataset=name)
     if plan:
         body = plans.plan(home, asked, this_user()).to_json()
         return show(json, body, _planned(body))

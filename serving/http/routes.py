@@ -21,15 +21,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from accountant.errors import UnknownName
+from accountant.ledger.grants import Access
 from accountant.ledger.tokens import Token
-from serving.http import cookies, headers
+from serving.http import cookies, headers, rights
 from serving.process.access_log import ABOUT, ASKING, trail
 from serving.process.limits import meter
 from serving.process.metrics import count_request
 from serving.process.prices import PriceRequest
 from serving.process.state import ServingState
 from serving.process.tokens import bearer, digest
-from serving.wire.errors import ClientGone, Forbidden, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
+from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
 from training.pricing import WHERE
 
 LOG = logging.getLogger("dpserve.serving")
@@ -54,6 +56,7 @@ WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another 
 @dataclass(frozen=True)
 class Door:
     """A route, and all that the documentation says of it. `scopes`: one of them is enough; none: open to everybody.
+    `on`: what it must be held on, where the path does not name it (`serving.http.rights`).
 
     `query`: a text says what a whole number is that may be left out; else a JSON Schema with `description`, and with
     `required` where it is. `also`: media types of the body beside JSON. `errors`: statuses that do not follow from the
@@ -73,6 +76,16 @@ class Door:
     also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     errors: tuple[int, ...] = ()
     hidden: bool = False
+    on: str = ""
+
+    @property
+    def thing(self) -> str:
+        """What a scope must be held on: model, dataset or job that the path names, or one of `serving.http.rights`."""
+        return self.on or rights.thing_of(self.path)
+
+    def reach(self, scope: str) -> str:
+        """What this scope reaches through it (`serving.http.rights.reach`)."""
+        return rights.reach(self.scopes, self.thing, self.path, self.method not in cookies.SAFE, scope)
 
     @property
     def endpoint(self) -> Answer:
@@ -84,18 +97,46 @@ async def _pass(door: Door, request: Request) -> Response:
     request.scope["dpserve.door"] = door
     if not door.scopes:
         return await door.answer(request)
-    token = caller(request)
-    if not token.may(door.scopes):
-        raise Forbidden(
-            f"scope: token {token.name!r} has {list(token.scopes)}; this takes one of {[*door.scopes, 'admin']}",
-            needs=list(door.scopes),
-        )
+    held, serving, path = access(request), state(request), request.path_params
+    if not held.has(*door.scopes):
+        raise held.refusal(door.scopes)
+    if door.thing == rights.EVERYTHING:
+        held.require(*door.scopes)
+    elif door.thing == "dataset":
+        await require_dataset(request, door.scopes, path["name"])
+    elif door.thing == "model" and not held.may(*door.scopes):
+        version = f"@{path['version']}" if "version" in path else ""
+        await in_thread(rights.require_model, held, serving.registry, door.scopes, path["name"] + version)
+    elif door.thing == "job" and not held.may("admin"):
+        changes = request.method not in cookies.SAFE
+        await in_thread(rights.require_job, serving.home, held, job_number(request), changes)
     return await door.answer(request)
+
+
+def job_number(request: Request) -> int:
+    """The number in the path. UnknownName where it is none."""
+    text = request.path_params["job"]
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise UnknownName(f"job={text[:40]!r}: no such job", job=text[:40])
+    return int(text)
 
 
 def caller(request: Request) -> Token:
     """Whose token it is."""
     return cast(Token, request.scope["dpserve.token"])
+
+
+def access(request: Request) -> Access:
+    """What its bearer may do: `access(request).principal` is who asks, as entries name them."""
+    return cast(Access, request.scope["dpserve.access"])
+
+
+async def require_dataset(request: Request, scopes: tuple[str, ...], dataset: str) -> Access:
+    """What its bearer may do. Forbidden unless one of `scopes` is held on the dataset."""
+    held = access(request)
+    if not held.may(*scopes):  # else nothing need be read
+        await in_thread(partial(held.require, *scopes, dataset=dataset))
+    return held
 
 
 def state(request: Request) -> ServingState:
@@ -216,10 +257,11 @@ class Doors:
         serving: ServingState = self.ours.state.serving
         home = scope["dpserve.home"] = serving.home.path  # NotReady while tokens cannot be relied upon
         given, by_cookie = given_token(scope["headers"])
-        token = None if given is None else serving.token(digest(given))
-        if token is None:
+        found = None if given is None else serving.bearer(digest(given))
+        if found is None:
             raise Unauthorized("Authorization: must be Bearer and a token that is good (dpserve token create)")
-        scope["dpserve.token"] = token
+        token = scope["dpserve.token"] = found.token
+        scope["dpserve.access"] = found.access
         if by_cookie:
             cookies.check_same_origin(scope)
         if token.limits:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from starlette.requests import Request
@@ -11,11 +11,13 @@ from starlette.responses import Response
 
 from accountant.budget import Relation
 from accountant.home import Home
-from accountant.ledger.families import Dataset, families_of
+from accountant.ledger.families import Dataset
 from accountant.ledger.forecast import forecast
+from accountant.ledger.grants import Access
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.records import Unit
-from serving.http.routes import Door, in_thread, state, with_prices
+from serving.http.rights import LISTED, READS, seen_families
+from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages import burndown_chart
 from serving.pages.burndown import Point, history
 from serving.pages.ui import page
@@ -24,7 +26,6 @@ from training.job_views import family_to_json, jobs_to_json
 from training.plans import jobs_left
 
 HTML = "text/html"
-READS = ("train", "audit")
 NEWEST_JOBS = 8
 RELATIONS = {
     "add-remove": "whether a {unit} is in it or not",
@@ -36,16 +37,18 @@ async def datasets(request: Request) -> Response:
     """Every family, with its datasets: where a name holds `q`, the one with the least left first."""
     known_query(request, "q")
     asked = request.query_params.get("q", "").strip()
-    found = await in_thread(tightest_first, state(request).home)
+    found = await in_thread(tightest_first, state(request).home, access(request))
     shown = [line for line in found if any(asked.lower() in name for name in (line["name"], *line["datasets"]))]
     return page(request, "datasets.html", families=shown, asked=asked, total=len(found))
 
 
-def tightest_first(home: Home) -> list[dict[str, Any]]:
-    """Every family with its budget and its datasets, the one with the least left first: those are looked for."""
+def tightest_first(home: Home, held: Access) -> list[dict[str, Any]]:
+    """Every family that may be seen, with its budget and its datasets, the one with the least left first: those are
+    looked for.
+    """
     found = [
         family_to_json(family, names) | {"protects": _protects(family.relation, family.unit)}
-        for family, names in families_of(every_dataset(home))
+        for family, names in seen_families(held, every_dataset(home))
     ]
     return sorted(found, key=lambda each: float(each["budget"]["left"]["share"]))
 
@@ -80,11 +83,11 @@ def _protects(relation: Relation, unit: Unit) -> str:
 async def dataset(request: Request) -> Response:
     """One dataset: budget, families, quotas, how it was used up, the newest jobs."""
     known_query(request)
-    found = await in_thread(_dataset, state(request).home, request.path_params["name"])
+    found = await in_thread(_dataset, state(request).home, request.path_params["name"], access(request))
     return page(request, "dataset.html", **found)
 
 
-def _dataset(home: Home, name: str) -> dict[str, Any]:
+def _dataset(home: Home, name: str, held: Access) -> dict[str, Any]:
     found = home.ledger.dataset(name)
     registration, tightest = found.registration, found.tightest.identity
     size = home.ledger.log.size()
@@ -100,14 +103,15 @@ def _dataset(home: Home, name: str) -> dict[str, Any]:
         "version": found.version,
         "families": [
             {**family_to_json(family, names), "id": family.identity, "tightest": family.identity == tightest}
-            for family, names in families_of(every_dataset(home))
+            for family, names in seen_families(held, every_dataset(home))
             if name in names
         ],
         "quotas": home.ledger.quotas(name),
         "forecast": forecast(home.ledger, found),
         "points": points,
         "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], datetime.now(UTC)),
-        "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS),
+        "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=held),
+        "trains": held.may("train", dataset=name),
     }
 
 
@@ -120,8 +124,10 @@ def _history(ledger: Ledger, name: str, size: int) -> list[Point]:
 async def fits(request: Request) -> Response:
     """A part of the dataset's page that takes longer: what would still fit, per learner."""
     known_query(request)
-    found = await with_prices(request, _fits, state(request).home, request.path_params["name"])
-    return page(request, "_fits.html", **found)
+    name = request.path_params["name"]
+    found = await with_prices(request, _fits, state(request).home, name)
+    trains = await in_thread(partial(access(request).may, "train", dataset=name))
+    return page(request, "_fits.html", **found, trains=trains)
 
 
 def _fits(home: Home, name: str) -> dict[str, Any]:
@@ -131,7 +137,7 @@ def _fits(home: Home, name: str) -> dict[str, Any]:
 
 
 DOORS = (
-    Door("GET", "/ui/datasets", READS, datasets, "Datasets and their budgets", media=HTML, hidden=True),
+    Door("GET", "/ui/datasets", READS, datasets, "Datasets and their budgets", media=HTML, hidden=True, on=LISTED),
     Door("GET", "/ui/datasets/{name}", READS, dataset, "A dataset, its budget and its jobs", media=HTML, hidden=True),
     Door("GET", "/ui/datasets/{name}/fits", READS, fits, "What would still fit", media=HTML, hidden=True),
 )

@@ -104,8 +104,16 @@ def _reserved(value: Value) -> str:
 def _token_created(value: Value) -> str:
     limits = " and ".join(f"{most:,} a {each.removeprefix('per_')}" for each, most in value.get("limits", {}).items())
     most = f", at most {limits}" if limits else ""
-    scopes = " and ".join(value["scopes"])
-    return f"A token named {value['name']} was made, for {scopes}{most}. Only its hash is known here."
+    scopes = " and ".join(value["scopes"]) or "what its principal is granted"
+    whom = value.get("principal", f"token:{value['name']}")
+    acts = "" if whom == f"token:{value['name']}" else f" It acts for {whom}."
+    return f"A token named {value['name']} was made, for {scopes}{most}.{acts} Only its hash is known here."
+
+
+def _grant_added(value: Value) -> str:
+    on = value["on"] if isinstance(value["on"], str) else " ".join(*value["on"].items())
+    until = f", until {value['expires']}" if value["expires"] else ""
+    return f"{value['by']} granted {value['principal']} the scope {value['scope']} on {on}{until}."
 
 
 def _why(value: Value) -> str:
@@ -220,6 +228,12 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
     ),
     "token-created": ("run", "token made", _token_created),
     "token-revoked": ("bad", "token revoked", lambda value: f"The token {value['name']} was ended permanently."),
+    "grant-added": ("run", "grant made", _grant_added),
+    "grant-revoked": (
+        "bad",
+        "grant revoked",
+        lambda value: f"{value['by']} revoked the grant of entry {value['grant']}.{_why(value)}",
+    ),
     "key-added": (
         "run",
         "key added",

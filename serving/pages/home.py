@@ -9,10 +9,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from accountant.home import Home
-from accountant.ledger.tokens import SCOPES, Token
+from accountant.ledger.grants import Access
+from accountant.ledger.tokens import SCOPES
 from serving.http import cookies
 from serving.http.cookies import local
-from serving.http.routes import Door, caller, in_thread, state
+from serving.http.rights import JOBS, NOTHING, READS
+from serving.http.routes import Door, access, in_thread, state
 from serving.pages import static_files
 from serving.pages.datasets import tightest_first
 from serving.pages.login import login as sign_in
@@ -27,7 +29,10 @@ MOST_DATASETS, MOST_JOBS = 5, 5
 MAY = {
     "predict": "ask models",
     "train": "submit jobs",
+    "evaluate": "price evaluations",
+    "promote": "choose which version of a model is served",
     "audit": "read the ledger",
+    "steward": "see datasets and budgets",
     "admin": "make and revoke tokens",
 }
 TITLES = {
@@ -42,14 +47,14 @@ TITLES = {
 
 async def home(request: Request) -> Response:
     """The first page."""
-    return page(request, "home.html", **await in_thread(_home, state(request).home, caller(request)))
+    return page(request, "home.html", **await in_thread(_home, state(request).home, access(request)))
 
 
-def _home(home: Home, token: Token) -> dict[str, Any]:
-    """What there is and what comes next, as far as this token may see it."""
-    reads, audits = token.may(("train", "audit")), token.may(("audit",))
-    datasets = tightest_first(home) if reads else []
-    jobs = jobs_to_json(home, limit=MOST_JOBS)["jobs"] if reads else []
+def _home(home: Home, held: Access) -> dict[str, Any]:
+    """What there is and what comes next, as far as who asks may see it."""
+    reads, audits = held.has(*READS), held.may("audit")
+    datasets = tightest_first(home, held) if reads else []
+    jobs = jobs_to_json(home, limit=MOST_JOBS, access=held)["jobs"] if held.has(*JOBS) else []
     return {
         "reads": reads,
         "datasets": datasets[:MOST_DATASETS],
@@ -57,7 +62,7 @@ def _home(home: Home, token: Token) -> dict[str, Any]:
         "jobs": jobs,
         "audit": audit_runs.last_audit(home) if audits else None,
         "entries": home.ledger.log.size() if audits else None,
-        "abilities": [says for scope, says in MAY.items() if token.may((scope,))],
+        "abilities": [says for scope, says in MAY.items() if held.has(scope)],
     }
 
 
@@ -83,8 +88,8 @@ def error_page(request: Request, response: Response) -> Response:
 
 
 DOORS = (
-    Door("GET", "/ui", SCOPES, home, "The first page", media=HTML, hidden=True),
-    Door("GET", "/ui/", SCOPES, home_of_slash, "The first page", 303, media=HTML, hidden=True),
+    Door("GET", "/ui", SCOPES, home, "The first page", media=HTML, hidden=True, on=NOTHING),
+    Door("GET", "/ui/", SCOPES, home_of_slash, "The first page", 303, media=HTML, hidden=True, on=NOTHING),
     Door("GET", "/ui/login", (), login, "Sign in with a token", media=HTML, hidden=True),
     Door("POST", "/ui/login", (), sign_in, "Sign in", 303, media=HTML, hidden=True),
     Door("POST", "/ui/logout", (), sign_out, "Sign out", 303, media=HTML, hidden=True),

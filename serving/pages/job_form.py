@@ -13,8 +13,9 @@ from typing import Any
 
 import orjson
 
-from accountant.errors import BudgetRefused, IdempotencyConflict, InputError
+from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, InputError
 from accountant.home import Home
+from accountant.ledger.grants import Access
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
 from serving.rest.jobs import planned, submitted
@@ -74,8 +75,10 @@ class Form:
         return hashlib.sha256(orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def view(home: Home, form: Form) -> dict[str, Any]:
-    """What the form offers: datasets with their budgets, learners, and what the chosen learner takes."""
+def view(home: Home, form: Form, held: Access) -> dict[str, Any]:
+    """What the form offers: datasets that who asks may train on with their budgets, learners, and what the chosen
+    learner takes.
+    """
     learners = learners_to_json()
     chosen = next((each for each in learners if each["name"] == form["learner"]), learners[0])
     datasets = [
@@ -86,29 +89,31 @@ def view(home: Home, form: Form) -> dict[str, Any]:
             "budget": each.summary(),
         }
         for each in every_dataset(home)
+        if held.may("train", dataset=each.registration.name)
     ]
     return {"datasets": datasets, "learners": learners, "chosen": chosen}
 
 
-async def price_of(home: Home, form: Form, by: str, run: Runs = in_thread) -> dict[str, Any] | None:
+async def price_of(home: Home, form: Form, held: Access, run: Runs = in_thread) -> dict[str, Any] | None:
     """None where too little is filled in. Else `kind` "fits" (with `plan`, and `now`: the budget before it), "refused"
     (with the refusal's details) or "wrong" (with what is). `run`: how blocking work is run.
     """
     if not form.complete:
         return None
     try:
-        found: dict[str, Any] = await run(_priced, home, form, by)
+        found: dict[str, Any] = await run(_priced, home, form, held)
         return found
     except BudgetRefused as refused:
         return {"kind": "refused", "message": refused.message, "details": refused.details}
     except TakesTooLong:
         return {"kind": "wrong", "message": SLOW}
-    except InputError as error:
+    except (InputError, Forbidden) as error:
         return {"kind": "wrong", "message": error.message}
 
 
-def _priced(home: Home, form: Form, by: str) -> dict[str, Any]:
-    plan = planned(home, form.body, by)
+def _priced(home: Home, form: Form, held: Access) -> dict[str, Any]:
+    held.require("train", dataset=form["dataset"])
+    plan = planned(home, form.body, held.principal)
     now = home.ledger.dataset(form["dataset"]).summary()
     used, after = 1 - float(now["left"]["share"]), 1 - float(plan["left"]["share"])
     return {
@@ -131,12 +136,13 @@ class Sent:
     problem: str = ""
 
 
-def send(home: Home, form: Form, priced: str, key: str, by: str) -> Sent:
-    """Submit once, however often the same form is sent."""
+def send(home: Home, form: Form, priced: str, key: str, held: Access) -> Sent:
+    """Submit once, however often the same form is sent. Forbidden where the dataset may not be trained on."""
+    held.require("train", dataset=form["dataset"])
     if priced != form.digest:
         return Sent(None, key or uuid.uuid4().hex, 409, STALE)
     try:
-        return Sent(submitted(home, {**form.body, "idempotency_key": key or None}, by)["job"])
+        return Sent(submitted(home, {**form.body, "idempotency_key": key or None}, held.principal)["job"])
     except IdempotencyConflict as error:
         return Sent(None, uuid.uuid4().hex, status_of(error), SENT)
     except BudgetRefused as refused:

@@ -11,17 +11,19 @@ from starlette.responses import Response
 
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
+from accountant.ledger.grants import Access
 from accountant.ledger.records import PUBLIC_STATES
-from serving.http.routes import Door, caller, in_thread, state, with_prices
+from serving.http.rights import JOBS, LISTED, NAMED, seen_datasets
+from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
 from serving.pages.datasets import every_dataset
 from serving.pages.job_form import Form, price_of, send, view
 from serving.pages.ui import form_fields, page, see_other
-from serving.rest.jobs import cancelled, job_number
+from serving.rest.jobs import cancelled
 from serving.wire.request_bodies import known_query, query_int
 from training.job_views import job_to_json, jobs_to_json
 
 HTML = "text/html"
-READS, ASKS = ("train", "audit"), ("train",)
+ASKS = ("train",)
 ON_A_PAGE = 30
 MOST_STEPS = 20
 
@@ -31,33 +33,38 @@ async def jobs(request: Request) -> Response:
     known_query(request, "dataset", "state", "after")
     asked = {name: request.query_params.get(name, "").strip() for name in ("dataset", "state")}
     after = query_int(request, "after", -1)
-    found = await in_thread(_jobs, state(request).home, asked, None if after < 0 else after)
+    found = await in_thread(_jobs, state(request).home, asked, None if after < 0 else after, access(request))
     waits = any(PUBLIC_STATES[job["state"]].open for job in found["jobs"])
     return page(request, "jobs.html", **found, asked=asked, states=list(PUBLIC_STATES), newest=after < 0, waits=waits)
 
 
-def _jobs(home: Home, asked: dict[str, str], after: int | None) -> dict[str, Any]:
+def _jobs(home: Home, asked: dict[str, str], after: int | None, held: Access) -> dict[str, Any]:
     wanted = (asked["dataset"] or None, asked["state"] or None)
-    found = jobs_to_json(home, *wanted, after, ON_A_PAGE)
-    return {**found, "datasets": 1 if found["jobs"] else len(every_dataset(home))}
+    found = jobs_to_json(home, *wanted, after, ON_A_PAGE, held)
+    return {**found, "datasets": 1 if found["jobs"] else len(seen_datasets(held, every_dataset(home)))}
 
 
 async def job(request: Request) -> Response:
     """One job, step by step."""
     known_query(request)
-    found = await in_thread(_job, state(request).home, job_number(request))
+    found = await in_thread(_job, state(request).home, job_number(request), access(request))
     of = PUBLIC_STATES[found["job"]["state"]]
-    return page(request, "job.html", **found, open=of.open, cancellable=of.cancellable)
+    return page(request, "job.html", **found, open=of.open, cancellable=of.cancellable and found["theirs"])
 
 
-def _job(home: Home, seq: int) -> dict[str, Any]:
-    """The job, what it was asked with, and what became of it, step by step: entries of the ledger."""
-    found = job_to_json(home, home.ledger.job(seq))
+def _job(home: Home, seq: int, held: Access) -> dict[str, Any]:
+    """The job, what it was asked with, and what became of it, step by step: entries of the ledger. `theirs`: whether
+    who asks may cancel it.
+    """
+    known = home.ledger.job(seq)
+    found = job_to_json(home, known)
     steps = search(home.ledger.log.database, Wanted(job=seq), limit=MOST_STEPS).entries
     entry = home.ledger.reservation(seq).value
     budget = home.ledger.dataset(found["dataset"]).summary()
     named = [{"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)]
-    return {"job": found, "steps": named, "parameters": entry["parameters"], "budget": budget}
+    return {"job": found, "steps": named, "parameters": entry["parameters"], "budget": budget} | {
+        "theirs": held.has("train") and held.may_cancel(known)
+    }
 
 
 async def cancel(request: Request) -> Response:
@@ -77,23 +84,23 @@ async def new(request: Request) -> Response:
 
 
 async def _form(request: Request, form: Form, key: str, status: int = 200, problem: str = "") -> Response:
-    home, by = state(request).home, f"token:{caller(request).name}"
-    found = await in_thread(view, home, form)
-    price = await price_of(home, form, by, partial(with_prices, request))
+    home, held = state(request).home, access(request)
+    found = await in_thread(view, home, form, held)
+    price = await price_of(home, form, held, partial(with_prices, request))
     return page(request, "job_new.html", status=status, **found, form=form, key=key, price=price, problem=problem)
 
 
 async def price(request: Request) -> Response:
     """A part of the form: the price of what stands in it now, and the button that sends exactly that."""
     form = Form.of(request.query_params.multi_items())
-    found = await price_of(state(request).home, form, f"token:{caller(request).name}", partial(with_prices, request))
+    found = await price_of(state(request).home, form, access(request), partial(with_prices, request))
     return page(request, "_price.html", form=form, price=found)
 
 
 async def parameters(request: Request) -> Response:
     """A part of the form: what the chosen learner takes."""
     form = Form.of(request.query_params.multi_items())
-    found = await in_thread(view, state(request).home, form)
+    found = await in_thread(view, state(request).home, form, access(request))
     return page(request, "_parameters.html", form=form, **found)
 
 
@@ -101,20 +108,18 @@ async def submit(request: Request) -> Response:
     """Submit what was priced; anything else shows its price first."""
     fields = await form_fields(request)
     form, key = Form.of(list(fields.items())), fields.get("idempotency_key", "")
-    sent = await with_prices(
-        request, send, state(request).home, form, fields.get("priced", ""), key, f"token:{caller(request).name}"
-    )
+    sent = await with_prices(request, send, state(request).home, form, fields.get("priced", ""), key, access(request))
     if sent.job is not None:
         return see_other(f"/ui/jobs/{sent.job}")
     return await _form(request, form, sent.key, sent.status, sent.problem)
 
 
 DOORS = (
-    Door("GET", "/ui/jobs", READS, jobs, "Jobs, the newest first", media=HTML, hidden=True),
-    Door("GET", "/ui/jobs/new", ASKS, new, "The form of a new job", media=HTML, hidden=True),
-    Door("POST", "/ui/jobs/new", ASKS, submit, "Submit a job", 303, media=HTML, hidden=True),
-    Door("GET", "/ui/jobs/price", ASKS, price, "What a job would cost", media=HTML, hidden=True),
-    Door("GET", "/ui/jobs/parameters", ASKS, parameters, "What a learner takes", media=HTML, hidden=True),
-    Door("GET", "/ui/jobs/{job}", READS, job, "A job and its progress", media=HTML, hidden=True),
+    Door("GET", "/ui/jobs", JOBS, jobs, "Jobs, the newest first", media=HTML, hidden=True, on=LISTED),
+    Door("GET", "/ui/jobs/new", ASKS, new, "The form of a new job", media=HTML, hidden=True, on=NAMED),
+    Door("POST", "/ui/jobs/new", ASKS, submit, "Submit a job", 303, media=HTML, hidden=True, on=NAMED),
+    Door("GET", "/ui/jobs/price", ASKS, price, "What a job would cost", media=HTML, hidden=True, on=NAMED),
+    Door("GET", "/ui/jobs/parameters", ASKS, parameters, "What a learner takes", media=HTML, hidden=True, on=NAMED),
+    Door("GET", "/ui/jobs/{job}", JOBS, job, "A job and its progress", media=HTML, hidden=True),
     Door("POST", "/ui/jobs/{job}/cancel", ASKS, cancel, "Cancel a job before it started", 303, media=HTML, hidden=True),
 )

@@ -19,10 +19,10 @@ async def login(request: Request) -> Response:
     serving = request.app.state.serving
     serving.require_ready()
     secret, wanted = fields["token"].strip(), local(fields["next"])
-    token = serving.token(digest(secret.encode("utf-8", "replace"))) if secret.startswith(PREFIX) else None
-    if token is None:
+    found = serving.bearer(digest(secret.encode("utf-8", "replace"))) if secret.startswith(PREFIX) else None
+    if found is None:
         return RedirectResponse(f"{LOGIN}?refused=1&next={quote(wanted, safe='/')}", 303)
-    request.scope["dpserve.token"] = token
+    request.scope["dpserve.token"] = found.token
     response = RedirectResponse(wanted, 303)
     response.set_cookie(COOKIE, secret, path="/", secure=_secure(request), httponly=True, samesite="strict")
     return response

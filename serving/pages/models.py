@@ -16,7 +16,8 @@ from accountant.ledger.tokens import SCOPES
 from models.features import CategoricalFeature, Feature, NumericFeature, number_text
 from models.store import placing
 from models.store.bundle import CHAMPION, FILES
-from serving.http.routes import Door, caller, in_thread, state
+from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
+from serving.http.routes import Door, access, in_thread, state
 from serving.pages import shapes as ui_shapes
 from serving.pages.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
@@ -42,7 +43,7 @@ async def models(request: Request) -> Response:
     serving = state(request)
     serving.require_ready()
     asked, after = request.query_params.get("q", "").strip()[:64], query_int(request, "after", 0)
-    found = _by_name(serving.registry.to_json())
+    found = _by_name(seen_models(access(request), serving.registry.to_json(), serving.registry))
     kept = [each for each in found if asked.lower() in each["name"]]
     more = after + PAGE if len(kept) > after + PAGE else None
     before = max(0, after - PAGE) if after else None
@@ -82,7 +83,14 @@ async def show(request: Request) -> Response:
         if not versions:
             raise
         return _not_served(request, reference, versions, error)
-    more = {"placed": query_int(request, "placed", 0), "who": caller(request).may(("train", "audit"))}
+    held = access(request)
+    dataset = context["form"].dataset.name
+    more = {
+        "placed": query_int(request, "placed", 0),
+        "who": held.has(*READS),
+        "places_it": _places(request),
+        "asks": may_model(held, ("predict",), name, dataset),
+    }
     return page(request, "models_show.html", **context, **more, versions=versions)
 
 
@@ -93,17 +101,25 @@ def _not_served(request: Request, reference: str, versions: list[dict[str, Any]]
         "versions": versions,
         "problem": str(error.details.get("reason") or error.message),
         "broken": isinstance(error, VerificationError),
+        "places_it": _places(request),
     }
     return page(request, "models_broken.html", status=status_of(error), **about)
 
 
+def _places(request: Request) -> bool:
+    """Whether who asks may promote this model."""
+    reference, held = request.path_params["name"], access(request)
+    dataset = None if held.may("promote") else state(request).registry.any_dataset(reference.partition("@")[0])
+    return may_model(held, ("promote",), reference.partition("@")[0], dataset)
+
+
 async def place(request: Request) -> Response:
-    """Move the champion, or take a version out of serving and back: for admins, and written into the ledger."""
+    """Move the champion, or take a version out of serving and back: by who may promote, and written into the ledger."""
     typed = await form_fields(request, "version", "what", "why")
     act, name = ACTS.get(typed["what"]), request.path_params["name"]
     if act is None:
         raise InputError(f"what={typed['what'][:40]!r}: must be one of {sorted(ACTS)}")
-    by = f"token:{caller(request).name}"
+    by = access(request).principal
     done = await in_thread(act, state(request).home, f"{name}@{typed['version']}", typed["why"].strip(), by)
     return see_other(f"/ui/models/{name}?placed={done.entry}")
 
@@ -218,17 +234,17 @@ async def _served(request: Request) -> Served:
     return await in_thread(serving.registry.get, request.path_params["name"])
 
 
-def _page(path: str, answer: Any, says: str, media: str = HTML) -> Door:
-    return Door("GET", path, SCOPES, answer, says, media=media, hidden=True)
+def _page(path: str, answer: Any, says: str, media: str = HTML, on: str = "") -> Door:
+    return Door("GET", path, SCOPES, answer, says, media=media, hidden=True, on=on)
 
 
 DOORS = (
-    _page("/ui/models", models, "Models"),
+    _page("/ui/models", models, "Models", on=LISTED),
     _page("/ui/models/{name}", show, "A model"),
-    Door("POST", "/ui/models/{name}/place", ("admin",), place, "Move a champion", 303, media=HTML, hidden=True),
+    Door("POST", "/ui/models/{name}/place", ("promote",), place, "Move a champion", 303, media=HTML, hidden=True),
     _page("/ui/models/{name}/shapes", shapes, "What a model's pictures show", "application/json"),
     _page("/ui/models/{name}/files/{file}", download, "A file of a model", BINARY),
     _page("/ui/models/{name}/bundle.zip", bundle, "All files of a model", "application/zip"),
-    _page("/ui/trust.json", trust, "The public keys", "application/json"),
-    _page("/ui/verify", verify, "Verify files in the browser"),
+    _page("/ui/trust.json", trust, "The public keys", "application/json", NOTHING),
+    _page("/ui/verify", verify, "Verify files in the browser", on=NOTHING),
 )

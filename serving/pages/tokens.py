@@ -23,7 +23,10 @@ MOST_ENDED = 200  # revoked tokens that are listed; the ledger has all of them
 MAY = {
     "predict": "ask models for predictions and explanations",
     "train": "see datasets and budgets, ask prices, submit jobs",
+    "evaluate": "price and run evaluations",
+    "promote": "choose which version of a model is served",
     "audit": "read the whole ledger, its proofs, audits and metrics",
+    "steward": "see datasets and budgets; on the command line, register them and set totals and quotas",
     "admin": "all of it, and make and end tokens",
 }
 LIMITS = ("per_second", "per_day")

@@ -18,7 +18,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from accountant.errors import InputError
-from accountant.ledger.tokens import Token
+from accountant.ledger.grants import Access
+from accountant.ledger.tokens import SCOPES, Token
+from serving.http.rights import JOBS, READS
 from serving.pages import static_files
 from serving.wire.request_bodies import read_body
 
@@ -30,27 +32,30 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the navigation, for tokens with one of `scopes`."""
+    """A line of the navigation, for who holds one of `scopes`; on everything, where it shows the `whole`."""
 
     path: str
     label: str
     scopes: tuple[str, ...]
     says: str
+    whole: bool = False
 
 
 PLACES = (
-    Place("/ui/datasets", "Datasets", ("train", "audit"), "What is registered, and what is left of each budget"),
-    Place("/ui/jobs", "Jobs", ("train", "audit"), "What was asked for, what runs, and what it cost"),
-    Place("/ui/models", "Models", ("predict", "train", "audit"), "What was released, with its certificate"),
-    Place("/ui/ledger", "Ledger", ("audit",), "Every entry, in plain words and as it was signed"),
-    Place("/ui/audit", "Audit", ("audit",), "Whether the ledger still adds up"),
-    Place("/ui/tokens", "Tokens", ("admin",), "Who may ask for what"),
+    Place("/ui/datasets", "Datasets", READS, "What is registered, and what is left of each budget"),
+    Place("/ui/jobs", "Jobs", JOBS, "What was asked for, what runs, and what it cost"),
+    Place("/ui/models", "Models", SCOPES, "What was released, with its certificate"),
+    Place("/ui/ledger", "Ledger", ("audit",), "Every entry, in plain words and as it was signed", True),
+    Place("/ui/audit", "Audit", ("audit",), "Whether the ledger still adds up", True),
+    Place("/ui/tokens", "Tokens", ("admin",), "Who may ask for what", True),
 )
 
 
-def places(token: Token | None) -> list[Place]:
-    """Where the bearer of this token may go."""
-    return [place for place in PLACES if token is not None and token.may(place.scopes)]
+def places(access: Access | None) -> list[Place]:
+    """Where somebody with these rights may go."""
+    if access is None:
+        return []
+    return [place for place in PLACES if (access.may if place.whole else access.has)(*place.scopes)]
 
 
 def figure(value: str | float | Decimal, digits: int = 4) -> str:
@@ -101,14 +106,16 @@ TEMPLATES = _environment()
 def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
     """The template as a page for whoever asks. Nothing of it may be kept by a cache: it is theirs alone."""
     token: Token | None = request.scope.get("dpserve.token")
-    frame = {"token": token, "places": places(token), "here": request.url.path, "may": _may(token)}
+    access: Access | None = request.scope.get("dpserve.access")
+    frame = {"token": token, "places": places(access), "here": request.url.path, "may": _may(access)}
     text = TEMPLATES.get_template(template).render({"status": status, **frame, **context})
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
 
 
-def _may(token: Token | None) -> Mapping[str, bool]:
-    scopes = ("predict", "train", "audit", "admin")
-    return {scope: token is not None and token.may((scope,)) for scope in scopes}
+def _may(access: Access | None) -> Mapping[str, bool]:
+    """By scope, whether it is held on anything; of those that open the ledger and the tokens, on everything."""
+    whole = ("audit", "admin")
+    return {scope: access is not None and (access.may if scope in whole else access.has)(scope) for scope in SCOPES}
 
 
 async def form_fields(request: Request, *names: str) -> dict[str, str]:

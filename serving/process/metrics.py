@@ -36,7 +36,13 @@ FAILURES = Counter(
     "dpserve_certificate_failures", "Models found not to verify, counted by every worker.", ["reason"], registry=None
 )
 REQUESTS = Counter("dpserve_requests", "Requests answered.", ["method", "route", "status"], registry=None)
-COUNTED = (PREDICTIONS, SECONDS, REFUSALS, FAILURES, REQUESTS)
+MISMATCHES = Counter(
+    "dpserve_index_mismatches",
+    "Rows of the ledger's index that say what was never signed, counted by every worker.",
+    ["table"],
+    registry=None,
+)
+COUNTED = (PREDICTIONS, SECONDS, REFUSALS, FAILURES, REQUESTS, MISMATCHES)
 
 
 @lru_cache(maxsize=4096)

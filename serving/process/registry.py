@@ -87,10 +87,13 @@ class NotHeld(Exception):
 
 @dataclass(frozen=True)
 class Slot:
-    """What was found in a version's folder: the certificate of a model that verified, or why it is not served."""
+    """What was found in a version's folder: the certificate of a model that verified and the dataset that it names, or
+    why it is not served.
+    """
 
     stamps: Stamps
     certificate: dict[str, Any] | None = None
+    dataset: str | None = None
     error: VerificationError | None = None
 
 
@@ -173,7 +176,7 @@ class Registry:
                 return None
             if known is None:
                 LOG.info("model %s verified", found.reference)
-            self._slots[key] = Slot(stamps, found.certificate)
+            self._slots[key] = Slot(stamps, found.certificate, found.verified.certificate.form.dataset.name)
             if keep:
                 while len(self._held) >= self._most:  # what was not asked for the longest makes room
                     del self._held[min(self._held, key=lambda each: self._used.get(each, -1))]
@@ -211,6 +214,25 @@ class Registry:
             reason = _reason(slot.error) if slot and slot.error else ""
             raise ModelInvalid(f"model={reference[:80]}: does not verify, so it is not served", reason=reason)
         return found
+
+    def dataset(self, reference: str) -> str | None:
+        """The dataset that a version was trained on; None where it does not verify. UnknownName, as `get`."""
+        key = self._key(reference)
+        if key not in self._slots:
+            self._verify(key, keep=False)
+        slot = self._slots.get(key)
+        return None if slot is None else slot.dataset
+
+    def known_dataset(self, reference: str) -> str | None:
+        """The same of `name@version`, as far as it was looked at."""
+        name, _, version = reference.partition("@")
+        slot = self._slots.get((name, int(version)))
+        return None if slot is None else slot.dataset
+
+    def any_dataset(self, name: str) -> str | None:
+        """The same of the newest version of this name that verified."""
+        known = [(version, slot.dataset) for (each, version), slot in list(self._slots.items()) if each == name]
+        return max((pair for pair in known if pair[1]), default=(0, None))[1]
 
     def _key(self, reference: str) -> Key:
         name, at, text = reference.partition("@")

@@ -16,11 +16,11 @@ import anyio
 from accountant.errors import DpserveError
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
-from accountant.ledger.tokens import Token
 from serving.process.launch import is_orphan, stop_server
+from serving.process.metrics import MISMATCHES
 from serving.process.registry import Registry
 from serving.process.settings import ServerSettings
-from serving.process.tokens import good_tokens
+from serving.process.tokens import Bearer, good_bearers
 from serving.wire.errors import NotReady
 
 LOG = logging.getLogger("dpserve.serving")
@@ -39,7 +39,8 @@ class ServingState:
         self.stopping = False
         self._stopping = os.environ.get("DPSERVE_STOPPING", "")
         self._home: Home | None = None
-        self._tokens: Mapping[str, Token] = {}
+        self._bearers: Mapping[str, Bearer] = {}
+        self._wrong: frozenset[str] = frozenset()
         self._problem = "has not looked yet"
         self._seen = float("-inf")
 
@@ -49,9 +50,8 @@ class ServingState:
         try:
             if self._home is None:
                 self._home = Home.open()
-            else:
-                self._home.ledger.log.check_mark()
-            self._tokens = good_tokens(self._home)
+            self._bearers, wrong = good_bearers(self._home)  # looks at the high-water mark, and at what was signed
+            self._alarm(wrong)
             self.registry.refresh(self._home, VERIFY_SECONDS)
             self._note("")
             self._seen = time.monotonic()
@@ -59,6 +59,14 @@ class ServingState:
             self._note(f"{error.code}: {error.message}")
         except Exception as error:  # whatever it is: say not ready, keep looking
             self._note(type(error).__name__)
+
+    def _alarm(self, wrong: list[str]) -> None:
+        """Rows of the database that say what was never signed: each is told once."""
+        for text in wrong:
+            if text not in self._wrong:
+                MISMATCHES.labels(text.partition(" ")[0]).inc()
+                LOG.error("the ledger's index was changed by somebody else: %s", text)
+        self._wrong = frozenset(wrong)
 
     def _note(self, problem: str) -> None:
         if problem and problem != self._problem:
@@ -88,13 +96,9 @@ class ServingState:
         """NotReady as `home`, before anything is answered that does not need the home itself."""
         _ = self.home
 
-    def token(self, digest: str) -> Token | None:
-        """The good token of this sha256; None where there is none."""
-        return self._tokens.get(digest)
-
-    def knows(self, token: Token) -> bool:
-        """Whether a token that was good is good still."""
-        return token in self._tokens.values()
+    def bearer(self, digest: str) -> Bearer | None:
+        """The good token of this sha256, and what it may; None where there is none."""
+        return self._bearers.get(digest)
 
     async def watch(self) -> None:
         """Look again and again, until the server that started this worker is gone."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections import defaultdict
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from accountant.home import Home
-from accountant.ledger import tokens
+from accountant.ledger import grants, tokens
+from accountant.ledger.grants import Access
 from accountant.ledger.tokens import Limits, Token
 
 PREFIX = "dps_"
@@ -18,15 +21,41 @@ def digest(secret: str | bytes) -> str:
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).hexdigest()
 
 
-def new_token(home: Home, name: str, scopes: Collection[str], limits: Limits = tokens.NO_LIMITS) -> tuple[str, Token]:
+@dataclass(frozen=True)
+class Bearer:
+    """A good token, and what whoever bears it may do now."""
+
+    token: Token
+    access: Access
+
+
+def new_token(
+    home: Home,
+    name: str,
+    scopes: Collection[str],
+    limits: Limits = tokens.NO_LIMITS,
+    principal: str | None = None,
+) -> tuple[str, Token]:
     """Make a token of 256 random bits and enter its hash in the ledger -> (the token itself, what the ledger knows)."""
     secret = PREFIX + secrets.token_urlsafe(32)
-    return secret, tokens.create(home.ledger, name, scopes, digest(secret), limits)
+    return secret, tokens.create(home.ledger, name, scopes, digest(secret), limits, principal)
 
 
-def good_tokens(home: Home) -> dict[str, Token]:
-    """Tokens that were not revoked, by their hash."""
-    return {token.digest: token for token in tokens.tokens(home.ledger, good=True)}
+def good_bearers(home: Home) -> tuple[dict[str, Bearer], list[str]]:
+    """Good tokens by their hash, each with its own scopes and the grants of its principal, as they were signed; and
+    what is wrong with rows of the database that say something else.
+    """
+    with home.ledger.log.signed() as signed:
+        held, wrong = grants.sound_grants(signed)
+        good, more = tokens.sound_tokens(signed)
+    by_principal, families = defaultdict(list), grants.families_of(home.ledger)
+    for grant in held:
+        by_principal[grant.principal].append(grant)
+    bearers = {}
+    for token in good:
+        access = Access(token.principal, (*grants.of_token(token), *by_principal[token.principal]), families)
+        bearers[token.digest] = Bearer(token, access)
+    return bearers, wrong + more
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:

@@ -11,16 +11,18 @@ from starlette.responses import Response
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
-from serving.http.routes import TEXT, Door, caller, in_thread, state
+from serving.http.rights import NAMED, require_model
+from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
 from serving.process.access_log import about
 from serving.process.metrics import REFUSALS
 from serving.rest import json_schemas
-from serving.rest.jobs import DECIMAL, NUMBER, job_number
+from serving.rest.jobs import DECIMAL, NUMBER
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
 from training import job_views
 from training.evaluation import evaluate, release
 
+EVALUATES = ("train", "evaluate")
 REQUIRED: Fields = {"model": (str,), "dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {"part": (str,), "delta": NUMBER, "idempotency_key": (str,)}
 
@@ -28,7 +30,8 @@ OPTIONAL: Fields = {"part": (str,), "delta": NUMBER, "idempotency_key": (str,)}
 async def submit_evaluation(request: Request) -> Response:
     """Plan and reserve; 202 with the job at once. A worker measures. What is known already costs nothing again."""
     body = await json_fields(request, REQUIRED, OPTIONAL)
-    found = await in_thread(submitted, state(request).home, body, f"token:{caller(request).name}")
+    held = await require_dataset(request, EVALUATES, body["dataset"])
+    found = await in_thread(submitted, state(request).home, body, held.principal)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
 
@@ -52,7 +55,9 @@ async def show_evaluation(request: Request) -> Response:
     known_query(request)
     home, seq = state(request).home, job_number(request)
     envelope, proof, found = await in_thread(release.statement_of, home, seq)
-    body = {**release.worth_to_json(seq, found), "envelope": orjson.Fragment(envelope), "proof": proof.decode()}
+    plain = release.worth_to_json(seq, found)
+    await in_thread(require_model, access(request), state(request).registry, SCOPES, plain["model"])
+    body = {**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()}
     return json_response(body)
 
 
@@ -73,12 +78,13 @@ DOORS = (
     Door(
         "POST",
         "/v1/evaluations",
-        ("train",),
+        EVALUATES,
         submit_evaluation,
         "Measure what a model is worth; it is charged now",
         202,
         ASKED,
         json_schemas.JOB,
+        on=NAMED,
     ),
     Door(
         "GET",
@@ -87,5 +93,6 @@ DOORS = (
         show_evaluation,
         "What a model is worth, and the statement that says so",
         gives=json_schemas.EVALUATION,
+        on=NAMED,
     ),
 )

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from accountant.errors import InputError
 from models.explain.explain import logits, unit
 from models.onnx.runtime import columns_from_records
-from serving.http.routes import Door, in_thread, state
-from serving.process.registry import Registry
+from serving.http.rights import NAMED, allowed
+from serving.http.routes import Door, access, in_thread, state
 from serving.rest import json_schemas
-from serving.rest.models import PREDICT, PREDICT_BYTES, RECORDS, answer_records, parse
+from serving.rest.models import PREDICT, PREDICT_BYTES, RECORDS, Find, answer_records, parse
 from serving.wire.errors import NotAdditive
 from serving.wire.request_bodies import read_body
 
@@ -26,23 +26,24 @@ async def explain(request: Request) -> Response:
     serving.require_ready()
 
     def answer() -> bytes:
-        return orjson.dumps(explain_records(serving.registry, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
+        find = allowed(access(request), serving.registry.get)
+        return orjson.dumps(explain_records(find, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
 
     return Response(await in_thread(answer), media_type="application/json")
 
 
-def explain_records(registry: Registry, body: dict[str, Any]) -> dict[str, Any]:
+def explain_records(find: Find, body: dict[str, Any]) -> dict[str, Any]:
     """`base` and `contributions` in `unit`: of two classes log odds, of K one logit per class, of a number its own.
 
     One score: base a number, contributions (n, features). K: base (K,), contributions (n, features, K).
     NotAdditive for what is no sum over features; else raises as `answer_records`.
     """
-    found = registry.get(body["model"]).verified.ensemble
+    found = find(body["model"]).verified.ensemble
     try:
         found.as_sum()
     except InputError as error:
         raise NotAdditive(f"model={body['model']}: {error.message}", model=body["model"]) from None
-    served, answer = answer_records(registry.get, body)
+    served, answer = answer_records(find, body)
     ensemble = served.verified.ensemble
     account = logits(ensemble, columns_from_records(ensemble.features, body["records"], RECORDS))
     alone = ensemble.outputs == 1
@@ -64,5 +65,6 @@ DOORS = (
         "What each feature adds, of records",
         takes=PREDICT,
         gives=json_schemas.EXPLAINED,
+        on=NAMED,
     ),
 )

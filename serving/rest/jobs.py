@@ -12,11 +12,22 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import BudgetRefused, InputError, UnknownName
+from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
-from accountant.ledger.families import families_of
 from accountant.ledger.records import PUBLIC_STATES
-from serving.http.routes import TEXT, Door, Query, caller, in_thread, state, with_prices
+from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
+from serving.http.routes import (
+    TEXT,
+    Door,
+    Query,
+    access,
+    caller,
+    in_thread,
+    job_number,
+    require_dataset,
+    state,
+    with_prices,
+)
 from serving.process.access_log import about
 from serving.process.metrics import REFUSALS
 from serving.rest import json_schemas
@@ -84,7 +95,8 @@ def _tuning(body: dict[str, Any]) -> Tuning:
 async def submit_job(request: Request) -> Response:
     """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
     body = await json_fields(request, REQUIRED, KEYED)
-    found = await with_prices(request, submitted, state(request).home, body, f"token:{caller(request).name}")
+    held = await require_dataset(request, ("train",), body["dataset"])
+    found = await with_prices(request, submitted, state(request).home, body, held.principal)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
 
@@ -98,9 +110,8 @@ def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
 async def plan_job(request: Request) -> Response:
     """As a job, spending nothing."""
     body = await json_fields(request, REQUIRED, KEYED)
-    return json_response(
-        await with_prices(request, planned, state(request).home, body, f"token:{caller(request).name}")
-    )
+    held = await require_dataset(request, ("train",), body["dataset"])
+    return json_response(await with_prices(request, planned, state(request).home, body, held.principal))
 
 
 def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
@@ -143,7 +154,11 @@ async def job_events(request: Request) -> Response:
     async def look(seen: str | None) -> Event | None:
         return await in_thread(event, state(request).home, seen)
 
-    return await events(request, token.name, look, lambda: state(request).knows(token))
+    def good() -> bool:
+        held = state(request).bearer(token.digest)
+        return held is not None and held.access == access(request)  # else it comes back, and is asked anew
+
+    return await events(request, token.name, look, good)
 
 
 async def list_jobs(request: Request) -> Response:
@@ -152,7 +167,7 @@ async def list_jobs(request: Request) -> Response:
     chosen = query_text(request, "dataset"), query_text(request, "state")
     after, limit = query_int(request, "after", -1), query_int(request, "limit", 50, 1, MOST_LISTED)
     page = (*chosen, None if after < 0 else after, limit)
-    return json_response(await in_thread(job_views.jobs_to_json, state(request).home, *page))
+    return json_response(await in_thread(job_views.jobs_to_json, state(request).home, *page, access(request)))
 
 
 async def cancel_job(request: Request) -> Response:
@@ -167,32 +182,25 @@ def cancelled(home: Home, seq: int) -> dict[str, Any]:
     return _job(home, seq)
 
 
-def job_number(request: Request) -> int:
-    """The number in the path. UnknownName where it is none."""
-    text = request.path_params["job"]
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise UnknownName(f"job={text[:40]!r}: no such job", job=text[:40])
-    return int(text)
-
-
 async def list_datasets(request: Request) -> Response:
-    """Every dataset with its budget."""
+    """Every dataset that may be seen, with its budget."""
     known_query(request)
-    home = state(request).home
+    home, held = state(request).home, access(request)
 
     def look() -> list[dict[str, Any]]:
-        return [job_views.dataset_to_json(home, dataset, detail=False) for dataset in home.ledger.datasets()]
+        seen = seen_datasets(held, home.ledger.datasets())
+        return [job_views.dataset_to_json(home, dataset, detail=False) for dataset in seen]
 
     return json_response({"datasets": await with_prices(request, look)})
 
 
 async def list_families(request: Request) -> Response:
-    """Every family with its datasets and the budget that they share."""
+    """Every family with the datasets of it that may be seen, and the budget that they share."""
     known_query(request)
-    home = state(request).home
+    home, held = state(request).home, access(request)
 
     def look() -> list[dict[str, Any]]:
-        return [job_views.family_to_json(*each) for each in families_of(home.ledger.datasets())]
+        return [job_views.family_to_json(*each) for each in seen_families(held, home.ledger.datasets())]
 
     return json_response({"families": await in_thread(look)})
 
@@ -237,48 +245,70 @@ LIST: Query = {
     "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "description": "jobs on a page; 50 if left out"},
 }
 DOORS = (
-    Door("POST", "/v1/jobs", ("train",), submit_job, "Submit a job; it is charged now", 202, JOB, json_schemas.JOB),
+    Door(
+        "POST",
+        "/v1/jobs",
+        ("train",),
+        submit_job,
+        "Submit a job; it is charged now",
+        202,
+        JOB,
+        json_schemas.JOB,
+        on=NAMED,
+    ),
     Door(
         "GET",
         "/v1/jobs",
-        ("train", "audit"),
+        JOBS,
         list_jobs,
         "Jobs, the newest first",
         gives=json_schemas.JOBS,
         query=LIST,
         errors=(404,),
+        on=LISTED,
     ),
-    Door("GET", "/v1/jobs/{job}/events", ("train", "audit"), job_events, STREAM, gives=TEXT, media="text/event-stream"),
+    Door("GET", "/v1/jobs/{job}/events", JOBS, job_events, STREAM, gives=TEXT, media="text/event-stream"),
     Door(
         "GET",
         "/v1/jobs/{job}",
-        ("train", "audit"),
+        JOBS,
         show_job,
         "A job's state, progress and result",
         gives=json_schemas.JOB,
     ),
     Door("DELETE", "/v1/jobs/{job}", ("train",), cancel_job, "Cancel a job before it started", gives=json_schemas.JOB),
-    Door("POST", "/v1/plans", ("train",), plan_job, "Price a job; spends nothing", takes=JOB, gives=json_schemas.PLAN),
+    Door(
+        "POST",
+        "/v1/plans",
+        ("train",),
+        plan_job,
+        "Price a job; spends nothing",
+        takes=JOB,
+        gives=json_schemas.PLAN,
+        on=NAMED,
+    ),
     Door(
         "GET",
         "/v1/datasets",
-        ("train", "audit"),
+        READS,
         list_datasets,
         "Datasets and their budgets",
         gives=json_schemas.DATASETS,
+        on=LISTED,
     ),
     Door(
         "GET",
         "/v1/families",
-        ("train", "audit"),
+        READS,
         list_families,
         "Families, their datasets and the budget that each family shares",
         gives=json_schemas.FAMILIES,
+        on=LISTED,
     ),
     Door(
         "GET",
         "/v1/datasets/{name}",
-        ("train", "audit"),
+        READS,
         show_dataset,
         "A dataset and its budget",
         gives=json_schemas.DATASET,

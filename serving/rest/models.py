@@ -14,9 +14,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.errors import InputError
+from accountant.ledger.grants import Access
 from accountant.ledger.tokens import SCOPES
 from models.onnx.runtime import columns_from_records
-from serving.http.routes import PREDICTING, Door, in_thread, state
+from serving.http.rights import LISTED, NAMED, allowed, seen_models
+from serving.http.routes import PREDICTING, Door, access, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
 from serving.wire import tables_in
@@ -50,17 +52,21 @@ async def predict(request: Request) -> Response:
     posted = await _posted(request)
     serving = state(request)
     serving.require_ready()
-    return await quickly(serving.registry, len(posted.raw), answer, posted)
+    return await quickly(serving.registry, access(request), len(posted.raw), answer, posted)
 
 
-async def quickly(registry: Registry, size: int, work: Callable[..., Response], *arguments: Any) -> Response:
-    """`work` with what finds a model, at once where the request is small and the model in memory; else in a thread."""
+async def quickly(
+    registry: Registry, held: Access, size: int, work: Callable[..., Response], *arguments: Any
+) -> Response:
+    """`work` with what finds a model that may be asked, at once where the request is small and the model in memory;
+    else in a thread.
+    """
     if size <= AT_ONCE:
         try:
-            return work(registry.held, *arguments)
+            return work(allowed(held, registry.held), *arguments)
         except NotHeld:
             pass
-    return await in_thread(work, registry.get, *arguments, limiter=PREDICTING)
+    return await in_thread(work, allowed(held, registry.get), *arguments, limiter=PREDICTING)
 
 
 async def _posted(request: Request) -> Posted:
@@ -142,11 +148,11 @@ def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.f
 
 
 async def list_models(request: Request) -> Response:
-    """Every version, served or not."""
+    """Every version that may be seen, served or not."""
     known_query(request)
     serving = state(request)
     serving.require_ready()
-    return json_response({"models": serving.registry.to_json()})
+    return json_response({"models": seen_models(access(request), serving.registry.to_json(), serving.registry)})
 
 
 async def show_model(request: Request) -> Response:
@@ -219,8 +225,9 @@ DOORS = (
         gives=json_schemas.PREDICTED,
         query={"model": MODEL_QUERY},
         also={kind.decode(): TABLE for kind in tables_in.KINDS},
+        on=NAMED,
     ),
-    Door("GET", "/v1/models", SCOPES, list_models, "Models, served or not", gives=json_schemas.MODELS),
+    Door("GET", "/v1/models", SCOPES, list_models, "Models, served or not", gives=json_schemas.MODELS, on=LISTED),
     Door(
         "GET",
         "/v1/models/{name}",

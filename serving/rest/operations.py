@@ -14,6 +14,7 @@ from accountant.errors import UnknownName
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
 from serving.http import cookies
+from serving.http.rights import NOTHING
 from serving.http.routes import TEXT, Door, in_thread, state
 from serving.process import audit_runs
 from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges, render
@@ -97,7 +98,7 @@ DOORS = (
     Door("POST", "/v1/audits", ("audit",), ask_audit, "Ask for an audit of the ledger", 202, gives=ASKED),
     Door("GET", "/v1/audits/last", ("audit",), last_audit, "The newest audit's result", gives=AUDIT, errors=(404,)),
     Door("GET", "/metrics", ("audit",), metrics, "Metrics for Prometheus", gives=TEXT, media="text/plain"),
-    Door("GET", "/", SCOPES, about, "What this is", gives=json_schemas.ABOUT),
+    Door("GET", "/", SCOPES, about, "What this is", gives=json_schemas.ABOUT, on=NOTHING),
     Door("GET", "/livez", (), alive, "Whether the server is alive", gives=json_schemas.ALIVE),
     Door("GET", "/readyz", (), ready, "Whether it can be relied upon", gives=json_schemas.READY),
 )

@@ -1,4 +1,4 @@
-"""The doors that change which model answers to a name: for admins, and written into the ledger."""
+"""The doors that change which model answers to a name: for who may promote, and written into the ledger."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from models.store import placing
-from serving.http.routes import Door, caller, in_thread, state
+from serving.http.routes import Door, access, in_thread, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_fields, known_query
@@ -38,7 +38,7 @@ async def restore(request: Request) -> Response:
 
 async def _place(request: Request, act: Callable[..., placing.Placed], reference: str, reason: str) -> Response:
     known_query(request)
-    home, by = state(request).home, f"token:{caller(request).name}"
+    home, by = state(request).home, access(request).principal
     return json_response((await in_thread(act, home, reference, reason, by)).to_json())
 
 
@@ -64,10 +64,10 @@ PLACED = json_schemas.record(
     },
     says="`entry`: of the ledger, where it says who did it and why",
 )
-ADMIN = ("admin",)
+PROMOTES = ("promote",)
 PATH = "/v1/models/{name}"
 DOORS = (
-    Door("POST", f"{PATH}/champion", ADMIN, promote, "Move name@champion", takes=PROMOTE, gives=PLACED),
-    Door("POST", f"{PATH}/retire", ADMIN, retire, "Serve name@version no more", takes=RETIRE, gives=PLACED),
-    Door("POST", f"{PATH}/restore", ADMIN, restore, "Serve a retired name@version again", takes=RETIRE, gives=PLACED),
+    Door("POST", f"{PATH}/champion", PROMOTES, promote, "Move name@champion", takes=PROMOTE, gives=PLACED),
+    Door("POST", f"{PATH}/retire", PROMOTES, retire, "Serve name@version no more", takes=RETIRE, gives=PLACED),
+    Door("POST", f"{PATH}/restore", PROMOTES, restore, "Serve name@version again", takes=RETIRE, gives=PLACED),
 )

@@ -19,7 +19,8 @@ from accountant.errors import InputError
 from accountant.ledger.tokens import SCOPES
 from models.onnx.export import LABEL, NUMBER
 from serving.http.compression import pack, unpack
-from serving.http.routes import Door, state
+from serving.http.rights import LISTED, NOTHING, seen_models
+from serving.http.routes import Door, access, state
 from serving.process.registry import Served
 from serving.rest import json_schemas
 from serving.rest.models import PREDICT_BYTES, RECORDS, Find, quickly, served_model
@@ -101,7 +102,8 @@ async def index(request: Request) -> Response:
     asked = check_fields(strict_json(raw) if raw else {}, {}, {"ready": (bool,)})
     serving = state(request)
     serving.require_ready()
-    lines = [line for line in serving.registry.to_json() if not asked.get("ready") or line["state"] == "served"]
+    seen = seen_models(access(request), serving.registry.to_json(), serving.registry)
+    lines = [line for line in seen if not asked.get("ready") or line["state"] == "served"]
     answers = []
     for line in lines:
         status = "READY" if line["state"] == "served" else "UNAVAILABLE"
@@ -126,7 +128,7 @@ async def infer(request: Request) -> Response:
     sent = Sent(model, raw, _json_size(headers.get(JSON_SIZE), len(raw)), headers.get("accept-encoding", ""))
     serving = state(request)
     serving.require_ready()
-    return await quickly(serving.registry, len(raw), answer, sent)
+    return await quickly(serving.registry, access(request), len(raw), answer, sent)
 
 
 def _json_size(text: str | None, most: int) -> int | None:
@@ -233,7 +235,7 @@ INDEXED = json_schemas.array(json_schemas.record({"name": T, "version": T, "stat
 SERVER = json_schemas.record({"name": T, "version": T, "extensions": json_schemas.array(T)})
 MODEL, VERSION = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
 DOORS = (
-    Door("GET", "/v2", SCOPES, about, "Open inference protocol: the server", gives=SERVER),
+    Door("GET", "/v2", SCOPES, about, "Open inference protocol: the server", gives=SERVER, on=NOTHING),
     Door(
         "GET",
         "/v2/health/live",
@@ -241,9 +243,12 @@ DOORS = (
         live,
         "Whether it is alive",
         gives=json_schemas.record({"live": {"const": True}}),
+        on=NOTHING,
     ),
-    Door("GET", "/v2/health/ready", SCOPES, ready, "Whether it can be relied upon", gives=json_schemas.READY),
-    Door("POST", "/v2/repository/index", SCOPES, index, "Every version there is", takes=INDEX, gives=INDEXED),
+    Door(
+        "GET", "/v2/health/ready", SCOPES, ready, "Whether it can be relied upon", gives=json_schemas.READY, on=NOTHING
+    ),
+    Door("POST", "/v2/repository/index", SCOPES, index, "Every version", takes=INDEX, gives=INDEXED, on=LISTED),
     *(Door("GET", path, SCOPES, metadata, "A model's tensors", gives=METADATA) for path in (MODEL, VERSION)),
     *(
         Door("GET", f"{path}/ready", SCOPES, model_ready, "Whether a model is served", gives=NAMED)

@@ -24,12 +24,6 @@ class Unauthorized(DpserveError):
     code = "unauthorized"
 
 
-class Forbidden(DpserveError):
-    """The token is good, and has none of the scopes that the door takes."""
-
-    code = "forbidden"
-
-
 class CrossSite(DpserveError):
     """A page of another site used a browser's session."""
 
@@ -91,11 +85,11 @@ STATUS: dict[type[DpserveError], int] = {
     errors.IdempotencyConflict: 409,
     errors.RecordError: 422,
     errors.BudgetRefused: 403,
+    errors.Forbidden: 403,
     errors.NotInvited: 403,
     errors.VerificationError: 503,
     errors.LedgerUnavailable: 503,
     Unauthorized: 401,
-    Forbidden: 403,
     CrossSite: 403,
     TooManyRequests: 429,
     TooLarge: 413,

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import warm
 
 from accountant.home import Home
+from accountant.ledger.tokens import SCOPES
 from serving.process.tokens import new_token
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "examples" / "data"
 ROWS = 2000
-SCOPES = ("predict", "train", "audit", "admin")
 PATIENCE = 120.0  # seconds: a way out and not a claim, however busy the machine is
 
 

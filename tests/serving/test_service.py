@@ -372,7 +372,8 @@ def test_refusal_says_what_was_asked_and_what_would_fit(server):
 
 def test_cancel_before_the_start_and_never_after(server):
     left = server.get("/v1/datasets/adult").json()["budget"]["left"]
-    held = job.submit(server.home, Asked("adult", "lazybb", "1", parameters={"rounds": 5}), by="test", queued=False)
+    asked = Asked("adult", "lazybb", "1", parameters={"rounds": 5})
+    held = job.submit(server.home, asked, by=f"token:train-{server.port}", queued=False)
     assert server.get("/v1/datasets/adult").json()["budget"]["left"] != left
     answer = server.ask("DELETE", f"/v1/jobs/{held.seq}", scope="train")
     assert (answer.status_code, answer.json()["state"]) == (200, "released")

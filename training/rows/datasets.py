@@ -33,9 +33,8 @@ from accountant.files import (
     sync_file,
 )
 from accountant.home import Home
-from accountant.ledger.families import Dataset
+from accountant.ledger.families import Dataset, Started
 from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
-from accountant.ledger.started import Started
 from training.rows.data import (
     answer_dtype,
     bin_dtype,

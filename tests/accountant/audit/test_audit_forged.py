@@ -88,7 +88,8 @@ FORGERIES = [
     ("issued", {"name": "other"}, "name"),
     ("issued", {"model": "x"}, "model"),
     ("token-created", {"scopes": ["all"]}, "scopes"),
-    ("token-created", {"scopes": []}, "scopes"),
+    ("token-created", {"scopes": ["root"]}, "scopes"),
+    ("token-created", {"principal": "*"}, "principal"),
     ("token-revoked", {"hash": "0" * 64}, "no such token"),
 ]
 
@@ -161,7 +162,9 @@ def test_admission_is_run_again(home):
     reserve(opened.ledger, request("pure", "0.5", "0"), plan(PureDp(Decimal("0.05")), 10))
     opened.ledger.log.database.close()
     leaves = bodies(source)
-    rewrite(home, [*leaves, leaves[-1], leaves[-1]])  # 0.5 of 1.5 was spent before
+    value = {name: said for name, said in json.loads(leaves[-1]).items() if name != "after"}  # would be found before
+    again = canonical.encode(value)
+    rewrite(home, [*leaves, again, again])  # 0.5 of 1.5 was spent before
     found = report(home)
     assert found.first == COUNT + 2
     assert "admission" in found.problems[0]

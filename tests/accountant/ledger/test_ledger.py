@@ -186,14 +186,19 @@ def test_one_key_reserves_once(home):
     first = reserve(home.ledger, key="k")
     before = snapshot(home)
     assert reserve(home.ledger, key="k") == first
-    assert home.ledger.find("k", request()) == first
-    assert home.ledger.find("other", request()) is None
+    assert home.ledger.find("test", "k", request()) == first
+    assert home.ledger.find("test", "other", request()) is None
     for other in (request(epsilon="0.6"), request(rounds=26)):
         with pytest.raises(IdempotencyConflict, match=f"job {first.seq}"):
             reserve(home.ledger, other, key="k")
         with pytest.raises(IdempotencyConflict):
-            home.ledger.find("k", other)
+            home.ledger.find("test", "k", other)
     assert snapshot(home) == before
+    other = reserve(home.ledger, request(epsilon="0.6"), key="k", by="somebody else")  # a key belongs to who gave it
+    assert other.seq != first.seq
+    assert reserve(home.ledger, request(epsilon="0.6"), key="k", by="somebody else").seq == other.seq
+    assert home.ledger.find("test", "k", request()) == first
+    assert audit_home(home).ok
     assert reserve(home.ledger).seq != reserve(home.ledger).seq  # without a key, twice is twice
     for key in ("", "x" * 201):
         with pytest.raises(InputError, match="idempotency_key"):

@@ -8,8 +8,9 @@ import pytest
 
 from accountant.errors import InputError, NameTaken, UnknownName
 from accountant.home import Home
-from accountant.ledger import tokens
-from serving.process.tokens import bearer, digest, good_tokens, new_token
+from accountant.ledger import grants, tokens
+from accountant.ledger.grants import Access
+from serving.process.tokens import bearer, digest, good_bearers, new_token
 
 
 @pytest.fixture
@@ -33,11 +34,11 @@ def test_two_tokens_are_never_the_same(home):
 
 def test_revoking_is_an_entry_and_for_ever(home):
     secret, token = new_token(home, "shop", ["predict"])
-    assert good_tokens(home).keys() == {digest(secret)}
+    assert good_bearers(home)[0].keys() == {digest(secret)}
     revoked = tokens.revoke(home.ledger, "shop")
     assert home.ledger.log.entry(revoked.revoked).value["type"] == "token-revoked"
     assert home.ledger.log.entry(revoked.revoked).value["hash"] == token.digest
-    assert good_tokens(home) == {}
+    assert good_bearers(home)[0] == {}
     with pytest.raises(UnknownName):
         tokens.revoke(home.ledger, "shop")
 
@@ -56,7 +57,7 @@ def test_name_is_free_again_once_revoked(home):
 
 
 @pytest.mark.parametrize("scopes", [[], ["root"], ["predict", "all"]])
-def test_scopes_are_the_four(home, scopes):
+def test_scopes_are_those_that_there_are(home, scopes):
     with pytest.raises(InputError, match="scope"):
         new_token(home, "shop", scopes)
 
@@ -91,7 +92,8 @@ def test_ledger_refuses_whole_or_not_at_all(home):
     ],
 )
 def test_admin_is_enough_for_everything(scopes, asked, may):
-    assert tokens.Token("x", scopes, "0" * 64, 1).may(asked) is may
+    held = tuple(grants.of_token(tokens.Token("x", scopes, "0" * 64, 1)))
+    assert Access("token:x", held, lambda name: frozenset()).may(*asked) is may
 
 
 @pytest.mark.parametrize(

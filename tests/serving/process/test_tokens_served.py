@@ -203,8 +203,8 @@ def test_page_of_another_origin_can_use_no_session(server, browser, elsewhere):
 def test_every_command_of_the_page_runs(server, tmp_path):
     folder = checkout(tmp_path)
     (folder / "home").symlink_to(server.path)
-    script = "export PATH=$PWD/.venv/bin:$PATH\n" + "\n".join(blocks("docs/tokens.md", "sh"))
-    assert script.count("dpserve ") == 6
+    script = "export PATH=$PWD/.venv/bin:$PATH\n" + "\n".join(blocks("docs/access.md", "sh"))
+    assert script.count("dpserve ") == 11
     said = follow(folder, script)
     assert "20 per second, 100000 per day" in said
     assert (folder / "partner.token").read_text().startswith("dps_")
@@ -212,5 +212,5 @@ def test_every_command_of_the_page_runs(server, tmp_path):
 
 
 def test_the_page_shows_a_line_of_the_trail_as_it_is(server):
-    (shown,) = blocks("docs/tokens.md", "json")
+    (shown,) = blocks("docs/access.md", "json")
     assert list(json.loads(shown)) == list(next(lines(server.path)))

@@ -14,6 +14,7 @@ import pytest
 from additive_models import CLASSES, COLUMNS, NUMBER, RECORDS
 
 from accountant.errors import ModelInvalid, UnknownName
+from accountant.ledger.grants import Access, Grant
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.trees import Leaf, Split
@@ -72,8 +73,8 @@ def ask(monkeypatch):
 
     def known(scope):
         scopes = dict(scope["headers"]).get(b"authorization", b"").decode()
-        may = {"may": lambda needed: scopes in needed}
-        scope["dpserve.token"] = SimpleNamespace(name="t", scopes=[scopes], limits=None, **may)
+        scope["dpserve.token"] = SimpleNamespace(name="t", scopes=[scopes], limits=None)
+        scope["dpserve.access"] = Access("token:t", (Grant("token:t", scopes),), lambda name: frozenset())
 
     monkeypatch.setattr(doors, "_know", known)
 

@@ -71,7 +71,7 @@ def parsed(text):
 
 
 def test_events_lead_from_where_it_stands_to_its_end(server):
-    seq = job.submit(server.home, TUNED, by="test").seq
+    seq = job.submit(server.home, TUNED, by=f"token:train-{server.port}").seq
     status, headers, found = stream(server, seq)
     assert (status, headers["content-type"].split(";")[0]) == (200, "text/event-stream")
     assert headers["cache-control"] == "no-store"
@@ -118,7 +118,7 @@ def held_job(server):
 
 def queued(server, dataset="adult", **more):
     asked = Asked(dataset, "lazybb", "0.1", parameters={"rounds": 5})
-    return job.submit(server.home, asked, by="test", **more).seq
+    return job.submit(server.home, asked, by=f"token:train-{server.port}", **more).seq
 
 
 def accepted(answer):

@@ -1,0 +1,219 @@
+"""For everything that an entry began, the newest entry about it: kept beside the keys, outside the database.
+
+A row of the index that is set back says what an older entry said, and every signature still verifies. That it is old is
+told by this file alone: a number for each entry, written under the lock of the high-water mark when an entry is, and
+brought up to date from the entries where another host, or a process that was cut off, has written meanwhile. What is
+read then must give the root that was signed.
+
+Families begin with the entry that founds them, and so do the accounts of rows that they keep aside; jobs with their
+reservation, tokens and grants with the entries that make them. The file is a cache: without it, after a start of the
+machine, and beside another ledger, it is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from accountant import merkle
+from accountant.canonical_bytes import Key
+from accountant.errors import LedgerInvalid, LedgerUnavailable
+from accountant.files import PRIVATE
+from accountant.store.store import node_reader, stream
+from accountant.store.tables import entry_table
+
+HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
+SLOT = Struct("<q")
+START = 128  # bytes before the first number
+FORM = b"dpnewst2"
+AFTER = b'{"after":['  # how entries begin that say what families had used after them
+_TYPE, _RESERVATION = Key("type"), Key("reservation")
+_STEPS = frozenset({"started", "committed", "burned", "released", "issued"})
+_NAMING = {"token-revoked": "created", "grant-revoked": "grant", "revoked": "issued"}
+_KEPT = frozenset({"reserved", "budget-changed", "dataset-registered", "dataset-joined", "token-created"})
+
+
+@lru_cache(maxsize=1)
+def _boot() -> bytes:
+    """This start of the machine: what was written before it may have reached the disk in part. Where it cannot be told,
+    this process.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()[:36].ljust(36)
+    except OSError:
+        return uuid.uuid4().hex.encode().ljust(36)
+
+
+def account_number(begun: int, part: str | None = None) -> int:
+    """Under which number the newest entry is kept about what the entry `begun` began, or about the account of a part of
+    that family."""
+    return 2 * begun + (part is not None)
+
+
+class Subjects:
+    """What each entry is about, by the numbers (`account_number`) of those things. Of the first ledgers some entries
+    name them by other names, which are kept while all entries are read (`whole`); where they are not, LookupError asks
+    for that.
+    """
+
+    def __init__(self, whole: bool) -> None:
+        self._whole = whole
+        self._families: dict[str, int] = {}
+        self._datasets: dict[str, list[int]] = {}
+        self._jobs: dict[int, list[int]] = {}
+        self._tokens: dict[str, int] = {}
+
+    def of(self, seq: int, body: bytes) -> list[int]:
+        """The numbers of what the entry `seq` is about, all of them begun before it."""
+        try:
+            found = self._of(seq, _TYPE.last_text(body) or "", body)
+        except (LookupError, TypeError, ValueError) as error:  # no entry of ours; it is the audit's to say so
+            if isinstance(error, LookupError) and not self._whole:
+                raise
+            return []
+        return [each for each in found if type(each) is int and 0 <= each < 2 * seq]
+
+    def _of(self, seq: int, kind: str, body: bytes) -> list[Any]:
+        families = [account_number(line["family"], line.get("part")) for line in after_of(body)]
+        if kind in _STEPS:
+            job = _RESERVATION.first_integer(body)
+            if kind == "released" and not families:
+                families = self._jobs[job or 0]
+            return families if job is None else [account_number(job), *families]
+        if families or kind not in (*_NAMING, *_KEPT):
+            return families
+        value = json.loads(body)
+        match kind:
+            case "reserved":
+                founded = self._datasets[value["dataset"]]
+                self._jobs[seq] = [account_number(each, value.get("part")) for each in founded]
+                return self._jobs[seq]
+            case "budget-changed":
+                founded = [self._families[value["family"]]]
+                return [account_number(each, part) for each in founded for part in (None, "holdout")]
+            case "dataset-registered":
+                self._families[value["family"]] = seq
+                self._datasets[value["dataset"]] = [seq]
+            case "dataset-joined":
+                self._datasets[value["dataset"]] = [self._families[each] for each in value["families"]]
+            case "token-created":
+                self._tokens[value["hash"]] = seq
+            case _:
+                known = value.get(_NAMING[kind])
+                return [account_number(self._tokens[value["hash"]] if known is None else known)]
+        return []
+
+
+def _slots(entries: Iterable[tuple[int, bytes]], whole: bool) -> dict[int, int]:
+    subjects, slots = Subjects(whole), dict[int, int]()
+    for seq, body in entries:
+        slots |= dict.fromkeys(subjects.of(seq, body), seq)
+    return slots
+
+
+def signed_entries(connection: Connection, start: int, size: int, root: bytes) -> Iterator[tuple[int, bytes]]:
+    """The entries from `start` on and their bytes. LedgerInvalid at the end, where with the subtrees before them they
+    do not give the signed tree (size, root).
+    """
+    read = node_reader(connection)
+    last = {level: read(level, (start >> level) - 1) for level in range(start.bit_length()) if start >> level & 1}
+    query = select(entry_table).where(entry_table.c.seq >= start).order_by(entry_table.c.seq)
+    for seq, raw in stream(connection, query):
+        body = bytes(raw)
+        for level, _, digest in merkle.new_nodes(seq, merkle.leaf_hash(body), lambda level, _: last[level]):
+            last[level] = digest
+        yield seq, body
+    if merkle.root(size, lambda level, _: last[level]) != root:
+        raise LedgerInvalid(f"ledger: the entries from {start} on are not those that were signed")
+
+
+def after_of(body: bytes) -> list[dict[str, Any]]:
+    """What an entry says of accounts after it: [{"family", "changed", "used"}], "part" beside; [] where nothing."""
+    if not body.startswith(AFTER):
+        return []
+    end = body.index(b'],"', len(AFTER))
+    found: list[dict[str, Any]] = json.loads(body[len(AFTER) - 1 : end + 1])
+    return found
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The file at `path`. Only under the lock of the mark is it written, and only there is it surely up to date."""
+
+    path: Path
+
+    def catch_up(self, connection: Connection, size: int, root: bytes) -> None:
+        """Read the entries that it has not seen, up to the signed tree (size, root). LedgerInvalid where they do not
+        give that root.
+        """
+        seen, seen_root = self._head()
+        if (seen, seen_root) == (size, root):
+            return
+        if not 0 < seen < size or merkle.root(seen, node_reader(connection)) != seen_root:
+            seen = 0
+        try:
+            slots = _slots(signed_entries(connection, seen, size, root), whole=seen == 0)
+        except LookupError:  # an earlier version has written meanwhile
+            seen, slots = 0, _slots(signed_entries(connection, 0, size, root), whole=True)
+        if not seen:
+            self.path.unlink(missing_ok=True)
+        self._write(slots, size, root)
+
+    def note(self, entries: Iterable[tuple[int, bytes]], size: int, root: bytes) -> None:
+        """Take in entries that were just written, which bring the tree to (size, root)."""
+        with suppress(LookupError):
+            self._write(_slots(entries, whole=False), size, root)
+
+    def of(self, numbers: Sequence[int]) -> list[int]:
+        """The newest entry about each of these (`account_number`); 0: none was written since."""
+        if not numbers:
+            return []
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise LedgerUnavailable(f"{self.path}: cannot be read ({error.strerror})") from error
+        try:
+            raw = (os.pread(fd, SLOT.size, START + SLOT.size * each) for each in numbers)
+            return [SLOT.unpack(each)[0] if len(each) == SLOT.size else 0 for each in raw]
+        finally:
+            os.close(fd)
+
+    def _head(self) -> tuple[int, bytes]:
+        """The tree that it speaks of; size 0 where that must not be relied upon."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                raw = os.read(fd, HEADER.size)
+            finally:
+                os.close(fd)
+        except FileNotFoundError:
+            return 0, b""
+        except OSError as error:
+            raise LedgerUnavailable(f"{self.path}: cannot be read ({error.strerror})") from error
+        if len(raw) != HEADER.size:
+            return 0, b""
+        form, boot, root, size = HEADER.unpack(raw)
+        return (size, root) if (form, boot) == (FORM, _boot()) else (0, b"")
+
+    def _write(self, slots: Mapping[int, int], size: int, root: bytes) -> None:
+        """The numbers first: a process that is cut off between leaves a head that asks for the same entries again."""
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+            try:
+                for begun, seq in slots.items():
+                    os.pwrite(fd, SLOT.pack(seq), START + SLOT.size * begun)
+                os.pwrite(fd, HEADER.pack(FORM, _boot(), root, size), 0)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise LedgerUnavailable(f"{self.path}: cannot be written ({error.strerror})") from error

@@ -1,0 +1,275 @@
+"""Whoever writes the database and has no key: gains no right and no budget by it, and the audit names what they did."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from decimal import Decimal
+
+import pytest
+from in_process import Site
+from ledgers import advance, place, plan, raw, registration, request, reserve
+
+from accountant import canonical
+from accountant.audit.audit import audit_home
+from accountant.errors import DpserveError, LedgerInvalid
+from accountant.home import Home
+from accountant.keys.private_keys import KeyStore
+from accountant.ledger import grants, tokens
+from accountant.ledger.grants import Grant, access_of
+from accountant.ledger.ledger import Ledger
+from accountant.ledger.records import Why
+from accountant.log import entries, notes
+from accountant.store import store
+from accountant.store.tables import checkpoint_table
+from serving.app import DOORS
+from serving.process.tokens import digest, good_bearers, new_token
+
+SECRET = "dps_" + "a" * 43
+SMALL = plan(count=2)
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    home = Home.init(place(tmp_path / "home"))
+    home.ledger.register(registration())
+    return home
+
+
+def small(ledger: Ledger, **options) -> int:
+    return reserve(ledger, request(epsilon="0.1"), SMALL, **options).seq
+
+
+def sql(home: Home, text: str, *values: object) -> list[tuple]:
+    with closing(raw(home.path)) as connection:
+        return connection.execute(text, values).fetchall()
+
+
+def named(home: Home, word: str) -> bool:
+    return any(word in problem for problem in audit_home(home).problems)
+
+
+def evil_entry(**fields: object) -> bytes:
+    whole = {"type": "token-created", "time": "2026-01-01T00:00:00Z", "name": "evil", "scopes": ["admin"]}
+    return canonical.encode({**whole, "hash": digest(SECRET), "principal": "evil", **fields})
+
+
+# Rights
+
+
+@pytest.mark.parametrize("seq", [0, 1, 999])
+def test_a_token_row_without_an_entry_opens_nothing_and_is_named(home, monkeypatch, seq):
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    site = Site(home, DOORS)
+    values = (digest(SECRET), seq, "evil", "admin")
+    sql(home, "INSERT INTO token (hash, seq, name, scopes) VALUES (?, ?, ?, ?)", *values)
+    site.look()
+    assert site.bear(SECRET, "GET", "/v1/models").status_code == 401
+    assert named(home, f"token {digest(SECRET)}")
+    good = site.token("good", "audit")
+    assert 'dpserve_index_mismatches_total{table="token"}' in site.bear(good, "GET", "/metrics").text
+    sql(home, "DELETE FROM token WHERE name = 'evil'")
+    assert audit_home(home).ok
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE token SET scopes = 'admin' WHERE name = 'shop'",
+        "UPDATE token SET principal = 'token:root' WHERE name = 'shop'",
+        "UPDATE token SET principal = NULL WHERE name = 'shop'",
+        "UPDATE token SET hash = '" + "0" * 64 + "' WHERE name = 'shop'",
+        "UPDATE token SET seq = (SELECT seq FROM token WHERE name = 'root') WHERE name = 'shop'",
+        "UPDATE token SET revoked = NULL WHERE name = 'ended'",
+    ],
+)
+def test_a_token_row_that_was_changed_is_good_for_nothing(home, change):
+    for name, scope in (("root", "admin"), ("shop", "predict"), ("ended", "admin")):
+        new_token(home, name, [scope])
+    tokens.revoke(home.ledger, "ended")
+    sql(home, change)
+    held, wrong = good_bearers(home)
+    assert {bearer.token.name for bearer in held.values()} <= {"root", "shop"}
+    assert len(wrong) == 1
+    assert named(home, "token")
+    assert not access_of(home.ledger, "token:shop").may("admin")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE granted SET scope = 'admin'",
+        "UPDATE granted SET kind = 'everything', name = ''",
+        "UPDATE granted SET principal = 'eve'",
+        "UPDATE granted SET expires = NULL",
+        "UPDATE granted SET revoked = NULL",
+    ],
+)
+def test_a_grant_row_that_was_changed_gives_nothing(home, change):
+    wanted = Grant("ann", "train", "dataset", "adult", expires="2099-01-01T00:00:00Z")
+    (added,) = grants.add(home.ledger, [wanted], "test")
+    assert access_of(home.ledger, "ann").may("train", dataset="adult")
+    if "revoked" in change:
+        grants.revoke(home.ledger, added.index, Why("test", "left"))
+    sql(home, change)
+    for who in ("ann", "eve"):
+        assert access_of(home.ledger, who).scopes == ()
+    assert named(home, f"grant {added.index}")
+
+
+def test_entries_that_no_checkpoint_covers_stop_everything(home):
+    with home.ledger.log.database.writing() as connection:  # the tree is right, and nobody signed it
+        seq = store.append(connection, evil_entry())
+    values = (digest(SECRET), seq, "evil", "admin", "evil")
+    sql(home, "INSERT INTO token (hash, seq, name, scopes, principal) VALUES (?, ?, ?, ?, ?)", *values)
+    for act in (home.ledger.log.check_mark, lambda: small(home.ledger), lambda: good_bearers(home)):
+        with pytest.raises(LedgerInvalid, match=f"entry {seq}: no checkpoint"):
+            act()
+    with pytest.raises(LedgerInvalid):
+        Home.open(place(home.path))
+    assert named(home, f"entry {seq}")
+
+
+def test_a_checkpoint_by_another_key_covers_nothing(home, tmp_path):
+    with home.ledger.log.database.writing() as connection:
+        seq = store.append(connection, evil_entry())
+        root = store.Tree(connection).root()
+        signer = KeyStore.create(tmp_path / "others").signer("log")
+        note = notes.sign_checkpoint(home.ledger.log.origin, seq + 1, root, signer)
+        connection.execute(checkpoint_table.insert().values(size=seq + 1, note=note))
+    with pytest.raises(LedgerInvalid):
+        home.ledger.log.check_mark()
+    with pytest.raises(LedgerInvalid):
+        small(home.ledger)
+
+
+# Money
+
+
+@pytest.mark.parametrize("with_all", [False, True])
+def test_a_family_that_is_set_back_admits_nothing_and_is_named(home, with_all):
+    """Its row as it was before a job; and with it all that says that there was one."""
+    before = sql(home, "SELECT used, reserved, changed FROM family")[0]
+    seq = small(home.ledger)
+    now = sql(home, "SELECT used, reserved, changed FROM family")[0]
+    size = home.ledger.log.size()
+    sql(home, "UPDATE family SET used = ?, reserved = ?, changed = ?", *before)
+    if with_all:
+        sql(home, "DELETE FROM job WHERE seq = ?", seq)
+        sql(home, "DELETE FROM analyst")
+    for act in (
+        lambda: small(home.ledger),
+        lambda: home.ledger.change_budget("adult", Decimal("4"), "more", "test"),
+        lambda: reserve(Home.open(place(home.path)).ledger),
+    ):
+        with pytest.raises(LedgerInvalid, match="index: family"):
+            act()
+    assert home.ledger.log.size() == size
+    assert named(home, "index: family")
+    sql(home, "UPDATE family SET used = ?, reserved = ?, changed = ?", *now)
+    assert small(home.ledger) == size
+
+
+def test_a_total_that_is_set_back_admits_nothing(home):
+    home.ledger.change_budget("adult", Decimal("0.01"), "too much", "test")
+    sql(home, "UPDATE family SET changed = NULL")
+    with pytest.raises(LedgerInvalid, match="index: family"):
+        small(home.ledger)
+
+
+def test_a_founding_entry_that_was_rewritten_admits_nothing(home):
+    (body,) = sql(home, "SELECT body FROM entry WHERE seq = 1")[0]
+    value = json.loads(body)
+    richer = registration(budget=type(registration().budget).of("100", "0.000001"))
+    other = Home.init(place(home.path.with_name("other")))
+    other.ledger.register(richer)
+    rich = json.loads(sql(other, "SELECT body FROM entry WHERE seq = 1")[0][0])
+    forged = canonical.encode({**value, "budget": rich["budget"], "filter": rich["filter"]})
+    sql(home, "UPDATE entry SET body = ? WHERE seq = 1", forged)
+    with pytest.raises(LedgerInvalid):
+        reserve(Home.open(place(home.path)).ledger)
+
+
+@pytest.mark.parametrize("state", ["started", "committed", "burned", "released", "issued"])
+def test_a_job_that_is_set_back_does_not_draw_again_nor_get_back_its_price(home, state):
+    seq = small(home.ledger)
+    advance(home.ledger, seq, state)
+    sql(home, "UPDATE job SET state = 'reserved', queued = 1, owner = NULL, committed = NULL, issued = NULL")
+    size = home.ledger.log.size()
+    for act in (lambda: home.ledger.start(seq, "owner:1:1", 60.0), lambda: home.ledger.release(seq)):
+        with pytest.raises(LedgerInvalid, match=f"index: job {seq}"):
+            act()
+    assert home.ledger.log.size() == size
+    assert named(home, f"job {seq}")
+
+
+# What is kept beside the keys
+
+
+@pytest.mark.parametrize("raw_bytes", [None, b"", b"dpnewst2", b"x" * 4096])
+def test_the_newest_entries_are_found_anew(home, raw_bytes):
+    before = sql(home, "SELECT used, reserved FROM family")[0]
+    small(home.ledger)
+    file = home.path / "keys" / entries.NEWEST
+    file.unlink() if raw_bytes is None else file.write_bytes(raw_bytes)
+    sql(home, "UPDATE family SET used = ?, reserved = ?", *before)
+    with pytest.raises(LedgerInvalid, match="index: family"):
+        small(Home.open(place(home.path)).ledger)
+
+
+def test_a_second_home_on_the_ledger_catches_up(home, tmp_path):
+    shutil.copytree(home.path, tmp_path / "second")
+    url = {"DPSERVE_LEDGER_URL": home.ledger.log.database.url}
+    second = Home.open(place(tmp_path / "second") | url)
+    jobs = [small(each.ledger) for each in (home, home, second, home, second, second, home)]
+    before = sql(home, "SELECT used, reserved FROM family")[0]
+    home.ledger.release(jobs[0])
+    second.ledger.start(jobs[1], "owner:1:1", 60.0)
+    assert audit_home(home).ok
+    sql(home, "UPDATE family SET used = ?, reserved = ?", *before)
+    for each in (home, second):
+        with pytest.raises(LedgerInvalid, match="index: family"):
+            small(each.ledger)
+
+
+def test_a_ledger_from_before_is_taken_over_and_then_says_what_was_used(home, monkeypatch):
+    append = entries.Writer.append
+
+    def as_before(self, kind, **fields):
+        return append(self, kind, **{name: value for name, value in fields.items() if name not in ("after", "created")})
+
+    monkeypatch.setattr(entries.Writer, "append", as_before)
+    jobs = [small(home.ledger) for _ in range(3)]
+    home.ledger.release(jobs[0])
+    home.ledger.change_budget("adult", Decimal("2"), "less", "test")
+    new_token(home, "shop", ["predict"])
+    tokens.revoke(home.ledger, "shop")
+    monkeypatch.setattr(entries.Writer, "append", append)
+    (home.path / "keys" / entries.NEWEST).unlink()
+    good = sql(home, "SELECT used, changed FROM family")[0]
+    sql(home, "UPDATE token SET revoked = NULL")
+    opened = Home.open(place(home.path))
+    assert good_bearers(opened)[0] == {}
+    sql(home, "UPDATE token SET revoked = ?", opened.ledger.log.size() - 1)
+    for change in ("used = '" + json.dumps({"pure": "0"}) + "'", "changed = NULL"):
+        sql(home, f"UPDATE family SET {change}")
+        with pytest.raises(DpserveError):
+            small(opened.ledger)
+        sql(home, "UPDATE family SET used = ?, changed = ?", *good)
+    first = small(opened.ledger)
+    assert "after" in opened.ledger.log.entry(first).value
+    assert audit_home(opened).ok
+
+
+def test_the_audit_believes_no_sum_that_an_entry_states(home, monkeypatch):
+    append = entries.Writer.append
+
+    def less(self, kind, **fields):
+        if "after" in fields:
+            fields["after"][0]["used"]["pure"] = "0"
+        return append(self, kind, **fields)
+
+    monkeypatch.setattr(entries.Writer, "append", less)
+    seq = small(home.ledger)
+    assert named(home, f"entry {seq}: after:")

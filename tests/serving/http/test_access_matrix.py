@@ -1,0 +1,150 @@
+"""Every door with every scope, for what is its own, what was granted and what is another's: as docs/access.md says."""
+
+from __future__ import annotations
+
+import access_table
+import ledgers
+import pytest
+from in_process import Site
+from ledgers import place, registration, request, reserve
+
+from accountant.home import Home
+from accountant.ledger import grants
+from accountant.ledger.grants import Grant
+from accountant.ledger.tokens import SCOPES
+from serving.app import DOORS
+from serving.http.routes import Door
+from serving.pages.all import PAGES
+from serving.pages.home import error_page
+from serving.process.tokens import new_token
+
+MINE, OTHERS = "adult", "bank"  # a dataset and a model of either name
+JSON = {"content-type": "application/json"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A token of each scope on everything, and one of each on what is called adult; a job of each of them on both
+    datasets, and of somebody else.
+    """
+    folder = tmp_path_factory.mktemp("matrix")
+    home = Home.open(place(ledgers.copy(ledgers.trained(), folder / "home")))
+    home.ledger.register(registration(OTHERS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPSERVE_HOME", str(home.path))
+        found = Site(home, (*DOORS, *PAGES))
+        found.app.state.error_page = error_page
+        found.jobs = {dataset: over(home, dataset, "somebody") for dataset in (MINE, OTHERS)}
+        found.wide, found.narrow, found.own = {}, {}, {}
+        for scope in SCOPES:
+            found.wide[scope], _ = new_token(home, f"wide-{scope}", [scope])
+            found.narrow[scope], _ = new_token(home, f"narrow-{scope}", [], principal=scope)
+            found.own[scope] = over(home, OTHERS, scope)
+            on = (("dataset", MINE), ("model", MINE))
+            grants.add(home.ledger, [Grant(scope, scope, kind, name) for kind, name in on], "test")
+        found.look()
+        yield found
+
+
+def over(home: Home, dataset: str, by: str) -> int:
+    """The number of a job that was given back, so that what streams it ends."""
+    seq = reserve(home.ledger, request(dataset, epsilon="0.1"), ledgers.plan(count=2), by=by).seq
+    home.ledger.release(seq)
+    return seq
+
+
+def looked(site: Site) -> Site:
+    """Looks at the home again, where a slow machine took longer than its state may be relied upon."""
+    if site.app.state.serving.problem:
+        site.look()
+    return site
+
+
+def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
+    """Whether the door says that there is no grant for it. Any other answer has come past that."""
+    path = door.path.replace("{job}", str(job)).replace("{name}", name)
+    for part, value in (("{version}", "1"), ("{file}", "card.md"), ("{entry:int}", "0")):
+        path = path.replace(part, value)
+    more = {}
+    if door.method == "POST" and path.startswith("/ui"):
+        fields = {"dataset": name, "priced": "x"} if path == "/ui/jobs/new" else {}
+        more = {"content": "&".join(f"{key}={value}" for key, value in fields.items()), "headers": FORM}
+    elif door.method == "POST":
+        bodies = {
+            "/predict": {"model": name, "records": []},
+            "/explain": {"model": name, "records": []},
+            "/v1/jobs": {"dataset": name, "learner": "none", "epsilon": "0.1"},
+            "/v1/evaluations": {"model": name, "dataset": name, "epsilon": "0.1"},
+            "/v1/plans": {"dataset": name, "learner": "none", "epsilon": "0.1"},
+        }
+        more = {"json": bodies.get(path, {"inputs": []} if path.endswith("infer") else {})}
+    looked(site)
+    answer = site.bear(secret, door.method, path, **more)
+    assert answer.status_code < 500 or answer.status_code == 503, answer.text
+    return answer.status_code == 403 and b'"code":"forbidden"' in answer.content
+
+
+def test_the_page_has_the_table_of_the_doors():
+    assert access_table.shown() == access_table.table()  # python tests/helpers/access_table.py writes it
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_every_door_does_as_the_table_says(site, scope):
+    for door in access_table.EVERY:
+        reach, named = door.reach(scope), door.thing in ("model", "dataset", "named", "job")
+        what = f"{door.method} {door.path}: {scope}"
+        wide, narrow = site.wide[scope], site.narrow[scope]
+        if door.thing == "job":
+            granted, others, own = site.jobs[MINE], site.jobs[OTHERS], site.own[scope]
+            assert refused(site, wide, door, MINE, others) is (reach in ("no", "own, granted")), what
+            assert refused(site, narrow, door, MINE, granted) is (reach == "no"), what
+            assert refused(site, narrow, door, MINE, own) is (reach != "own, granted" and scope != "admin"), what
+            assert refused(site, narrow, door, MINE, others), what
+            continue
+        assert refused(site, wide, door, MINE, 1) is (reach == "no"), what
+        partly = reach in ("granted", "own, granted", "yes") or (reach == "all" and door.thing != "everything")
+        assert refused(site, narrow, door, MINE, 1) is not partly, what
+        without = ("/ui/jobs/new", "/ui/jobs/price", "/ui/jobs/parameters", "/v1/evaluations/{job}")  # of none of these
+        asks = named and door.path not in without
+        if asks or (door.method, door.path) == ("POST", "/ui/jobs/new"):
+            assert refused(site, narrow, door, OTHERS, 1), what
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_lists_show_what_is_granted_and_no_other_name(site, scope):
+    narrow, wide = looked(site).narrow[scope], site.wide[scope]
+    for path in ("/v1/datasets", "/v1/families", "/ui/datasets", "/ui"):
+        answer = site.bear(narrow, "GET", path)
+        if path != "/ui" or scope not in ("train", "admin"):  # there stand jobs of their own on it
+            assert OTHERS not in answer.text, path
+        if answer.status_code == 200 and path != "/ui":
+            assert MINE in answer.text, path
+            assert OTHERS in site.bear(wide, "GET", path).text, path
+    assert {line["name"] for line in looked(site).bear(narrow, "GET", "/v1/models").json()["models"]} == {MINE}
+    if scope in ("train", "audit", "steward", "admin"):
+        listed = {line["job"] for line in site.bear(narrow, "GET", "/v1/jobs?limit=200").json()["jobs"]}
+        assert site.jobs[MINE] in listed
+        assert site.jobs[OTHERS] not in listed
+        assert (site.own[scope] in listed) is (scope in ("train", "admin"))
+
+
+def test_one_of_nothing_sees_nothing(site):
+    secret, _ = new_token(site.home, "nobody", [], principal="nobody")
+    site.look()
+    for door in access_table.EVERY:
+        assert refused(site, secret, door, MINE, site.jobs[MINE]), door.path
+
+
+def test_pages_offer_what_the_grants_allow(site):
+    def page(secret: str, path: str) -> str:
+        return looked(site).bear(secret, "GET", path, headers={"Accept": "text/html"}).text
+
+    train, promote, audit = (site.narrow[scope] for scope in ("train", "promote", "audit"))
+    assert 'href="/ui/jobs/new?dataset=adult"' in page(train, "/ui/datasets/adult")
+    assert "/ui/jobs/new" not in page(audit, "/ui/datasets/adult")
+    assert 'href="/ui/ledger"' not in page(audit, "/ui")  # it takes audit on everything
+    assert 'href="/ui/ledger"' in page(site.wide["audit"], "/ui")
+    assert "/ui/models/adult/place" in page(promote, "/ui/models/adult")
+    assert "/ui/models/adult/place" not in page(train, "/ui/models/adult")
+    assert f'value="{OTHERS}"' not in page(train, "/ui/jobs/new")
