@@ -119,7 +119,7 @@ def values_of(key: str, value: object) -> list[object]:
     ]
 
 
-@settings(max_examples=2000)
+@settings(max_examples=700)
 @given(KEYED, st.sampled_from(["type", "price"]))
 @example({"type": "a"}, "type")
 @example({"price": {"type": {}}, "request": 1, "type": 7}, "price")

@@ -8,9 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from accountant.store.engines import FORMS
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("accountant", "models", "training", "serving", "dpserve")
@@ -204,6 +207,23 @@ def test_a_recipe_names_the_files_that_its_walk_edits(recipe):
     folders = {number: name.rpartition("/")[0] for number, name in files.items()}
     assert folders == {number: step[0].rpartition("/")[0] for number, step in WALKS[recipe].items()}
     assert all(files[number] == name for number, (name, (before, _), *_) in WALKS[recipe].items() if before)
+
+
+def test_the_recipe_of_a_database_names_every_file_that_knows_which_it_is():
+    """PostgreSQL, in the order of the recipe: where it is opened, told from SQLite, installed and tested."""
+    section = (ROOT / "docs" / "development.md").read_text("utf-8").split("## Add a database\n")[1].split("\n## ")[0]
+    files = re.findall(r"^\d\. `([\w/.]+)`", section, re.M)
+    assert files[-2:] == ["pyproject.toml", "tests/helpers/postgres.py"]
+    sources = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    asks = {path.relative_to(ROOT).as_posix() for path in sources if "dialect.name" in path.read_text("utf-8")}
+    assert asks - {"accountant/store/migrations/__init__.py"} == set(files[:-2])  # old tables
+    assert "postgresql+psycopg://" in FORMS
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert "psycopg" in extras["postgres"][0]
+    locks = [line for line in (ROOT / "Makefile").read_text("utf-8").splitlines() if "--extra serve" in line]
+    assert locks
+    assert all("--extra postgres" in line for line in locks)
+    assert 'params=["sqlite", "postgresql"]' in (ROOT / files[-1]).read_text("utf-8")
 
 
 def test_a_toy_learner_keeps_the_contract(house):

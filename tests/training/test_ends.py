@@ -233,6 +233,7 @@ def test_rows_registered_before_that_was_refused_are_no_rows_where_their_number_
     assert home.ledger.dataset("d").used == home.ledger.dataset("d").filter.nothing()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("records", [2**39 + 1, 10**12])
 def test_a_declared_count_beyond_all_rows_ends(tmp_path, records):
     home = registered(tmp_path, FEW, records, Budget.of("3", "1e-13"))

@@ -661,6 +661,7 @@ KILLS = [(f"rotate {role}", point) for role in ROLES for point in POINTS]
 KILLS += [(f"compromise {role}", point) for role in ROLES for point in BORDERS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "point"), KILLS)
 def test_a_kill_leaves_the_old_key_in_force_or_the_new_one(driver, home, task, point):
     pinned, role = home.trust, task.split()[1]
@@ -712,6 +713,7 @@ def test_a_rotation_while_a_job_runs(prepared, monkeypatch):
     assert only_model(prepared) == keyid(again(prepared), "issuer") != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["rotate", "compromise"])
 def test_a_key_that_ends_between_signature_and_entry(prepared, monkeypatch, change):
     """Nothing is issued by a key that has ended: the job waits, and its statement is signed anew."""

@@ -41,6 +41,7 @@ def after_jobs(design: Filter, share: float) -> Filter:
     return used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 100, MOST_RELEASES])
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.9])
 @pytest.mark.parametrize("total", TOTALS)

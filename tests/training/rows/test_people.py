@@ -142,6 +142,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("suffix", "group"), [(".csv", 0), (".parquet", 1 << 20), (".parquet", 10_007)])
