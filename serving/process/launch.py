@@ -38,9 +38,10 @@ def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: 
     Path(environment[STOPPING]).unlink(missing_ok=True)
     stop = _Stop()
     server = _start([sys.executable, "-m", "bentoml", "serve", *_server_arguments(listening)], environment)
+    desk = ["serving.process.price_desk", environment[PRICES], str(os.getpid())]
     beside = [
         _Beside("training worker", [sys.executable, "-m", "serving.cli", "worker"], environment),
-        _Beside("price desk", [sys.executable, "-m", "serving.process.price_desk", environment[PRICES]], environment),
+        _Beside("price desk", [sys.executable, "-m", *desk], environment),
     ]
     audits = _Audits(home, environment, audit_seconds)
     announce(listening, stop.event)

@@ -74,9 +74,8 @@ class Desk:
         self._clock = 0
         self._selector.register(listener, selectors.EVENT_READ)
 
-    def work(self) -> None:
-        """Until the server that started this process is gone."""
-        parent = os.getppid()
+    def work(self, parent: int) -> None:
+        """Until the process that started this one is gone."""
         while os.getppid() == parent:
             for key, _ in self._selector.select(LOOK_SECONDS):
                 if key.fileobj is self._listener:
@@ -179,8 +178,10 @@ def answer(wire: socket.socket) -> NoReturn:
         os._exit(status)
 
 
-def main(place: Path) -> None:
-    """Listen at `place` once everything is loaded: until then, whoever asks finds nobody and helps themselves."""
+def main(place: Path, parent: int) -> None:
+    """Listen at `place`, for as long as process `parent` lives, once everything is loaded: until then, whoever asks
+    finds nobody and helps themselves.
+    """
     os.nice(5)
     logs.set_up()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -195,8 +196,8 @@ def main(place: Path) -> None:
         os.chmod(place, 0o600)
         listener.listen(MOST)
         LOG.debug("prices are worked out here, after %.1f s", time.monotonic() - began)
-        Desk(listener).work()
+        Desk(listener).work(parent)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

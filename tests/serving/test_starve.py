@@ -88,6 +88,11 @@ def forks(server):
     return desk, desk.children()
 
 
+def plans_in_trail(server):
+    lines = map(json.loads, (server.path / "logs" / "access.jsonl").read_text().splitlines())
+    return [line for line in lines if line["route"] == "/v1/plans"]
+
+
 def others_are_answered(server):
     base, bearer = f"http://127.0.0.1:{server.port}", {"Authorization": f"Bearer {server.tokens['predict']}"}
     one = {"model": "adult", "records": records(1)}
@@ -124,6 +129,7 @@ def test_a_price_that_nobody_waits_for_ends(server, patient):
         assert (status, body["error"]["code"]) == (504, "timeout")
     else:
         wire.close()
+        until(lambda: plans_in_trail(server)[-1]["status"] is None, "it is known that the client hung up")
     until(lambda: not forks(server)[1], "it is given up", seconds=30)
 
 

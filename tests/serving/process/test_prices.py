@@ -28,7 +28,7 @@ def desk(tmp_path_factory):
     place = tmp_path_factory.mktemp("desk") / ("d" * 120)  # no address of a socket may be so long
     place.mkdir()
     path = f"{ROOT}:{ROOT / 'tests' / 'helpers'}"
-    command = [sys.executable, "-m", "serving.process.price_desk", str(place / "prices")]
+    command = [sys.executable, "-m", "serving.process.price_desk", str(place / "prices"), str(os.getpid())]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SOCKET, str(place / "prices"))
