@@ -175,7 +175,7 @@ async def with_prices(request: Request, work: Callable[..., T], *arguments: Any)
             pass
         given_up.set()
 
-    WHERE.set(PriceRequest(caller(request).name, given_up))
+    WHERE.set(PriceRequest(access(request).principal, given_up))
     gone = asyncio.create_task(until_gone())
     try:
         return await in_thread(work, *arguments, limiter=PRICING)

@@ -158,7 +158,7 @@ async def job_events(request: Request) -> Response:
         held = state(request).bearer(token.digest)
         return held is not None and held.access == access(request)  # else it comes back, and is asked anew
 
-    return await events(request, token.name, look, good)
+    return await events(request, access(request).principal, look, good)
 
 
 async def list_jobs(request: Request) -> Response:

@@ -161,11 +161,12 @@ def listen(server, seq, scope):
 
 def test_streams_are_counted_over_all_workers_and_leave_room_for_others(server):
     home = server.home
-    open_to_the_end = home.ledger.reserve(*what_is_reserved(home), by="test", owner=this_process()).seq
+    by = f"token:train-{server.port}"
+    open_to_the_end = home.ledger.reserve(*what_is_reserved(home), by=by, owner=this_process()).seq
     heard = [listen(server, open_to_the_end, "train") for _ in range(3 * MOST_OF_ONE)]
     assert Counter(status for _, status in heard) == {200: MOST_OF_ONE, 429: 2 * MOST_OF_ONE}
     others_are_answered(server)
-    theirs = listen(server, open_to_the_end, "other")
+    theirs = listen(server, open_to_the_end, "audit")
     assert theirs[1] == 200
     for wire, _ in [*heard, theirs]:
         wire.close()
