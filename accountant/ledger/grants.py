@@ -266,7 +266,8 @@ def sound_grants(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Gran
         if sound:
             found.append(grant)
         else:
-            wrong.append(f"grant {index}: its row says what the entry does not, or entry {newest} ended it")
+            why = f"entry {newest} ended it" if newest else "the entry does not say so"
+            wrong.append(f"grant {index}: its row says that it holds, and {why}")
     return found, wrong
 
 

@@ -165,9 +165,8 @@ def sound_tokens(signed: Signed, *where: ColumnElement[bool]) -> tuple[list[Toke
         if sound:
             found.append(_token(row))
         else:
-            wrong.append(
-                f"token {row.name:.80}: its row says what entry {row.seq} does not, or entry {newest} ended it"
-            )
+            why = f"entry {newest} ended it" if newest else f"entry {row.seq} does not say so"
+            wrong.append(f"token {row.name:.80}: its row says that it is good, and {why}")
     return found, wrong
 
 
