@@ -17,7 +17,7 @@ from accountant.ledger import key_life
 from accountant.log.proofs import parse_proof
 from models.store.bundle import ModelStore, read_bundle
 from models.store.renewal import renew_proofs
-from serving.cli.terminal import Json, aligned, note, show, this_user
+from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
 
 NEW_PASSPHRASE = "DPSERVE_NEW_KEY_PASSPHRASE"
 
@@ -75,6 +75,7 @@ def rotate(
     dpserve key rotate --role issuer --issuer-key "hsm:2?label=dpserve" --reason "moved to the HSM"
     """
     home = Home.open()
+    allowed(home, "admin")
     row = key_life.rotate(home, role.value, this_user(), reason, issuer_key=issuer_key, overlap=overlap)
     show(json, _described(home, row), f"{row.role} {row.keyid} in force from entry {row.added}")
     _after(home, issuer_key)
@@ -89,6 +90,7 @@ def retire(
     dpserve key retire SHA256:... --reason "the last host has the new key"
     """
     home = Home.open()
+    allowed(home, "admin")
     key_life.retire(home, keyid, this_user(), reason)
     row = next(row for row in opening.keys_of(home.ledger.log.database) if row.keyid == keyid)
     show(json, _described(home, row), f"{row.role} {keyid} retired at entry {row.until}")
@@ -110,6 +112,7 @@ def mark_compromised(
     dpserve key mark-compromised SHA256:... --after 1200 --reason "laptop stolen"
     """
     home = Home.open()
+    allowed(home, "admin")
     row = key_life.mark_compromised(home, keyid, after, this_user(), reason, issuer_key=issuer_key)
     renewed = _renew(home)
     body = {"keyid": keyid, "after": after, "successor": row and _described(home, row), "renewed": renewed}
@@ -168,6 +171,7 @@ def revoke(
     dpserve key revoke adult@2 --reason "trained on the wrong file"
     """
     home = Home.open()
+    allowed(home, "admin")
     if (model is None) == (entry is None):
         raise InputError("model, entry: give one of them")
     if entry is None:

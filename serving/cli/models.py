@@ -24,7 +24,7 @@ from models.worth import report
 from models.worth.stated import report_of
 from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
 from serving.cli.complete import DATASETS, MODELS
-from serving.cli.terminal import Json, aligned, busy, note, rounds, show, this_user
+from serving.cli.terminal import Json, aligned, allowed, busy, note, rounds, show, this_user
 from serving.process.registry import Registry
 from training import job
 from training.evaluation import evaluate as evaluations
@@ -183,6 +183,7 @@ def predict(
     dpserve predict adult --data new.parquet --out predictions.parquet
     """
     folder, verified = open_model(name)
+    allowed(Home.open(), "predict", model=folder.parent.name, dataset=verified.certificate.form.dataset.name)
     features, classes = verified.ensemble.features, verified.ensemble.classes
     with rounds(f"predicting with {reference(folder)}") as progress:
         answers = (verified.runtime.predict(columns) for columns in read_columns(data, features))
@@ -235,6 +236,7 @@ def evaluate(
     if dataset is None or epsilon is None or data is not None:
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
     home, asked = Home.open(), AskedWorth(name, dataset, epsilon, part)
+    allowed(home, "train", "evaluate", dataset=dataset)
     if plan:
         body = evaluations.plan(home, asked, this_user()).to_json()
         price = f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows"

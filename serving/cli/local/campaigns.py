@@ -10,7 +10,7 @@ import typer
 from accountant.errors import InputError
 from accountant.files import PRIVATE, write_new
 from accountant.home import Home
-from serving.cli.terminal import Json, aligned, note, show, this_user
+from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
 from training.local import campaigns
 from training.local.campaigns import Asked
 
@@ -30,7 +30,9 @@ def found(
     \b
     dpserve campaign population people --schema people.yaml --owners 20000 --epsilon 5
     """
-    dataset = campaigns.found_population(Home.open(), name, schema, owners, epsilon, family)
+    home = Home.open()
+    allowed(home, "steward")
+    dataset = campaigns.found_population(home, name, schema, owners, epsilon, family)
     body = {"population": name, "owners": owners, "epsilon": epsilon, "family": dataset.family, "entry": dataset.seq}
     show(json, body, f"population {name}: {owners} owners, epsilon {epsilon} each, entry {dataset.seq}")
 
@@ -60,6 +62,7 @@ def open_campaign(
     if invitations.exists():
         raise InputError(f"invitations={invitations}: is there already, and is not overwritten")
     home = Home.open()
+    allowed(home, "train", dataset=population)
     body = campaigns.open_campaign(
         home, Asked(name, population, learner, epsilon, owners, public_rows, least, model), this_user()
     )
@@ -74,7 +77,9 @@ def close(name: Name, json: Json = False) -> None:
     \b
     dpserve campaign close survey
     """
-    _tell(campaigns.close(Home.open(), name), json)
+    home = Home.open()
+    allowed(home, "train", dataset=str(campaigns.state(home, name)["population"]))
+    _tell(campaigns.close(home, name), json)
 
 
 def show_campaign(
