@@ -15,7 +15,7 @@ from typing import Any
 from accountant.errors import BudgetRefused, DpserveError, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.ledger.families import Started
-from accountant.ledger.records import Holding, Job, State
+from accountant.ledger.records import Holding, Job, State, request_from_entry
 from models.forms.ensemble import Ensemble
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth, certified, evaluator_of
@@ -61,6 +61,13 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     """
     owner = this_process()
     require_rows(home, home.ledger.dataset(home.ledger.job(seq).dataset))
+    request = request_from_entry(home.ledger.reservation(seq).value)
+    if request.evaluates is not None:
+        try:
+            certified(home, request.model, request.evaluates)
+        except DpserveError:  # it was lost or revoked since: no row is read, and nothing is spent
+            home.ledger.release(seq)
+            raise
     started = home.ledger.start(seq, owner, Lease.SECONDS)
     with Lease(home.ledger, seq) as lease:
 

@@ -79,6 +79,8 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
     certificate = verified.certificate
     part = _part(home.ledger.dataset(asked.dataset), certificate, asked.part)
     dataset = home.ledger.dataset(asked.dataset, by, part)
+    if dataset.registration.unit.remote:
+        raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and none can be evaluated on here")
     budget = Budget.of(str(asked.epsilon), str(asked.delta))
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")

@@ -236,3 +236,11 @@ def test_rows_that_are_nobodys_secret_cost_nothing_and_say_whose_word_it_is(home
     pq.write_table(rows.drop_columns(["age"]), copied)
     with pytest.raises(InputError, match="age"):
         evaluate_rows(home, verified, "adult@1", copied, "a tester")
+
+
+def test_a_model_that_is_lost_before_the_start_costs_nothing(home):
+    reserved = evaluate.submit(home, asked(), by="test", queued=True)
+    shutil.move(home.models / "adult", home.path / "elsewhere")
+    with pytest.raises(DpserveError):
+        job.run(home, reserved.seq)
+    assert (home.ledger.job(reserved.seq).state, spent(home, part=HOLDOUT)) == ("released", "0")
