@@ -44,6 +44,14 @@ def served(site: Site, folder: Path) -> Iterator[tuple[str, Path]]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
+
+    def look() -> None:
+        while not server.should_exit:
+            site.look()
+            time.sleep(0.3)
+
+    looking = threading.Thread(target=look, daemon=True)  # as a worker does: what was seen long ago is not relied upon
+    looking.start()
     while not server.started and thread.is_alive():
         time.sleep(0.02)
     try:
@@ -51,3 +59,4 @@ def served(site: Site, folder: Path) -> Iterator[tuple[str, Path]]:
     finally:
         server.should_exit = True
         thread.join()
+        looking.join()

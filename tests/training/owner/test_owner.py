@@ -149,14 +149,16 @@ def test_rows_that_do_not_fit_cost_nothing_and_small_ones_do(place):
 def test_campaign_that_is_not_signed_or_not_in_the_log_is_refused(place):
     offer, trust = campaigns.offer(place.home, "survey"), place.home.trust
     definition = program.verify_offer(offer, trust, "survey").definition
-    for field in ("seed", "epsilon", "candidates", "owners"):  # for one owner other than for the rest
-        changed = {
-            "seed": "f" * 64,
-            "epsilon": definition.epsilon / 2,
-            "candidates": 32,
-            "features": definition.features,
-        }
-        other = replace(definition, **{field: changed[field]}, least=2)
+    wider = replace(definition.features[0], edges=tuple(3 * edge for edge in definition.features[0].edges))
+    changed = {
+        "seed": "f" * 64,
+        "epsilon": definition.epsilon / 2,
+        "candidates": 32,
+        "owners": OWNERS - 1,
+        "features": (wider, *definition.features[1:]),
+    }
+    for field, value in changed.items():  # for one owner other than for the rest
+        other = replace(definition, **{field: value})
         signed = dsse.sign(other.payload, place.home.keys.signer("issuer")).decode()
         with pytest.raises(CertificateInvalid, match="does not open"):
             program.verify_offer({**offer, "envelope": signed}, trust, "survey")
