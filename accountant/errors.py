@@ -6,6 +6,7 @@ DpserveError                 exit 1
 │   ├── DataError                     a file does not fit its schema (shown to the steward alone)
 │   ├── RecordError                   a record sent for prediction does not fit; names record and field
 │   ├── UnknownName                   no dataset, model, job, learner or token of that name
+│   │   └── NothingServed             a model's name answers nothing now; says what could
 │   ├── NameTaken                     the name is in use
 │   ├── WrongState                    a job cannot go from its state to the one asked for
 │   └── IdempotencyConflict           an idempotency key came again with another body
@@ -15,6 +16,7 @@ DpserveError                 exit 1
 ├── VerificationError        exit 4
 │   ├── LedgerInvalid                 tree, checkpoint, entry or state machine
 │   ├── CertificateInvalid            envelope, statement, signature, proof
+│   │   └── CertificateRevoked        good once, and revoked since
 │   ├── ModelInvalid                  the model's bytes or graph
 │   └── KeyInvalid                    missing, readable by others, or not the pinned one
 ├── LedgerUnavailable        exit 1   the ledger's database cannot be used for now (locked, full, unreachable)
@@ -74,6 +76,12 @@ class UnknownName(InputError):
     code = "unknown_name"
 
 
+class NothingServed(UnknownName):
+    """A model of that name is there, and none of its versions answers to it now."""
+
+    code = "nothing_served"
+
+
 class NameTaken(InputError):
     """The name is in use."""
 
@@ -130,6 +138,12 @@ class CertificateInvalid(VerificationError):
     """Envelope, statement, signature or proof."""
 
     code = "certificate_invalid"
+
+
+class CertificateRevoked(CertificateInvalid):
+    """It was good, and was revoked since, or what it was derived from."""
+
+    code = "certificate_revoked"
 
 
 class ModelInvalid(VerificationError):

@@ -114,6 +114,7 @@ class Client:
         model: str | None = None,
         tuning: Mapping[str, Any] | None = None,
         target: str | None = None,
+        promote: bool = False,
         idempotency_key: str | None = None,
     ) -> Job:
         """Charge a job and put it in the queue.
@@ -127,6 +128,7 @@ class Client:
             model: Name of the model; the dataset's when left out.
             tuning: `{"grid": {parameter: [values]}, "runs": mean}`: the best of a random number of runs, as one job.
             target: What to predict; must be said where the dataset has several targets.
+            promote: Make the model champion of its name at once; else it is a candidate, unless it is the first.
             idempotency_key: The same key with the same request is the same job, and spends once. One is made where
                 none is given, so that a request tried again spends once; give your own where your program may be
                 started again.
@@ -136,6 +138,7 @@ class Client:
             BadInput: A parameter is wrong, or (409) the key stands for another request.
         """
         body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target)
+        body |= {"promote": True} if promote else {}
         return Job.of(self._post("/v1/jobs", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
 
     def job(self, number: int) -> Job:
@@ -265,10 +268,10 @@ class Client:
         """
         return Explanation.of(self._post("/explain", {"model": model, "records": list(records)}))
 
-    # Which version answers to a name: scope admin. `reason` stands in the ledger permanently
+    # Which version answers to a name: scope promote. `reason` stands in the ledger permanently
 
     def promote(self, name: str, version: int, reason: str) -> Json:
-        """Let the name alone mean this version from now on."""
+        """Let the name alone mean this version from now on. `replaces`: the one that it meant before."""
         return self._place(f"{_segment(name)}/champion", {"version": version, "reason": reason})
 
     def retire(self, reference: str, reason: str) -> Json:

@@ -160,6 +160,18 @@ class Job:
         return self.state in FINAL
 
     @property
+    def version(self) -> str | None:
+        """`adult@2`, once it is among the models."""
+        number = self.raw.get("version")
+        return None if number is None else f"{self.model}@{number}"
+
+    @property
+    def version_state(self) -> str | None:
+        """How that version stands: candidate, champion, retired or revoked."""
+        state: str | None = self.raw.get("version_state")
+        return state
+
+    @property
     def target(self) -> str | None:
         """What it is to predict; None where its dataset has one target."""
         target: str | None = self.raw.get("target")
@@ -187,7 +199,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Model:
-    """A line of the list of models. `epsilon` None: it does not verify, and `problem` says why."""
+    """A line of the list of models. `state`: candidate, champion, retired or revoked. `epsilon` None: it was not looked
+    at yet, or does not verify, and `problem` says why."""
 
     reference: str
     name: str

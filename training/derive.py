@@ -23,7 +23,8 @@ from accountant.ledger.records import Why
 from models.edit.editing import to_additive
 from models.forms.additive import AdditiveEnsemble
 from models.onnx.export import to_onnx
-from models.store.bundle import ModelStore, ensemble_bytes, ensemble_from_bytes
+from models.store import placing
+from models.store.bundle import ensemble_bytes, ensemble_from_bytes
 from models.store.lineage import ancestors
 from models.store.loading import VerifiedModel
 from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, named, sign, store
@@ -31,8 +32,9 @@ from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, name
 SINCE = "since"  # the file that holds the ledger's size before the entry was made
 
 
-def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: bool = True) -> Path:
-    """Certify and store an edited model as the next version of its base's name. Returns its folder.
+def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: bool = False) -> Path:
+    """Certify and store an edited model as the next version of its base's name: a candidate, unless it shall be
+    champion at once, by who edited it. Returns its folder.
 
     `base`: as it was verified against this home. InputError where the edits do not go on from its own."""
     _check_follows(base, edited)
@@ -49,9 +51,9 @@ def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: b
         onnx = to_onnx(model, about)
         envelope, index = _entered(home, folder, base, model, onnx)
         name = base.certificate.model
-        place = store(home, name, bundle_of(home, model, onnx, envelope, index), promote=False)
-        if promote:  # also where a cut try has stored it already
-            ModelStore(home.models).promote(name, int(place.name))
+        place = store(home, name, bundle_of(home, model, onnx, envelope, index))
+        if promote:
+            placing.promote_once(home, name, int(place.name), index, model.edits[-1].why, model.edits[-1].by)
         discard(folder)
         return place
 

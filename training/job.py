@@ -17,6 +17,7 @@ from accountant.home import Home
 from accountant.ledger.families import Started
 from accountant.ledger.records import Holding, Job, State, request_from_entry
 from models.forms.ensemble import Ensemble
+from models.store.placing import champion_of
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth, certified, evaluator_of
 from training.evaluation.release import finish_evaluation, keep_counts, statement_of, worth_to_json
@@ -33,8 +34,13 @@ LOG = logging.getLogger("dpserve.jobs")
 Progress = Callable[[int, int], None]
 
 
-def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued: bool = True) -> Job:
-    """Plan and reserve: from here on the budget is held. With `queued` a worker will run it; else the caller must."""
+def submit(
+    home: Home, asked: Asked, *, by: str, key: str | None = None, queued: bool = True, promotes: bool = True
+) -> Job:
+    """Plan and reserve: from here on the budget is held. With `queued` a worker will run it; else the caller must.
+
+    `promotes`: whether `by` may promote versions of the model; Forbidden where the job takes that and they may not.
+    """
     if key is not None:
         request, _ = request_of(home, home.ledger.dataset(asked.dataset), asked)
         known = home.ledger.find(by, key, request)
@@ -42,14 +48,14 @@ def submit(home: Home, asked: Asked, *, by: str, key: str | None = None, queued:
             return known
     if not queued:
         require_rows(home, home.ledger.dataset(asked.dataset))
-    planned = plan(home, asked, by)
+    planned = plan(home, asked, by, promotes)
     recipe = planned.recipe
     owner = None if queued else this_process()
     try:
         what = (planned.request, recipe.unit, recipe.plan)
-        return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
+        return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes)
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
-        plan(home, asked, by)
+        plan(home, asked, by, promotes)
         raise
 
 
@@ -132,10 +138,19 @@ def _learn(home: Home, started: Started, session: Session) -> Ensemble:
 
 
 def train(
-    home: Home, asked: Asked, *, by: str, key: str | None = None, progress: Progress = lambda d, t: None
+    home: Home,
+    asked: Asked,
+    *,
+    by: str,
+    key: str | None = None,
+    progress: Progress = lambda d, t: None,
+    promotes: bool = True,
 ) -> dict[str, Any]:
     """Submit and run in this process: `dpserve train`. The same key gives the same answer and spends once."""
-    return _through(home, submit(home, asked, by=by, key=key, queued=False), progress)
+    before = champion_of(home, asked.model or asked.dataset)
+    reserved = submit(home, asked, by=by, key=key, queued=False, promotes=promotes)
+    told = _through(home, reserved, progress)
+    return {**told, "replaces": before if before != champion_of(home, reserved.model) else None}
 
 
 def evaluate(home: Home, asked: AskedWorth, *, by: str, key: str | None = None) -> dict[str, Any]:

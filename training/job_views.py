@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
@@ -13,6 +13,8 @@ from accountant.ledger.families import Dataset, Family
 from accountant.ledger.forecast import forecast
 from accountant.ledger.grants import Access
 from accountant.ledger.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
+from models.store.placing import champion_of, versions_by_entry
+from models.store.standing import Standing
 from training.plans import jobs_left
 from training.tuning.tune import TUNING, choice_of, runs_of
 
@@ -71,19 +73,29 @@ def family_to_json(family: Family, datasets: list[str]) -> dict[str, Any]:
     }
 
 
-def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A job as `dpserve train` prints it and GET /v1/jobs/{id} answers it. `left`: of its dataset, where it is known.
+Versions: TypeAlias = Mapping[int, tuple[int, Standing]]
+
+
+def job_to_json(
+    home: Home, job: Job, left: Mapping[str, Any] | None = None, versions: Versions | None = None
+) -> dict[str, Any]:
+    """A job as `dpserve train` prints it and GET /v1/jobs/{id} answers it. `left`: of its dataset, `versions`: of its
+    model, where they are known. An issued job has no version until that is stored, and champion if it shall be.
 
     Progress is counted in releases of the plan, or in the public number of runs where a job is tuned.
     """
     entry = home.ledger.reservation(job.seq).value
     delta = Decimal(0) if "evaluates" in entry else None  # whose noise is pure
     total = runs_of(entry["parameters"]) or job.total
+    version, state = None, None
     chosen, certificate = None, None  # a tuned job's setting and its score are released with the model, not before
     if job.issued is not None:
         chosen = choice_of(home, job.seq)
         statement = str(home.ledger.log.entry(job.issued).value["statement"])
         certificate = {"entry": job.issued, "statement": statement}
+        known = versions_by_entry(home, job.model) if versions is None else versions
+        if not (home.jobs / str(job.seq)).exists():  # else it is among the models, or not, and may be champion yet
+            version, state = known.get(job.issued, (None, None))
     over = job.issued is not None or job.state is State.COMMITTED
     return {
         "job": job.seq,
@@ -97,6 +109,10 @@ def job_to_json(home: Home, job: Job, left: Mapping[str, Any] | None = None) -> 
         "rounds": job.total,
         "left": left or home.ledger.dataset(job.dataset, part=entry.get("part")).summary(delta)["left"],
         "model": job.model,
+        "version": version,
+        "version_state": state and state.value,
+        "promote": "promote" in entry,
+        "replaces": champion_of(home, job.model) if "promote" in entry and version is None else None,
         "by": entry["by"],
         "time": entry["time"],
         **({"chosen": chosen} if TUNING in entry["parameters"] else {}),
@@ -131,5 +147,6 @@ def jobs_to_json(
     page, more = found[:limit], len(found) > limit
     datasets = {name: home.ledger.dataset(name) for name in {job.dataset for job in page}}
     left = {name: each.summary()["left"] for name, each in datasets.items() if each.holdout is None}  # the same for all
-    listed = [job_to_json(home, job, left.get(job.dataset)) for job in page]
+    versions = {name: versions_by_entry(home, name) for name in {job.model for job in page if job.issued is not None}}
+    listed = [job_to_json(home, job, left.get(job.dataset), versions.get(job.model)) for job in page]
     return {"jobs": listed, "next": page[-1].seq if more else None}

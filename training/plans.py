@@ -11,10 +11,13 @@ from accountant.budget import Budget, Relation, check_name, from_nano, nano
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.ledger import model_names
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
 from accountant.ledger.refusal import refusal
 from accountant.privacy.claims import Price
+from models.store.placing import champion_of
+from models.store.standing import Standing
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
 from training.parameters import learner_of, stored
@@ -33,7 +36,7 @@ CLOSES = "this job takes the whole total: nothing is admitted after it, even whe
 class Asked:
     """A job in the words of the one who asks. `delta` None: the dataset's; `model` None: the dataset's name; with
     `tuning`, the best of runs with settings of its grid, `parameters` being what all of them share. `target`: what to
-    predict, which must be said where the dataset has several targets.
+    predict, which must be said where the dataset has several targets. `promote`: make its model champion at once.
     """
 
     dataset: str
@@ -44,6 +47,7 @@ class Asked:
     model: str | None = None
     tuning: Tuning | None = None
     target: str | None = None
+    promote: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Planned:
     dataset: Dataset
     tuning: dict[str, Any] | None = None
     warnings: tuple[str, ...] = ()
+    becomes: Standing = Standing.CANDIDATE
+    replaces: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What `dpserve plan` prints: the price, what would be left after it, and warnings. Decimals are text."""
@@ -72,6 +78,8 @@ class Planned:
             "relation": self.dataset.registration.relation.value,
             "left": {**after.summary(claimed.delta)["left"], "jobs": after.jobs_left(self.costs, claimed)},
             "model": self.request.model,
+            "becomes": self.becomes.value,
+            "replaces": self.replaces,
             "certificate": None,
             "whole": CLOSES in self.warnings,
             "warnings": list(self.warnings),
@@ -79,10 +87,11 @@ class Planned:
         }
 
 
-def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
+def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True) -> Planned:
     """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing.
 
-    `by`: the analyst, whose quota counts as well.
+    `by`: the analyst, whose quota counts as well, and the model's name must be theirs; `promotes`: or they may promote
+    versions of it. Forbidden, with a name that fits, where neither is so.
     """
     dataset = home.ledger.dataset(asked.dataset, by)
     request, _ = request_of(home, dataset, asked)
@@ -95,7 +104,10 @@ def plan(home: Home, asked: Asked, by: str | None = None) -> Planned:
     if whole and not dataset.gives_whole(recipe.claim):
         raise refusal(dataset, request, costs, fit_for(request, public, dataset, recipe.unit))
     warnings = (*((CLOSES,) if whole else ()), *offer.warnings)
-    return Planned(request, recipe, costs, dataset, offer.tuning, warnings)
+    place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)
+    if by is not None and not model_names.check(home.ledger, request, by, promotes):
+        place = Standing.CANDIDATE, None
+    return Planned(request, recipe, costs, dataset, offer.tuning, warnings, *place)
 
 
 def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:
@@ -110,9 +122,12 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
     target = _target(home, dataset, asked.target)
     if asked.tuning is not None:
         tuned = tuned_of(asked.learner, asked.parameters, asked.tuning, dataset.delta == 0)
-        return Request(asked.dataset, asked.learner, budget, tuned.stored(), model, target), tuned
+        return Request(
+            asked.dataset, asked.learner, budget, tuned.stored(), model, target, promote=asked.promote
+        ), tuned
     learner = learner_of(asked.learner, asked.parameters)
-    return Request(asked.dataset, asked.learner, budget, stored(learner), model, target), learner
+    request = Request(asked.dataset, asked.learner, budget, stored(learner), model, target, promote=asked.promote)
+    return request, learner
 
 
 def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:

@@ -18,11 +18,12 @@ from accountant.errors import JobFailed, ModelInvalid
 from accountant.files import PRIVATE, locked, replace_file, sync_directory
 from accountant.home import Home
 from accountant.keys import dsse
-from accountant.ledger import key_life
+from accountant.ledger import key_life, model_names
 from accountant.ledger.records import Job, request_from_entry
 from accountant.privacy.events import plan_from_json
 from models.forms.ensemble import Ensemble
 from models.onnx.export import to_onnx
+from models.store import placing
 from models.store.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
 from models.store.loading import card_of, domains, stated_range
 
@@ -58,8 +59,18 @@ def finish(home: Home, seq: int) -> Path:
             payload = dsse.parse(envelope).payload
             issued = home.ledger.issue(seq, digest(payload), digest(onnx), key_life.signed_by(envelope))
         place = store(home, job.model, bundle_of(home, ensemble, onnx, envelope, issued))
+        _place(home, job, issued, int(place.name))
         discard(folder)
         return place
+
+
+def _place(home: Home, job: Job, issued: int, version: int) -> None:
+    """The first version of a name is its champion from now on, and what was asked to be; any other is a candidate."""
+    entry = home.ledger.reservation(job.seq).value
+    if model_names.is_first(home.ledger, job, issued):
+        placing.promote_first(home, job.model, version)
+    elif "promote" in entry:
+        placing.promote_once(home, job.model, version, issued, f"asked for with job {job.seq}", entry["by"])
 
 
 def named(dataset: str, model: str, reservation: int, target: str | None) -> dict[str, str]:
@@ -134,11 +145,11 @@ def bundle_of(home: Home, ensemble: Ensemble, onnx: bytes, envelope: bytes, issu
     return Bundle(onnx, envelope, sigstore, proof.encode(), ensemble_bytes(ensemble), card.encode())
 
 
-def store(home: Home, name: str, bundle: Bundle, promote: bool = True) -> Path:
+def store(home: Home, name: str, bundle: Bundle) -> Path:
     """Add to the store, unless a cut earlier try has done so already."""
     models = ModelStore(home.models)
     known = _version_of(models, name, bundle.envelope)
-    version = models.add(name, bundle, promote) if known is None else known
+    version = models.add(name, bundle) if known is None else known
     return models.resolve(f"{name}@{version}")
 
 

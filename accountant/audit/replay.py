@@ -17,6 +17,7 @@ from accountant.audit.replay_access import TIME, Rights
 from accountant.audit.replay_budget import Books
 from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
+from accountant.audit.replay_names import Names
 from accountant.budget import check_name
 from accountant.canonical import parse_decimal
 from accountant.canonical_bytes import decode_entry
@@ -37,6 +38,7 @@ class JobState:
     key: str | None
     request: bytes
     by: str
+    target: str | None
     total: int
     costs: tuple[Figures, ...]
     part: str | None = None
@@ -60,6 +62,7 @@ class Replay:
     derived: dict[int, int] = field(default_factory=dict)
     campaigns: Campaigns = field(default_factory=Campaigns)
     models: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
     keys: KeyRing = field(init=False)
     _keys: set[tuple[str, str]] = field(default_factory=set)
 
@@ -109,6 +112,7 @@ class Replay:
         require(asks, "target: must be one of the dataset's, and stands only where it has several")
         self._request(value)
         self.campaigns.reserved(seq, value, dataset)
+        require(value.get("promote", True) is True, "promote: must be true where it stands")
         costs = self.books.split(dataset, cost)
         whole = None
         if "whole" in value:
@@ -118,8 +122,10 @@ class Replay:
         self.books.judge_after(value, dataset.families)
         # Of a million entries a quarter are jobs, and their names are few: each is kept once.
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
-        who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by)
+        target = intern(value["target"]) if "target" in value else None
+        who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
         self.jobs[seq] = JobState(*who, releases, costs, value.get("part"), evaluates)
+        self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
 
     def _to_evaluate(self, value: Value) -> int:
         certified = value["evaluates"]
@@ -130,8 +136,8 @@ class Replay:
         return certified
 
     def _request(self, value: Value) -> None:
-        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "evaluates", "part")
-        asked = {key: value[key] for key in keys if key in value}
+        keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "promote", "evaluates")
+        asked = {key: value[key] for key in (*keys, "part") if key in value}
         digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
@@ -220,6 +226,10 @@ class Replay:
             type(issued) is int and issued in self.issued, f"issued={issued!r:.40}: must be a certified model before"
         )
         require(type(version) is int and version > 0, f"version={version!r:.40}: must be a whole number from 1")
+        if "replaces" in value:
+            before = value["replaces"]
+            sound = type(before) is int and before > 0 and before != version
+            require(sound, f"replaces={before!r:.40}: must be another version, a whole number from 1")
 
     def _job(self, value: Value) -> JobState:
         number = value["reservation"]
@@ -291,7 +301,8 @@ class Replay:
         "token-revoked": frozenset({"created"}),
         "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout"}),
         "dataset-joined": frozenset({"targets"}),
-        "reserved": frozenset({"target", "whole", "evaluates", "part", "after"}),
+        "reserved": frozenset({"target", "whole", "after", "promote", "bound", "evaluates", "part"}),
         "released": frozenset({"after"}),
+        "model-promoted": frozenset({"replaces"}),
         "budget-changed": frozenset({"largest", "after"}),
     }

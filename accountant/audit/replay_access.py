@@ -82,6 +82,13 @@ class Rights:
         covers = covers or (grant.kind == "family" and set(families) == {grant.name})
         return covers and grant.revoked is None and (grant.expires is None or time < grant.expires)
 
+    def may_promote(self, principal: str, model: str, time: str) -> bool:
+        """By any token or grant of theirs. A principal that no token acts for and no grant names sits at the home, and
+        holds its keys."""
+        tokens = (each.seq for each in self.tokens.values() if (each.principal or f"token:{each.name}") == principal)
+        known = [*tokens, *(index for index, each in self.grants.items() if each.principal == principal)]
+        return not known or any(self.holds(index, principal, "promote", time, model=model) for index in known)
+
     def token_created(self, seq: int, value: Value) -> None:
         """`token-created`: a secret that acts for a principal, and what it may do to everything."""
         name = check_name("name", value["name"])

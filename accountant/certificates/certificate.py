@@ -27,7 +27,7 @@ from accountant.certificates.predicate import (
     Statement,
     read_statement,
 )
-from accountant.errors import CertificateInvalid, InputError, LedgerInvalid
+from accountant.errors import CertificateInvalid, CertificateRevoked, InputError, LedgerInvalid
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys, fingerprint
 from accountant.log import notes, proofs
@@ -135,7 +135,7 @@ def _check_standing(index: int, predicate: Predicate, trust: PublicKeys, policy:
     for entry in chain:
         if entry in trust.revoked or entry in policy.revoked:
             base = "" if entry == index else f", which entry {index} was derived from,"
-            raise CertificateInvalid(f"certificate: entry {entry}{base} was revoked")
+            raise CertificateRevoked(f"certificate: entry {entry}{base} was revoked")
 
 
 def recompute(stated: ClaimForm, mechanisms: Sequence[MechanismForm]) -> tuple[Decimal, Decimal]:

@@ -20,7 +20,7 @@ from accountant.errors import InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
-from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
+from accountant.ledger import derived_entries, evaluations, family_changes, job_rows, model_names
 from accountant.ledger.families import Dataset, Started
 from accountant.ledger.family_rows import account, after, charge_analyst, load, member, quotas, start_account
 from accountant.ledger.job_rows import add_job, find_job, job_of, read_job, require_state
@@ -46,7 +46,6 @@ from accountant.store.store import Store, body_at
 from accountant.store.tables import dataset_table, job_table
 
 FORMAT = "dpserve-ledger/v1"
-
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
 _SET_JOB = update(job_table).where(job_table.c.seq == bindparam("at"))
@@ -151,6 +150,7 @@ class Ledger:
         key: str | None = None,
         owner: str | None = None,
         lease: float = 0.0,
+        promotes: bool = True,
     ) -> Job:
         """Check and append in one transaction; where it raises, nothing was changed. On untouched families a job that
         claims no more than their totals takes the whole of them, where the filters do not admit it beside others.
@@ -159,13 +159,14 @@ class Ledger:
             request: the job as it was asked for.
             unit: what the plan's mechanisms grow with, as calibrated.
             plan: every release that the job will make.
-            by: the analyst, whose quota counts as well.
+            by: the analyst, whose quota counts as well; `promotes`: whether they may promote the model.
             key: the idempotency key, of 1 to 200 characters; where it came before from `by` with this request, that job
                 is returned and nothing is charged.
-            owner: the process that will run the job itself; None puts it in the queue, for any worker to start.
-            lease: seconds for which `owner` is taken to live without a word.
+            owner: the process that will run the job itself, taken to live for `lease` seconds without a word; None puts
+                it in the queue, for any worker to start.
 
         Raises:
+            Forbidden: the model's name is another's, or its version shall be champion, and `by` may not promote it.
             BudgetRefused: the plan does not fit into a family's budget or the analyst's quota.
             IdempotencyConflict: the key came before with another request.
             InputError: the plan costs more than was asked for, or the model's name or the key is not allowed.
@@ -184,12 +185,13 @@ class Ledger:
                 return known
             dataset = load(connection, request.dataset, by, request.part, writer.signed)
             evaluations.check(connection, request)
+            bound = model_names.admit(writer, request, by, promotes)
             cost = dataset.price_to_json(plan)
             costs = dataset.costs_from_json(cost)  # what the entry says is what is charged
             whole = dataset.refusing(costs) is not None
             if whole and not dataset.gives_whole(claimed):
                 raise refusal(dataset, request, costs)
-            fields = reservation_fields(request, unit, plan, claimed, cost, by, key, whole)
+            fields = reservation_fields(request, unit, plan, claimed, cost, by, key, whole, bound)
             lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
             seq = writer.append("reserved", **fields, after=lines)
             for family, charge, line in zip(dataset.families, costs, lines, strict=True):
@@ -303,11 +305,9 @@ class Ledger:
 
     def jobs(self, state: State | None = None) -> list[Job]:
         """Every job, or every job in `state`, the oldest first."""
-        query = select(job_table).order_by(job_table.c.seq)
+        where = [] if state is None else [job_table.c.state == state]
         with self.log.database.reading() as connection:
-            return [
-                job_of(row) for row in connection.execute(query.where(job_table.c.state == state) if state else query)
-            ]
+            return [job_of(row) for row in connection.execute(select(job_table).where(*where).order_by("seq"))]
 
     def page_of_jobs(
         self,
@@ -340,13 +340,12 @@ class Ledger:
             return str(read_entry(committed, body_at(connection, committed)).value["released"])
 
     def reservation_hash(self, seq: int) -> str:
-        """The RFC 6962 leaf hash of the job's `reserved` entry, in hex."""
+        """The RFC 6962 leaf hash of the job's `reserved` entry."""
         return leaf_hash(self.reservation(seq).body).hex()
 
     def heartbeat(self, seq: int, owner: str, lease: float, done: int) -> bool:
-        """Renew the lease, and say how many releases of the plan were played. Not an entry: it says nothing of
-        privacy. False where `owner` does not hold the job (any more).
-        """
+        """Renew the lease, and say how many releases of the plan were played. Not an entry. False where `owner` does
+        not hold the job (any more)."""
         with self.log.database.writing() as connection:
             return job_rows.renew(connection, seq, owner, lease, done)
 

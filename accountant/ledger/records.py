@@ -141,8 +141,9 @@ class Registration:
 @dataclass(frozen=True)
 class Request:
     """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
-    booleans, None. `target`: one of the dataset's, where it has several. `evaluates`: the entry of the certified model
-    that the job evaluates; None: it trains one. `part`: HOLDOUT where it reads the units that are kept aside.
+    booleans, None. `target`: one of the dataset's, where it has several. `promote`: whether its model shall be champion
+    at once. `evaluates`: the entry of the certified model that the job evaluates; None: it trains one. `part`: HOLDOUT
+    where it reads the units that are kept aside.
     """
 
     dataset: str
@@ -153,6 +154,7 @@ class Request:
     target: str | None = None
     evaluates: int | None = None
     part: str | None = None
+    promote: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As its entry states it, and as its digest is made from."""
@@ -164,6 +166,7 @@ class Request:
             **({} if self.target is None else {"target": self.target}),
             **({} if self.evaluates is None else {"evaluates": self.evaluates}),
             **({} if self.part is None else {"part": self.part}),
+            **({"promote": True} if self.promote else {}),
         }
         return {**own, **self.budget.to_json()}
 
@@ -260,9 +263,11 @@ def reservation_fields(
     by: str,
     key: str | None,
     whole: bool,
+    bound: int | None,
 ) -> dict[str, Any]:
     """What a `reserved` entry says; `cost` is the plan's price as `Dataset.price_to_json` gives it, `whole`: whether
-    the job takes the whole total, which the entries of others do not speak of.
+    the job takes the whole total, which the entries of others do not speak of; `bound`: by which reservation the
+    model's name is, None where no model is made.
     """
     order = None if claimed.order is None else canonical.decimal_string(Decimal(repr(claimed.order)))
     return {
@@ -279,6 +284,7 @@ def reservation_fields(
         "request": request.digest,
         "idempotency_key": key,
         "by": by,
+        **({} if bound is None else {"bound": bound}),
         **({"whole": True} if whole else {}),
     }
 
@@ -287,4 +293,4 @@ def request_from_entry(value: Mapping[str, Any]) -> Request:
     """The request of a `reserved` entry."""
     budget = Budget.of(value["epsilon"], value["delta"])
     own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
-    return Request(*own, value.get("target"), value.get("evaluates"), value.get("part"))
+    return Request(*own, value.get("target"), value.get("evaluates"), value.get("part"), "promote" in value)

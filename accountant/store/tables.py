@@ -82,6 +82,7 @@ job_table = Table(
     Index("job_state", "state"),
     Index("job_dataset", "dataset", "seq"),
     Index("job_key", "analyst", "idempotency_key", unique=True),
+    Index("job_model", "model", "state", "seq"),
 )
 token_table = Table(
     "token",

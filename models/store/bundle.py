@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from accountant.errors import InputError, ModelInvalid, NameTaken, UnknownName
+from accountant.errors import InputError, ModelInvalid, NameTaken, NothingServed, UnknownName
 from accountant.files import PRIVATE, PUBLIC, open_no_link, replace_file, sync_directory, write_new
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_from_json
+from models.store.standing import way_out
 
 CHAMPION = "champion"
 RETIRED = ".retired"  # an empty file beside the version's folder
@@ -85,8 +86,8 @@ def read_bundle(directory: Path) -> Bundle:
 
 
 class ModelStore:
-    """root/<name>/<version>/ holds a bundle; versions count 1, 2, ...; root/<name>/champion holds a version's number;
-    root/<name>/<version>.retired says that this one is not served.
+    """root/<name>/<version>/ holds a bundle; versions count 1, 2, ...; root/<name>/champion holds a version's number,
+    and until one was promoted is not there; root/<name>/<version>.retired says that this one is not served.
 
     Any number of processes may add and read. A folder named by a version is whole; all else is passed over.
     """
@@ -94,16 +95,13 @@ class ModelStore:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def add(self, name: str, bundle: Bundle, promote: bool = True) -> int:
-        """Store as the next version and, unless told otherwise, make it champion. Returns the version."""
+    def add(self, name: str, bundle: Bundle) -> int:
+        """Store as the next version, which answers nobody who does not name it. Returns the version."""
         home = self._home(name)
         home.mkdir(parents=True, exist_ok=True)
         sync_directory(self.root)
         with _staged(home, bundle) as staged:
-            version = self._number(home, staged)
-        if promote:
-            self.promote(name, version)
-        return version
+            return self._number(home, staged)
 
     def promote(self, name: str, version: int) -> None:
         """Point `name@champion` at a version that exists, in one step."""
@@ -145,13 +143,13 @@ class ModelStore:
             raise UnknownName(f"model={name!r}: there is no such model")
         return versions
 
-    def champion(self, name: str) -> int:
-        """The version that `name` alone means: the promoted one, or the newest while none was promoted."""
-        newest = self.versions(name)[-1]
+    def champion(self, name: str) -> int | None:
+        """The version that `name` alone means; None while none was promoted."""
+        self.versions(name)
         try:
             text = (self._home(name) / CHAMPION).read_text("ascii").strip()
         except FileNotFoundError:
-            return newest
+            return None
         except (OSError, ValueError) as error:
             raise ModelInvalid(f"{name}/{CHAMPION}: cannot be read ({error})") from error
         if not VERSION.fullmatch(text):
@@ -163,7 +161,10 @@ class ModelStore:
         name, at, version = reference.partition("@")
         self._home(name)
         if not at or version == CHAMPION:
-            version = str(self.champion(name))
+            champion = self.champion(name)
+            if champion is None:
+                raise nothing_served(name, self.versions(name)[-1])
+            version = str(champion)
         return self._version(name, version)
 
     def _home(self, name: str) -> Path:
@@ -187,6 +188,12 @@ class ModelStore:
                 version += 1
             else:
                 return version
+
+
+def nothing_served(name: str, newest: int) -> NothingServed:
+    """None of its versions was promoted; `newest`: the one to offer."""
+    details = way_out(name, newest)
+    return NothingServed(f"model={name}: nothing is served: no version was promoted; {details['command']}", **details)
 
 
 def _versions(home: Path) -> list[int]:

@@ -19,11 +19,12 @@ SETTLED = 2_000_000_000  # nanoseconds: a folder that changed since may change a
 
 @dataclass(frozen=True)
 class Shelf:
-    """One model's folder. `versions` ascend; `champion`: the version that the name alone means, or why that cannot be
-    told; `retired`: versions that are kept and not served. `settled`: its stamp tells every later change."""
+    """One model's folder. `versions` ascend; `champion`: the version that the name alone means, None while none was
+    promoted, or why that cannot be told; `retired`: versions that are kept and not served. `settled`: its stamp tells
+    every later change."""
 
     versions: tuple[int, ...]
-    champion: int | ModelInvalid
+    champion: int | ModelInvalid | None
     retired: frozenset[int]
     stamp: tuple[Stamp, Stamp]
     settled: bool
@@ -49,7 +50,7 @@ def _shelf(store: ModelStore, name: str, known: Shelf | None) -> Shelf | None:
         retired = frozenset(store.retired(name))
     except UnknownName:  # none, or gone since
         return None
-    champion: int | ModelInvalid
+    champion: int | ModelInvalid | None
     try:
         champion = store.champion(name)
     except (DpserveError, OSError) as error:

@@ -1,29 +1,38 @@
 """Moving `adult@champion`, and taking versions out of serving: each verified first, and written into the ledger before
-it happens.
+it happens. What a name answers with afterwards is said each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accountant.errors import InputError
+from accountant.errors import CertificateRevoked, InputError, ModelInvalid, UnknownName, VerificationError, WrongState
+from accountant.files import holding, open_directory
 from accountant.home import Home
-from accountant.ledger.placement import PROMOTED, RESTORED, RETIRED, record
-from models.store.bundle import ModelStore
+from accountant.keys import key_rows
+from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_promotion, record
+from models.store.bundle import CHAMPION, ModelStore
 from models.store.loading import load_of_home
+from models.store.standing import Standing, entry_of, standing, way_out
 
 
 @dataclass(frozen=True)
 class Placed:
     """What was done. `entry`: of the ledger, where it says so; `champion`: the version that the name alone means now,
-    `retired`: those that are kept and not served."""
+    `retired`: those that are kept and not served; `replaces`: what a promoted version took the place of; `serves`: what
+    the name answers with now, where None with the newest sound version as `offer`, and the `command` for it."""
 
     model: str
     entry: int
-    champion: int
+    champion: int | None
     retired: list[int]
+    replaces: str | None
+    serves: str | None
+    offer: str | None
+    command: str | None
 
     def to_json(self) -> dict[str, Any]:
         """Its fields, by name."""
@@ -31,23 +40,103 @@ class Placed:
 
 
 def promote(home: Home, reference: str, reason: str, by: str) -> Placed:
-    """Let the name alone mean this version from now on. InputError where it is retired; raises as `load_of_home`."""
+    """Let the name alone mean this version from now on. InputError where no version is named, or it is retired;
+    WrongState where it is champion; raises as `load_of_home`."""
+    if reference.partition("@")[2] in ("", CHAMPION):
+        raise InputError(
+            f"model={reference[:80]}: say which version, for instance {reference.partition('@')[0][:64]}@2"
+        )
     name, version = _version(home, reference)
-    if version in ModelStore(home.models).retired(name):
-        raise InputError(f"model={name}@{version}: is retired; restore it first")
-    return _place(home, PROMOTED, name, version, reason, by, ModelStore.promote)
+    with _alone(home, name):
+        if version in ModelStore(home.models).retired(name):
+            raise InputError(f"model={name}@{version}: is retired; restore it first")
+        if version == ModelStore(home.models).champion(name):
+            raise WrongState(f"model={name}@{version}: is the champion already")
+        return _place(home, PROMOTED, name, version, reason, by, ModelStore.promote)
 
 
 def retire(home: Home, reference: str, reason: str, by: str) -> Placed:
     """Serve this version no more; its files stay."""
     name, version = _version(home, reference)
-    return _place(home, RETIRED, name, version, reason, by, ModelStore.retire)
+    with _alone(home, name):
+        return _place(home, RETIRED, name, version, reason, by, ModelStore.retire)
 
 
 def restore(home: Home, reference: str, reason: str, by: str) -> Placed:
     """Serve a retired version again."""
     name, version = _version(home, reference)
-    return _place(home, RESTORED, name, version, reason, by, ModelStore.restore)
+    with _alone(home, name):
+        return _place(home, RESTORED, name, version, reason, by, ModelStore.restore)
+
+
+def promote_first(home: Home, name: str, version: int) -> None:
+    """The first of a new name answers to it: that follows from the ledger, and is no decision that it must be told."""
+    store = ModelStore(home.models)
+    with _alone(home, name):
+        if store.champion(name) is None:
+            store.promote(name, version)
+
+
+def promote_once(home: Home, name: str, version: int, issued: int, reason: str, by: str) -> None:
+    """Promote what was asked for together with its making: one entry, however often that is cut and gone on with. What
+    was decided about the name since its certificate was issued stands, and what was revoked or retired stays."""
+    store = ModelStore(home.models)
+    with _alone(home, name), suppress(CertificateRevoked):
+        decided = newest_promotion(home.ledger, name, issued)
+        if decided is None and version not in store.retired(name):
+            _place(home, PROMOTED, name, version, reason, by, ModelStore.promote)
+        elif decided is not None and decided["issued"] == issued:
+            store.promote(name, version)
+
+
+def champion_of(home: Home, name: str) -> str | None:
+    """`adult@2`, which the name alone means now; None where it means nothing."""
+    with suppress(UnknownName):
+        champion = ModelStore(home.models).champion(name)
+        return None if champion is None else f"{name}@{champion}"
+    return None
+
+
+def versions_by_entry(home: Home, name: str) -> dict[int, tuple[int, Standing]]:
+    """Of every version of a name: the entry that issued its certificate -> its number, and how it stands."""
+    store = ModelStore(home.models)
+    try:
+        versions, champion, retired = store.versions(name), store.champion(name), store.retired(name)
+    except (UnknownName, ModelInvalid):
+        return {}
+    with home.ledger.log.database.reading() as connection:
+        revoked = key_rows.revoked(connection)
+    found = {}
+    for version in versions:
+        entry = entry_of(home.models / name / str(version))
+        if entry is not None:
+            found[entry] = version, standing(version, champion, version in retired, entry in revoked)
+    return found
+
+
+def answering(home: Home, name: str) -> tuple[str | None, int | None]:
+    """What a name answers with now; where that is nothing, the newest version that verifies and is not retired."""
+    store = ModelStore(home.models)
+    champion, retired = store.champion(name), store.retired(name)
+    if champion is not None and champion not in retired and _sound(home, name, champion):
+        return f"{name}@{champion}", None
+    others = (version for version in reversed(store.versions(name)) if version not in (champion, *retired))
+    return None, next((version for version in others if _sound(home, name, version)), None)
+
+
+def _sound(home: Home, name: str, version: int) -> bool:
+    try:
+        load_of_home(home, home.models / name / str(version), name)
+    except VerificationError:
+        return False
+    return True
+
+
+@contextmanager
+def _alone(home: Home, name: str) -> Iterator[None]:
+    """One process at a time decides about a name."""
+    with holding(open_directory(home.models / name)):
+        yield
 
 
 def _version(home: Home, reference: str) -> tuple[str, int]:
@@ -67,6 +156,18 @@ def _place(
     """The ledger first: what it says and did not happen is done by asking again."""
     store = ModelStore(home.models)
     issued = load_of_home(home, store.root / name / str(version), name).certificate.issued
-    entry = record(home.ledger, kind, name, version, issued, reason, by)
+    before = store.champion(name) if kind == PROMOTED else None
+    entry = record(home.ledger, kind, name, version, issued, reason, by, before)
     act(store, name, version)
-    return Placed(f"{name}@{version}", entry, store.champion(name), store.retired(name))
+    serves, offer = answering(home, name)
+    out = way_out(name, offer)
+    return Placed(
+        f"{name}@{version}",
+        entry,
+        store.champion(name),
+        store.retired(name),
+        None if before is None else f"{name}@{before}",
+        serves,
+        out["offer"],
+        out["command"],
+    )

@@ -45,7 +45,9 @@ class Edit:
     )
     why: Annotated[str | None, typer.Option(help="Why: it stays in the model and its certificate permanently.")] = None
     by: Annotated[str | None, typer.Option(help="Who edits; your user name when left out.")] = None
-    promote: Annotated[bool, typer.Option("--promote/--no-promote", help="Make the new version champion.")] = True
+    promote: Annotated[bool, typer.Option("--promote/--no-promote", help="Make the new version champion at once.")] = (
+        False
+    )
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False
     json: Json = False
 
@@ -98,7 +100,7 @@ def edit(asked: Edit) -> None:
         return show(asked.json, {**body, "model": None}, "\n".join(text))
     body["model"] = reference(derive(Home.open(), released, after, asked.promote))
     body["champion"] = asked.promote
-    state = "champion now" if asked.promote else "not promoted"
+    state = "champion now" if asked.promote else f"a candidate; dpserve model promote {body['model']}"
     show(asked.json, body, "\n".join((*_text(body), FREE, f"{base} -> {body['model']} ({state})")))
 
 

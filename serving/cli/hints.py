@@ -16,6 +16,7 @@ BY_WORDS = {
 BY_CODE = {
     "schema_invalid": "dpserve schema draft FILE shows the form",
     "idempotency_conflict": "give another --idempotency-key, or the request as it was",
+    "certificate_revoked": "",
     "certificate_invalid": "trust nothing of it; dpserve ledger audit looks at all of this home",
     "model_invalid": "trust nothing of it; dpserve ledger audit looks at all of this home",
     "ledger_invalid": "dpserve ledger audit says where; restore the newest copy",

@@ -16,7 +16,10 @@ from accountant.keys.signers import in_keys
 from accountant.ledger import key_life
 from accountant.log.proofs import parse_proof
 from models.store.bundle import ModelStore, read_bundle
+from models.store.placing import answering
 from models.store.renewal import renew_proofs
+from models.store.standing import way_out
+from serving.cli.placing import nothing_served
 from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
 
 NEW_PASSPHRASE = "DPSERVE_NEW_KEY_PASSPHRASE"
@@ -180,7 +183,13 @@ def revoke(
     else:
         issued = entry
     index = key_life.revoke(home, issued, this_user(), reason)
-    show(json, {"issued": issued, "entry": index}, f"the certificate of entry {issued} is revoked, by entry {index}")
+    name = str(home.ledger.log.entry(issued).value["name"])
+    serves, offer = answering(home, name)
+    out = {"name": name, "serves": serves, **way_out(name, offer)}
+    text = f"the certificate of entry {issued} is revoked, by entry {index}"
+    show(json, {"issued": issued, "entry": index, **out}, text)
+    if serves is None:
+        note(nothing_served(name, out["command"]))
     _after(home, None)
 
 

@@ -11,7 +11,7 @@ import typer
 from numpy.typing import NDArray
 
 from accountant.certificates.certificate import verify
-from accountant.errors import InputError
+from accountant.errors import CertificateRevoked, InputError
 from accountant.files import PUBLIC, write_new
 from accountant.home import Home
 from accountant.ledger.left import left_words
@@ -20,6 +20,8 @@ from accountant.log.stored_proofs import inclusion
 from models.features import number_text
 from models.store.bundle import FILES, Bundle, ModelStore, write_bundle
 from models.store.loading import VerifiedModel, load_of_home
+from models.store.placing import answering
+from models.store.standing import way_out
 from models.worth import report
 from models.worth.stated import report_of
 from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
@@ -41,7 +43,13 @@ def open_model(name: str) -> tuple[Path, VerifiedModel]:
     """A model of the home, verified; its folder and itself. Raises UnknownName, or VerificationError; never warns."""
     home = Home.open()
     folder = ModelStore(home.models).resolve(name)
-    return folder, load_of_home(home, folder, folder.parent.name)
+    try:
+        return folder, load_of_home(home, folder, folder.parent.name)
+    except CertificateRevoked as error:
+        model = folder.parent.name
+        _, offer = answering(home, model)
+        out = way_out(model, offer)
+        raise CertificateRevoked(f"{error.message}; {out['command'] or 'no other version verifies'}", **out) from None
 
 
 def reference(folder: Path) -> str:
@@ -66,12 +74,12 @@ def list_models(json: Json = False) -> None:
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:
-    name = f"{line['model']}{' (champion)' if line['champion'] else ''}"
     certificate = line["certificate"]
     if certificate is None:
-        return (name, line["problem"] or line["state"], "", "", "", "")
+        problem = f": {line['problem']}" if line["problem"] and line["state"] != "revoked" else ""
+        return (line["model"], f"{line['state']}{problem}", "", "", "", "")
     worth = [short_worth(each) for each in line["worth"]] or ["not evaluated"]
-    return (name, line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"], *worth)
+    return (line["model"], line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"], *worth)
 
 
 def short_worth(body: dict[str, Any]) -> str:

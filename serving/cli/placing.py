@@ -11,19 +11,20 @@ from accountant.home import Home
 from models.store import placing
 from models.store.placing import Placed
 from serving.cli.models import Model
-from serving.cli.terminal import Json, allowed, show, this_user
+from serving.cli.terminal import Json, allowed, note, show, this_user
 
 Why = Annotated[str, typer.Option(help="Why: it stays in the ledger permanently.")]
+NO_REASON = "no reason was given"
 By = Annotated[str | None, typer.Option(help="Who decides; your user name when left out.")]
 
 
-def promote(name: Model, why: Why, by: By = None, json: Json = False) -> None:
+def promote(name: Model, why: Why = NO_REASON, by: By = None, json: Json = False) -> None:
     """Let a model's name alone mean this version: `adult`, `adult@champion`. Running servers follow within a second.
 
     \b
     dpserve model promote adult@2 --why "better on the review set"
     """
-    _place(placing.promote, name, why, by, json, "{model} is champion now")
+    _place(placing.promote, name, why, by, json, "{model} is champion now{instead}")
 
 
 def retire(name: Model, why: Why, by: By = None, json: Json = False) -> None:
@@ -50,4 +51,14 @@ def _place(
     home = Home.open()
     allowed(home, "promote", model=name.partition("@")[0])
     done = act(home, name, why, by or this_user())
-    show(json, done.to_json(), f"{text.format(model=done.model)}; entry {done.entry} of the ledger says so")
+    instead = f", in place of {done.replaces}" if done.replaces else ""
+    said = f"{text.format(model=done.model, instead=instead)}; entry {done.entry} of the ledger says so"
+    show(json, done.to_json(), said)
+    if done.serves is None:
+        note(nothing_served(done.model.partition("@")[0], done.command))
+
+
+def nothing_served(name: str, command: str | None) -> str:
+    """After a change: the name answers nothing now, and what leads on."""
+    lead = f"The newest that verifies: {command}" if command else "No other version verifies."
+    return f"Nothing is served under {name} now. {lead}"

@@ -8,7 +8,10 @@ import typer
 
 from accountant.errors import InputError, UnknownName
 from accountant.home import Home
+from accountant.ledger.grants import Access
 from accountant.ledger.left import left_words
+from models.store.bundle import ModelStore
+from models.store.standing import Standing
 from serving.cli.complete import LEARNERS
 from serving.cli.datasets import Name
 from serving.cli.terminal import Json, aligned, allowed, rounds, show, this_user
@@ -23,6 +26,9 @@ Delta = Annotated[str | None, typer.Option(help="Delta of this job; the dataset'
 Set = Annotated[list[str] | None, typer.Option("--set", help="A parameter of the learner, key=value. Repeatable.")]
 Model = Annotated[str | None, typer.Option(help="Name of the model; the dataset's when left out.")]
 Target = Annotated[str | None, typer.Option(help="What to predict, where the dataset has several targets.")]
+Promote = Annotated[
+    bool, typer.Option("--promote", help="Make the model champion of its name at once, in place of the one it has.")
+]
 Key = Annotated[str | None, typer.Option(help="The same key gives the same job, and spends once.")]
 
 
@@ -43,12 +49,14 @@ def plan(
     """
     asked = Asked(name, learner, epsilon, delta, parameters(set), model, target=target)
     home = Home.open()
-    allowed(home, "train", dataset=name)
-    body = plans.plan(home, asked, this_user()).to_json()
+    held = allowed(home, "train", dataset=name)
+    body = plans.plan(home, asked, this_user(), promotes(held, asked)).to_json()
+    instead = f", in place of {body['replaces']}" if body["replaces"] else ""
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}{_about(body)}, {body['rounds']} releases"),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
+        ("model", f"{body['becomes']} of {body['model']}{instead}"),
         *(("warning", text) for text in body["warnings"]),
     ]
     show(json, body, aligned(lines))
@@ -62,23 +70,30 @@ def train(
     set: Set = None,
     model: Model = None,
     target: Target = None,
+    promote: Promote = False,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
-    """Train a model: reserve its price, fit, certify, put it among the served models.
+    """Train a model: reserve its price, fit, certify, put it among the models.
+
+    The first of a name answers to it at once; any further one is a candidate, until it is promoted.
 
     \b
     dpserve train adult --learner lazybb --epsilon 0.5
     """
-    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, target=target)
-    allowed(home, "train", dataset=name)
+    home = Home.open()
+    held = allowed(home, "train", dataset=name)
+    asked = Asked(name, learner, epsilon, delta, parameters(set), model, target=target, promote=promote)
     job.recover(home)
     with rounds(f"{learner} on {name}") as progress:
-        body = job.train(home, asked, by=this_user(), key=idempotency_key, progress=progress)
+        body = job.train(
+            home, asked, by=this_user(), key=idempotency_key, progress=progress, promotes=promotes(held, asked)
+        )
     certificate = body["certificate"] or {}
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
         ("model", f"{body['model']}{_about(body)}"),
+        ("version", _version(home, body)),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
         *closing(body),
@@ -87,9 +102,24 @@ def train(
     show(json, body, aligned(lines))
 
 
+def promotes(held: Access, asked: Asked) -> bool:
+    """Whether who sits here may promote versions of the model that is asked for."""
+    return held.may("promote", model=asked.model or asked.dataset)
+
+
 def closing(body: dict[str, Any]) -> list[tuple[str, str]]:
     """The line that says of a job, if it does, that it closes its family."""
     return [("closes", plans.CLOSES)] if body.get("whole") and body["state"] != "released" else []
+
+
+def _version(home: Home, body: dict[str, Any]) -> str:
+    """Which one it is, how it stands, and what leads on."""
+    own, champion = f"{body['model']}@{body['version']}", ModelStore(home.models).champion(body["model"])
+    if body["version_state"] == Standing.CHAMPION:
+        instead = f", in place of {body['replaces']}" if body["replaces"] else ""
+        return f"{own}, champion: it answers to {body['model']}{instead}"
+    answers = f"{body['model']}@{champion} answers on" if champion else "nothing answers to the name"
+    return f"{own}, {body['version_state']}: {answers}; dpserve model promote {own}"
 
 
 def _about(body: dict[str, Any]) -> str:
@@ -126,6 +156,7 @@ def tune(
     plan: Annotated[
         bool, typer.Option("--plan", "--explain", help="Say what it would cost and do; spend nothing.")
     ] = False,
+    promote: Promote = False,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -138,15 +169,17 @@ def tune(
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --plan
     """
     tuning = Tuning(grid_of(grid), runs)
-    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, tuning, target)
-    allowed(home, "train", dataset=name)
+    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, tuning, target, promote)
+    held = allowed(home, "train", dataset=name)
     if plan:
-        body = plans.plan(home, asked, this_user()).to_json()
+        body = plans.plan(home, asked, this_user(), promotes(held, asked)).to_json()
         return show(json, body, _planned(body))
     job.recover(home)
     with rounds(f"tuning {learner} on {name}") as progress:
-        body = job.train(home, asked, by=this_user(), key=idempotency_key, progress=progress)
-    show(json, body, _tuned(body))
+        body = job.train(
+            home, asked, by=this_user(), key=idempotency_key, progress=progress, promotes=promotes(held, asked)
+        )
+    show(json, body, _tuned(home, body))
 
 
 def _planned(body: dict[str, Any]) -> str:
@@ -163,13 +196,14 @@ def _planned(body: dict[str, Any]) -> str:
     return f"{aligned(lines)}\n\n{aligned(rows)}"
 
 
-def _tuned(body: dict[str, Any]) -> str:
+def _tuned(home: Home, body: dict[str, Any]) -> str:
     certificate, chosen = body["certificate"] or {}, body["chosen"] or {}
     setting = chosen.get("setting")
     text = ", ".join(f"{key}={value}" for key, value in setting.items()) if setting else "none: no run was drawn"
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
         ("model", f"{body['model']}{_about(body)}"),
+        ("version", _version(home, body)),
         ("setting", text),
         ("score", f"{chosen.get('score')} rows told right, with noise; of the best, so rather too many"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}"),

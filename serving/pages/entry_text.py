@@ -86,6 +86,7 @@ _WHOLE = " The job takes the whole total: nothing is admitted beside it or after
 def _reserved(value: Value) -> str:
     answers = sum(run["count"] for run in value["plan"])
     about = f" that predicts {value['target']}" if "target" in value else ""
+    about += ", which shall be champion at once" if "promote" in value else ""
     if "evaluates" in value:
         rows = "what is kept aside of " if "part" in value else ""
         return (
@@ -209,7 +210,9 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         "run",
         "model promoted",
         lambda value: (
-            f"{value['by']} made version {value['version']} of model {value['name']} its champion.{_why(value)}"
+            f"{value['by']} made version {value['version']} of model {value['name']} its champion"
+            + (f", in place of version {value['replaces']}" if "replaces" in value else "")
+            + f".{_why(value)}"
         ),
     ),
     "model-retired": (

@@ -113,7 +113,7 @@ async def price_of(home: Home, form: Form, held: Access, run: Runs = in_thread) 
 
 def _priced(home: Home, form: Form, held: Access) -> dict[str, Any]:
     held.require("train", dataset=form["dataset"])
-    plan = planned(home, form.body, held.principal)
+    plan = planned(home, form.body, held)
     now = home.ledger.dataset(form["dataset"]).summary()
     used, after = 1 - float(now["left"]["share"]), 1 - float(plan["left"]["share"])
     return {
@@ -142,10 +142,10 @@ def send(home: Home, form: Form, priced: str, key: str, held: Access) -> Sent:
     if priced != form.digest:
         return Sent(None, key or uuid.uuid4().hex, 409, STALE)
     try:
-        return Sent(submitted(home, {**form.body, "idempotency_key": key or None}, held.principal)["job"])
+        return Sent(submitted(home, {**form.body, "idempotency_key": key or None}, held)["job"])
     except IdempotencyConflict as error:
         return Sent(None, uuid.uuid4().hex, status_of(error), SENT)
     except BudgetRefused as refused:
         return Sent(None, key, status_of(refused))  # the price beside the form tells it
-    except InputError as error:
+    except (InputError, Forbidden) as error:
         return Sent(None, key, status_of(error), error.message)

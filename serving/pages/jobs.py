@@ -12,7 +12,7 @@ from starlette.responses import Response
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
 from accountant.ledger.grants import Access
-from accountant.ledger.records import PUBLIC_STATES
+from accountant.ledger.records import ISSUED, PUBLIC_STATES
 from serving.http.rights import JOBS, LISTED, NAMED, seen_datasets
 from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
 from serving.pages.datasets import every_dataset
@@ -49,7 +49,11 @@ async def job(request: Request) -> Response:
     known_query(request)
     found = await in_thread(_job, state(request).home, job_number(request), access(request))
     of = PUBLIC_STATES[found["job"]["state"]]
-    return page(request, "job.html", **found, open=of.open, cancellable=of.cancellable and found["theirs"])
+    told = found["job"]
+    makes = told["state"] == ISSUED and "evaluates" not in told
+    unstored = makes and told["version"] is None  # its version is put among the models this moment
+    cancellable = of.cancellable and found["theirs"]
+    return page(request, "job.html", **found, open=of.open or unstored, cancellable=cancellable)
 
 
 def _job(home: Home, seq: int, held: Access) -> dict[str, Any]:

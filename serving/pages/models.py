@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.certificates.plain_words import best_guess, factor, plain
-from accountant.errors import DpserveError, InputError, UnknownName, VerificationError
+from accountant.errors import CertificateRevoked, DpserveError, InputError, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
 from models.features import CategoricalFeature, Feature, NumericFeature, number_text
@@ -21,6 +21,7 @@ from serving.http.routes import Door, access, in_thread, state
 from serving.pages import shapes as ui_shapes
 from serving.pages.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
+from serving.rest.placing import NO_REASON
 from serving.wire.errors import json_response, status_of
 from serving.wire.request_bodies import known_query, query_int
 from training.evaluation.release import worths
@@ -67,7 +68,7 @@ def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _summary(name: str, versions: list[dict[str, Any]]) -> dict[str, Any]:
     shown = next((line for line in versions if line[CHAMPION]), versions[-1])
-    broken = sum(line["state"] == "invalid" for line in versions)
+    broken = sum(line["verified"] is False and line["state"] != "revoked" for line in versions)
     return {**shown, "name": name, "versions": len(versions), "broken": broken}
 
 
@@ -95,12 +96,15 @@ async def show(request: Request) -> Response:
 
 
 def _not_served(request: Request, reference: str, versions: list[dict[str, Any]], error: DpserveError) -> Response:
-    """A version that does not verify, that was retired, or that there is not."""
+    """A version that does not verify, that was retired or revoked, or that there is not."""
     about: dict[str, Any] = {
         "reference": reference,
         "versions": versions,
         "problem": str(error.details.get("reason") or error.message),
-        "broken": isinstance(error, VerificationError),
+        "broken": isinstance(error, VerificationError) and not isinstance(error, CertificateRevoked),
+        "nothing": "offer" in error.details,
+        "offer": error.details.get("offer"),
+        "command": error.details.get("command"),
         "places_it": _places(request),
     }
     return page(request, "models_broken.html", status=status_of(error), **about)
@@ -119,8 +123,8 @@ async def place(request: Request) -> Response:
     act, name = ACTS.get(typed["what"]), request.path_params["name"]
     if act is None:
         raise InputError(f"what={typed['what'][:40]!r}: must be one of {sorted(ACTS)}")
-    by = access(request).principal
-    done = await in_thread(act, state(request).home, f"{name}@{typed['version']}", typed["why"].strip(), by)
+    by, why = access(request).principal, typed["why"].strip() or NO_REASON
+    done = await in_thread(act, state(request).home, f"{name}@{typed['version']}", why, by)
     return see_other(f"/ui/models/{name}?placed={done.entry}")
 
 

@@ -6,7 +6,7 @@ bounded set.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -22,6 +22,7 @@ from accountant.errors import LedgerInvalid
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Family, families_of, one_job_in
 from accountant.ledger.job_counts import JobFigures, queue
+from models.store.standing import Standing
 from serving.process.audit_runs import read_last
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -145,9 +146,14 @@ class ServingGauges(Collector):
 
     served: int
     refused: int
+    standings: Mapping[str, int]
 
     def collect(self) -> Iterable[Metric]:
-        """The two numbers."""
+        """The two numbers, and how many versions stand how."""
+        family = GaugeMetricFamily("dpserve_model_versions", "Model versions, by how they stand.", labels=["state"])
+        for state in Standing:
+            family.add_metric([state.value], self.standings.get(state.value, 0))
+        yield family
         yield _gauge("dpserve_models_loaded", "Model versions verified and served.", self.served)
         yield _gauge("dpserve_models_refused", "Model versions that do not verify, and are not served.", self.refused)
 

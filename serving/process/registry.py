@@ -15,19 +15,21 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from accountant.canonical import decimal_string
 from accountant.certificates.certificate import digest
-from accountant.errors import ModelInvalid, UnknownName, VerificationError
+from accountant.errors import CertificateRevoked, ModelInvalid, NothingServed, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.keys.dsse import parse
 from accountant.keys.trust import PublicKeys
 from models.store.bundle import CHAMPION, FILES, ModelStore
 from models.store.index import Shelf, Stamp, look, stamp_of
 from models.store.loading import VerifiedModel, load_of_home
+from models.store.standing import Standing, entry_of, standing, way_out
 from serving.process.access_log import about
 from serving.process.metrics import FAILURES, PREDICTIONS, SECONDS
 from serving.process.settings import ServerSettings
@@ -210,9 +212,7 @@ class Registry:
         self._used[key] = next(self._clock)
         found = self._held.get(key) or self._verify(key, keep=True)
         if found is None:
-            slot = self._slots.get(key)
-            reason = _reason(slot.error) if slot and slot.error else ""
-            raise ModelInvalid(f"model={reference[:80]}: does not verify, so it is not served", reason=reason)
+            raise self._refusal(reference, key)
         return found
 
     def dataset(self, reference: str) -> str | None:
@@ -234,6 +234,31 @@ class Registry:
         known = [(version, slot.dataset) for (each, version), slot in list(self._slots.items()) if each == name]
         return max((pair for pair in known if pair[1]), default=(0, None))[1]
 
+    def _refusal(self, reference: str, key: Key) -> VerificationError:
+        """Why a version is not served; where the name alone was asked for, with what could answer in its place."""
+        (name, version), slot = key, self._slots.get(key)
+        error = slot.error if slot and slot.error else ModelInvalid("it changed while it was looked at")
+        alone = reference.partition("@")[2] in ("", CHAMPION)
+        offer = way_out(name, self._sound(name, version)) if alone else {}
+        instead = (
+            f": nothing is served under this name; {offer['command'] or 'no other version verifies'}" if alone else ""
+        )
+        about = {"reason": _reason(error), "version": f"{name}@{version}", **offer}
+        if isinstance(error, CertificateRevoked):
+            return CertificateRevoked(
+                f"model={reference[:80]}: {name}@{version} was revoked{instead}", state=Standing.REVOKED.value, **about
+            )
+        return ModelInvalid(f"model={reference[:80]}: does not verify, so it is not served{instead}", **about)
+
+    def _sound(self, name: str, without: object) -> int | None:
+        """The newest version that verified and is not retired, but for one."""
+        shelf = self._shelves[name]
+        for version in reversed(shelf.versions):
+            slot = self._slots.get((name, version))
+            if version != without and version not in shelf.retired and slot is not None and slot.certificate:
+                return version
+        return None
+
     def _key(self, reference: str) -> Key:
         name, at, text = reference.partition("@")
         shelf = self._shelves.get(name)
@@ -244,6 +269,8 @@ class Registry:
             version = int(text) if whole else 0
         elif isinstance(shelf.champion, ModelInvalid):
             raise ModelInvalid(f"model={name}: its champion cannot be told", reason=shelf.champion.message)
+        elif shelf.champion is None or shelf.champion in shelf.retired:
+            raise self._nothing_served(name, shelf)
         else:
             version = shelf.champion
         if version not in shelf.versions:
@@ -252,6 +279,14 @@ class Registry:
             raise UnknownName(f"model={name}@{version}: was retired, so it is not served", model=reference[:80])
         about(f"{name}@{version}")
         return name, version
+
+    def _nothing_served(self, name: str, shelf: Shelf) -> NothingServed:
+        """Its champion was retired, or no version was ever promoted."""
+        details = way_out(name, self._sound(name, None))
+        why = "no version was promoted" if shelf.champion is None else f"{name}@{shelf.champion} was retired"
+        state = Standing.CANDIDATE if shelf.champion is None else Standing.RETIRED
+        what = details["command"] or "no version of it verifies"
+        return NothingServed(f"model={name}: nothing is served: {why}; {what}", state=state.value, **details)
 
     # Telling
 
@@ -278,14 +313,18 @@ class Registry:
 
     def _line(self, name: str, version: int, shelf: Shelf) -> dict[str, Any]:
         slot = self._slots.get((name, version))
-        # `unverified`: nobody asked for it yet, and the background has not come to it
-        state = "unverified" if slot is None else "invalid" if slot.error else "served"
+        revoked = slot is not None and isinstance(slot.error, CertificateRevoked)
+        if slot is None and self._trust is not None and self._trust.revoked:
+            revoked = entry_of(Path(self._root) / name / str(version)) in self._trust.revoked
+        state = standing(version, shelf.champion, version in shelf.retired, revoked)
         return {
             "model": f"{name}@{version}",
             "name": name,
             "version": version,
-            CHAMPION: shelf.champion == version,
-            "state": "retired" if version in shelf.retired else state,
+            CHAMPION: state is Standing.CHAMPION,
+            "state": state.value,
+            # None: nobody asked for it yet and the background has not come to it, or it is retired
+            "verified": None if slot is None else slot.error is None,
             "certificate": slot.certificate if slot else None,
             "problem": _reason(slot.error) if slot and slot.error else None,
         }

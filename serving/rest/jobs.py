@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
+from accountant.ledger.grants import Access
 from accountant.ledger.records import PUBLIC_STATES
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
 from serving.http.routes import (
@@ -43,7 +44,14 @@ MOST_DIGITS = 40
 MOST_VALUES = 64
 MOST_LISTED = 200
 REQUIRED: Fields = {"dataset": (str,), "learner": (str,), "epsilon": NUMBER}
-OPTIONAL: Fields = {"delta": NUMBER, "parameters": (dict,), "model": (str,), "tuning": (dict,), "target": (str,)}
+OPTIONAL: Fields = {
+    "delta": NUMBER,
+    "parameters": (dict,),
+    "model": (str,),
+    "tuning": (dict,),
+    "target": (str,),
+    "promote": (bool,),
+}
 KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
 
 
@@ -77,6 +85,7 @@ def asked(body: dict[str, Any]) -> Asked:
         body.get("model"),
         tuning,
         body.get("target"),
+        body.get("promote", False),
     )
 
 
@@ -96,14 +105,16 @@ async def submit_job(request: Request) -> Response:
     """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
     body = await json_fields(request, REQUIRED, KEYED)
     held = await require_dataset(request, ("train",), body["dataset"])
-    found = await with_prices(request, submitted, state(request).home, body, held.principal)
+    found = await with_prices(request, submitted, state(request).home, body, held)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
 
-def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
-    """Reserve and queue a job; its JSON. BudgetRefused, which is counted."""
+def submitted(home: Home, body: dict[str, Any], held: Access) -> dict[str, Any]:
+    """Reserve and queue a job; its JSON. BudgetRefused, which is counted; Forbidden where it takes `promote` on its
+    model, and that is not held."""
     with _refusals(body["dataset"]):
-        reserved = job.submit(home, asked(body), by=by, key=body.get("idempotency_key"))
+        key, promotes = body.get("idempotency_key"), _promotes(held, body)
+        reserved = job.submit(home, asked(body), by=held.principal, key=key, promotes=promotes)
         return _job(home, reserved.seq)
 
 
@@ -111,13 +122,17 @@ async def plan_job(request: Request) -> Response:
     """As a job, spending nothing."""
     body = await json_fields(request, REQUIRED, KEYED)
     held = await require_dataset(request, ("train",), body["dataset"])
-    return json_response(await with_prices(request, planned, state(request).home, body, held.principal))
+    return json_response(await with_prices(request, planned, state(request).home, body, held))
 
 
-def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+def _promotes(held: Access, body: dict[str, Any]) -> bool:
+    return held.may("promote", model=body.get("model") or body["dataset"])
+
+
+def planned(home: Home, body: dict[str, Any], held: Access) -> dict[str, Any]:
     """The plan of a job, which spends nothing; raises as `submitted`."""
     with _refusals(body["dataset"]):
-        return plans.plan(home, asked(body), by).to_json()
+        return plans.plan(home, asked(body), held.principal, _promotes(held, body)).to_json()
 
 
 @contextmanager
@@ -230,6 +245,7 @@ ASKED = {
     "tuning": TUNING,
     "model": TEXT,
     "target": {**TEXT, "description": "what to predict; must be said where the dataset has several targets"},
+    "promote": {"type": "boolean", "description": "make its model champion of its name at once"},
     "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
 }
 JOB = {

@@ -11,6 +11,7 @@ from typing import Any
 from accountant.budget import Relation
 from accountant.errors import DpserveError
 from accountant.ledger.records import State
+from models.store.standing import Standing
 from serving.wire.errors import HTTP_CODES, status_of
 
 Shape = Mapping[str, Any]
@@ -120,10 +121,12 @@ TUNING = record({"settings": array(ANY_OBJECT), "runs": ANY_OBJECT}, says="the s
 PLAN = record(
     {
         **_PRICED, "unit": DECIMAL, "relation": RELATION, "certificate": {"type": "null"}, "warnings": array(TEXT),
+        "becomes": {"enum": ["champion", "candidate"]}, "replaces": maybe(TEXT),
         "left": record({**LEFT["properties"], "jobs": COUNT}),
     },
     {"tuning": TUNING, "target": TEXT, "whole": TRUTH},
 )  # fmt: skip
+VERSION_STATE = {"enum": [each.value for each in Standing]}
 ISSUED = record({"entry": COUNT, "statement": SHA256}, says="the entry that issued it, and its statement's digest")
 CHOSEN = record({"setting": maybe(ANY_OBJECT), "score": {"type": ["integer", "null"]}}, says="released with the model")
 JOB = record(
@@ -131,7 +134,8 @@ JOB = record(
         **_PRICED, "job": COUNT, "state": {"enum": [*(state.value for state in State), "issued"]},
         "progress": record({"done": COUNT, "total": COUNT}, says="in rounds of the plan: nothing of the data"),
         "left": LEFT, "by": TEXT, "time": TIME, "certificate": maybe(ISSUED), "error": maybe(TEXT),
-        "waiting": maybe(TEXT),
+        "waiting": maybe(TEXT), "version": {"type": ["integer", "null"]}, "version_state": maybe(VERSION_STATE),
+        "promote": TRUTH, "replaces": maybe(TEXT),
     },
     {
         "chosen": maybe(CHOSEN), "target": TEXT, "whole": {**TRUTH, "description": "it takes the whole total"},
@@ -169,7 +173,8 @@ MODEL = record(
 MODEL_LINE = record(
     {
         "model": TEXT, "name": TEXT, "version": COUNT, "champion": TRUTH,
-        "state": {"enum": ["served", "invalid", "unverified", "retired"]},
+        "state": VERSION_STATE,
+        "verified": {**maybe(TRUTH), "description": "null: not looked at yet, or retired"},
         "certificate": maybe(CERTIFICATE), "problem": maybe(TEXT),
     }
 )  # fmt: skip

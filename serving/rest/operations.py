@@ -4,6 +4,7 @@ ready?
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -26,7 +27,8 @@ from serving.wire.request_bodies import known_query
 async def metrics(request: Request) -> Response:
     """What all workers counted, and what the home says now."""
     serving = state(request)
-    home, models = serving.home, ServingGauges(serving.registry.loaded, serving.registry.refused)
+    home, standings = serving.home, Counter(line["state"] for line in serving.registry.to_json())
+    models = ServingGauges(serving.registry.loaded, serving.registry.refused, standings)
     collectors = (LedgerGauges(home, serving.figures), AuditGauges(home), models)
     return Response(await in_thread(render, collectors), media_type=CONTENT_TYPE_LATEST)
 

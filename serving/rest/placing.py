@@ -15,13 +15,14 @@ from serving.wire.request_bodies import json_fields, known_query
 
 Fields = dict[str, tuple[type, ...]]
 REASON: Fields = {"reason": (str,)}
+NO_REASON = "no reason was given"
 
 
 async def promote(request: Request) -> Response:
     """Let the name alone mean another version from now on."""
-    body = await json_fields(request, {"version": (int,), **REASON})
+    body = await json_fields(request, {"version": (int,)}, REASON)
     reference = f"{request.path_params['name']}@{body['version']}"
-    return await _place(request, placing.promote, reference, body["reason"])
+    return await _place(request, placing.promote, reference, body.get("reason", NO_REASON))
 
 
 async def retire(request: Request) -> Response:
@@ -46,7 +47,7 @@ WHY = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "it s
 PROMOTE = {
     "type": "object",
     "additionalProperties": False,
-    "required": ["version", "reason"],
+    "required": ["version"],
     "properties": {"version": {"type": "integer", "minimum": 1}, "reason": WHY},
 }
 RETIRE = {
@@ -59,14 +60,20 @@ PLACED = json_schemas.record(
     {
         "model": json_schemas.TEXT,
         "entry": json_schemas.COUNT,
-        "champion": json_schemas.COUNT,
+        "champion": {"type": ["integer", "null"]},
         "retired": json_schemas.array(json_schemas.COUNT),
+        "replaces": json_schemas.maybe(json_schemas.TEXT),
+        "serves": json_schemas.maybe(json_schemas.TEXT),
+        "offer": json_schemas.maybe(json_schemas.TEXT),
+        "command": json_schemas.maybe(json_schemas.TEXT),
     },
-    says="`entry`: of the ledger, where it says who did it and why",
+    says="`entry`: of the ledger, where it says who did it and why; `replaces`: what a promoted version took the place "
+    "of; `serves`: what the name answers with now, where null with the newest sound version as `offer`",
 )
 PROMOTES = ("promote",)
 PATH = "/v1/models/{name}"
 DOORS = (
+    Door("POST", f"{PATH}/promote", PROMOTES, promote, "Let a name mean this version", takes=PROMOTE, gives=PLACED),
     Door("POST", f"{PATH}/champion", PROMOTES, promote, "Move name@champion", takes=PROMOTE, gives=PLACED),
     Door("POST", f"{PATH}/retire", PROMOTES, retire, "Serve name@version no more", takes=RETIRE, gives=PLACED),
     Door("POST", f"{PATH}/restore", PROMOTES, restore, "Serve name@version again", takes=RETIRE, gives=PLACED),

@@ -103,11 +103,13 @@ async def index(request: Request) -> Response:
     serving = state(request)
     serving.require_ready()
     seen = seen_models(access(request), serving.registry.to_json(), serving.registry)
-    lines = [line for line in seen if not asked.get("ready") or line["state"] == "served"]
+    lines = [line for line in seen if not asked.get("ready") or line["verified"]]
     answers = []
     for line in lines:
-        status = "READY" if line["state"] == "served" else "UNAVAILABLE"
-        reason = "" if status == "READY" else line["problem"] or line["state"]
+        status = "READY" if line["verified"] else "UNAVAILABLE"
+        reason = (
+            "" if status == "READY" else line["problem"] or ("retired" if line["state"] == "retired" else "unverified")
+        )
         about = {"name": line["name"], "version": str(line["version"]), "state": status, "reason": reason}
         answers.append(about)
     return json_response(answers)

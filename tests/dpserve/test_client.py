@@ -53,7 +53,7 @@ def test_from_a_budget_to_predictions(server):
     with client(server, "train") as analyst:
         before = analyst.dataset("adult").budget
         assert [each.name for each in analyst.datasets()] == ["adult"]
-        plan = analyst.plan("adult", "lazybb", "0.1", parameters=FEW)
+        plan = analyst.plan("adult", "lazybb", "0.1", parameters=FEW, model="mine")
         seen = []
         made = analyst.train("adult", "lazybb", 0.1, parameters=FEW, model="mine", progress=lambda *n: seen.append(n))
         after = analyst.dataset("adult").budget
@@ -107,9 +107,9 @@ def test_a_model_is_kept_from_serving_and_served_again(service):
 
     placed = service.retire("curves@1", "a test")
     assert placed["retired"] == [1]
-    until(lambda: state() != "served", "it is served no more")
+    until(lambda: state() == "retired", "it is served no more")
     service.restore("curves@1", "a test")
-    until(lambda: state() == "served", "it is served again")
+    until(lambda: state() == "champion", "it is served again")
     with pytest.raises(refused.BadInput):
         service.promote("curves", 9, "there is none")
 

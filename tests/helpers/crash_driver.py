@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -86,6 +87,11 @@ def train(home: Path, files: Path) -> None:
     job.train(Home.open(ledgers.place(home)), ASKED, by="test", key=f"key of {os.getpid()}")
 
 
+def promote(home: Path, files: Path) -> None:
+    """A further version of a name, to be champion at once."""
+    job.train(Home.open(ledgers.place(home)), replace(ASKED, promote=True), by="test")
+
+
 def recover(home: Path, files: Path) -> None:
     job.recover(Home.open(ledgers.place(home)))
 
@@ -99,7 +105,7 @@ def register(home: Path, files: Path) -> None:
     datasets.register(Home.open(ledgers.place(home)), "second", files / "rows.parquet", files / "schema.yaml", *how)
 
 
-TASKS = {"train": train, "recover": recover, "init": init, "register": register}
+TASKS = {"train": train, "promote": promote, "recover": recover, "init": init, "register": register}
 
 
 def child(request: dict) -> None:

@@ -42,7 +42,7 @@ from training.rows.datasets import register
 
 pytestmark = pytest.mark.server
 
-JOB = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "parameters": {"rounds": 5}}
+JOB = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "parameters": {"rounds": 5}, "model": "tested"}
 SET = b'{"dataset": "adult", "learner": "lazybb", "epsilon": 1, "parameters": {"rounds": %b}}'
 BIG = b'{"model": "' + b"a" * (17 << 20) + b'"}'
 
@@ -296,6 +296,12 @@ def finished(server, seq):
     return until(look, f"job {seq} comes to its end")
 
 
+def versioned(server, seq):
+    """The job, once its version is among the models."""
+    found = server.get(f"/v1/jobs/{seq}").json()
+    return found if found["version"] else None
+
+
 def test_job_from_submission_to_prediction(server):
     before = metric(server, "dpserve_jobs_total", dataset="adult", learner="lazybb", state="issued")
     answer = server.post("/v1/jobs", {**JOB, "model": "fresh"}, scope="train")
@@ -342,10 +348,39 @@ def test_trail_names_what_was_asked_for_where_there_is_such_a_thing(server):
 
 def test_plan_spends_nothing(server):
     size, left = server.home.ledger.log.size(), server.get("/v1/datasets/adult").json()["budget"]
-    plan = server.post("/v1/plans", JOB, scope="train").json()
+    plan = server.post("/v1/plans", {**JOB, "model": "planned"}, scope="train").json()
     assert {"dataset", "learner", "epsilon", "delta", "rounds", "left", "model", "certificate"} <= plan.keys()
+    assert (plan["becomes"], plan["replaces"]) == ("champion", None)
     assert server.home.ledger.log.size() == size
     assert server.get("/v1/datasets/adult").json()["budget"] == left
+
+
+def test_a_second_token_with_train_takes_no_name_and_replaces_no_champion(server):
+    """Done on a running server before: whoever could train could replace what production answers with."""
+    answering = server.predict("adult").json()
+    size, budget = server.home.ledger.log.size(), server.get("/v1/datasets/adult").json()["budget"]
+    for more in ({}, {"promote": True}):
+        for path in ("/v1/jobs", "/v1/plans"):
+            refused = server.post(path, {**JOB, "model": "adult", **more}, scope="train")
+            assert code(refused) == (403, "forbidden")
+            details = refused.json()["error"]["details"]
+            assert (details["needs"], details["on"]) == (["promote"], {"model": "adult"})
+            assert (details["differs"], details["would_fit"]) == (["principal"], {"model": "adult-2"})
+    assert server.home.ledger.log.size() == size
+    assert server.get("/v1/datasets/adult").json()["budget"] == budget
+
+    own = {**JOB, "model": "stolen"}  # and a further version of a name of their own is a candidate
+    seqs = [finished(server, server.post("/v1/jobs", own, scope="train").json()["job"])["job"] for _ in range(2)]
+    jobs = [until(lambda seq=seq: versioned(server, seq), "it is among the models") for seq in seqs]
+    assert [(job["version"], job["version_state"]) for job in jobs] == [(1, "champion"), (2, "candidate")]
+    until(lambda: server.predict("stolen@2").status_code == 200, "who names a candidate is answered")
+    assert server.predict("stolen").json()["model"] == "stolen@1"
+    assert code(server.post("/v1/jobs", {**own, "promote": True}, scope="train")) == (403, "forbidden")
+    assert server.post("/v1/models/stolen/promote", {"version": 2}, scope="train").status_code == 403
+    done = server.post("/v1/models/stolen/promote", {"version": 2}).json()
+    assert (done["replaces"], done["serves"]) == ("stolen@1", "stolen@2")
+    until(lambda: server.predict("stolen").json()["model"] == "stolen@2", "it is promoted on purpose")
+    assert server.predict("adult").json() == answering
 
 
 def test_idempotency_key(server):
@@ -477,7 +512,7 @@ def test_tampered_model_is_refused_and_the_others_go_on(server):
     assert server.get("/readyz", scope=None).status_code == 200
     assert metric(server, "dpserve_certificate_failures_total", reason="certificate_invalid") > before
     (line,) = [line for line in server.get("/v1/models").json()["models"] if line["name"] == "spare"]
-    assert line["state"] == "invalid"
+    assert (line["state"], line["verified"]) == ("champion", False)
     path.write_bytes(good)
     until(lambda: all(server.predict("spare").status_code == 200 for _ in range(8)), "every worker serves it again")
 
@@ -559,7 +594,9 @@ def test_ledger_figures_are_the_ledgers(server):
     )
     assert metric(server, "dpserve_ledger_size") == server.home.ledger.log.size()
     lines = server.get("/v1/models").json()["models"]
-    assert metric(server, "dpserve_models_loaded") == sum(line["state"] == "served" for line in lines)
+    assert metric(server, "dpserve_models_loaded") == sum(line["verified"] is True for line in lines)
+    for state in ("candidate", "champion", "retired", "revoked"):
+        assert metric(server, "dpserve_model_versions", state=state) == sum(line["state"] == state for line in lines)
 
 
 def test_documentation_knows_every_door(server):

@@ -43,7 +43,9 @@ def server(tmp_path_factory):
     data, schema = files / "rows.parquet", files / "schema.yaml"
     register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
     for _ in range(2):
-        job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult"), by="test")
+        job.train(
+            home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 10}, model="adult", promote=True), by="test"
+        )
     with serving(home.path, workers=1) as found:
         yield found
 
@@ -281,8 +283,9 @@ def test_the_champion_moves_and_the_ledger_says_who_did_it(server):
     certificate = server.get("/v1/models/adult@1").json()["certificate"]
     assert entry | {"time": ""} == {
         **{"type": "model-promoted", "time": "", "name": "adult", "version": 1, "issued": certificate["entry"]},
-        **{"reason": "better in review", "by": f"token:admin-{server.port}"},
+        **{"reason": "better in review", "by": f"token:admin-{server.port}", "replaces": 2},
     }
+    assert answer.json()["replaces"] == "adult@2"
     done = dpserve(server.path, "model", "promote", "adult@2", "--why", "back", "--json")
     assert json.loads(done.stdout)["champion"] == 2
     until(lambda: server.predict().json()["model"] == "adult@2", "and back")
@@ -294,7 +297,7 @@ def test_a_version_is_retired_and_restored(server):
     settled(server, "adult", 200)
     assert "was retired" in server.predict("adult@1").json()["error"]["message"]
     states = {line["model"]: line["state"] for line in server.get("/v1/models").json()["models"]}
-    assert states == {"adult@1": "retired", "adult@2": "served"}
+    assert states == {"adult@1": "retired", "adult@2": "champion"}
     assert server.post("/v1/models/adult/champion", {"version": 1, "reason": "x"}).status_code == 400
     assert server.post("/v1/models/adult@1/restore", {"reason": "needed"}).json()["retired"] == []
     settled(server, "adult@1", 200)
@@ -309,7 +312,8 @@ def test_a_version_is_retired_and_restored(server):
         ("adult/champion", {"version": True, "reason": "x"}, 400),
         ("adult/champion", {"version": 1, "reason": " "}, 400),
         ("adult/champion", {"version": 1, "reason": "x" * 1001}, 400),
-        ("adult/champion", {"version": 1}, 400),
+        ("adult/promote", {"reason": "x"}, 400),
+        ("adult/promote", {"version": 2}, 409),
         ("nope/champion", {"version": 1, "reason": "x"}, 404),
         ("adult@9/retire", {"reason": "x"}, 404),
         ("..%2f..%2fkeys/retire", {"reason": "x"}, 404),
@@ -373,8 +377,8 @@ def test_the_pages_commands_do_what_they_say(server):
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.partition(";")[0])
     assert said == [
-        "adult@1 is champion now",
-        "adult@2 is champion now",
+        "adult@1 is champion now, in place of adult@2",
+        "adult@2 is champion now, in place of adult@1",
         "adult@1 is served no more",
         "adult@1 is served again",
     ]

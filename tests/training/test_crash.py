@@ -20,7 +20,10 @@ from accountant.audit.audit import audit_home
 from accountant.budget import Relation
 from accountant.errors import InputError, JobFailed, NameTaken, WrongState
 from accountant.home import Home
+from models.store import placing
+from models.store.bundle import ModelStore
 from training import job, plans
+from training.job_views import job_to_json
 from training.lease import this_process
 from training.plans import Asked
 from training.rows.datasets import register
@@ -175,6 +178,52 @@ def killed_at(driver, home, point):
     assert (spent == 0) == (state in (None, "released"))
     job.train(opened, ASKED, by="test")  # life goes on
     assert audit_home(opened, ledgers.bundles(home)).problems == ()
+
+
+BEFORE_IT_IS_CHAMPION = [
+    "accountant.ledger.ledger:Ledger.issue:after:1",
+    "training.release:bundle_of:after:1",
+    "models.store.bundle:_publish:before:1",
+    "models.store.bundle:_publish:after:1",
+    "models.store.bundle:ModelStore.add:after:1",
+    "models.store.placing:newest_promotion:after:1",
+    "models.store.placing:record:before:1",
+    "accountant.store.store:Tree.append:after:5",
+    "models.store.placing:record:after:1",
+    "models.store.bundle:ModelStore.promote:before:1",
+]
+
+
+@pytest.mark.parametrize("point", [*BEFORE_IT_IS_CHAMPION, "models.store.bundle:ModelStore.promote:after:1"])
+def test_killed_between_its_certificate_and_its_promotion(driver, tmp_path, point):
+    """What is told is true at each moment, and it is promoted exactly once."""
+    home = copy(ledgers.trained(), tmp_path / "home")  # adult@1 is champion, adult@2 a candidate
+    assert driver.run("promote", home, point) is None
+    opened = Home.open(place(home))
+    store, made = ModelStore(opened.models), opened.ledger.jobs()[-1]
+    told = job_to_json(opened, made)
+    assert told["state"] == "issued"
+    assert store.champion("adult") == (1 if point in BEFORE_IT_IS_CHAMPION else 3)
+    champion = {"version": 3, "version_state": "champion"}
+    assert told == {**told, "version": None, "version_state": None}  # it is not finished
+    if point in BEFORE_IT_IS_CHAMPION and 3 in store.versions("adult"):
+        standings = placing.versions_by_entry(opened, "adult").values()
+        assert (3, "candidate") in standings
+    assert job.recover(opened)["finished"] == [made.seq]
+    assert job_to_json(opened, made) == {**told, **champion, "replaces": None}
+    entries = [entry.value for entry in opened.ledger.log.entries() if entry.value["type"] == "model-promoted"]
+    assert [(entry["version"], entry["replaces"], entry["by"]) for entry in entries] == [(3, 1, "test")]
+    assert audit_home(opened, ledgers.bundles(home)).problems == ()
+
+
+def test_what_was_decided_before_a_cut_job_is_finished_stands(driver, tmp_path):
+    home = copy(ledgers.trained(), tmp_path / "home")
+    assert driver.run("promote", home, "models.store.bundle:ModelStore.add:after:1") is None
+    opened = Home.open(place(home))
+    placing.promote(opened, "adult@2", "reviewed", "me")
+    assert job.recover(opened)["finished"] == [opened.ledger.jobs()[-1].seq]
+    assert ModelStore(opened.models).champion("adult") == 2
+    assert job_to_json(opened, opened.ledger.jobs()[-1])["version_state"] == "candidate"
 
 
 def test_a_child_that_is_not_killed_ends_well(driver, home):

@@ -9,10 +9,10 @@ from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
 from accountant.budget import Budget, Relation
 from accountant.canonical import encode
-from accountant.errors import CertificateInvalid, InputError, LedgerInvalid, UnknownName, VerificationError, WrongState
+from accountant.errors import CertificateRevoked, InputError, LedgerInvalid, UnknownName, VerificationError, WrongState
 from accountant.home import Home
 from accountant.ledger.key_life import revoke
-from accountant.ledger.placement import PROMOTED, RETIRED, record
+from accountant.ledger.model_names import PROMOTED, RETIRED, record
 from models.store import placing
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
@@ -28,7 +28,9 @@ def home(tmp_path_factory):
     data, schema = files / "rows.parquet", files / "schema.yaml"
     register(found, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
     for model in ("adult", "adult", "other"):
-        job.train(found, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model), by="test")
+        job.train(
+            found, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model, promote=True), by="test"
+        )
     return found
 
 
@@ -40,6 +42,14 @@ def test_each_move_is_an_entry_and_a_fact(home):
     store = ModelStore(home.models)
     moved = placing.promote(home, "adult@1", "review", "me")
     assert (store.champion("adult"), moved.champion) == (1, 1)
+    with pytest.raises(WrongState, match="is the champion already"):
+        placing.promote(home, "adult@1", "again", "me")
+    with pytest.raises(InputError, match="say which version"):
+        placing.promote(home, "adult", "again", "me")
+    gone = placing.retire(home, "adult@1", "old", "me")
+    assert (gone.champion, gone.serves, gone.offer) == (1, None, "adult@2")
+    assert gone.command == "dpserve model promote adult@2"
+    assert placing.restore(home, "adult@1", "needed", "me").serves == "adult@1"
     assert placing.retire(home, "adult@2", "old", "me").retired == store.retired("adult") == [2]
     with pytest.raises(InputError, match="is retired"):
         placing.promote(home, "adult@2", "again", "me")
@@ -48,8 +58,9 @@ def test_each_move_is_an_entry_and_a_fact(home):
     entry = home.ledger.log.entry(moved.entry).value
     assert {**entry, "time": ""} == {
         **{"type": "model-promoted", "time": "", "name": "adult", "version": 1, "issued": issued(home, "adult", 1)},
-        **{"reason": "review", "by": "me"},
+        **{"reason": "review", "by": "me", "replaces": 2},
     }
+    assert (moved.replaces, moved.serves, moved.offer) == ("adult@2", "adult@1", None)
     assert audit_home(home).problems == ()
 
 
@@ -70,16 +81,17 @@ def test_nothing_is_written_of_what_cannot_be(home):
 
 
 def test_what_does_not_verify_and_what_was_revoked_is_not_promoted(home):
+    (home.models / "other" / "champion").unlink()
     path = home.models / "other" / "1" / "model.onnx"
     good = path.read_bytes()
     path.write_bytes(good + b" ")
     with pytest.raises(VerificationError):
-        placing.promote(home, "other", "x", "me")
+        placing.promote(home, "other@1", "x", "me")
     path.write_bytes(good)
     entry = issued(home, "other", 1)
     revoke(home, entry, "me", "the rows were wrong")
-    with pytest.raises(CertificateInvalid):
-        placing.promote(home, "other", "x", "me")
+    with pytest.raises(CertificateRevoked):
+        placing.promote(home, "other@1", "x", "me")
     with pytest.raises(WrongState):
         record(home.ledger, PROMOTED, "other", 1, entry, "x", "me")
     assert record(home.ledger, RETIRED, "other", 1, entry, "it was revoked", "me")
@@ -98,6 +110,8 @@ def test_what_does_not_verify_and_what_was_revoked_is_not_promoted(home):
         ({"reason": " "}, "reason"),
         ({"by": ""}, "by"),
         ({"more": 1}, "exactly the fields"),
+        ({"replaces": 1}, "replaces|exactly the fields"),
+        ({"replaces": "2"}, "replaces|exactly the fields"),
     ],
 )
 @pytest.mark.parametrize("kind", ["model-promoted", "model-retired", "model-restored"])

@@ -89,9 +89,11 @@ def problems(home: Path) -> tuple[str, ...]:
 
 def test_an_edited_model_is_served_certified_and_costs_nothing(home):
     before, base = home.ledger.dataset("adult"), load(home, 1)
-    place_ = derive(home, base, edited(base))
+    place_ = derive(home, base, edited(base), promote=True)
     assert place_.name == "3"
     assert ModelStore(home.models).champion("adult") == 3
+    said = home.ledger.log.entries()[-1].value
+    assert (said["type"], said["version"], said["by"]) == ("model-promoted", 3, NOTE.by)
     found = load(home, 3)
     assert found.ensemble == edited(base)
     assert home.ledger.dataset("adult") == before
@@ -132,8 +134,8 @@ def test_an_edit_of_an_edit_names_all_it_came_from(twice):
 
 
 def test_a_model_that_is_not_promoted(home):
-    derive(home, load(home, 1), edited(load(home, 1)), promote=False)
-    assert ModelStore(home.models).champion("adult") == 2
+    derive(home, load(home, 1), edited(load(home, 1)))
+    assert ModelStore(home.models).champion("adult") == 1
 
 
 def test_edits_must_go_on_from_the_models_own(home):
@@ -189,11 +191,11 @@ def test_a_cut_is_taken_up_and_nothing_is_done_twice(home, monkeypatch, step):
     with monkeypatch.context() as patch:
         patch.setattr(deriving, name, cut)
         with pytest.raises(Cut):
-            derive(home, base, edited(base))
+            derive(home, base, edited(base), promote=True)
     assert audit_home(opened(home.path), bundles(home.path)).ok
     later = replace(NOTE, at="2026-05-03T10:07:00Z")
-    derive(home, base, edited(base, note=later))
-    assert home.ledger.log.size() == count + 1
+    derive(home, base, edited(base, note=later), promote=True)
+    assert home.ledger.log.size() == count + 2  # the model, and its promotion once
     assert ModelStore(home.models).versions("adult") == [1, 2, 3]
     assert ModelStore(home.models).champion("adult") == 3
     assert load(home, 3).ensemble.edits[0].at == NOTE.at

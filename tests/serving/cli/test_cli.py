@@ -337,7 +337,7 @@ def test_worker_runs_what_is_queued(home, capsys):
 def test_model_list_show_explain(home, tmp_path, said, capsys):
     _, body, _ = said("model", "list")
     assert [(line["model"], line["state"], line["champion"]) for line in body["models"]] == [
-        ("adult@1", "served", True)
+        ("adult@1", "champion", True)
     ]
     _, body, _ = said("model", "show", "adult@champion")
     assert body["certificate"]["epsilon"] == "0.5"

@@ -38,7 +38,7 @@ def versions(home: Path) -> list[int]:
 
 
 def test_an_edit_makes_a_version_that_is_champion_and_verifies(home, capsys):
-    text = said(capsys, "adult@1", *COLLEGE, *WHY, "--by", "ann")
+    text = said(capsys, "adult@1", *COLLEGE, *WHY, "--by", "ann", "--promote")
     assert "costs no privacy: the numbers were released already" in text
     assert "adult@1 -> adult@3 (champion now)" in text
     assert re.search(r"education +Bachelors +\S+ +\+0\.5000", text)
@@ -48,13 +48,13 @@ def test_an_edit_makes_a_version_that_is_champion_and_verifies(home, capsys):
 
 
 def test_json(home, capsys):
-    body = json.loads(said(capsys, "adult", *COLLEGE, *WHY, "--by", "ann", "--no-promote", "--json"))
-    assert (body["base"], body["model"], body["champion"], body["epsilon_spent"]) == ("adult@2", "adult@3", False, "0")
+    body = json.loads(said(capsys, "adult", *COLLEGE, *WHY, "--by", "ann", "--json"))
+    assert (body["base"], body["model"], body["champion"], body["epsilon_spent"]) == ("adult@1", "adult@3", False, "0")
     assert [row["values"] for row in body["changed"]] == ["Bachelors", "Masters"]
     assert all(row["after"] == pytest.approx(0.5, abs=1e-4) != row["before"] for row in body["changed"])
     (edit,) = body["edits"]
     assert (edit["by"], edit["why"], edit["feature"]) == ("ann", "a review", "education")
-    assert ModelStore(home / "models").champion("adult") == 2
+    assert ModelStore(home / "models").champion("adult") == 1
 
 
 def test_who_edits_is_the_user_when_nobody_is_named(home, capsys):
@@ -84,8 +84,8 @@ def test_several_options_at_once_are_done_in_order_or_not_at_all(home, capsys):
 
 def test_a_monotone_shape(home, capsys):
     said(capsys, "adult", "--feature", "age", "--set", "..30=0.1", "--set", "30..50=1", "--set", "50..=0.2", *WHY)
-    said(capsys, "adult", "--feature", "age", "--monotone", "decreasing", *WHY)
-    bins = json.loads(said(capsys, "adult", "--feature", "age", "--show", "--json"))["bins"]
+    said(capsys, "adult@3", "--feature", "age", "--monotone", "decreasing", *WHY)
+    bins = json.loads(said(capsys, "adult@4", "--feature", "age", "--show", "--json"))["bins"]
     shape = [each["adds"] for each in bins if each["values"] != "missing"]
     assert shape == sorted(shape, reverse=True)
     assert len(set(shape)) == 2  # what rose was pooled
@@ -130,7 +130,7 @@ def test_refused(home, capsys, arguments, problem):
 
 
 def test_a_damaged_model_is_not_edited(home, capsys):
-    path = home / "models" / "adult" / "2" / "ensemble.json"
+    path = home / "models" / "adult" / "1" / "ensemble.json"
     path.write_bytes(path.read_bytes().replace(b'"link":', b'"link":1'))
     assert "not the released numbers" in said(capsys, "adult", *COLLEGE, *WHY, code=4)
 

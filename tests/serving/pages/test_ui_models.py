@@ -19,6 +19,7 @@ from small_home import dpserve, serving, until, write_files
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.ledger import key_life
 from models.features import NumericFeature
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
@@ -121,7 +122,8 @@ def test_the_list_has_a_line_for_each_model():
             "name": f"m{n:04}",
             "version": v,
             "champion": v == 1,
-            "state": "served",
+            "state": "champion" if v == 1 else "candidate",
+            "verified": True,
             "certificate": None,
         }
         for n in range(120)
@@ -342,8 +344,15 @@ def test_an_admin_moves_the_champion_and_retires_a_version(browser, server):
         page.get_by_role("button", name="Write it into the ledger").click()
         expect(page.get_by_role("status").filter(has_text="Servers follow within a second")).to_be_visible()
 
+    row = page.get_by_role("row", name=re.compile("^adult@2"))
+    expect(row).to_contain_text("candidate")
+    row.get_by_role("button", name="Promote, in place of adult@1").click()
+    expect(page.get_by_role("status").filter(has_text="adult means adult@2 now")).to_be_visible()
+    until(lambda: server.get("/v1/models/adult").json()["version"] == 2, "the champion moved")
+    page.goto("/ui/models/adult@1")
+    expect(page.get_by_text("A candidate: it answers only who asks for adult@1")).to_be_visible()
     place("1", "make it the champion")
-    until(lambda: server.get("/v1/models/adult").json()["version"] == 1, "the champion moved")
+    until(lambda: server.get("/v1/models/adult").json()["version"] == 1, "and back")
     place("2", "serve it no more")
     until(lambda: server.get("/v1/models/adult@2").status_code == 404, "it is retired")
     page.goto("/ui/models/adult@2")
@@ -457,3 +466,23 @@ def test_a_model_that_does_not_verify_is_not_shown(page, server):
     expect(page.get_by_role("row", name=re.compile("^woods"))).to_contain_text("does not verify")
     assert page.faults == ["Failed to load resource: the server responded with a status of 503 (Service Unavailable)"]
     page.faults.clear()
+
+
+# ---- a champion that was revoked: the last, for nothing answers to the name afterwards
+
+
+def test_a_revoked_champion_says_that_nothing_is_served_and_what_could_be(browser, server):
+    page = signed_in(browser, server, "admin", "/ui/models/adult@1")
+    entry = server.get("/v1/models/adult@1").json()["certificate"]["entry"]
+    key_life.revoke(server.home, entry, "test", "trained on the wrong file")
+    until(lambda: server.get("/v1/models/adult").status_code == 503, "nothing answers to the name")
+    details = server.predict("adult").json()["error"]["details"]
+    assert (details["state"], details["offer"]) == ("revoked", "adult@2")
+    page.goto("/ui/models/adult")
+    expect(page.get_by_role("alert")).to_contain_text("Nothing is served under this name")
+    expect(page.get_by_text("dpserve model promote adult@2")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^adult@1"))).to_contain_text("revoked")
+    page.faults.clear()  # of the status 503
+    page.get_by_role("row", name=re.compile("^adult@2")).get_by_role("button", name="Promote").click()
+    expect(page.get_by_role("status").filter(has_text="adult means adult@2 now")).to_be_visible()
+    page.context.close()

@@ -9,7 +9,7 @@ import pytest
 from small_home import records, write_files
 
 from accountant.budget import Budget, Relation
-from accountant.errors import ModelInvalid, RecordError, UnknownName
+from accountant.errors import CertificateRevoked, ModelInvalid, NothingServed, RecordError, UnknownName
 from accountant.home import Home
 from accountant.ledger.key_life import mark_compromised as compromise
 from accountant.ledger.key_life import revoke, rotate
@@ -32,7 +32,7 @@ def trained(tmp_path_factory):
     data, schema = files / "rows.parquet", files / "schema.yaml"
     register(home, "adult", data, schema, Budget.of(5, "1e-5"), Relation.ADD_REMOVE, None)
     for model in ("adult", "adult", "other"):
-        job.train(home, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model), by="test")
+        job.train(home, Asked("adult", "lazybb", "0.3", parameters={"rounds": 5}, model=model, promote=True), by="test")
     return home
 
 
@@ -48,6 +48,11 @@ def registry(home):
     found = Registry()
     found.refresh(home)
     return found
+
+
+def seen(registry):
+    """How each version stands, and whether it verified."""
+    return [(line["state"], line["verified"]) for line in registry.to_json()]
 
 
 def failures(reason):
@@ -95,7 +100,7 @@ def test_tampered_file_takes_the_model_away_and_leaves_the_others(home, registry
         registry.get("adult")
     assert registry.get("adult@1")
     assert registry.get("other")
-    assert [line["state"] for line in registry.to_json()] == ["served", "invalid", "served"]
+    assert seen(registry) == [("candidate", True), ("champion", False), ("champion", True)]
 
 
 def test_other_votes_under_a_good_certificate_are_refused(home, registry):
@@ -133,12 +138,34 @@ def test_certificate_of_another_model_is_refused(home, registry):
 def test_revoked_certificate_is_served_no_more(home, registry):
     revoke(home, registry.get("adult@2").verified.certificate.issued, "test", "the rows were wrong")
     registry.refresh(home)
-    with pytest.raises(ModelInvalid) as caught:
+    with pytest.raises(
+        CertificateRevoked, match="nothing is served under this name; dpserve model promote adult@1"
+    ) as caught:
         registry.get("adult")
-    assert "was revoked" in caught.value.details["reason"]
+    details = caught.value.details
+    assert "was revoked" in details.pop("reason")
+    assert details == {
+        **{"name": "adult", "version": "adult@2", "state": "revoked", "offer": "adult@1"},
+        "command": "dpserve model promote adult@1",
+    }
+    with pytest.raises(CertificateRevoked) as caught:  # who names a version gets it or nothing
+        registry.get("adult@2")
+    assert "offer" not in caught.value.details
     assert registry.get("adult@1")
     assert registry.get("other@1")
-    assert [line["state"] for line in registry.to_json()] == ["served", "invalid", "served"]
+    assert seen(registry) == [("candidate", True), ("revoked", False), ("champion", True)]
+    ModelStore(home.models).retire("adult", 2)  # what was revoked stays that
+    registry.refresh(home)
+    assert seen(registry) == [("candidate", True), ("revoked", None), ("champion", True)]
+
+
+def test_a_name_without_a_champion_answers_nothing_and_its_versions_who_names_them(home, registry):
+    (home.models / "adult" / "champion").unlink()
+    registry.refresh(home)
+    with pytest.raises(NothingServed, match="no version was promoted; dpserve model promote adult@2"):
+        registry.get("adult")
+    assert registry.get("adult@2").reference == "adult@2"
+    assert seen(registry) == [("candidate", True), ("candidate", True), ("champion", True)]
 
 
 def test_rotated_key_changes_nothing_for_what_was_issued_before(home, registry):
@@ -185,6 +212,8 @@ def test_another_homes_model_is_refused(home, registry, trained, tmp_path):
     fresh = Registry()
     fresh.refresh(stranger)
     with pytest.raises(ModelInvalid):
+        fresh.get("adult@1")
+    with pytest.raises(NothingServed, match="no version of it verifies"):
         fresh.get("adult")
 
 
@@ -237,15 +266,15 @@ def opened(registry):
 def test_what_is_not_in_memory_is_verified_when_it_is_asked_for(home):
     registry = Registry()
     registry.refresh(home, seconds=-1)
-    assert {line["state"] for line in registry.to_json()} == {"unverified"}
+    assert {line["verified"] for line in registry.to_json()} == {None}
     assert registry.loaded == 0
     with pytest.raises(NotHeld):
         registry.held("adult")
     assert registry.get("adult").reference == "adult@2"
     assert registry.held("adult") is registry.get("adult")
-    assert [line["state"] for line in registry.to_json()] == ["unverified", "served", "unverified"]
+    assert [line["verified"] for line in registry.to_json()] == [None, True, None]
     registry.refresh(home)
-    assert {line["state"] for line in registry.to_json()} == {"served"}
+    assert {line["verified"] for line in registry.to_json()} == {True}
 
 
 def test_memory_holds_no_more_than_it_may(home):
@@ -288,7 +317,7 @@ def test_a_change_is_seen_in_memory_and_in_turn_outside(home, monkeypatch):
     spoilt.write_bytes(spoilt.read_bytes() + b" ")
     for _ in range(5):  # nine versions, one in memory, two at a look
         registry.refresh(home)
-    assert [line["version"] for line in registry.to_json() if line["state"] == "invalid"] == [7]
+    assert [line["version"] for line in registry.to_json() if line["verified"] is False] == [7]
 
 
 def test_a_folder_that_does_not_change_is_not_read(home, monkeypatch):
@@ -316,11 +345,13 @@ def test_retired_versions_are_not_served_and_not_verified(home, registry):
     store = ModelStore(home.models)
     store.retire("adult", 2)
     registry.refresh(home)
-    with pytest.raises(UnknownName, match="was retired"):
+    with pytest.raises(NothingServed, match="adult@2 was retired; dpserve model promote adult@1"):
         registry.get("adult")
+    with pytest.raises(UnknownName, match="was retired"):
+        registry.get("adult@2")
     assert registry.get("adult@1")
     assert registry.versions("adult") == [1]
-    assert [line["state"] for line in registry.to_json()] == ["served", "retired", "served"]
+    assert seen(registry) == [("candidate", True), ("retired", None), ("champion", True)]
     store.restore("adult", 2)
     registry.refresh(home)
     assert registry.get("adult").reference == "adult@2"

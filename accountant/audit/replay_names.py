@@ -1,0 +1,51 @@
+"""Whose each model's name is, as the entries give it: judged apart from the code that wrote them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from accountant.audit.judge import require
+
+
+class Reserved(Protocol):
+    """What is asked of a job as the replay has it."""
+
+    dataset: str
+    target: str | None
+    by: str
+    state: str
+
+
+@dataclass
+class Names:
+    """By name, the jobs that something came of or may come of, in order: the first of them binds it. In the first
+    ledgers nothing was said of it, and nothing was asked for."""
+
+    told: bool = False
+    _jobs: dict[str, deque[int]] = field(default_factory=dict)
+
+    def reserved(
+        self, seq: int, value: Mapping[str, Any], known: Mapping[int, Reserved], promotes: Callable[[], bool]
+    ) -> None:
+        """A reservation. `known`: the jobs, with its own; `promotes`: whether who asks may promote versions of the
+        model, by the entries before."""
+        if "evaluates" in value:  # it makes no model
+            return require("bound" not in value, "bound: stands in no evaluation")
+        name = value["model"]
+        jobs = self._jobs.setdefault(name, deque())
+        while jobs and known[jobs[0]].state in ("released", "burned"):
+            jobs.popleft()
+        owner = jobs[0] if jobs else seq
+        jobs.append(seq)
+        if "bound" not in value:
+            return require(not self.told, "bound: must stand in every reservation after the first that has it")
+        self.told = True
+        require(value["bound"] == owner and type(owner) is int, f"bound={value['bound']!r:.40}: must be {owner}")
+        asked = value["dataset"], value.get("target"), value["by"]
+        binds = known[owner]
+        if owner != seq and ((binds.dataset, binds.target, binds.by) != asked or "promote" in value):
+            who = f"{value['by']:.80} may not promote it"
+            require(promotes(), f"model={name:.80}: bound by entry {owner}, and {who}")

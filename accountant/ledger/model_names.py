@@ -1,0 +1,179 @@
+"""Whose a model's name is, and which version answers to it.
+
+A name is bound by the first job that asks for it: to its dataset, its target and its principal, until nothing comes of
+that job, and then by the next one that stands. All of it is read from signed entries: every `reserved` entry says in
+`bound` by which reservation the name was bound then, and the auditor follows. A job for a name of others, or one whose
+model shall be champion at once, needs `promote` on that name.
+
+Moving the champion, retiring and restoring are decisions about what was released, that cost nothing and that the ledger
+remembers, with who took them and why. The first version needs none: it answers from the start, as its owner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, bindparam, func, literal, select
+
+from accountant.budget import check_name
+from accountant.errors import Forbidden, InputError, LedgerInvalid, WrongState
+from accountant.keys import key_rows
+from accountant.ledger.records import Job, Request, State, request_from_entry
+from accountant.log.entries import Writer, read_entry
+from accountant.store.store import body_at, size
+from accountant.store.tables import grant_table, job_table, token_table
+
+if TYPE_CHECKING:
+    from accountant.ledger.ledger import Ledger
+
+# Built once: building a statement costs more than running it. One look into the index for each state.
+_NAMED = select(func.min(job_table.c.seq)).where(job_table.c.model == bindparam("name"))
+_STANDS = (State.RESERVED, State.STARTED, State.COMMITTED)
+_OWNER = select(*(_NAMED.where(job_table.c.state == state.value).scalar_subquery() for state in _STANDS))
+_FIRST_ISSUED = select(func.min(job_table.c.issued)).where(job_table.c.model == bindparam("name"))
+MOST_TRIED = 99
+PROMOTED, RETIRED, RESTORED = "model-promoted", "model-retired", "model-restored"
+REASON = 1000  # most characters
+
+
+def owner(connection: Connection, name: str) -> int | None:
+    """The reservation that binds this name: the first that something came of or may come of. None: the name is free."""
+    found = connection.execute(_OWNER, {"name": name}).one()
+    return min((seq for seq in found if seq is not None), default=None)
+
+
+def admit(writer: Writer, request: Request, by: str, promotes: bool) -> int | None:
+    """As `allow`; where the name is free, the request's own reservation, which is about to be appended, binds it. None:
+    an evaluation makes no model."""
+    if request.evaluates is not None:
+        return None
+    bound = allow(writer.connection, request, by, promotes)
+    return writer.tree.size if bound is None else bound
+
+
+def allow(connection: Connection, request: Request, by: str, promotes: bool) -> int | None:
+    """The reservation that binds the request's name; None where it is free.
+
+    `promotes`: whether who asks holds `promote` on the name, as far as the caller knows. Forbidden, with another name
+    that fits, where the request needs that and they do not.
+    """
+    seq = owner(connection, request.model)
+    if seq is None:
+        return None
+    differs = _differs(connection, seq, request, by)
+    if not (differs or request.promote) or (promotes and may_promote(connection, by, request.model)):
+        return seq
+    if not differs:
+        raise Forbidden(
+            f"promote: to make a version of {request.model} its champion takes promote on that model; without it the "
+            "new version is a candidate",
+            needs=["promote"],
+            on={"model": request.model},
+            would_fit={"model": request.model, "promote": False},
+        )
+    fits = next(_others(connection, request, by), None)
+    raise Forbidden(
+        f"model={request.model}: belongs to another {' and '.join(differs)}; a job for it takes promote on that model. "
+        f"Another name would fit: {fits}",
+        needs=["promote"],
+        on={"model": request.model},
+        differs=differs,
+        would_fit=None if fits is None else {"model": fits},
+    )
+
+
+def _differs(connection: Connection, seq: int, request: Request, by: str) -> list[str]:
+    """In what a request differs from the reservation that binds its name."""
+    bound = read_entry(seq, body_at(connection, seq)).value
+    if bound["type"] != "reserved" or bound["model"] != request.model:
+        raise LedgerInvalid(f"index: job {seq} is not about the model {request.model}", entry=seq)
+    asked: dict[str, Any] = {"dataset": request.dataset, "target": request.target, "principal": by}
+    owned = {"dataset": bound["dataset"], "target": bound.get("target"), "principal": bound["by"]}
+    return [name for name, value in asked.items() if value != owned[name]]
+
+
+def _others(connection: Connection, request: Request, by: str) -> Iterator[str]:
+    """Names that this request could have: free, or its own."""
+    words = (request.target, request.dataset, *map(str, range(2, MOST_TRIED)))
+    for name in (f"{request.model[:48]}-{word}" for word in words if word not in (None, request.model)):
+        try:
+            check_name("model", name)
+        except InputError:
+            continue
+        seq = owner(connection, name)
+        if seq is None or not _differs(connection, seq, replace(request, model=name), by):
+            yield name
+
+
+def may_promote(connection: Connection, principal: str, name: str) -> bool:
+    """Whether a principal holds `promote` on this model by what the ledger says now. One that no token acts for and no
+    grant names sits at the home and holds its keys."""
+    itself = token_table.c.principal.is_(None) & (literal("token:") + token_table.c.name == principal)
+    acting = connection.execute(select(token_table).where(itself | (token_table.c.principal == principal))).all()
+    named = connection.execute(select(grant_table).where(grant_table.c.principal == principal)).all()
+    until = (datetime.now(UTC) + timedelta(seconds=5)).strftime("%Y-%m-%dT%H:%M:%SZ")  # its entry's time comes after
+    return (
+        not (acting or named)
+        or any(row.revoked is None and not {"promote", "admin"}.isdisjoint(row.scopes.split(",")) for row in acting)
+        or any(
+            row.revoked is None
+            and row.scope in ("promote", "admin")
+            and (row.kind, row.name) in (("everything", ""), ("model", name))
+            and (row.expires is None or until < row.expires)
+            for row in named
+        )
+    )
+
+
+def is_first(ledger: Ledger, job: Job, issued: int) -> bool:
+    """Whether the certificate of entry `issued` is the first of its name, and of a job as the name is bound to."""
+    with ledger.log.database.reading() as connection:
+        if connection.execute(_FIRST_ISSUED, {"name": job.model}).scalar() != issued:
+            return False
+        own, seq = read_entry(job.seq, body_at(connection, job.seq)).value, owner(connection, job.model)
+        return seq is not None and not _differs(connection, seq, request_from_entry(own), own["by"])
+
+
+def check(ledger: Ledger, request: Request, by: str, promotes: bool) -> bool:
+    """As `allow`, before anything is reserved; whether the model will be champion of its name."""
+    with ledger.log.database.reading() as connection:
+        allow(connection, request, by, promotes)
+        return request.promote or connection.execute(_FIRST_ISSUED, {"name": request.model}).scalar() is None
+
+
+def record(
+    ledger: Ledger,
+    kind: str,
+    name: str,
+    version: int,
+    issued: int,
+    reason: str,
+    by: str,
+    replaces: int | None = None,
+) -> int:
+    """Append an entry of this kind about the model certified by entry `issued`; returns its index. `replaces`: the
+    version that a promoted one takes the place of. InputError where that entry certifies another model, WrongState
+    where a promoted one was revoked."""
+    if not reason.strip() or len(reason) > REASON:
+        raise InputError(f"reason: {len(reason)} characters; must say something, in at most {REASON}")
+    with ledger.log.writing() as writer:
+        entry = read_entry(issued, body_at(writer.connection, issued)).value
+        if entry["type"] not in ("issued", "derived") or entry["name"] != name:
+            raise InputError(f"issued={issued}: does not certify {name}")
+        if kind == PROMOTED and issued in key_rows.revoked(writer.connection):
+            raise WrongState(f"model={name}@{version}: its certificate was revoked")
+        before = {} if replaces is None else {"replaces": replaces}
+        return writer.append(kind, name=name, version=version, issued=issued, reason=reason, by=by, **before)
+
+
+def newest_promotion(ledger: Ledger, name: str, since: int) -> dict[str, Any] | None:
+    """What the newest promotion of a version of this name says, of those after entry `since`."""
+    with ledger.log.database.reading() as connection:
+        for seq in range(size(connection) - 1, since, -1):
+            value = read_entry(seq, body_at(connection, seq)).value
+            if value["type"] == PROMOTED and value["name"] == name:
+                return dict(value)
+    return None

@@ -1,0 +1,158 @@
+"""Whose a model's name is: bound by the first job, asked for before anything is charged, and judged by the auditor."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from dataclasses import replace
+
+import ledgers
+import pytest
+
+from accountant import canonical
+from accountant.audit.audit import audit_home
+from accountant.audit.replay import Replay
+from accountant.errors import Forbidden, LedgerInvalid
+from accountant.home import Home
+from accountant.ledger import grants, tokens
+from accountant.ledger.records import Why
+from models.store.bundle import ModelStore
+from training import job, plans
+from training.job_views import job_to_json
+from training.plans import Asked
+
+ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8}, model="mine")
+
+
+@pytest.fixture
+def home(tmp_path):
+    """With two principals whose tokens may train, and one whose token is an admin's."""
+    opened = Home.open(ledgers.place(ledgers.copy(ledgers.prepared(), tmp_path / "home")))
+    for name, scope in (("shop", "train"), ("lab", "train"), ("boss", "admin")):
+        tokens.create(opened.ledger, name, (scope,), hashlib.sha256(secrets.token_bytes(32)).hexdigest())
+    return opened
+
+
+def reserve(home, by, asked=ASKED, **more):
+    planned = plans.plan(home, asked)
+    return home.ledger.reserve(planned.request, planned.recipe.unit, planned.recipe.plan, by=by, **more)
+
+
+def test_the_first_job_binds_a_name_and_another_principal_is_refused_before_anything_is_charged(home):
+    first = reserve(home, "token:shop")
+    size, used = home.ledger.log.size(), home.ledger.dataset("adult").used
+    with pytest.raises(Forbidden, match="model=mine: belongs to another principal") as caught:
+        reserve(home, "token:lab")
+    assert caught.value.details["would_fit"] == {"model": "mine-adult"}
+    assert caught.value.exit_code == 3
+    with pytest.raises(Forbidden):
+        plans.plan(home, ASKED, "token:lab")
+    assert (home.ledger.log.size(), home.ledger.dataset("adult").used) == (size, used)
+    assert reserve(home, "token:lab", replace(ASKED, model="mine-adult"))
+    again = reserve(home, "token:shop")
+    assert [home.ledger.reservation(each.seq).value["bound"] for each in (first, again)] == [first.seq] * 2
+    other = reserve(home, "token:boss")  # holds promote, as admin
+    assert home.ledger.reservation(other.seq).value["bound"] == first.seq
+    with pytest.raises(Forbidden):  # the door knows of less than the principal's tokens together
+        reserve(home, "token:boss", promotes=False)
+    (granted,) = grants.add(home.ledger, [grants.Grant("token:lab", "promote", "model", "mine")], "cli:steward")
+    assert home.ledger.reservation(reserve(home, "token:lab").seq).value["bound"] == first.seq
+    grants.revoke(home.ledger, granted.index, Why("cli:steward", "the quarter is over"))
+    with pytest.raises(Forbidden):
+        reserve(home, "token:lab")
+    tokens.revoke(home.ledger, "boss")
+    with pytest.raises(Forbidden):
+        reserve(home, "token:boss")
+    assert audit_home(home).problems == ()
+
+
+def test_a_name_of_which_nothing_came_is_free_again(home):
+    home.ledger.release(reserve(home, "token:shop").seq)
+    bound = reserve(home, "token:lab")
+    assert home.ledger.reservation(bound.seq).value["bound"] == bound.seq
+    with pytest.raises(Forbidden):
+        reserve(home, "token:shop")
+    assert audit_home(home).problems == ()
+
+
+def test_only_who_may_promote_asks_for_a_champion_of_a_name_that_has_one(home):
+    asked = replace(ASKED, promote=True)
+    made = job.train(home, asked, by="token:shop")  # the first of its own name needs nothing
+    assert (made["version"], made["version_state"]) == (1, "champion")
+    with pytest.raises(Forbidden, match="without it the new version is a candidate"):
+        job.train(home, asked, by="token:shop")
+    made = job.train(home, ASKED, by="token:shop")
+    assert (made["version"], made["version_state"], made["replaces"]) == (2, "candidate", None)
+    assert ModelStore(home.models).champion("mine") == 1
+    waits = job.submit(home, asked, by="token:boss")
+    assert job_to_json(home, waits)["replaces"] == "mine@1"
+    job.run(home, waits.seq)
+    told = job_to_json(home, home.ledger.job(waits.seq))
+    assert (told["version"], told["version_state"], told["replaces"]) == (3, "champion", None)
+    assert audit_home(home, ledgers.bundles(home.path)).problems == ()
+
+
+def test_the_first_version_by_another_is_a_candidate(home):
+    """The owner's job is on its way; who may promote on the name is faster, and did not ask for it."""
+    own = reserve(home, "token:shop")
+    job.run(home, job.submit(home, ASKED, by="token:boss").seq)
+    assert ModelStore(home.models).champion("mine") is None
+    job.run(home, own.seq)
+    assert ModelStore(home.models).champion("mine") is None  # not the first: somebody promotes on purpose
+
+
+def test_a_name_of_the_first_ledgers_belongs_to_its_first_job(home):
+    """Their entries say nothing of names, and nothing was asked for."""
+    entries = [json.loads(reserved_by(home, by)) for by in ("token:shop", "token:lab")]
+    replay = Replay(home.trust)
+    for entry in home.ledger.log.entries()[:-2]:
+        replay.read(entry.seq, entry.body)
+    at = home.ledger.log.size() - 2
+    old = [{name: value for name, value in entry.items() if name not in ("bound", "after")} for entry in entries]
+    replay.read(at, canonical.encode(old[0]))
+    replay.read(at + 1, canonical.encode(named(old[1], "mine")))
+    new = named(old[1], "mine")
+    with pytest.raises(LedgerInvalid, match=f"bound by entry {at}, and token:lab may not promote it"):
+        replay.read(at + 2, canonical.encode({**new, "bound": at}))
+    replay.read(at + 3, canonical.encode({**old[0], "bound": at}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({}, ""),
+        ({"bound": 0}, "bound=0: must be"),
+        ({"bound": True}, "bound=True: must be"),
+        ({"bound": None}, "bound must stand|bound: must stand|must be"),
+        ({"by": "token:lab"}, "token:lab may not promote it"),
+    ],
+)
+def test_a_forged_reservation_is_named(home, fields, problem):
+    first = reserve(home, "token:shop")
+    replay = Replay(home.trust)
+    for entry in home.ledger.log.entries():
+        replay.read(entry.seq, entry.body)
+    forged = {**json.loads(reserved_by(home, "token:shop", "mine")), "bound": first.seq, **fields}
+    if forged["bound"] is None:
+        del forged["bound"]
+    body = canonical.encode(forged)
+    if not problem:
+        assert replay.read(home.ledger.log.size() - 1, body)["bound"] == first.seq
+        return
+    with pytest.raises(LedgerInvalid, match=problem):
+        replay.read(home.ledger.log.size() - 1, body)
+
+
+def reserved_by(home, by, model=None):
+    """The bytes of an entry of another name by this principal."""
+    asked = replace(ASKED, model=model or f"own-{by.partition(':')[2]}" if by != "token:shop" else "mine")
+    return home.ledger.reservation(reserve(home, by, asked).seq).body
+
+
+def named(entry, model):
+    """The same request under another model's name."""
+    asked = {**entry, "model": model}
+    keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta")
+    digest = hashlib.sha256(canonical.spell({key: asked[key] for key in keys})).hexdigest()
+    return {**asked, "request": digest}
