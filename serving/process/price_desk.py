@@ -156,7 +156,6 @@ def answer(wire: socket.socket) -> NoReturn:
         os._exit(1)
 
     try:
-        os.nice(5)
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES,) * 2)
         connection = Connection(wire.detach())
