@@ -1,12 +1,13 @@
 """Loading a model, failing closed: every byte is read once and nothing is served that was not verified. No warn-only
 mode.
 
-`card.md` alone is not verified: it is a page for people that newer versions word differently. It is never read here;
-whoever shows or exports a model makes it again from the verified certificate (`card_of`).
+`card.md` alone says nothing that counts: it is a page for people that newer versions word differently. Whoever shows
+or exports a model makes it again from the verified certificate (`card_of`); `unvouched` says where it is another.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from models.explain.card import model_card
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
 from models.onnx.runtime import OnnxModel
-from models.store.bundle import Bundle, ensemble_from_bytes, read_bundle
+from models.store.bundle import FILES, Bundle, ensemble_from_bytes, read_bundle
 from models.store.lineage import check_edits, check_released
 
 STRICT = Policy()
@@ -42,6 +43,14 @@ class VerifiedModel:
     def travelling(self) -> Bundle:
         """The bundle with its card made again, so that all of it follows from what was verified."""
         return replace(self.bundle, card=card_of(self.ensemble, self.certificate).encode())
+
+
+def unvouched(directory: Path, verified: VerifiedModel) -> list[str]:
+    """Names in a bundle's folder that its certificate says nothing of, sorted: what is no file of a bundle, and a card
+    that is not the one that follows from the certificate."""
+    names = (os.fsencode(name).decode("utf-8", "backslashreplace") for name in os.listdir(directory))
+    found = set(names) - FILES.keys()
+    return sorted(found if verified.bundle == verified.travelling else found | {"card.md"})
 
 
 def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -> VerifiedModel:

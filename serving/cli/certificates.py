@@ -21,7 +21,7 @@ from accountant.errors import InputError, ModelInvalid, VerificationError
 from accountant.home import settings
 from accountant.keys.trust import PublicKeys
 from models.onnx.runtime import OnnxModel
-from models.store.loading import load_verified
+from models.store.loading import load_verified, unvouched
 from models.worth.stated import check
 from serving.cli.terminal import Json, paint, show
 
@@ -44,10 +44,16 @@ def verify(
         Path | None,
         typer.Option(help="Your policy, JSON: largest_epsilon, largest_delta, relations, witnesses, oldest_days, ..."),
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail as well where the folder holds what is not vouched for.")
+    ] = False,
     certificate: Annotated[bool, typer.Option("--certificate", help="Say what it promises, in plain words.")] = False,
     json: Json = False,
 ) -> None:
     """Verify a model, its certificate and its place in the ledger. Offline; anything wrong is exit code 4.
+
+    Says which files of the folder it does not vouch for: those that are no part of a model, and a card.md that says
+    something else than the certificate (an older version may have written it; `model export` writes it anew).
 
     \b
     dpserve verify adult-model --trust trust.json
@@ -57,16 +63,21 @@ def verify(
     try:
         if path.name.endswith(".dsse.json"):
             return _show_worth(_worth_of(path, _trusted(trust)), json)
-        verified = _verify(path, _trusted(trust), admitted)
+        verified, others = _verify(path, _trusted(trust), admitted)
+        if strict and others:
+            raise ModelInvalid(
+                f"{path.name}: holds what its certificate does not vouch for: {', '.join(map(repr, others))}"
+            )
     except VerificationError as error:
         body: dict[str, Any] = {"ok": False, "model": None, "epsilon": None, "delta": None, "relation": None}
-        body["problems"] = [error.message]
+        body |= {"problems": [error.message], "unverified": []}
         show(json, body, f"{paint('NOT VERIFIED', 'bad')}: {error.message}")
         raise typer.Exit(error.exit_code) from None
     if certificate:
         return show_page(verified, None, json)
-    body = {"ok": True, **certificate_json(verified), "problems": []}
-    show(json, body, f"{paint('verified', 'good')}: {verified.model}: {certificate_line(verified)}")
+    body = {"ok": True, **certificate_json(verified), "problems": [], "unverified": others}
+    text = f"{paint('verified', 'good')}: {verified.model}: {certificate_line(verified)}"
+    show(json, body, "\n".join([text, *(f"{paint('not vouched for', 'bad')}: {name!r}" for name in others)]))
 
 
 def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
@@ -80,25 +91,31 @@ def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
     )
 
 
-def _verify(path: Path, trust: PublicKeys, policy: Policy) -> Certificate:
+def _verify(path: Path, trust: PublicKeys, policy: Policy) -> tuple[Certificate, list[str]]:
+    """The certificate, and what of the folder it does not vouch for; of a single file nothing else is looked at."""
     if path.is_dir():
-        loaded = load_verified(path, trust, policy)
-        for each in sorted(path.glob("worth-*.dsse.json")):
+        loaded, stated = load_verified(path, trust, policy), sorted(path.glob("worth-*.dsse.json"))
+        for each in stated:
             _worth_of(each, trust, loaded.bundle.onnx)
-        return loaded.certificate
+        vouched = {each.name for found in stated for each in (found, _proof_of(found))}
+        return loaded.certificate, [name for name in unvouched(path, loaded) if name not in vouched]
     onnx, envelope, proof = (_read(Path(f"{path}{suffix}"), most) for suffix, most in BESIDE.items())
     verified = certificates.verify(envelope, proof.decode("utf-8", "replace"), onnx, trust, policy)
     OnnxModel(onnx)  # the graph holds allowed operators alone, and opens
-    return verified
+    return verified, []
 
 
 def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Worth:
     """A statement of worth, with its proof beside it: the signature, its place in the ledger, and that every figure
     follows from the counts that it states."""
-    proof = _read(path.with_name(path.name.replace(".dsse.json", ".tlog-proof")), BESIDE[".tlog-proof"])
+    proof = _read(_proof_of(path), BESIDE[".tlog-proof"])
     found = worth.verify(_read(path, BESIDE[".dsse.json"]), proof.decode("utf-8", "replace"), trust, model)
     check(found)
     return found
+
+
+def _proof_of(path: Path) -> Path:
+    return path.with_name(path.name.replace(".dsse.json", ".tlog-proof"))
 
 
 def _show_worth(found: Worth, json: bool) -> None:

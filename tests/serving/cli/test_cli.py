@@ -375,6 +375,28 @@ def test_export_travels_and_verifies_without_a_home(home, tmp_path, said, monkey
     assert said("verify", str(out), "--trust", str(trust), "--max-epsilon", "0.4")[0] == 4
 
 
+def test_verify_says_what_it_does_not_vouch_for(home, said, capsys):
+    """A card may say anything; what follows from the certificate is vouched for, and nothing else."""
+    folder = home / "models" / "adult" / "1"
+    assert said("verify", str(folder), "--strict")[1]["unverified"] == []
+    card = (folder / "card.md").read_bytes()
+    for place in range(0, len(card), len(card) // 40):
+        (folder / "card.md").write_bytes(card[:place] + bytes([card[place] ^ 1]) + card[place + 1 :])
+        code, body, _ = said("verify", str(folder))
+        assert (code, body["ok"], body["unverified"]) == (0, True, ["card.md"])
+    (folder / "card.md").write_bytes(card)
+    (folder / "notes\n.txt").write_text("(0.01, 0)-differential privacy")
+    (folder / ".hidden").mkdir()
+    code, body, _ = said("verify", str(folder))
+    assert (code, body["unverified"]) == (0, [".hidden", "notes\n.txt"])
+    assert run(["verify", str(folder)]) == 0
+    said_of = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert said_of == ["verified", "not vouched for", "not vouched for"]
+    code, body, _ = said("verify", str(folder), "--strict")
+    assert (code, body["ok"]) == (4, False)
+    assert ".hidden" in body["problems"][0]
+
+
 @pytest.mark.parametrize("file", [name for name in FILES if name not in ("card.md", "model.onnx.sigstore.json")])
 def test_tampered_bundle_is_exit_code_4(home, said, file, tmp_path, files):
     path = home / "models" / "adult" / "1" / file
