@@ -14,6 +14,8 @@ NANO = 10**9
 MAX_EPSILON = Decimal(100)
 MAX_DIGITS = 40
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|-?inf(?:inity)?", re.ASCII | re.I)
+MAX_KEY = 200
 
 
 class Relation(StrEnum):
@@ -32,11 +34,15 @@ def parse_relation(text: str) -> Relation:
 
 
 def exact_decimal(name: str, value: str | int | float | Decimal) -> Decimal:
-    """The decimal a person wrote: a float stands for its shortest decimal form. NaN and infinities raise."""
+    """The decimal a person wrote, in ASCII and without blanks: a float stands for its shortest decimal form. NaN and
+    infinities raise."""
+    text = str(value)
+    if isinstance(value, str) and not _NUMBER.fullmatch(text):
+        raise InputError(f"{name}={text[:60]!r}: must be a decimal number")
     try:
-        number = Decimal(str(value))
-    except InvalidOperation:
-        raise InputError(f"{name}={value!r}: must be a decimal number") from None
+        number = Decimal(text)
+    except InvalidOperation:  # Decimal itself reads other scripts' digits, blanks and underscores
+        raise InputError(f"{name}={text[:60]!r}: must be a decimal number") from None
     if not number.is_finite() or (number and abs(number.adjusted()) > MAX_DIGITS):
         problem = f"must be a finite number with at most {MAX_DIGITS} digits before or after the point"
         raise InputError(f"{name}={value!s:.60}: {problem}")
@@ -101,3 +107,9 @@ def check_name(what: str, name: str) -> str:
             f"{what}={name!r:.80}: must be 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
         )
     return name
+
+
+def check_key(key: str | None) -> None:
+    """InputError unless an idempotency key, where there is one, has 1 to MAX_KEY characters."""
+    if key is not None and not 1 <= len(key) <= MAX_KEY:
+        raise InputError(f"idempotency_key: must have 1 to {MAX_KEY} characters")

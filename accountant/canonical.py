@@ -145,6 +145,13 @@ def parse_decimal(s: str, negative: bool = False) -> Decimal:
     return Decimal(s)
 
 
+def whole_number(text: str, most: int = MAX_INTEGER) -> int | None:
+    """The whole number from 0 to `most` that ASCII digits spell, with leading zeros or not; None for any other text."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INTEGER))):  # int() of a long text is slow
+        return None
+    return number if (number := int(text)) <= most else None
+
+
 def _show(value: object) -> str:
     return f"{value!r:.60}" if not isinstance(value, str) else f"{value[:60]!r}"
 

@@ -15,6 +15,7 @@ DpserveError                 exit 1
 ├── Forbidden                exit 3   whoever asks has no grant for it; names scope, object and how it is granted
 ├── VerificationError        exit 4
 │   ├── LedgerInvalid                 tree, checkpoint, entry or state machine
+│   │   └── LedgerReplaced            its file was deleted or replaced while it was open
 │   ├── CertificateInvalid            envelope, statement, signature, proof
 │   │   └── CertificateRevoked        good once, and revoked since
 │   ├── ModelInvalid                  the model's bytes or graph
@@ -132,6 +133,10 @@ class LedgerInvalid(VerificationError):
     """Tree, checkpoint, entry or state machine."""
 
     code = "ledger_invalid"
+
+
+class LedgerReplaced(LedgerInvalid):
+    """The ledger's file was deleted, or another put in its place, while it was open: to be opened anew and compared."""
 
 
 class CertificateInvalid(VerificationError):

@@ -17,6 +17,7 @@ from accountant.keys.trust import PublicKeys
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import TransparencyLog
 from accountant.log.last_seen import HighWater
+from accountant.store import engines
 from accountant.store.engines import without_secrets
 from accountant.store.store import Store, size
 
@@ -134,7 +135,9 @@ class Home:
             if (path / TRUST).exists():
                 raise KeyInvalid(f"home={path}: its keys are gone; restore them from a copy")
             raise InputError(f"home={path}: there is no dpserve here; run `dpserve init` first")
-        database = Store(url)
+        database, signed = Store(url), (HighWater(mark(path)).read() or (0, b""))[0]
+        if signed and engines.is_gone(database.engine):
+            raise LedgerInvalid("ledger: its file is gone, but these keys have signed a ledger before; restore a copy")
         database.create()
         keys = opening.open_keys(path / "keys", database, settings(environment)["DPSERVE_ISSUER_KEY"].value)
         with database.reading() as connection:
@@ -144,7 +147,7 @@ class Home:
             opening.check_issuer(database, keys)
             return cls(path, keys, ledger)._with_trust_file()
         database.close()
-        if (HighWater(mark(path)).read() or (0, b""))[0]:
+        if signed:
             raise LedgerInvalid("ledger: is empty, but these keys have signed a ledger before")
         return cls._begin(path, url, keys)  # a first start that was cut between keys and ledger
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from accountant.budget import check_key
 from accountant.errors import BudgetRefused, DpserveError, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.ledger.families import Started
@@ -41,6 +42,7 @@ def submit(
 
     `promotes`: whether `by` may promote versions of the model; Forbidden where the job takes that and they may not.
     """
+    check_key(key)
     if key is not None:
         request, _ = request_of(home, home.ledger.dataset(asked.dataset), asked)
         known = home.ledger.find(by, key, request)

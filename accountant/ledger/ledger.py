@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
-from accountant.budget import check_name
+from accountant.budget import check_key, check_name
 from accountant.canonical import parse_decimal
 from accountant.errors import InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
@@ -176,8 +176,7 @@ class Ledger:
         claimed = claim(plan, request.budget.delta)
         if claimed.epsilon > request.budget.epsilon:
             raise InputError(f"plan: costs epsilon {claimed.epsilon}, more than the {request.budget.epsilon} asked for")
-        if key is not None and not 1 <= len(key) <= 200:
-            raise InputError("idempotency_key: must have 1 to 200 characters")
+        check_key(key)
         with self.log.writing() as writer:
             connection = writer.connection
             known = find_job(connection, by, key, request) if key is not None else None

@@ -7,6 +7,7 @@ writes before its own commit is seen; a reading one is REPEATABLE READ READ ONLY
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
-from accountant.errors import DpserveError, InputError, LedgerInvalid, LedgerUnavailable
+from accountant.errors import DpserveError, InputError, LedgerInvalid, LedgerReplaced, LedgerUnavailable
 
 FORMS = "must be sqlite:///<file> or postgresql+psycopg://<user>:<password>@<host>/<database>"
 LOCK = int.from_bytes(b"dpserve\0")
@@ -74,11 +75,41 @@ def _parse(url: str) -> URL:
     return parsed
 
 
-def _configure_sqlite(connection: Any, _record: Any) -> None:
+def _configure_sqlite(connection: Any, record: Any) -> None:
+    path = connection.execute("PRAGMA database_list").fetchone()[2]
+    record.info["file"] = path, _identity(path)
     connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
     # recursive_triggers: without it REPLACE deletes behind the triggers' back
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file stands at `path`; None where there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def is_gone(engine: Engine) -> bool:
+    """Whether the ledger is a file, and there is none or nothing in it: connecting would begin another."""
+    name = engine.url.database or ""
+    if engine.dialect.name != "sqlite" or name.startswith("file:"):
+        return False
+    return not os.path.exists(name) or os.path.getsize(name) == 0
+
+
+def check_file(connection: Connection) -> None:
+    """LedgerReplaced unless the file at the ledger's place is the one that was opened: SQLite would go on with a file
+    that nobody else sees any more."""
+    path, opened = connection.info.get("file", ("", None))  # PostgreSQL has none
+    if path and _identity(path) != opened:
+        raise LedgerReplaced(
+            "ledger: its file was deleted or replaced while it was open; put it back, or the newest copy, which is "
+            "compared with what these keys signed"
+        )
 
 
 def _configure_postgres(connection: Any, _record: Any) -> None:
@@ -125,6 +156,7 @@ def begun(engine: Engine, begin: Begin, again: bool = True) -> Connection:
     connection = engine.connect()
     try:
         begin(connection)
+        check_file(connection)
     except BaseException as error:
         connection.close()
         if again and isinstance(error, DBAPIError) and error.connection_invalidated:

@@ -47,6 +47,7 @@ class Store:
         """
         with self._connection(engines.begin_writing) as connection:
             yield connection
+            engines.check_file(connection)
             _commit(connection)
 
     @contextmanager

@@ -22,6 +22,7 @@ from serving.process.launch import launch
 from serving.process.settings import ServerSettings, all_settings
 from serving.process.startup import (
     AUDIT_SECONDS,
+    DRAIN_SECONDS,
     HOST,
     PORT,
     Listening,
@@ -93,7 +94,7 @@ def serve(
     drain_seconds: Annotated[
         float,
         typer.Option(help="When told to stop, say not ready for so long first.", envvar="DPSERVE_DRAIN_SECONDS", min=0),
-    ] = 0,
+    ] = DRAIN_SECONDS,
 ) -> None:
     """Serve the models, run queued jobs and audit the ledger in processes beside the server. Makes a home where there
     is none.

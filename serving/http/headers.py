@@ -21,6 +21,7 @@ ALL: Headers = [
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+LAST = (b"connection", b"close")  # of a server that was asked to stop: the next request goes elsewhere
 KEPT_BY_NOBODY = (b"cache-control", b"no-store")
 PAGE: Headers = [(b"content-security-policy", PAGE_POLICY), (b"cross-origin-opener-policy", b"same-origin"), *ALL]
 DATA: Headers = [(b"content-security-policy", DATA_POLICY), *ALL]

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from accountant.canonical import whole_number
 from accountant.errors import UnknownName
 from accountant.ledger.grants import Access
 from accountant.ledger.tokens import Token
@@ -116,9 +117,10 @@ async def _pass(door: Door, request: Request) -> Response:
 def job_number(request: Request) -> int:
     """The number in the path. UnknownName where it is none."""
     text = request.path_params["job"]
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
+    number = whole_number(text)
+    if number is None:
         raise UnknownName(f"job={text[:40]!r}: no such job", job=text[:40])
-    return int(text)
+    return number
 
 
 def caller(request: Request) -> Token:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant import merkle
-from accountant.canonical import encode_base64
+from accountant.canonical import encode_base64, whole_number
 from accountant.errors import InputError, UnknownName
 from accountant.home import Home
 from accountant.ledger.entry_search import Found, Wanted, dataset_names, search
@@ -99,9 +99,19 @@ def _number(name: str, text: str) -> int | None:
     """A whole number that was typed; None where nothing was."""
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
+    number = whole_number(text)
+    if number is None:
         raise InputError(f"{name}={text[:40]!r}: must be a whole number")
-    return int(text)
+    return number
+
+
+def _entry_number(request: Request) -> int:
+    """The number in the path. UnknownName where it is none."""
+    text = request.path_params["entry"]
+    number = whole_number(text)
+    if number is None:
+        raise UnknownName(f"entry={text[:40]!r}: no such entry", entry=text[:40])
+    return number
 
 
 def _pager(asked: Asked, before: int | None, found: Found) -> tuple[str | None, str | None]:
@@ -116,7 +126,7 @@ def _pager(asked: Asked, before: int | None, found: Found) -> tuple[str | None, 
 async def entry(request: Request) -> Response:
     """One entry: its words, its exact bytes, what else is of its job, and the proof that it is in the ledger."""
     known_query(request)
-    number = request.path_params["entry"]
+    number = _entry_number(request)
     shown = await in_thread(_entry, state(request).home, number)
     return page(request, "entry.html", **shown)
 
@@ -154,7 +164,7 @@ def _proven(home: Home, number: int) -> tuple[str, Entry, Checkpoint]:
 async def proof(request: Request) -> Response:
     """The entry's `.tlog-proof`, with its bytes in it, as a file."""
     known_query(request)
-    number = request.path_params["entry"]
+    number = _entry_number(request)
     text = (await in_thread(_proven, state(request).home, number))[0]
     name = f"entry-{number}.tlog-proof"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
@@ -164,6 +174,6 @@ async def proof(request: Request) -> Response:
 AUDIT = ("audit",)
 DOORS = (
     Door("GET", "/ui/ledger", AUDIT, entries, "The ledger's entries", media=HTML, hidden=True),
-    Door("GET", "/ui/ledger/{entry:int}", AUDIT, entry, "An entry and its proof", media=HTML, hidden=True),
-    Door("GET", "/ui/ledger/{entry:int}/proof", AUDIT, proof, "An entry's proof", media="text/plain", hidden=True),
+    Door("GET", "/ui/ledger/{entry}", AUDIT, entry, "An entry and its proof", media=HTML, hidden=True),
+    Door("GET", "/ui/ledger/{entry}/proof", AUDIT, proof, "An entry's proof", media="text/plain", hidden=True),
 )

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.budget import check_name
+from accountant.canonical import whole_number
 from accountant.errors import DpserveError, InputError, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger import tokens
@@ -60,9 +61,10 @@ def _make(home: Home, typed: Typed) -> tuple[str, Token]:
 def _limit(name: str, text: str) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 12):
+    number = whole_number(text)
+    if number is None:
         raise InputError(f"{name}={text[:20]!r}: must be a whole number, or nothing for no limit")
-    return int(text)
+    return number
 
 
 async def revoke(request: Request) -> Response:

@@ -29,10 +29,12 @@ RESTART_SECONDS = 2.0
 ANSWER_SECONDS = 10  # for requests that are being answered when the server is told to stop
 SERVER_STOP_SECONDS = ANSWER_SECONDS + 5.0
 FIRST_AUDIT_SECONDS = 3.0  # the server starts first
+# Of TLS 1.2, whose default here would be CBC with SHA-1 alone; those of TLS 1.3 are all as good.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 Process = subprocess.Popen[bytes]
 
 
-def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: float = 0.0) -> int:
+def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: float) -> int:
     """Run until told to stop (SIGTERM, SIGINT) or until the server ends. Returns the exit code."""
     environment = server_environment(os.environ, home, listening.port, listening.workers)
     Path(environment[STOPPING]).unlink(missing_ok=True)
@@ -60,6 +62,7 @@ def server_environment(base: Mapping[str, str], home: Path, port: int, workers: 
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     own = {"BENTOML_HOME": str(place), "BENTOML_DO_NOT_TRACK": "true", "DPSERVE_HOME": str(home.absolute())}
     own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), PRICES: str(place / "prices")}
+    own["MALLOC_ARENA_MAX"] = base.get("MALLOC_ARENA_MAX", "2")  # or each thread keeps what large bodies took
     if workers is not None:
         own["DPSERVE_WORKERS"] = str(workers)
     paths = [str(ROOT), *filter(None, [base.get("PYTHONPATH")])]
@@ -74,7 +77,7 @@ def _server_arguments(listening: Listening) -> list[str]:
     graceful = ["--timeout-graceful-shutdown", str(ANSWER_SECONDS)]
     tls = listening.tls
     files = [] if tls is None else ["--ssl-certfile", str(tls.certificate), "--ssl-keyfile", str(tls.key)]
-    return ["serving.service:DpserveService", *place, *graceful, *files]
+    return ["serving.service:DpserveService", *place, *graceful, *files, "--ssl-ciphers", CIPHERS]
 
 
 def _start(command: list[str], environment: Mapping[str, str]) -> Process:
@@ -144,7 +147,8 @@ class _Stop:
 
 
 def _drain(stopping: Path, seconds: float, stop: _Stop) -> None:
-    """Say not ready for so long before anything is closed, so that whoever shares out the requests looks elsewhere."""
+    """Say not ready for so long before anything is closed, so that whoever shares out the requests looks elsewhere; a
+    connection that is kept ends with its next answer."""
     if seconds and stop.asked:
         stopping.touch(mode=0o600)
         deadline = time.monotonic() + seconds

@@ -27,6 +27,9 @@ CHECK_SECONDS = 0.5
 # any amount: a thousand connections that send a header each minute, or one that sends headers on and on, would stop it.
 HEAD_SECONDS = 5.0
 HEAD_BYTES = 64 << 10
+# How long a connection that is kept and idle is waited for once the server closes: a request that is on its way to it
+# would be answered by a reset.
+LAST_SECONDS = 0.5
 HEAD_FIELDS = 200
 
 
@@ -45,12 +48,13 @@ def install() -> None:
 
 class Patient(HttpToolsProtocol):
     """One connection. It ends when no new request has begun within HEAD_SECONDS to twice as long, or when a request's
-    head is longer than HEAD_BYTES or has more fields than HEAD_FIELDS (400). Bodies are timed by who reads them.
+    head is longer than HEAD_BYTES, has more fields than HEAD_FIELDS or names no one host (400). Bodies are timed by who
+    reads them. What stands behind a body is no head: it says who asks of nobody.
     """
 
     _timer: asyncio.TimerHandle
     _before: Any = None  # the request that had been answered when it was last looked at
-    _in_head = False
+    _in_head = _closing = False
     _bytes = _fields = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -88,9 +92,23 @@ class Patient(HttpToolsProtocol):
         self._fields += 1
         if self._fields > HEAD_FIELDS:
             raise ValueError("too many header fields")  # the parser's caller answers 400 and hangs up
-        super().on_header(name, value)
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """It is over."""
+        """It is over. One host exactly (RFC 9112, section 3.2), or a proxy in front may have meant another."""
         self._in_head = False
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
+            raise ValueError("must name one host")
         super().on_headers_complete()
+        if self._closing:
+            self.cycle.keep_alive = False  # uvicorn says so in the answer
+
+    def shutdown(self) -> None:
+        """The server closes: what is being answered is the last here, and so is what comes in LAST_SECONDS."""
+        if self._closing or not (self.cycle is None or self.cycle.response_complete):
+            super().shutdown()
+        else:
+            self._closing = True
+            self.loop.call_later(LAST_SECONDS, self.shutdown)

@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from accountant.canonical import decimal_string
+from accountant.canonical import decimal_string, whole_number
 from accountant.certificates.certificate import digest
 from accountant.errors import CertificateRevoked, ModelInvalid, NothingServed, UnknownName, VerificationError
 from accountant.home import Home
@@ -265,8 +265,7 @@ class Registry:
         if shelf is None:
             raise UnknownName(f"model={reference[:80]!r}: there is no such model", model=reference[:80])
         if at and text != CHAMPION:
-            whole = text.isascii() and text.isdigit() and len(text) < 10 and text[0] != "0"
-            version = int(text) if whole else 0
+            version = (None if text.startswith("0") else whole_number(text)) or 0
         elif isinstance(shelf.champion, ModelInvalid):
             raise ModelInvalid(f"model={name}: its champion cannot be told", reason=shelf.champion.message)
         elif shelf.champion is None or shelf.champion in shelf.retired:

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ValidationInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from accountant.budget import exact_decimal
+from accountant.canonical import whole_number
 from accountant.errors import InputError
 from accountant.home import Setting
 from accountant.home import settings as home_settings
-from serving.process.startup import AUDIT_SECONDS, HOST, PORT
+from serving.process.startup import AUDIT_SECONDS, DRAIN_SECONDS, HOST, PORT
 
 FORMATS = ("text", "json")
 
@@ -31,9 +33,10 @@ def _within(least: int, most: int, says: str) -> BeforeValidator:
 
     def read(value: Any, info: ValidationInfo) -> int:
         text = str(value)
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+        number = whole_number(text, most)
+        if number is None or number < least:
             raise InputError(f"{variable(str(info.field_name))}={text[:40]!r}: must be {says}")
-        return int(text)
+        return number
 
     return BeforeValidator(read)
 
@@ -46,10 +49,10 @@ def _log_format(value: Any, info: ValidationInfo) -> str:
 
 def _drain_seconds(value: Any, info: ValidationInfo) -> float:
     try:
-        seconds = float(value)
-    except ValueError:
+        seconds = float(exact_decimal(str(info.field_name), str(value)))
+    except InputError:
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):
+    if seconds < 0:
         raise InputError(
             f"{variable(str(info.field_name))}={str(value)[:20]!r}: must be a number of seconds, 0 or more"
         )
@@ -75,7 +78,7 @@ class ServerSettings(BaseSettings):
     audit_seconds: Annotated[int, _within(0, 999_999_999, "a whole number of seconds; 0: only when asked")] = (
         AUDIT_SECONDS
     )
-    drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = 0
+    drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = DRAIN_SECONDS
     models_in_memory: Above0 = 100
     trail_bytes: Above0 = 100_000_000
     trail_files: Above0 = 20

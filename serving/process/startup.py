@@ -24,7 +24,7 @@ from accountant.home import Home
 LOG = logging.getLogger("dpserve.launch")
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 LOOK_SECONDS = 0.25
-HOST, PORT, AUDIT_SECONDS = "127.0.0.1", 3000, 3600  # of `dpserve serve`; its flags show them
+HOST, PORT, AUDIT_SECONDS, DRAIN_SECONDS = "127.0.0.1", 3000, 3600, 2  # of `dpserve serve`; its flags show them
 FOLDERS = ("models", "datasets", "jobs", "logs", "run")
 
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
-from accountant.errors import DpserveError
+from accountant.errors import DpserveError, LedgerReplaced
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
 from serving.process.launch import is_orphan, stop_server
@@ -57,6 +57,11 @@ class ServingState:
             self._seen = time.monotonic()
         except DpserveError as error:
             self._note(f"{error.code}: {error.message}")
+            if (
+                isinstance(error, LedgerReplaced) and self._home is not None
+            ):  # the next look opens what stands there now
+                self._home.ledger.log.database.close()
+                self._home = None
         except Exception as error:  # whatever it is: say not ready, keep looking
             self._note(type(error).__name__)
 

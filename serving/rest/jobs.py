@@ -12,6 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.budget import MAX_KEY, check_key
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
 from accountant.ledger.grants import Access
@@ -131,6 +132,7 @@ def _promotes(held: Access, body: dict[str, Any]) -> bool:
 
 def planned(home: Home, body: dict[str, Any], held: Access) -> dict[str, Any]:
     """The plan of a job, which spends nothing; raises as `submitted`."""
+    check_key(body.get("idempotency_key"))
     with _refusals(body["dataset"]):
         return plans.plan(home, asked(body), held.principal, _promotes(held, body)).to_json()
 
@@ -246,7 +248,7 @@ ASKED = {
     "model": TEXT,
     "target": {**TEXT, "description": "what to predict; must be said where the dataset has several targets"},
     "promote": {"type": "boolean", "description": "make its model champion of its name at once"},
-    "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
+    "idempotency_key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY},
 }
 JOB = {
     "type": "object",

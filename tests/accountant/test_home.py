@@ -104,7 +104,7 @@ def test_a_ledger_that_is_gone_is_not_begun_anew(home):
     for file in home.glob("ledger.db*"):
         file.unlink()
     for _ in range(2):
-        with pytest.raises(LedgerInvalid, match="is empty, but these keys have signed"):
+        with pytest.raises(LedgerInvalid, match="these keys have signed a ledger before"):
             Home.open(place(home))
 
 

@@ -53,7 +53,8 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         name: value for name, value in os.environ.items() if name not in ("BENTOML_HOME", "PROMETHEUS_MULTIPROC_DIR")
     }
     own = {"DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    return {**kept, **own, "DPSERVE_AUDIT_SECONDS": "0", **more}  # no audit but where one is asked for
+    own |= {"DPSERVE_AUDIT_SECONDS": "0", "DPSERVE_DRAIN_SECONDS": "0"}  # no audit but where one is asked for
+    return {**kept, **own, **more}
 
 
 def dpserve(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -366,7 +366,7 @@ def test_an_empty_database_in_the_place_of_a_used_one_is_refused(home):
     home.ledger.log.database.close()
     for rest in home.path.glob("ledger.db*"):
         rest.unlink()
-    with pytest.raises(LedgerInvalid, match="is empty, but these keys have signed"):
+    with pytest.raises(LedgerInvalid, match="these keys have signed a ledger before"):
         Home.open(place(home.path))
 
 

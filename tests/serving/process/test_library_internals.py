@@ -39,11 +39,12 @@ FUNCTIONS = {
             "on_message_begin": "says where a head begins",
             "on_header": "counts its fields",
             "on_headers_complete": "says where it ends",
+            "shutdown": "says that the server closes",
             "send_400_response": "answers what is too long",
         }.items()
     },
 }
-ATTRIBUTES = ("loop", "transport", "cycle")  # of a connection, set by uvicorn
+ATTRIBUTES = ("loop", "transport", "cycle", "headers", "parser")  # of a connection, set by uvicorn
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -140,3 +141,50 @@ def test_the_supervisor_looks_again_whatever_the_clock_is_set_to(monkeypatch):
         callback.stop()
 
     asyncio.run(watching())
+
+
+def test_request_on_its_way_when_the_server_closes_is_answered():
+    """A connection that is kept is not reset under it; its answer says that it is the last."""
+
+    async def closing():
+        ours, theirs = socket.socketpair()
+        config = Config(answer, http="httptools", lifespan="off")
+        config.load()
+        loop = asyncio.get_running_loop()
+        _, protocol = await loop.connect_accepted_socket(lambda: Patient(config, ServerState(), {}), ours)
+        theirs.setblocking(False)
+        with theirs:
+            await loop.sock_sendall(theirs, REQUEST)
+            first = await loop.sock_recv(theirs, 1000)
+            protocol.shutdown()
+            await loop.sock_sendall(theirs, REQUEST)
+            said = b"".join([part async for part in parts(loop, theirs)])
+        assert (first[:12], b"connection: close" in first) == (b"HTTP/1.1 200", False)
+        assert (said[:12], b"connection: close" in said) == (b"HTTP/1.1 200", True)
+
+    async def idle():
+        ours, theirs = socket.socketpair()
+        config = Config(answer, http="httptools", lifespan="off")
+        config.load()
+        loop = asyncio.get_running_loop()
+        _, protocol = await loop.connect_accepted_socket(lambda: Patient(config, ServerState(), {}), ours)
+        theirs.setblocking(False)
+        with theirs:
+            protocol.shutdown()
+            assert [part async for part in parts(loop, theirs)] == []
+
+    asyncio.run(asyncio.wait_for(closing(), 10))
+    asyncio.run(asyncio.wait_for(idle(), 10))
+
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def answer(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def parts(loop, connection):
+    while part := await loop.sock_recv(connection, 1000):
+        yield part

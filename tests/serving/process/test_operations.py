@@ -266,6 +266,7 @@ def test_json_line_has_its_fields():
 class Running:
     def __init__(self, home: Home, tls: Tls, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         self.home, self.process, self.port, self.log = home, process, port, log
+        self.trusted = tls.certificate
         self.context = ssl.create_default_context(cafile=tls.certificate)
         self.secret, _ = new_token(home, "test", ["admin"])
         self.client = httpx.Client(verify=self.context, base_url=f"https://localhost:{port}", timeout=300)
@@ -315,6 +316,18 @@ def test_answers_under_tls_alone(running):
 
 
 @pytest.mark.server
+def test_ciphers_of_tls_1_2(running):
+    """Forward secrecy and authenticated encryption, or no connection."""
+    for ciphers, offered in (("ECDHE+AESGCM", True), ("ECDHE+CHACHA20", True), ("ECDHE+AES:!AESGCM", False)):
+        context = ssl.create_default_context(cafile=running.trusted)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(ciphers)
+        plain = socket.create_connection(("127.0.0.1", running.port), timeout=30)
+        with plain, contextlib.nullcontext() if offered else pytest.raises(ssl.SSLError):
+            context.wrap_socket(plain, server_hostname="localhost")
+
+
+@pytest.mark.server
 def test_says_where_it_is_ready(running):
     until(lambda: any("ready, listening on https://" in str(line["message"]) for line in running.lines()), "it is said")
 
@@ -343,7 +356,8 @@ def test_stops_gracefully(running):
     with running.context.wrap_socket(plain, server_hostname="localhost") as begun:
         running.process.send_signal(signal.SIGTERM)
         until(lambda: running.ready() == 503, "it says not ready")
-        assert running.client.post("/predict", json={"model": "adult", "records": records(1)}).status_code == 200
+        still = running.client.post("/predict", json={"model": "adult", "records": records(1)})
+        assert (still.status_code, still.headers["connection"]) == (200, "close")  # who keeps it, asks elsewhere next
         begun.sendall(head.encode() + body[:40])
         until(lambda: any("stopping" in str(line["message"]) for line in running.lines()), "it stops")
         time.sleep(0.3)  # by now the serving process knows

@@ -17,7 +17,7 @@ RUBBISH = {
     "workers": (*NUMBERS, "0"),
     "log_format": ("xml", "JSON", "text ", "0"),
     "audit_seconds": (*NUMBERS, "9999999999"),
-    "drain_seconds": ("-1", "many", "nan", "inf", "-inf", "1 s"),
+    "drain_seconds": ("-1", "many", "nan", "inf", "-inf", "1 s", "1_0", "\u0661"),
     "models_in_memory": (*NUMBERS, "0"),
     "trail_bytes": (*NUMBERS, "0", str(2**53)),
     "trail_files": (*NUMBERS, "0"),
@@ -84,7 +84,7 @@ def test_flag_goes_before_the_variable_and_is_read_as_strictly(monkeypatch):
 def test_all_are_told_with_their_defaults():
     found = {setting.name: (setting.value, setting.source) for setting in all_settings({"DPSERVE_PORT": "4000"})}
     assert found["DPSERVE_PORT"] == ("4000", "environment")
-    assert found["DPSERVE_DRAIN_SECONDS"] == ("0", "default")
+    assert found["DPSERVE_DRAIN_SECONDS"] == ("2", "default")
     assert found["DPSERVE_TRAIL_BYTES"] == ("100000000", "default")
     assert {variable(name) for name in ServerSettings.model_fields} <= found.keys()
 
