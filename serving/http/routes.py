@@ -33,6 +33,8 @@ from serving.process.prices import PriceRequest
 from serving.process.state import ServingState
 from serving.process.tokens import bearer, digest
 from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
+from serving.wire.request_bodies import let_go
+from serving.wire.work_time import WORK_SECONDS
 from training.pricing import WHERE
 
 LOG = logging.getLogger("dpserve.serving")
@@ -51,7 +53,6 @@ BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses ou
 KEPT = ("retry-after", "allow")  # of an error's headers, on its page
 PRICING = anyio.CapacityLimiter(64)  # threads that mostly wait for the price desk, which lets no more than that wait
 PREDICTING = anyio.CapacityLimiter(16)  # their own: whatever else is asked for, a prediction finds a thread
-WORK_SECONDS = 4.5  # below the service's own timeout, whose answer has another shape
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,9 @@ class Doors:
             if message["type"] == "http.response.start":
                 _record(scope, message["status"])
                 message["headers"] = headers.with_ours(scope, message.get("headers", ()))
+                serving: ServingState | None = getattr(self.ours.state, "serving", None)
+                if serving is not None and serving.stopping:
+                    message["headers"].append(headers.LAST)
                 count_request(scope, message["status"])
             started = True
             await send(message)
@@ -223,6 +227,8 @@ class Doors:
             response = self._refusal(scope, error)
             if not started:
                 await response(scope, receive, sending)
+        finally:
+            let_go(scope)
 
     def _refusal(self, scope: Scope, error: Exception) -> Response:
         """The error as an answer: a page to who asked for a page, the way to the login to who has no session."""

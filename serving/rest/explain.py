@@ -14,9 +14,11 @@ from models.onnx.runtime import columns_from_records
 from serving.http.rights import NAMED, allowed
 from serving.http.routes import Door, access, in_thread, state
 from serving.rest import json_schemas
-from serving.rest.models import PREDICT, PREDICT_BYTES, RECORDS, Find, answer_records, parse
+from serving.rest.models import AT_ONCE, PREDICT, PREDICT_BYTES, RECORDS, Find, answer_records, parse
+from serving.wire.bounds import check_answer
 from serving.wire.errors import NotAdditive
 from serving.wire.request_bodies import read_body
+from serving.wire.work_time import check_time, in_turn
 
 
 async def explain(request: Request) -> Response:
@@ -29,7 +31,8 @@ async def explain(request: Request) -> Response:
         find = allowed(access(request), serving.registry.get)
         return orjson.dumps(explain_records(find, parse(raw)), option=orjson.OPT_SERIALIZE_NUMPY)
 
-    return Response(await in_thread(answer), media_type="application/json")
+    found = await (in_thread if len(raw) <= AT_ONCE else in_turn)(answer)
+    return Response(found, media_type="application/json")
 
 
 def explain_records(find: Find, body: dict[str, Any]) -> dict[str, Any]:
@@ -45,6 +48,8 @@ def explain_records(find: Find, body: dict[str, Any]) -> dict[str, Any]:
         raise NotAdditive(f"model={body['model']}: {error.message}", model=body["model"]) from None
     served, answer = answer_records(find, body)
     ensemble = served.verified.ensemble
+    check_answer(len(body["records"]), len(ensemble.features) * ensemble.outputs)
+    check_time()
     account = logits(ensemble, columns_from_records(ensemble.features, body["records"], RECORDS))
     alone = ensemble.outputs == 1
     return {

@@ -22,10 +22,12 @@ from serving.http.routes import PREDICTING, Door, access, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
 from serving.wire import tables_in
+from serving.wire.bounds import check_answer
 from serving.wire.errors import TooLarge, json_response
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body
 from serving.wire.tables_out import Source, table_answer
+from serving.wire.work_time import check_time, in_turn
 from training.evaluation.release import worths
 
 PREDICT_BYTES = 16 << 20
@@ -65,8 +67,8 @@ async def quickly(
         try:
             return work(allowed(held, registry.held), *arguments)
         except NotHeld:
-            pass
-    return await in_thread(work, allowed(held, registry.get), *arguments, limiter=PREDICTING)
+            return await in_thread(work, allowed(held, registry.get), *arguments, limiter=PREDICTING)
+    return await in_turn(work, allowed(held, registry.get), *arguments)
 
 
 async def _posted(request: Request) -> Posted:
@@ -102,7 +104,7 @@ def answer(find: Find, posted: Posted) -> Response:
         model = served.verified
         found, columns = tables_in.columns_of(posted.raw, model.ensemble.features, model.runtime.reads, RECORDS)
         form = posted.form or found
-    label, probabilities = served.verified.runtime.infer(columns)
+    label, probabilities = predicted(served, columns)
     if form == "json":
         content = orjson.dumps(answer_json(served, label, probabilities), option=orjson.OPT_SERIALIZE_NUMPY)
         response = Response(content, media_type="application/json")
@@ -123,20 +125,28 @@ def from_records(find: Find, raw: bytes) -> tuple[Served, dict[str, NDArray[Any]
 
 def parse(raw: bytes) -> dict[str, Any]:
     """A body of /predict, its fields checked."""
-    return check_fields(quick_json(raw), PREDICT_FIELDS, {})
+    return check_fields(quick_json(raw, RECORDS), PREDICT_FIELDS, {})
 
 
 def columns_of(served: Served, records: list[Any]) -> dict[str, NDArray[Any]]:
     """RecordError names the first record and field that do not fit."""
     if len(records) > RECORDS:
         raise TooLarge(f"records: {len(records)}; at most {RECORDS} a request", limit=RECORDS)
+    check_time()
     return columns_from_records(served.verified.ensemble.features, records, RECORDS)
 
 
 def answer_records(find: Find, body: dict[str, Any]) -> tuple[Served, dict[str, Any]]:
     """The model that answered, and its answer: with classes and probabilities, unless it is a number."""
     served = find(body["model"])
-    return served, answer_json(served, *served.verified.runtime.infer(columns_of(served, body["records"])))
+    return served, answer_json(served, *predicted(served, columns_of(served, body["records"])))
+
+
+def predicted(served: Served, columns: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Columns as `OnnxModel.infer` takes them -> what it gives. TooLarge, TakesTooLong."""
+    check_answer(len(next(iter(columns.values()), ())), len(served.verified.ensemble.classes) or 1)
+    check_time()
+    return served.verified.runtime.infer(columns)
 
 
 def answer_json(served: Served, label: NDArray[Any], probabilities: NDArray[np.float32]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
+from accountant.canonical import whole_number
 from accountant.errors import InputError
 from accountant.ledger.tokens import SCOPES
 from models.onnx.export import LABEL, NUMBER
@@ -23,7 +24,7 @@ from serving.http.rights import LISTED, NOTHING, seen_models
 from serving.http.routes import Door, access, state
 from serving.process.registry import Served
 from serving.rest import json_schemas
-from serving.rest.models import PREDICT_BYTES, RECORDS, Find, quickly, served_model
+from serving.rest.models import PREDICT_BYTES, RECORDS, Find, predicted, quickly, served_model
 from serving.rest.openapi import product_version
 from serving.wire.errors import NotReady, json_response
 from serving.wire.quick_json import quick_json
@@ -40,11 +41,13 @@ EXTENSIONS = ["binary_tensor_data", "model_repository(index)"]
 
 @dataclass(frozen=True)
 class Sent:
-    """An inference request as it came. `size`: how many bytes of `raw` are JSON, None: all."""
+    """An inference request as it came. `raw`: packed as `encoding` says; `size`: how many bytes of it, unpacked, are
+    JSON, None: all."""
 
     model: str
     raw: bytes
-    size: int | None
+    encoding: str
+    size: str | None
     accepted: str
 
 
@@ -124,34 +127,37 @@ async def infer(request: Request) -> Response:
     known_query(request)
     raw = await read_body(request, PREDICT_BYTES, JSON, ANY)
     headers = request.headers
-    raw = unpack(raw, headers.get("content-encoding", "").strip().lower(), PREDICT_BYTES)
     name, version = request.path_params["name"], request.path_params.get("version")
     model = name if version is None else f"{name}@{version}"
-    sent = Sent(model, raw, _json_size(headers.get(JSON_SIZE), len(raw)), headers.get("accept-encoding", ""))
+    encoding = headers.get("content-encoding", "").strip().lower()
+    sent = Sent(model, raw, encoding, headers.get(JSON_SIZE), headers.get("accept-encoding", ""))
     serving = state(request)
     serving.require_ready()
-    return await quickly(serving.registry, access(request), len(raw), answer, sent)
+    size = PREDICT_BYTES if encoding else len(raw)
+    return await quickly(serving.registry, access(request), size, answer, sent)
 
 
 def _json_size(text: str | None, most: int) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most):
+    size = whole_number(text, most)
+    if size is None:
         raise InputError(f"{JSON_SIZE}={text[:20]!r}: must be a whole number, at most the body's size")
-    return int(text)
+    return size
 
 
 def answer(find: Find, sent: Sent) -> Response:
     """The answer to an inference request. Blocks."""
     start = perf_counter()
-    head = sent.raw if sent.size is None else sent.raw[: sent.size]
-    body = check_fields(quick_json(head), REQUEST, REQUEST_MORE)
+    raw = unpack(sent.raw, sent.encoding, PREDICT_BYTES)
+    head = raw[: _json_size(sent.size, len(raw))]
+    body = check_fields(quick_json(head, RECORDS), REQUEST, REQUEST_MORE)
     served = find(sent.model)
     found = served.verified
-    binary = sent.raw[len(head) :]
+    binary = raw[len(head) :]
     wanted = _wanted(body, [each["name"] for each in _outputs(found.ensemble.classes)])
     columns = columns_of(body["inputs"], binary, found.ensemble.features, RECORDS)
-    label, probabilities = found.runtime.infer(columns)
+    label, probabilities = predicted(served, columns)
     values = dict(zip(LABEL if found.ensemble.classes else NUMBER, (label, probabilities), strict=False))
     named = {"model_name": served.name, "model_version": str(served.version)}
     echo = {} if body.get("id") is None else {"id": body["id"]}

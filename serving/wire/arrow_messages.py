@@ -6,24 +6,42 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from accountant.errors import InputError
+from serving.wire.errors import TooLarge
 
 FILE_MAGIC = b"ARROW1\0\0"
+BATCHES = 1000
+DICTIONARY_BYTES = 64 << 20  # as they are read: what is added to one makes the whole of it anew
 # In Arrow's format/Message.fbs: the members of the union MessageHeader, and the places of fields in their tables.
 SCHEMA, DICTIONARIES, BATCH = 1, 2, 3
-HEADER_TYPE, HEADER, DICTIONARY_DATA, COMPRESSION = 1, 2, 1, 3
+HEADER_TYPE, HEADER, DICTIONARY_ID, DICTIONARY_DATA, DICTIONARY_ADDS, COMPRESSION = 1, 2, 0, 1, 2, 3
 
 
 def check_messages(raw: bytes) -> bytes:
     """The stream in `raw`, which is one or the file that holds one. InputError where it is compressed, or holds what is
-    no part of a table; pa.ArrowException where it is not Arrow at all."""
+    no part of a table; TooLarge for more than BATCHES batches, or DICTIONARY_BYTES; pa.ArrowException where it is not
+    Arrow at all."""
     stream = raw[len(FILE_MAGIC) :] if raw.startswith(FILE_MAGIC) else raw
+    batches, made, sizes = 0, 0, dict[bytes, int]()
     for message in ipc.MessageReader.open_stream(pa.py_buffer(stream)):
-        _check(message.metadata.to_pybytes())
+        metadata = message.metadata.to_pybytes()
+        of, header = _checked(metadata)
+        if of == BATCH:
+            batches += 1
+        elif of == DICTIONARIES:
+            name, adds = _field(metadata, header, DICTIONARY_ID), _field(metadata, header, DICTIONARY_ADDS)
+            key = b"" if name is None else metadata[name : name + 8]
+            before = sizes.get(key, 0) if adds is not None and metadata[adds] else 0
+            sizes[key] = before + message.body.size
+            made += sizes[key]
+        if batches > BATCHES or made > DICTIONARY_BYTES:
+            problem = f"body: at most {BATCHES} batches, and {DICTIONARY_BYTES} bytes of dictionaries"
+            raise TooLarge(problem, limit=BATCHES if batches > BATCHES else DICTIONARY_BYTES)
     return stream
 
 
-def _check(metadata: bytes) -> None:
-    """Arrow has verified these bytes as a flatbuffer: every place that is followed here lies in them."""
+def _checked(metadata: bytes) -> tuple[int, int]:
+    """What kind of message it is, and where its table stands. Arrow has verified these bytes as a flatbuffer: every
+    place that is followed here lies in them."""
     message = _follow(metadata, 0)
     kind = _field(metadata, message, HEADER_TYPE)
     header = _field(metadata, message, HEADER)
@@ -36,6 +54,7 @@ def _check(metadata: bytes) -> None:
         table = None if data is None else _follow(metadata, data)
     if of != SCHEMA and (table is None or _field(metadata, table, COMPRESSION) is not None):
         raise InputError("body: Arrow IPC must not be compressed")
+    return of, _follow(metadata, header)
 
 
 def _field(raw: bytes, table: int, number: int) -> int | None:

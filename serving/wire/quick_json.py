@@ -7,31 +7,43 @@ from typing import Any
 import orjson
 
 from accountant.errors import InputError
-from serving.wire.request_bodies import strict_json
+from serving.wire.bounds import DEEP, check_objects
+from serving.wire.request_bodies import check_keys
 
 SPACED = (b'" ', b'"\n', b'"\t', b'"\r')  # a quote with space after it
 
 
-def quick_json(raw: bytes) -> Any:
-    """As `strict_json`, but with floats.
+def quick_json(raw: bytes, most: int) -> Any:
+    """As `strict_json`, but with floats, and with at most `most` objects in the one around them.
 
     Each key has a colon: if as many keys were read as there are colons, none was lost. Where texts hold colons: a key
     ends in a quote and a colon, or has space between them. Where there is no such space, there are at most as many keys
     as quotes before colons. Else the strict parser tells.
     """
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"body: not JSON: {error.msg} at character {error.pos}") from None
-    keys = _keys(body)
+    check_objects(raw, most)
+    body = _loads(raw)
+    keys = _keys(body, DEEP)
     if raw.count(b":") != keys and (any(end in raw for end in SPACED) or raw.count(b'":') != keys):
-        strict_json(raw)
+        del body  # the strict parser has no room beside it
+        check_keys(raw)
+        return _loads(raw)
     return body
 
 
-def _keys(body: Any) -> int:
-    """How many keys an object has, the objects in it, and those in its lists of objects."""
+def _loads(raw: bytes) -> Any:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"body: not JSON: {error.msg} at character {error.pos}") from None
+
+
+def _keys(body: Any, left: int) -> int:
+    """How many keys an object has, the objects in it, and those in its lists of objects. InputError beyond `left`."""
+    if left < 0:
+        raise InputError(f"body: nests deeper than {DEEP}")
     if isinstance(body, list):
         records = body if body and isinstance(body[0], dict) else []
         return sum(len(record) for record in records if isinstance(record, dict))  # deeper ones: to the strict parser
-    return len(body) + sum(map(_keys, body.values())) if isinstance(body, dict) else 0
+    if not isinstance(body, dict):
+        return 0
+    return len(body) + sum(_keys(value, left - 1) for value in body.values())

@@ -9,14 +9,20 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, NoReturn
 
+import orjson
 from starlette.requests import Request
+from starlette.types import Scope
 
+from accountant.canonical import whole_number
 from accountant.errors import InputError
-from serving.wire.errors import ClientGone, SlowBody, TooLarge, WrongMediaType
+from serving.wire.bounds import check_depth
+from serving.wire.errors import ClientGone, SlowBody, TooLarge, TooManyRequests, WrongMediaType
 
 CONTROL_BYTES = 1 << 20
 BODY_SECONDS = 4.0
 TEXT_LENGTH = 1000
+MOST_HELD = 128 << 20  # bytes of bodies that a process holds at a time: eight of the largest
+HELD = "dpserve.held"
 JSON = b"application/json"
 
 Fields = Mapping[str, tuple[type, ...]]
@@ -38,9 +44,9 @@ async def read_body(request: Request, limit: int, *kinds: bytes) -> bytes:
     kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
     if kind not in (kinds or (JSON,)):
         raise WrongMediaType(f"Content-Type: must be {' or '.join(each.decode() for each in kinds or (JSON,))}")
-    declared = headers.get(b"content-length", b"0")
-    if declared.isdigit() and int(declared) > limit:
-        raise TooLarge(f"body: {int(declared)} bytes; at most {limit}", limit=limit)
+    declared = headers.get(b"content-length", b"0").decode("latin-1")
+    if whole_number(declared, limit) is None:  # the parser has seen that it is a number
+        raise TooLarge(f"body: {declared[:20]} bytes; at most {limit}", limit=limit)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await _chunks(request, limit)
@@ -59,8 +65,25 @@ async def _chunks(request: Request, limit: int) -> bytes:
         size += len(chunk)
         if size > limit:
             raise TooLarge(f"body: more than {limit} bytes", limit=limit)
+        hold(request.scope, len(chunk))
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+_HOLDING = [0]  # bytes, of all requests of this process
+
+
+def hold(scope: Scope, size: int) -> None:
+    """So many bytes more are held for a request, until `let_go`. TooManyRequests where there is no room for them."""
+    if _HOLDING[0] + size > MOST_HELD:
+        raise TooManyRequests("bodies: as many are being read as there is room for; ask again in 1 s", retry_after=1)
+    _HOLDING[0] += size
+    scope[HELD] = scope.get(HELD, 0) + size
+
+
+def let_go(scope: Scope) -> None:
+    """The request is over, and its body needs no room any more."""
+    _HOLDING[0] -= scope.pop(HELD, 0)
 
 
 async def json_fields(request: Request, required: Fields, optional: Fields | None = None) -> dict[str, Any]:
@@ -69,19 +92,34 @@ async def json_fields(request: Request, required: Fields, optional: Fields | Non
 
 
 def strict_json(raw: bytes) -> Any:
-    """One JSON text in UTF-8: no key twice, no NaN or Infinity, decimals as Decimal."""
+    """One JSON text in UTF-8: no key twice, no NaN or Infinity, not deeper than DEEP, decimals as Decimal."""
+    return _strict(raw, object_pairs_hook=_once, parse_float=Decimal)
+
+
+def check_keys(raw: bytes) -> None:
+    """InputError as `strict_json`, with hardly more memory than the largest object takes."""
+    _strict(raw, object_pairs_hook=lambda pairs: _once(pairs) and None, parse_float=_nothing, parse_int=_nothing)
+
+
+def _strict(raw: bytes, **hooks: Any) -> Any:
+    check_depth(raw)
+    if b"\\ud" in raw.lower():
+        try:
+            orjson.loads(raw)  # which refuses half a surrogate pair: no answer could repeat it
+        except orjson.JSONDecodeError as error:
+            raise InputError(f"body: not JSON: {error.msg} at character {error.pos}") from None
     try:
-        return json.loads(
-            raw.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse_constant, parse_float=Decimal
-        )
+        return json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant, **hooks)
     except UnicodeDecodeError as error:
         raise InputError(f"body: must be UTF-8, byte {error.start} is not") from None
     except json.JSONDecodeError as error:
         raise InputError(f"body: not JSON: {error.msg} at character {error.pos}") from None
     except (ValueError, ArithmeticError):  # a number with more digits than Python turns into an integer
         raise InputError("body: a number in it is too long") from None
-    except RecursionError:
-        raise InputError("body: nests too deep") from None
+
+
+def _nothing(_number: str) -> None:
+    """What nobody looks at."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -125,9 +163,10 @@ def query_int(request: Request, name: str, default: int | None, low: int = 0, hi
     if not found and default is not None:
         return default
     text = found[0] if len(found) == 1 else ""
-    if not (text.isascii() and text.isdigit() and len(text) < 17 and low <= int(text) <= high):
+    number = whole_number(text, high)
+    if number is None or number < low:
         raise InputError(f"{name}={text[:40]!r}: must be one whole number from {low} to {high}")
-    return int(text)
+    return number
 
 
 def query_text(request: Request, name: str) -> str | None:

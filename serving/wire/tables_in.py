@@ -7,6 +7,8 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Container, Mapping, Sequence
+from functools import lru_cache
+from itertools import count
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,7 +20,9 @@ from pyarrow import ipc
 from accountant.errors import InputError, RecordError
 from models.features import MISSING_TEXT, BooleanFeature, CategoricalFeature, Feature
 from serving.wire.arrow_messages import check_messages
+from serving.wire.bounds import Room, check_cells
 from serving.wire.errors import TooLarge
+from serving.wire.work_time import check_time
 
 Feed = dict[str, NDArray[Any]]
 
@@ -28,6 +32,7 @@ ANY = b"application/octet-stream"  # told apart by its first bytes
 KINDS = (STREAM, FILE, NPY, ANY)
 
 HEADER, AXIS = 10_000, 1 << 31  # most bytes of a header, most cells of an axis
+WIDE = 1000  # bytes of a text that are read, whatever the categories are
 MAGIC = b"\x93NUMPY"
 
 
@@ -41,9 +46,9 @@ def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], l
     """
     if raw.startswith(MAGIC):
         return "npy", _from_array(_array(raw), features, limit)
-    table = _table(raw, features, limit)
+    table, room = _table(raw, features, limit), Room()
     needed = [each for each in features if each.name in reads or not isinstance(each, CategoricalFeature)]
-    return "arrow", {feature.name: _arrow_column(feature, table[feature.name]) for feature in needed}
+    return "arrow", {feature.name: _arrow_column(feature, table[feature.name], room) for feature in needed}
 
 
 # Arrow
@@ -56,12 +61,13 @@ def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
             _check_names(reader.schema.names, features)
             for feature in features:
                 _check_type(feature, reader.schema.field(feature.name).type)
-            batches, count = [], 0
+            batches, records = [], 0
             for batch in reader:
-                count += batch.num_rows
-                if count > limit:
+                records += batch.num_rows
+                if records > limit:
                     raise TooLarge(f"records: more than {limit}; at most that many a request", limit=limit)
                 batches.append(batch)
+            check_cells(records, len(features))
             table = pa.Table.from_batches(batches, reader.schema)
         table.validate(full=True)
         return table
@@ -98,10 +104,14 @@ def _misfit(feature: Feature, kind: str, wanted: str) -> NoReturn:
     raise RecordError(f"{feature.name}: is a column of {kind[:60]}; {wanted}", field=feature.name)
 
 
-def _arrow_column(feature: Feature, column: pa.ChunkedArray) -> NDArray[Any]:
+def _arrow_column(feature: Feature, column: pa.ChunkedArray, room: Room) -> NDArray[Any]:
+    check_time()
+    if isinstance(feature, CategoricalFeature) and pa.types.is_dictionary(column.type):
+        parts = [_dictionary_texts(feature, chunk, room) for chunk in column.chunks]  # each may have its own dictionary
+        return np.concatenate(parts) if parts else np.empty(0, object)
     values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(feature, CategoricalFeature):
-        return _arrow_texts(values)
+        return _arrow_texts(feature, values, room)
     if pa.types.is_null(values.type):
         return np.full(len(values), np.nan)
     if values.null_count or pa.types.is_boolean(values.type):
@@ -109,17 +119,41 @@ def _arrow_column(feature: Feature, column: pa.ChunkedArray) -> NDArray[Any]:
     return _finite(feature, values.to_numpy(zero_copy_only=False))
 
 
-def _arrow_texts(values: pa.Array) -> NDArray[Any]:
+def _arrow_texts(feature: CategoricalFeature, values: pa.Array, room: Room) -> NDArray[Any]:
+    """A text for each cell. A long one with more bytes than every category has is "other", and never copied."""
     if pa.types.is_null(values.type):
         return np.full(len(values), MISSING_TEXT, object)
-    if pa.types.is_dictionary(values.type):  # one Python text for each that differs, not for each cell
-        known: NDArray[Any] = np.append(_arrow_texts(values.dictionary), MISSING_TEXT)
-        codes = pc.fill_null(pc.cast(values.indices, pa.int64()), len(known) - 1)
-        chosen: NDArray[Any] = known[codes.to_numpy(zero_copy_only=False)]
-        return chosen
+    widest, other = stand_in(feature)
+    long = pc.greater(pc.binary_length(values), widest)
+    if pc.any(long).as_py():
+        values = pc.if_else(long, pa.scalar(other, values.type), values)
+    room.take(values.nbytes, feature.name)
     filled = pc.fill_null(values, MISSING_TEXT) if values.null_count else values
     found: NDArray[Any] = filled.to_numpy(zero_copy_only=False)
     return found
+
+
+def _dictionary_texts(feature: CategoricalFeature, values: pa.DictionaryArray, room: Room) -> NDArray[Any]:
+    """One Python text for each that differs, not for each cell; but the model has a copy for each cell."""
+    check_time()
+    codes: NDArray[Any] = pc.fill_null(pc.cast(values.indices, pa.int64()), -1).to_numpy(zero_copy_only=False)
+    dictionary = values.dictionary
+    if len(dictionary) > len(codes):  # no more than these cells name
+        used, codes = np.unique(codes, return_inverse=True)
+        dictionary = dictionary.take(pa.array(used, mask=used < 0))
+        codes = codes.reshape(-1)
+    known: NDArray[Any] = np.append(_arrow_texts(feature, dictionary, Room()), MISSING_TEXT)
+    sizes = np.fromiter(map(len, known), np.int64, len(known))
+    room.take(int(sizes[codes].sum()), feature.name)
+    chosen: NDArray[Any] = known[codes]
+    return chosen
+
+
+@lru_cache(maxsize=4096)
+def stand_in(feature: CategoricalFeature) -> tuple[int, str]:
+    """How many bytes the widest category has, or any text may have; and a short text that is none of them."""
+    widest = max(WIDE, *(len(value.encode()) for value in feature.values))
+    return widest, next(text for text in map(str, count()) if text not in feature.values)
 
 
 def _finite(feature: Feature, numbers: NDArray[Any]) -> NDArray[np.float64]:
@@ -141,10 +175,10 @@ def _finite(feature: Feature, numbers: NDArray[Any]) -> NDArray[np.float64]:
 def _array(raw: bytes) -> NDArray[Any]:
     """The array over the body's own bytes. numpy's reader would believe the size that a header claims."""
     dtype, fortran, shape, start = _header(raw)
-    count = math.prod(shape)
-    if dtype.hasobject or dtype.itemsize == 0 or len(raw) - start != count * dtype.itemsize:
+    cells = math.prod(shape)
+    if dtype.hasobject or dtype.itemsize == 0 or len(raw) - start != cells * dtype.itemsize:
         raise InputError("body: .npy whose header does not go with its size, or that holds Python objects")
-    found = np.frombuffer(raw, dtype, count, start) if count else np.empty(0, dtype)
+    found = np.frombuffer(raw, dtype, cells, start) if cells else np.empty(0, dtype)
     return found.reshape(shape[::-1]).T if fortran else found.reshape(shape)
 
 
@@ -178,10 +212,12 @@ def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int) ->
         raise InputError(f"body: .npy must be ({len(features)},) fields of n records, or (n, {len(features)}) numbers")
     if len(array) > limit:
         raise TooLarge(f"records: {len(array)}; at most {limit} a request", limit=limit)
+    check_cells(len(array), len(features))
     return {feature.name: _array_column(feature, cells[feature.name]) for feature in features}
 
 
 def _array_column(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
+    check_time()
     if cells.ndim != 1:
         _misfit(feature, "arrays", "must be one value a record")
     if isinstance(feature, CategoricalFeature):

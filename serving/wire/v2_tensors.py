@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from accountant.errors import InputError, RecordError
 from models.features import MISSING_TEXT, BooleanFeature, CategoricalFeature, Feature, encodable
+from serving.wire.bounds import check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.request_bodies import check_fields
 from serving.wire.tables_in import Feed
+from serving.wire.work_time import check_time
 
 FLOATS = {"FP16": "<f2", "FP32": "<f4", "FP64": "<f8"}
 INTEGERS = {f"{sign}INT{8 * size}": f"<{kind}{size}" for sign, kind in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)}
@@ -43,6 +45,8 @@ def columns_of(tensors: Sequence[Any], binary: bytes, features: Sequence[Feature
         fields = check_fields(tensor, INPUT, INPUT_MORE)
         feature, end = _feature(fields, known, columns), start + _size(fields)
         count = _count(fields, count, limit)
+        check_cells(count, len(features))
+        check_time()
         if end > len(binary):
             raise InputError(f"{BINARY_SIZE}: more bytes than there are after the JSON")
         columns[feature.name] = _column(feature, fields, binary[start:end], count)

@@ -9,8 +9,11 @@ import gzip
 import json
 import os
 import re
+import shutil
 import socket
+import sqlite3
 from http.client import HTTPConnection
+from pathlib import Path
 
 import httpx
 import psutil
@@ -18,6 +21,7 @@ import pytest
 from small_home import SCOPES, records, serving, until, write_files
 
 from accountant.budget import Budget, Relation
+from accountant.errors import LedgerInvalid
 from accountant.home import Home
 from accountant.ledger import tokens
 from models.store.bundle import FILES
@@ -154,7 +158,9 @@ SAME = json.dumps({"model": "adult", "records": records(1)})
         (SAME.replace("[{", "[[{").replace("}]", "}]]"), (422, "record_invalid")),
         (SAME.replace("[{", "[null, {"), (422, "record_invalid")),
         ('{"model": "adult", "records": [' + "[" * 900 + "]" * 900 + "]}", (422, "record_invalid")),
-        ('{"model": "adult", "records": [' + '{"a":' * 900 + "1" + "}" * 900 + "]}", (422, "record_invalid")),
+        ('{"model": "adult", "records": [' + '{"a":' * 900 + "1" + "}" * 900 + "]}", (400, "bad_input")),
+        ('{"model": "adult", "records": ' + '{"a":' * 990 + "1" + "}" * 990 + "}", (400, "bad_input")),
+        ('{"a":' * 1000 + "1" + "}" * 1000, (400, "bad_input")),
         ('{"model": "adult", "records": ' + "[" * 200_000 + "]" * 200_000 + "}", (400, "bad_input")),
         ('{"model": "adult", "records": [{"age": Infinity}]}', (400, "bad_input")),
         ('{"model": "adult", "records": [{"age": -NaN}]}', (400, "bad_input")),
@@ -271,6 +277,9 @@ def test_client_that_hangs_up_is_forgotten(server, unharmed):
         b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (4 * HEAD_BYTES),
         b"GET /" + b"a" * (4 * HEAD_BYTES),
+        b"GET /livez HTTP/1.1\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"GET /livez HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * (HEAD_FIELDS + 1) + b"\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
@@ -295,6 +304,16 @@ def test_one_request_cannot_hide_in_another(server, unharmed):
         with connect(server) as connection:
             connection.sendall((head(server, "GET /livez", **fields) + "0\r\n\r\n" + hidden).encode())
             assert spoken(connection).count(b"HTTP/1.1") <= 1
+
+
+def test_what_stands_behind_a_body_is_no_head(server, unharmed):
+    """A proxy that looks at heads alone has not seen it."""
+    token = f"Authorization: Bearer {server.tokens['admin']}\r\n"
+    for late in (True, False):
+        asked = f"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{'' if late else token}"
+        with connect(server) as connection:
+            connection.sendall(f"{asked}Transfer-Encoding: chunked\r\n\r\n0\r\n{token if late else ''}\r\n".encode())
+            assert spoken(connection).startswith(b"HTTP/1.1 401" if late else b"HTTP/1.1 200")
 
 
 # Names and ways
@@ -331,6 +350,26 @@ def as_it_stands(server, method, path):
     connection.request(method, path, "{}" if method == "POST" else None, headers)
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
+
+
+def test_numbers_keys_and_names_are_read_strictly(server, unharmed):
+    for number in ("9" * 4301, "\u0661", "1_0", "+1", "1e3", "-1"):
+        for path in (f"/ui/ledger/{number}", f"/ui/ledger/{number}/proof", f"/ui/jobs/{number}"):
+            assert server.get(path).status_code == 404, path[:40]
+    for path in ("/v1/plans", "/v1/jobs"):
+        for wrong in (
+            {"idempotency_key": ""},
+            {"idempotency_key": "k" * 201},
+            {"epsilon": "\u0661"},
+            {"epsilon": " 1"},
+            {"epsilon": "1 "},
+            {"epsilon": "0_1"},
+            {"epsilon": "NaN"},
+            {"delta": "1e-\u0665"},
+            {"parameters": {"rounds": "\u0663"}},
+            {"parameters": {"rounds": " 3"}},
+        ):
+            assert code(server.post(path, {**SHORT_JOB, **wrong})) == (400, "bad_input"), wrong
 
 
 @pytest.mark.parametrize("name", ["../adult", "adult/../adult", "adult\u0000", "~root", "adult@../1", "a" * 100_000])
@@ -431,6 +470,41 @@ def test_killed_while_it_trains(server):
     assert (found["state"], found["certificate"]) == ("burned", None)
     assert "budget is spent" in found["error"]
     assert float(server.get("/v1/datasets/adult").json()["budget"]["spent"]["epsilon"]) > spent
+
+
+def copied(ledger, target):
+    """What the ledger holds now, as a file of its own."""
+    with contextlib.closing(sqlite3.connect(ledger)) as source, contextlib.closing(sqlite3.connect(target)) as sink:
+        source.backup(sink)
+    return target
+
+
+def test_ledger_that_is_taken_away_while_it_serves(server):
+    """SQLite would go on with a file that nobody else sees; what was spent then would be spent nowhere."""
+    ledger = server.path / "ledger.db"
+
+    def put(path):
+        for end in ("-wal", "-shm"):
+            ledger.with_name(ledger.name + end).unlink(missing_ok=True)
+        path.replace(ledger)
+
+    older, empty = copied(ledger, server.path / "older.db"), server.path / "empty.db"
+    empty.touch()
+    new_token(server.home, "later", ["audit"])
+    newest = copied(ledger, server.path / "newest.db")
+    size = server.home.ledger.log.size()
+    for harm in (ledger.unlink, lambda: put(empty), lambda: put(older)):
+        harm()
+        until(lambda: server.get("/readyz", scope=None).status_code == 503, "it says not ready")
+        assert code(server.predict()) == (503, "not_ready")
+        assert code(server.post("/v1/jobs", SHORT_JOB)) == (503, "not_ready")
+        with pytest.raises(LedgerInvalid, match="gone|rolled back"):
+            _ = server.home
+        assert not ledger.exists() or harm is not ledger.unlink  # nobody has begun another
+        put(Path(shutil.copy(newest, server.path / "again.db")))
+        until(server.ready, "it is ready again, with what it was given back")
+        assert server.home.ledger.log.size() == size
+        assert server.predict().status_code == 200
 
 
 def other_bytes(path):

@@ -55,7 +55,7 @@ class Known:
 
 
 class Serving:
-    home = None
+    home, stopping = None, False
     registry = Known()
 
     def token(self, found):

@@ -20,6 +20,7 @@ from models.onnx.runtime import columns_from_records
 from serving.http.compression import pack, unpack
 from serving.wire.errors import TooLarge, WrongMediaType
 from serving.wire.quick_json import quick_json
+from serving.wire.request_bodies import strict_json
 from serving.wire.tables_in import columns_of
 
 FEATURES = (
@@ -294,7 +295,7 @@ def test_answers_are_packed_for_who_takes_it():
 def test_a_key_that_stands_twice_is_refused(text):
     json.loads(text)
     with pytest.raises(InputError, match="stands twice"):
-        quick_json(text.encode())
+        quick_json(text.encode(), 1000)
 
 
 @given(
@@ -307,10 +308,19 @@ def test_a_key_that_stands_twice_is_refused(text):
     st.sampled_from([(",", ":"), (", ", " : "), (",\n", ": ")]),
 )
 def test_quick_json_reads_what_is_json(value, separators):
-    assert quick_json(json.dumps(value, separators=separators).encode()) == value
+    assert quick_json(json.dumps(value, separators=separators).encode(), 1000) == value
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b'{"a": NaN}', b"\xff", b"[" * 100_000, b'{"a": 1}x'])
 def test_what_is_no_json(raw):
     with pytest.raises(InputError):
-        quick_json(raw)
+        quick_json(raw, 1000)
+
+
+def test_half_a_surrogate_pair_is_no_text():
+    """No answer could repeat it, and the message of an error does."""
+    assert strict_json(rb'{"a": "\uD83E\udd89"}') == {"a": "\U0001f989"}
+    for raw in (rb'{"a": "\ud800"}', rb'{"\uDfff": 1}', rb'{"a": ["\udd89\ud83e"]}'):
+        for read in (strict_json, lambda raw: quick_json(raw, 10)):
+            with pytest.raises(InputError):
+                read(raw)

@@ -1,0 +1,78 @@
+"""What a body may become while it is read: a few bytes can stand for many, and what is answered is larger than both.
+
+A body is bounded as it was sent (`request_bodies`); here it is bounded as it is read. What grows is refused before it
+is made: objects of JSON and how deep they nest, cells of a table, texts that many cells share, numbers of an answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from serving.wire.errors import TooLarge
+
+DEEP = 32  # objects and lists in one another
+LISTS = 1 << 21  # of JSON: a tensor of shape [n, 1] has one for each cell
+CELLS = 1 << 23  # records times features
+NUMBERS = 1 << 22  # of an answer
+TEXT_BYTES = 64 << 20  # of all cells of a table, each with its own copy of its text
+
+
+def check_depth(raw: bytes) -> None:
+    """InputError where JSON nests deeper than DEEP: readers that call themselves have a bottom."""
+    if raw.count(b"[") + raw.count(b"{") <= DEEP:
+        return
+    marks = _outside_texts(raw) | 0x20  # of [ and {, of ] and }, the same then
+    brackets = marks[(marks == ord("{")) | (marks == ord("}"))]
+    steps = (ord("|") - brackets).astype(np.int8)  # it stands between the two
+    if steps.size and np.cumsum(steps, dtype=np.int32).max() > DEEP:
+        raise InputError(f"body: nests deeper than {DEEP}")
+
+
+def check_objects(raw: bytes, most: int) -> None:
+    """TooLarge where JSON holds more than `most` objects and the one around them, or more than LISTS: each takes thirty
+    to fifty times its bytes."""
+    for mark, limit, what in ((b"{", most + 1, "objects"), (b"[", LISTS, "lists")):
+        if raw.count(mark) > limit:
+            found = int(np.count_nonzero(_outside_texts(raw) == ord(mark)))
+            if found > limit:
+                raise TooLarge(f"records: the body holds {found} {what}; at most {limit} a request", limit=limit)
+
+
+def _outside_texts(raw: bytes) -> NDArray[np.uint8]:
+    """The bytes of JSON that stand in no text; a text that does not end is one to the end."""
+    plain = np.frombuffer(raw.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
+    inside = np.cumsum(plain == ord('"'), dtype=np.uint8) & 1  # whether the quotes so far are odd
+    found: NDArray[np.uint8] = plain[inside == 0]
+    return found
+
+
+def check_cells(records: int, features: int) -> None:
+    """TooLarge for a table that is longer than its width allows: a column of nulls takes no bytes on the wire."""
+    if records * features > CELLS:
+        most = CELLS // features
+        raise TooLarge(f"records: {records}; at most {most} a request of {features} features", limit=most)
+
+
+def check_answer(records: int, numbers: int) -> None:
+    """TooLarge where an answer of so many numbers a record would have more than NUMBERS."""
+    if records * numbers > NUMBERS:
+        most = NUMBERS // numbers
+        raise TooLarge(f"records: {records}; at most {most} a request with {numbers} numbers each", limit=most)
+
+
+@dataclass
+class Room:
+    """Bytes that the texts of one request may still take."""
+
+    left: int = TEXT_BYTES
+
+    def take(self, size: int, field: str) -> None:
+        """TooLarge where there are not so many."""
+        self.left -= size
+        if self.left < 0:
+            problem = f"{field}: the texts of all records take more than {TEXT_BYTES} bytes; send fewer records"
+            raise TooLarge(problem, limit=TEXT_BYTES)

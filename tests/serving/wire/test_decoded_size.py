@@ -1,0 +1,189 @@
+"""What a body may become: bodies that stand for gigabytes are answered by a process that has no gigabyte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import hostile_bodies
+import numpy as np
+import pyarrow as pa
+import pytest
+from small_home import ROOT, environment, write_files
+
+from accountant.budget import Budget, Relation
+from accountant.errors import InputError
+from accountant.home import Home
+from models.features import CategoricalFeature
+from serving.process.tokens import new_token
+from serving.wire import request_bodies, work_time
+from serving.wire.bounds import DEEP, TEXT_BYTES, check_answer, check_cells, check_depth, check_objects
+from serving.wire.errors import TakesTooLong, TooLarge, TooManyRequests
+from serving.wire.tables_in import columns_of
+from serving.wire.work_time import check_time, in_turn
+from training import job
+from training.plans import Asked
+from training.rows.datasets import register
+
+ROOM = 900 << 20  # bytes of address space, reserved or used, beside what the process has before its first request
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("decoded")
+    files = write_files(folder / "files")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    register(
+        home, "adult", files / "rows.parquet", files / "schema.yaml", Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None
+    )
+    job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
+    return home
+
+
+class Bounded:
+    """The application in a process of its own; see bounded_worker."""
+
+    def __init__(self, home: Home, log: Path) -> None:
+        token = new_token(home, "sender", ["admin"])[0]
+        program = [sys.executable, str(ROOT / "tests" / "helpers" / "bounded_worker.py"), token, str(ROOM)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log.open("wb")}
+        self.process = subprocess.Popen(program, env=environment(home.path, MALLOC_ARENA_MAX="2"), **pipes)
+
+    def ask(self, body: hostile_bodies.Body, bounded: bool) -> int:
+        told = {"path": body.path, "kind": body.kind, "headers": body.headers, "bounded": bounded}
+        self.process.stdin.write(json.dumps({**told, "size": len(body.raw)}).encode() + b"\n" + body.raw)
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline() or -1)
+
+
+def test_no_body_takes_a_gigabyte(home, tmp_path):
+    """Each is answered, none with a fault of ours, under a limit that the system keeps; and then all is as before."""
+    worker = Bounded(home, tmp_path / "log")
+    assert [worker.ask(body, False) for body in hostile_bodies.good()] == [200] * len(hostile_bodies.good())
+    found = {}
+    for make in hostile_bodies.hostile():
+        body = make()
+        found[body.name] = worker.ask(body, True)
+    assert set(found.values()) <= {200, 400, 404, 413, 422}, (found, (tmp_path / "log").read_text()[-3000:])
+    assert found["one text of 15 MB"] == found["many texts"] == found["long texts"] == 200  # each is "other"
+    assert (
+        found["growing dictionary"]
+        == found["batches of one"]
+        == found["json empty objects"]
+        == found["v2 lists"]
+        == 413
+    )
+    assert {status for name, status in found.items() if name.endswith("deep")} == {400, 413, 422}
+    assert [worker.ask(body, True) for body in hostile_bodies.good()] == [200] * len(hostile_bodies.good())
+    worker.process.stdin.close()
+    assert worker.process.wait(60) == 0
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+# What the bounds are
+
+
+def test_depth_is_that_of_brackets_outside_of_texts():
+    for mark, close in (("[", "]"), ('{"a":', "}")):
+        check_depth((mark * DEEP + "1" + close * DEEP).encode())
+        with pytest.raises(InputError, match="deeper"):
+            check_depth((mark * (DEEP + 1) + "1" + close * (DEEP + 1)).encode())
+    check_depth(json.dumps(["[{" * 100, '\\"[' * 100, "\\" * 99]).encode())
+    check_depth(b"[]," * 1000)
+    with pytest.raises(InputError, match="deeper"):
+        check_depth(b'["\\\\",' + b"[" * 100)
+    check_depth(b'"' + b'\\"' * 100_000 + b"[" * 100)  # a text that does not end is one text
+
+
+def test_objects_are_those_outside_of_texts():
+    check_objects(b'{"a": [' + b"{}," * 9 + b'"{{{{{{{{{{{{"]}', 9)
+    with pytest.raises(TooLarge):
+        check_objects(b'{"a": [' + b"{}," * 10 + b"]}", 9)
+
+
+def test_cells_and_answers():
+    check_cells(20_000, 400)
+    check_answer(20_000, 200)
+    for check in (check_cells, check_answer):
+        with pytest.raises(TooLarge) as caught:
+            check(20_000, 1000)
+        check(caught.value.details["limit"], 1000)
+        with pytest.raises(TooLarge):
+            check(caught.value.details["limit"] + 1, 1000)
+
+
+def test_texts_longer_than_every_category_are_other_and_take_no_room():
+    feature = CategoricalFeature("education", ("0", "é" * 3, "x" * 5000))
+    texts = ["é" * 3, "y" * 6000, "", None, "x" * 5000, "x" * 5001]
+    wanted = ["é" * 3, "1", "", "", "x" * 5000, "1"]  # "1": short, and none of the categories
+    plain = pa.array(texts)
+    for column in (plain, plain.cast(pa.large_string()), plain.dictionary_encode()):
+        raw = hostile_bodies.stream(pa.table({"education": column}), 2)
+        assert columns_of(raw, (feature,), {"education"}, 10)[1]["education"].tolist() == wanted
+    shared = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, "i4")), pa.array(["x" * 5000]))
+    with pytest.raises(TooLarge) as caught:  # a category of five thousand, twenty thousand times
+        columns_of(hostile_bodies.stream(pa.table({"education": shared})), (feature,), {"education"}, 20_000)
+    assert caught.value.details == {"limit": TEXT_BYTES}
+
+
+# Time
+
+
+def test_what_is_given_up_stops(monkeypatch):
+    """The thread ends with the answer, and only then is it the next one's turn."""
+    monkeypatch.setattr(work_time, "WORK_SECONDS", 0.3)
+    running = []
+
+    def endless(name):
+        running.append(name)
+        try:
+            while True:
+                check_time()
+                time.sleep(0.01)
+        finally:
+            running.remove(name)
+
+    async def ask():
+        found = await asyncio.gather(*(in_turn(endless, name) for name in "abc"), return_exceptions=True)
+        assert [type(each) for each in found] == [TakesTooLong] * 3
+        assert running == []
+        monkeypatch.setattr(work_time, "WORK_SECONDS", 60)
+        return await in_turn(lambda: (check_time(), running.copy())[1])
+
+    assert asyncio.run(ask()) == []
+    check_time()  # nobody waits here
+
+
+def test_one_at_a_time():
+    most = [0, 0]
+
+    def work():
+        most[0] += 1
+        most[1] = max(most)
+        time.sleep(0.01)
+        most[0] -= 1
+
+    async def ask():
+        await asyncio.gather(*(in_turn(work) for _ in range(10)))
+
+    asyncio.run(ask())
+    assert most == [0, 1]
+
+
+def test_bodies_that_are_held_are_counted_and_let_go(monkeypatch):
+    monkeypatch.setattr(request_bodies, "MOST_HELD", request_bodies._HOLDING[0] + 10)
+    first, second = {}, {}
+    request_bodies.hold(first, 7)
+    with pytest.raises(TooManyRequests) as caught:
+        request_bodies.hold(second, 4)
+    assert caught.value.details["retry_after"] == 1
+    request_bodies.let_go(first)
+    request_bodies.hold(second, 4)
+    request_bodies.hold(second, 6)
+    request_bodies.let_go(second)
+    request_bodies.let_go(second)  # nothing is given back twice
+    assert request_bodies._HOLDING[0] + 10 == request_bodies.MOST_HELD
