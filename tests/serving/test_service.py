@@ -18,7 +18,7 @@ import httpx
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from small_home import ROOT, SCOPES, dpserve, environment, free_port, records, running, serving, until, write_files
+from small_home import ROOT, SCOPES, environment, free_port, records, running, serving, until, write_files
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -624,17 +624,7 @@ def test_log_holds_no_record_and_no_token(server):
 # Starting and stopping
 
 
-def test_signal_stops_everything(tmp_path):
-    made = dpserve(tmp_path / "home", "init")
-    assert made.returncode == 0, made.stderr
-    with serving(tmp_path / "home", workers=1) as found:
-        processes = psutil.Process(found.process.pid).children(recursive=True)
-        assert len(processes) >= 3
-        assert found.stop() == 0
-        until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes), "all are gone")
-
-
-def test_first_start_makes_the_home_and_prints_one_token(tmp_path):
+def test_first_start_makes_the_home_and_prints_one_token_and_a_signal_stops_everything(tmp_path):
     port, log = free_port(), tmp_path / "log"
     command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", "1"]
     with log.open("wb") as out:
@@ -646,9 +636,12 @@ def test_first_start_makes_the_home_and_prints_one_token(tmp_path):
         headers = {"Authorization": f"Bearer {token}"}
         url = f"http://127.0.0.1:{port}/v1/models"
         until(lambda: status(url, headers) == 200, "the token opens")
+        started = psutil.Process(process.pid).children(recursive=True)
+        assert len(started) >= 3
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(300) == 0
+    until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in started), "all are gone")
 
 
 def status(url, headers=None):

@@ -34,7 +34,7 @@ GO = shutil.which("go", path=os.pathsep.join([str(Path(sys.executable).parent), 
 
 def build(folder: Path) -> Path:
     """The program, from Go's own sources and nothing from elsewhere. What Go compiled stays with the environment: it is
-    kept by the digest of all that went into it, and 15 seconds of processor time to make anew.
+    kept by the digest of all that went into it, and ten seconds of processor time to make anew.
     """
     environment = os.environ | {
         **{"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOSUMDB": "off", "GONOSUMDB": "*", "GOTOOLCHAIN": "local"},
@@ -55,7 +55,7 @@ def build(folder: Path) -> Path:
     needs = "require golang.org/x/mod v0.0.0\n\nreplace golang.org/x/mod => ./mod\n"
     (folder / "go.mod").write_text(f"module check\n\n{language}\n{needs}")
     shutil.copy(SOURCE, folder)
-    go("build", "-o", "check", ".")
+    go("build", "-gcflags=all=-N -l", "-ldflags=-s -w", "-o", "check", ".")  # as it stands: a third less to compile
     return folder / "check"
 
 
