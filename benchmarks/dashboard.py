@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
-from accountant.ledger.records import State
+from accountant.ledger.records import NewPeople, State
 from benchmarks import made_ledger
 from models.store.bundle import ModelStore
 from serving.process.tokens import new_token
@@ -123,7 +123,8 @@ def make(folder: Path, size: Size) -> Home:
         data, schema = Path(files) / "rows.parquet", Path(files) / "schema.yaml"
         pq.write_table(pq.read_table(ADULT / "adult_train.parquet").slice(0, ROWS), data)
         schema.write_text((ADULT / "adult.schema.yaml").read_text().replace("records: 32561", f"records: {ROWS}"))
-        register(home, "adult", data, schema, Budget.of("100", "0.00001"), Relation.ADD_REMOVE, None)
+        other = NewPeople("the others have no rows to compare them with", "benchmark")
+        register(home, "adult", data, schema, Budget.of("100", "0.00001"), Relation.ADD_REMOVE, None, new_people=other)
     for number in range(size.models):
         asked = Asked("adult", "lazybb", "0.01", parameters={"rounds": 2}, model=f"model-{number}")
         job.train(home, asked, by=f"analyst-{number % 7}")

@@ -217,7 +217,7 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
         yield f"{metric._name}{end}", metric._type, metric._labelnames, metric._documentation
     with TemporaryDirectory() as folder:
         home = Home.init({"DPSERVE_HOME": f"{folder}/home"})
-        for collector in (LedgerGauges(home, JobFigures()), AuditGauges(home), ServingGauges(0, 0)):
+        for collector in (LedgerGauges(home, JobFigures()), AuditGauges(home), ServingGauges(0, 0, {})):
             for family in collector.collect():
                 end = "_total" if family.type == "counter" else ""
                 yield f"{family.name}{end}", family.type, getattr(family, "_labelnames", ()), family.documentation

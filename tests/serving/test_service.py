@@ -407,7 +407,7 @@ def test_refusal_says_what_was_asked_and_what_would_fit(server):
 
 def test_cancel_before_the_start_and_never_after(server):
     left = server.get("/v1/datasets/adult").json()["budget"]["left"]
-    asked = Asked("adult", "lazybb", "1", parameters={"rounds": 5})
+    asked = Asked("adult", "lazybb", "1", parameters={"rounds": 5}, model="cancelled")
     held = job.submit(server.home, asked, by=f"token:train-{server.port}", queued=False)
     assert server.get("/v1/datasets/adult").json()["budget"]["left"] != left
     answer = server.ask("DELETE", f"/v1/jobs/{held.seq}", scope="train")

@@ -24,6 +24,7 @@ from accountant.certificates.statement import sign
 from accountant.errors import IdempotencyConflict, InputError, LedgerInvalid, ModelInvalid
 from accountant.home import Home
 from accountant.keys import dsse
+from accountant.ledger.grants import access_of
 from dpserve.client import _request
 from dpserve.types import Dataset, Job, Plan
 from models.store.bundle import FILES
@@ -195,6 +196,10 @@ def test_a_certificate_that_names_another_target_is_refused(home, target):
     assert run(command) == 4
 
 
+def _operator(home):
+    return access_of(home.ledger, "cli:test", operator=True)
+
+
 WHICH = "d has 3, and a model predicts one: income, region, hours; which one\\? Say it with --target NAME"
 
 
@@ -207,7 +212,7 @@ def test_a_job_says_which_target(home, capsys):
         job.train(home, Asked("d", "lazybb", "0.1", target="age"), by="test")
     for body in ({}, {"target": "age"}):
         with pytest.raises(InputError, match="income, region, hours"):
-            planned(home, {"dataset": "d", "learner": "lazybb", "epsilon": "0.1", **body}, "token:a")
+            planned(home, {"dataset": "d", "learner": "lazybb", "epsilon": "0.1", **body}, _operator(home))
     for command in ("plan", "train"):
         assert run([command, "d", "--learner", "lazybb", "--epsilon", "0.1"]) == 2
         assert "--target NAME" in capsys.readouterr().err
@@ -230,8 +235,8 @@ def test_a_key_stands_for_a_job_on_one_target(home):
 def test_the_doors_take_and_name_the_target(home):
     body = _request("d", "lazybb", "0.1", target="region")
     assert body["target"] == "region"
-    assert Plan.of(planned(home, body, "token:a")).target == "region"
-    assert Job.of(submitted(home, body, "token:a")).target == "region"
+    assert Plan.of(planned(home, body, _operator(home))).target == "region"
+    assert Job.of(submitted(home, body, _operator(home))).target == "region"
     shown = dataset_to_json(home, home.ledger.dataset("d"))
     assert Dataset.of(shown).targets == ["income", "region", "hours"]
     assert "targets" in DATASETS["properties"]["datasets"]["items"]["properties"]
@@ -243,7 +248,7 @@ def test_the_form_takes_the_target(home):
 
     def priced(**fields):
         pairs = {"dataset": "d", "learner": "lazybb", "epsilon": "0.1", **fields}
-        return asyncio.run(price_of(home, Form.of(pairs.items()), "token:a"))
+        return asyncio.run(price_of(home, Form.of(pairs.items()), _operator(home)))
 
     assert "which one?" in priced()["message"]
     found = priced(target="income")

@@ -22,7 +22,14 @@ from accountant import canonical
 from accountant.budget import Budget, Relation
 from accountant.certificates.certificate import digest, verify
 from accountant.certificates.policy import Policy, read_policy
-from accountant.errors import CertificateInvalid, InputError, KeyInvalid, LedgerInvalid, VerificationError
+from accountant.errors import (
+    CertificateInvalid,
+    CertificateRevoked,
+    InputError,
+    KeyInvalid,
+    LedgerInvalid,
+    VerificationError,
+)
 from accountant.keys import dsse
 from accountant.keys.trust import IssuerKey, LogKey, PublicKeys
 from accountant.ledger.records import Unit
@@ -166,8 +173,8 @@ def test_keyids_swapped():
 
 
 def test_revoked():
-    refused(CertificateInvalid, "entry 2 was revoked", trust=replace(TRUST, revoked=frozenset({2})))
-    refused(CertificateInvalid, "entry 2 was revoked", policy=Policy(revoked={2, 9}))
+    refused(CertificateRevoked, "entry 2 was revoked", trust=replace(TRUST, revoked=frozenset({2})))
+    refused(CertificateRevoked, "entry 2 was revoked", policy=Policy(revoked={2, 9}))
     assert verify(FILED.envelope, FILED.proof, FILED.onnx, replace(TRUST, revoked=frozenset({1, 3})))
 
 

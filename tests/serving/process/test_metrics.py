@@ -94,7 +94,7 @@ def test_audit_before_the_first_and_after(home):
 
 
 def test_budgets_are_the_ledgers(home):
-    found = samples(LedgerGauges(home, JobFigures()), ServingGauges(3, 1))
+    found = samples(LedgerGauges(home, JobFigures()), ServingGauges(3, 1, {"candidate": 2}))
     for dataset in home.ledger.datasets():
         label = ("dataset", dataset.registration.name)
         assert found["dpserve_epsilon_total", label] == float(dataset.budget.epsilon)
@@ -102,6 +102,8 @@ def test_budgets_are_the_ledgers(home):
             float(dataset.summary()["left"]["share"]), abs=1e-6
         )
     assert (found["dpserve_models_loaded",], found["dpserve_models_refused",]) == (3, 1)
+    assert found["dpserve_model_versions", ("state", "candidate")] == 2
+    assert found["dpserve_model_versions", ("state", "champion")] == 0
     assert found["dpserve_ledger_size",] == home.ledger.log.size()
 
 

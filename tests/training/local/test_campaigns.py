@@ -203,6 +203,6 @@ def test_nothing_but_reports_is_ever_reserved_of_owners(home, closed):
     """Whatever door it comes by: an evaluation of rows that are not here would make the ledger unsound."""
     size = home.ledger.log.size()
     asked = evaluate.AskedWorth("survey", "folk", "0.1", part="training")
-    with pytest.raises(InputError, match="open a campaign"):
+    with pytest.raises(InputError, match="its rows stay with their owners"):
         evaluate.submit(home, asked, by="me")
     assert home.ledger.log.size() == size
