@@ -38,12 +38,16 @@ from training.rows.datasets import register
 pytestmark = pytest.mark.server
 
 KILLS = int(os.environ.get("ROBUST_SERVER_KILLS", "2"))  # the long form: 100
-ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
+ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8}, model="first")
 FIRST: dict[Path, Price] = {}  # what was charged before the server ran, by its folder
 ATTACKS = 120
 SECONDS = 8  # that a client waits for an answer
-MANY_ROUNDS = {"dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": {"rounds": 5000}}
-ENDLESS = {"dataset": "adult", "learner": "ebm", "epsilon": "1", "tuning": {"grid": {"epochs": [*range(4001, 4065)]}}}
+MANY_ROUNDS = {
+    "dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": {"rounds": 5000}, "model": "first"
+}  # fmt: skip
+THEIRS = {**MANY_ROUNDS, "model": "second"}  # a model's name is one principal's
+GRID = {"epochs": [*range(4001, 4065)]}
+ENDLESS = {"dataset": "adult", "learner": "ebm", "epsilon": "1", "tuning": {"grid": GRID}, "model": "first"}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +63,7 @@ def server(tmp_path_factory):
         found.clock, found.folder = clock, folder
         found.tokens["other"] = new_token(home, "other", ["train"])[0]
         until(lambda: (home.path / "run" / str(found.port) / "prices").exists(), "the price desk is there")
-        until(lambda: found.ask("POST", "/v1/plans", "other", json=MANY_ROUNDS).status_code == 200, "a first price")
+        until(lambda: found.ask("POST", "/v1/plans", "other", json=THEIRS).status_code == 200, "a first price")
         FIRST[folder] = found.home.ledger.dataset("adult").used
         yield found
 
@@ -107,7 +111,7 @@ def test_a_hundred_prices_of_one_caller_stop_nobody(server):
         wires.append(post(server, "/v1/plans", {**MANY_ROUNDS, "epsilon": f"1.{number:03d}"}, "train"))
         if number % 10 == 9:
             others_are_answered(server)
-    price = server.ask("POST", "/v1/plans", "other", json={**MANY_ROUNDS, "epsilon": "2.5"})
+    price = server.ask("POST", "/v1/plans", "other", json={**THEIRS, "epsilon": "2.5"})
     assert price.status_code == 200
     others_are_answered(server)
     found = [answered(wire) for wire in wires]
@@ -136,7 +140,7 @@ def test_a_price_that_nobody_waits_for_ends(server, patient):
 def test_without_its_desk_a_server_goes_on_and_gets_another(server):
     desk, _ = forks(server)
     os.kill(desk.pid, signal.SIGKILL)
-    assert server.ask("POST", "/v1/plans", "other", json={**MANY_ROUNDS, "epsilon": "3.1"}).status_code == 200
+    assert server.ask("POST", "/v1/plans", "other", json={**THEIRS, "epsilon": "3.1"}).status_code == 200
     others_are_answered(server)
 
     def another():
@@ -145,7 +149,7 @@ def test_without_its_desk_a_server_goes_on_and_gets_another(server):
         return False
 
     until(another, "another desk")
-    until(lambda: server.ask("POST", "/v1/plans", "other", json=MANY_ROUNDS).status_code == 200, "a price")
+    until(lambda: server.ask("POST", "/v1/plans", "other", json=THEIRS).status_code == 200, "a price")
 
 
 # Streams
@@ -197,7 +201,7 @@ class Load:
         self._threads = [threading.Thread(target=self._run, args=(each,)) for each in (self._job, self._predict)]
 
     def _job(self):
-        body = {"dataset": "adult", "learner": "lazybb", "epsilon": ASKED.epsilon, "parameters": ASKED.parameters}
+        body = {**MANY_ROUNDS, "epsilon": ASKED.epsilon, "parameters": ASKED.parameters}
         answer = self.server.ask("POST", "/v1/jobs", "train", json={**body, "idempotency_key": uuid.uuid4().hex})
         if answer.status_code == 202:
             self.jobs.add(answer.json()["job"])
