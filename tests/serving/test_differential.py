@@ -155,13 +155,14 @@ def submit(observer, body):
     known = {**answer.json(), "state": "", "progress": ""}  # it may have started or not
     observer.seen[f"{len(observer.seen)} submit"] = json.dumps(known)
     seq = known["job"]
-    until(lambda: over(observer.ledger.job(seq)), f"job {seq} is over")
+    until(lambda: over(observer.ledger.job(seq), observer.path / "jobs" / str(seq)), f"job {seq} is over")
     observer.note("job", observer.ask("GET", f"/v1/jobs/{seq}", "train"))
     observer.note("cancel", observer.ask("DELETE", f"/v1/jobs/{seq}", "train"))
 
 
-def over(job):
-    return job.state == "burned" or job.issued is not None
+def over(job, folder):
+    """What was issued has its place among the models once nothing of the job is left on disk."""
+    return job.state == "burned" or (job.issued is not None and not folder.exists())
 
 
 def look(observer):

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from browser import chromium, new_page, no_faults, sign_in, signed_in
+from ledgers import registration
 from pages import blocks, checkout, follow
 from small_home import free_port, serving, until
 
@@ -203,6 +204,7 @@ def test_page_of_another_origin_can_use_no_session(server, browser, elsewhere):
 def test_every_command_of_the_page_runs(server, tmp_path):
     folder = checkout(tmp_path)
     (folder / "home").symlink_to(server.path)
+    server.home.ledger.register(registration())  # the dataset that its grants name
     script = "export PATH=$PWD/.venv/bin:$PATH\n" + "\n".join(blocks("docs/access.md", "sh"))
     assert script.count("dpserve ") == 11
     said = follow(folder, script)
