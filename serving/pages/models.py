@@ -103,6 +103,7 @@ def _not_served(request: Request, reference: str, versions: list[dict[str, Any]]
         "problem": str(error.details.get("reason") or error.message),
         "broken": isinstance(error, VerificationError) and not isinstance(error, CertificateRevoked),
         "nothing": "offer" in error.details,
+        "placed": query_int(request, "placed", 0),
         "offer": error.details.get("offer"),
         "command": error.details.get("command"),
         "places_it": _places(request),
