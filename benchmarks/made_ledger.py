@@ -102,6 +102,7 @@ class _Filler:
         cursor = connection.execute("SELECT * FROM job ORDER BY seq LIMIT 1")
         self.columns = [name for name, *_ in cursor.description]
         self.job = dict(zip(self.columns, cursor.fetchone(), strict=True))
+        self.names: dict[str, deque[dict[str, Any]]] = defaultdict(deque)  # by model, the jobs that may bind its name
         self.began = datetime(2026, 1, 1, tzinfo=UTC)
 
     def fill(self, entries: int) -> None:
@@ -151,7 +152,13 @@ class _Filler:
         kind, seq, row = job.left.pop(0), self.size, job.row
         fields: dict[str, Any] = {"reservation": row.get("seq")}
         if kind == "reserved":
-            fields, row["seq"] = job.fields, seq
+            row["seq"] = seq
+            named = self.names[job.fields["model"]]
+            while named and named[0]["state"] in ("burned", "released"):
+                named.popleft()
+            if not named or named[0]["state"] != "committed":  # what is committed binds the name for good
+                named.append(row)
+            fields = {**job.fields, "bound": named[0]["seq"]}
         elif kind == "committed":
             fields["released"], row["committed"] = _hex(f"released {seq}"), seq
         elif kind == "burned":

@@ -9,8 +9,9 @@ import ledgers
 import pytest
 from pages_in_process import pages_at, words
 
-from accountant.ledger import placement
+from accountant.ledger import grants, model_names
 from accountant.ledger.key_life import mark_compromised, revoke, rotate
+from accountant.ledger.records import Why
 from accountant.log.entries import read_entry
 from accountant.log.proofs import parse_proof, verify_proof
 from accountant.merkle import leaf_hash
@@ -27,7 +28,7 @@ def pages(tmp_path_factory):
     with pages_at(home) as found:
         issued = kinds(found)["issued"]
         name = found.home.ledger.log.entry(issued).value["name"]
-        placement.record(found.home.ledger, "model-promoted", name, 1, issued, "better", "steward")
+        model_names.record(found.home.ledger, "model-promoted", name, 1, issued, "better", "steward")
         revoke(found.home, issued, "steward", EVIL)
         found.look()
         yield found
@@ -151,6 +152,8 @@ def test_every_kind_has_words_of_its_own(pages):
     rotate(home, "issuer", "steward", "yearly")
     current = home.keys.key("issuer").keyid
     mark_compromised(home, current, home.ledger.log.size() - 1, "steward", "lost")
+    (granted,) = grants.add(home.ledger, [grants.Grant("shop", "predict")], "steward")
+    grants.revoke(home.ledger, granted.index, Why("steward", "yearly"))
     said = {entry.value["type"]: told(entry).words for entry in home.ledger.log.entries()}
     for words_of in said.values():
         assert words_of.endswith((".", "yearly", "lost", "better", "a test", EVIL))
