@@ -460,7 +460,7 @@ def test_a_model_that_does_not_verify_is_not_shown(page, server):
     path.write_bytes(path.read_bytes() + b"\0")
     until(lambda: server.get("/ui/models/woods").status_code == 503, "the change is seen")
     page.goto("/ui/models/woods")
-    expect(page.get_by_role("heading", name="This model is not served")).to_be_visible()
+    expect(page.get_by_role("heading", name="Nothing is served under this name")).to_be_visible()
     expect(page.locator("#versions")).to_contain_text("does not verify")
     page.goto("/ui/models")
     expect(page.get_by_role("row", name=re.compile("^woods"))).to_contain_text("does not verify")
