@@ -24,7 +24,7 @@ from models.worth.layout import BINS, Layout
 from models.worth.metrics import metrics
 
 EPSILONS = (0.1, 0.25, 0.5)
-FIGURES = ("auroc", "accuracy", "precision", "recall", "specificity", "f1", "average_precision", "log_loss", "brier")
+FIGURES = ("auroc", "accuracy", "precision", "recall", "specificity", "f1", "brier")
 LAYOUT = Layout(("no", "yes"), 0.001)
 DATA = Path(__file__).resolve().parents[1] / "examples" / "data"
 
@@ -86,8 +86,6 @@ def exact(law: Law) -> dict[str, float]:
         "recall": known.recall_score(law.truth, said),
         "specificity": known.recall_score(~law.truth, ~said),
         "f1": known.f1_score(law.truth, said),
-        "average_precision": known.average_precision_score(law.truth, law.scores),
-        "log_loss": known.log_loss(law.truth, chance),
         "brier": known.brier_score_loss(law.truth, chance),
     }
 

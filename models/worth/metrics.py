@@ -57,21 +57,11 @@ def _binary(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
     yield Metric("auroc", auroc(table, noise))
     yield Metric("accuracy", ratio(counts, (said == true).astype(float), one, noise))
     both = (said & true).astype(float)
-
-    def average_precision(counts: Floats) -> float:  # each bin's share of recall, at the precision amid its records
-        zeros, ones = counts.reshape(2, BINS)[:, ::-1]
-        found, told = (np.cumsum(each) - each / 2 for each in (ones, zeros + ones))
-        return float((ones * np.clip(found / np.maximum(told, 1e-9), 0.0, 1.0)).sum() / max(ones.sum(), 1e-9))
-
     yield Metric("precision", ratio(counts, both, said.astype(float), noise))
     yield Metric("recall", ratio(counts, both, true.astype(float), noise))
     yield Metric("specificity", ratio(counts, (~said & ~true).astype(float), (~true).astype(float), noise))
     yield Metric("f1", ratio(counts, 2 * both, said.astype(float) + true, noise))
-    yield Metric("average_precision", smooth(average_precision, counts, noise, 0.0, 1.0))
     chance = np.concatenate([1 - layout.middles, layout.middles])  # of the true answer
-    loss = -np.log(chance)
-    whole = ratio(counts, loss / loss.max(), one, noise)
-    yield Metric("log_loss", _scaled(whole, float(loss.max())))
     yield Metric("brier", ratio(counts, (1 - chance) ** 2, one, noise))
     yield Metric("prevalence", ratio(counts, true.astype(float), one, noise))
     yield _records(counts, noise)
