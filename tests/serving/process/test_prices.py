@@ -32,6 +32,7 @@ def desk(tmp_path_factory):
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SOCKET, str(place / "prices"))
+        patch.setattr(prices, "SEND_SECONDS", 120)  # or on a busy machine this process would sleep LONG itself
         until(lambda: (place / "prices").exists(), "the desk listens")
         yield psutil.Process(process.pid)
     process.kill()
