@@ -193,7 +193,7 @@ def main(place: Path, parent: int) -> None:
         with address(place) as near:
             listener.bind(near)
         os.chmod(place, 0o600)
-        listener.listen(MOST)
+        listener.listen(16 * MOST)  # a full queue refuses at once, and the price would be worked out by the server
         LOG.debug("prices are worked out here, after %.1f s", time.monotonic() - began)
         Desk(listener).work(parent)
 
