@@ -79,7 +79,9 @@ def test_one_caller_has_one_fork_and_few_in_wait_and_the_others_pass(ask, desk):
     until(lambda: refused(ask("greedy", wait, 0.0)), "the caller waits for too many")
     for caller in ("b", "c", "b"):
         assert ask(caller, wait, 0.0).result() > 0
-    assert not any(each.done() for each in running)
+    assert (
+        sum(not each.done() for each in running) >= MOST_OF_ONE - 1
+    )  # one that asked to be refused may have been first
 
 
 def refused(answer):
@@ -126,6 +128,7 @@ def test_a_desk_that_is_not_there_leaves_one_at_a_time_to_this_process(monkeypat
     assert max(most) == 1
     with prices.HERE:
         waiting = [threads.submit(PriceRequest("a", given_up), work) for _ in range(prices.MOST_HERE)]
+        until(lambda: prices.WAITING_HERE._value == 0, "all of them wait")
         until(lambda: refused(threads.submit(PriceRequest("b", given_up), work)), "nobody else may wait")
         given_up.set()
         for each in waiting:
