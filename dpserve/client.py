@@ -9,7 +9,6 @@ Whatever a service refuses is a `dpserve.errors.ServiceError`.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
@@ -22,8 +21,8 @@ from urllib.parse import quote
 import httpx
 
 from dpserve.errors import JobFailed, ServiceError, Unavailable, UnknownName
-from dpserve.transport import Transport, failure, hopeful, unreachable
-from dpserve.types import Dataset, Entry, Explanation, Family, Job, Json, Model, Plan, Predictions, Record
+from dpserve.transport import Transport, failure, hopeful, server_events, unreachable
+from dpserve.types import Dataset, Entry, Explanation, Family, Grant, Job, Json, Model, Plan, Predictions, Record
 
 URL = "http://127.0.0.1:3000"
 QUIET_SECONDS = 30.0  # the service says something at least every ten
@@ -198,7 +197,7 @@ class Client:
                 if answer.status_code != 200:
                     answer.read()
                     raise failure(answer)
-                yield from _events(answer.iter_lines())
+                yield from server_events(answer.iter_lines())
         except httpx.TransportError as error:
             raise unreachable(error) from error
 
@@ -286,6 +285,30 @@ class Client:
         placed: Json = self._transport.ask("POST", f"/v1/models/{path}", again=False, body=body)
         return placed
 
+    # Grants: scope admin. `reason` stands in the ledger permanently
+
+    def grants(self, principal: str | None = None) -> list[Grant]:
+        """Every grant there ever was, or those of one principal."""
+        return [Grant.of(body) for body in self._get("/v1/grants", principal=principal)["grants"]]
+
+    def grant(self, number: int) -> Grant:
+        """One, with what would stop if it were revoked."""
+        return Grant.of(self._get(f"/v1/grants/{number:d}"))
+
+    def add_grant(
+        self, principal: str, scope: str, on: str | Mapping[str, str] = "everything", *, expires: str | None = None
+    ) -> Grant:
+        """Let a principal do what `scope` says, on {"dataset": name}, a family, a model, or everything. The same again
+        is the same grant.
+        """
+        more = {} if expires is None else {"expires": expires}
+        on = on if isinstance(on, str) else dict(on)
+        return Grant.of(self._post("/v1/grants", {"principal": principal, "scope": scope, "on": on, **more}))
+
+    def revoke_grant(self, number: int, reason: str) -> Grant:
+        """End a grant. Again, it is as it was the first time."""
+        return Grant.of(self._post(f"/v1/grants/{number:d}/revoke", {"reason": reason}))
+
     # The ledger: scope audit
 
     def ledger(self, after: int = 0) -> Iterator[Entry]:
@@ -368,14 +391,3 @@ def _segment(name: str) -> str:
     if name in ("", ".", ".."):
         raise ValueError(f"name={name!r}: is no name")
     return quote(name, safe="@")
-
-
-def _events(lines: Iterator[str]) -> Iterator[tuple[str, Json]]:
-    """Name and data of each event; comments, and what says when to come back, are passed over."""
-    name = ""
-    for line in lines:
-        field, _, value = line.partition(": ")
-        if field == "id":
-            name = value
-        elif field == "data":
-            yield name, json.loads(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -89,3 +90,14 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{type(value).__name__}: is not JSON")
+
+
+def server_events(lines: Iterator[str]) -> Iterator[tuple[str, Json]]:
+    """Name and data of each event; comments, and what says when to come back, are passed over."""
+    name = ""
+    for line in lines:
+        field, _, value = line.partition(": ")
+        if field == "id":
+            name = value
+        elif field == "data":
+            yield name, json.loads(value)

@@ -289,3 +289,27 @@ def _one_job(left: Json) -> Decimal:
     """0 where no job fits; services did not always tell it."""
     told = left.get("one_job")
     return Decimal(told["epsilon"]) if told else Decimal(0)
+
+
+@dataclass(frozen=True)
+class Grant:
+    """That a principal may do what `scope` says: on "everything", or on {"dataset": name}, a family or a model.
+
+    `number`: of the entry that made it; `revoked`: of the one that ended it. `stops`: of `Client.grant` alone, what
+    would end with it: the names of `tokens`, `still`, another grant that covers it, and `jobs` that would go on.
+    """
+
+    number: int
+    principal: str
+    scope: str
+    on: str | Json
+    expires: str | None
+    revoked: int | None
+    raw: Json = field(repr=False, compare=False)
+    stops: Json | None = None
+
+    @classmethod
+    def of(cls, body: Json) -> Grant:
+        """From the service's JSON."""
+        own = body["grant"], body["principal"], body["scope"], body["on"], body["expires"], body["revoked"]
+        return cls(*own, body, body.get("stops"))

@@ -16,9 +16,10 @@ from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from accountant.budget import check_name
 from accountant.errors import Forbidden, InputError, LedgerInvalid, UnknownName
+from accountant.ledger import job_rows
 from accountant.ledger.family_rows import family_names, load
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.records import Job, SeenJobs, Why
+from accountant.ledger.records import Job, SeenJobs, State, Why
 from accountant.ledger.tokens import SCOPES, Token, check_principal, sound_tokens
 from accountant.log.entries import Signed, read_entry
 from accountant.log.newest import account_number
@@ -26,6 +27,7 @@ from accountant.store.tables import grant_table, token_table
 
 EVERYTHING = "everything"
 KINDS = ("family", "dataset", "model")
+MOST_JOBS, MOST_SEQ = 200, 2**53
 COMMAND_LINE = "cli:"  # how principals of the command line begin
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
@@ -194,18 +196,22 @@ def time_of(text: str) -> str:
 
 
 def add(ledger: Ledger, wanted: Iterable[Grant], by: str) -> list[Grant]:
-    """Enter grants, all or none; as they stand then, with their indices.
+    """Enter grants, all or none; as they stand then, with their indices. One that holds already is not entered again.
 
     InputError for a scope, time or principal that is none; UnknownName for a family or dataset that is not registered.
     A model may be named before there is one.
     """
     added = []
     with ledger.log.writing() as writer:
-        for grant in wanted:
+        for grant in dict.fromkeys(wanted):
             check_principal(grant.principal)
             if grant.scope not in SCOPES:
                 raise InputError(f"scope={grant.scope[:40]!r}: must be one of {list(SCOPES)}")
             _check_object(writer.connection, grant)
+            holding, _ = sound_grants(writer.signed, grant_table.c.principal == grant.principal)
+            if same := [each for each in holding if replace(each, index=None) == grant]:
+                added.append(same[0])
+                continue
             fields = {"principal": grant.principal, "scope": grant.scope, "on": grant.on, "expires": grant.expires}
             index = writer.append("grant-added", **fields, by=by)
             row = {"seq": index, "principal": grant.principal, "scope": grant.scope, "kind": grant.kind}
@@ -225,14 +231,65 @@ def _check_object(connection: Connection, grant: Grant) -> None:
 
 
 def revoke(ledger: Ledger, index: int, why: Why) -> Grant:
-    """End the grant of the entry at `index`, permanently. UnknownName where it is no grant that holds."""
+    """End the grant of the entry at `index`, permanently; as it stands then, also where it was ended before.
+    UnknownName where it is no grant.
+    """
     with ledger.log.writing() as writer:
-        found = _read(writer.connection, grant_table.c.seq == index, grant_table.c.revoked.is_(None))
-        if not found:
-            raise UnknownName(f"grant={index}: no grant of that number holds", grant=index)
-        seq = writer.append("grant-revoked", grant=index, reason=why.reason, by=why.by)
-        writer.connection.execute(update(grant_table).where(grant_table.c.seq == index).values(revoked=seq))
-    return replace(found[0], revoked=seq)
+        grant, connection = _one(writer.connection, index), writer.connection
+        ended = writer.signed.after(account_number(index))  # whatever the row says
+        if not ended:
+            ended = writer.append("grant-revoked", grant=index, reason=why.reason, by=why.by)
+            connection.execute(update(grant_table).where(grant_table.c.seq == index).values(revoked=ended))
+    return replace(grant, revoked=ended)
+
+
+@dataclass(frozen=True)
+class Stops:
+    """What ends with a grant: `tokens`, by their names, may no longer do it. `still`: another grant by which its
+    principal may do all of it, with which nothing ends. `jobs` were asked for by it and are not over: they go on.
+    """
+
+    grant: Grant
+    tokens: tuple[str, ...]
+    still: int | None
+    jobs: tuple[int, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """As the doors and the command line give it, beside the grant."""
+        stops = {"tokens": list(self.tokens), "still": self.still, "jobs": list(self.jobs)}
+        return {**self.grant.to_json(), "stops": stops}
+
+
+def stops(ledger: Ledger, index: int) -> Stops:
+    """What revoking the grant of the entry at `index` would stop now. UnknownName where it is no grant."""
+    with ledger.log.signed() as signed:
+        grant = _one(signed.connection, index)
+        holding, _ = sound_grants(signed, grant_table.c.principal == grant.principal)
+        good, _ = sound_tokens(signed)
+        asked = SeenJobs(grant.principal, (), ())
+        running = [
+            job
+            for state in (State.RESERVED, State.STARTED)
+            for job in job_rows.page(signed.connection, None, state, None, MOST_SEQ, MOST_JOBS, asked)
+        ]
+    families = families_of(ledger)
+    on = {} if grant.kind == EVERYTHING else {grant.kind: grant.name}
+    others = tuple(each for each in holding if each.index != index)
+    still = Access(grant.principal, others, families).by_which(grant.scope, **on)
+    acting = (token for token in good if token.principal == grant.principal and others != tuple(holding))
+    tokens = (
+        each.name for each in acting if not Access("", (*of_token(each), *others), families).may(grant.scope, **on)
+    )
+    one = Access(grant.principal, (grant,), families)
+    jobs = (job.seq for job in running if one.by_which("train", "evaluate", dataset=job.dataset, model=job.model))
+    return Stops(grant, tuple(tokens), None if still is None else still.index, tuple(jobs))
+
+
+def _one(connection: Connection, index: int) -> Grant:
+    found = _read(connection, grant_table.c.seq == index)
+    if not found:
+        raise UnknownName(f"grant={index}: no such grant", grant=index)
+    return found[0]
 
 
 def grants(ledger: Ledger) -> list[Grant]:

@@ -45,6 +45,13 @@ def owner(connection: Connection, name: str) -> int | None:
     return min((seq for seq in found if seq is not None), default=None)
 
 
+def owned_by(ledger: Ledger, name: str) -> str | None:
+    """The principal whose a name is; None: it is free."""
+    with ledger.log.signed() as signed:
+        seq = owner(signed.connection, name)
+        return None if seq is None else str(read_entry(seq, signed.body(seq)).value["by"])
+
+
 def admit(writer: Writer, request: Request, by: str, promotes: bool) -> int | None:
     """As `allow`; where the name is free, the request's own reservation, which is about to be appended, binds it. None:
     an evaluation makes no model."""

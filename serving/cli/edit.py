@@ -11,12 +11,13 @@ import typer
 
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.ledger.model_names import owned_by
 from models.edit.edit_list import edit_all, read_edits
 from models.edit.edit_parts import bin_text
 from models.edit.editing import EditNote, errors_of, to_additive, values_of
 from models.forms.additive import AdditiveEnsemble
 from serving.cli.models import Model, open_model, reference
-from serving.cli.terminal import Json, aligned, show, this_user
+from serving.cli.terminal import Json, aligned, allowed, show, this_user
 from serving.cli.tree import from_fields
 from training.derive import derive
 
@@ -98,10 +99,22 @@ def edit(asked: Edit) -> None:
     if asked.dry_run:
         text = (*_text(body), FREE, "dry run: nothing was written")
         return show(asked.json, {**body, "model": None}, "\n".join(text))
-    body["model"] = reference(derive(Home.open(), released, after, asked.promote))
+    home = Home.open()
+    _may_edit(home, base.partition("@")[0], released.certificate.form.dataset.name, asked.promote)
+    body["model"] = reference(derive(home, released, after, asked.promote))
     body["champion"] = asked.promote
     state = "champion now" if asked.promote else f"a candidate; dpserve model promote {body['model']}"
     show(asked.json, body, "\n".join((*_text(body), FREE, f"{base} -> {body['model']} ({state})")))
+
+
+def _may_edit(home: Home, name: str, dataset: str, promote: bool) -> None:
+    """Forbidden as for a job of that name: whose it is may make a candidate with `train`; one of another's name, or a
+    champion, takes `promote` on it.
+    """
+    access = allowed(home)
+    if promote or owned_by(home.ledger, name) != access.principal:
+        return access.require("promote", model=name)
+    access.require("train", "promote", model=name, dataset=dataset)
 
 
 def _set(text: str) -> dict[str, Any]:

@@ -159,8 +159,15 @@ def revoke_grant(
     """
     home = Home.open()
     allowed(home, "admin")
+    stopped = grants.stops(home.ledger, grant)
     ended = grants.revoke(home.ledger, grant, Why(this_user(), reason))
-    show(json, ended.to_json(), f"grant {grant} revoked, entry {ended.revoked}")
+    show(json, {**stopped.to_json(), **ended.to_json()}, f"grant {grant} revoked, entry {ended.revoked}")
+    if stopped.tokens:
+        note(f"It gave {ended.scope} on {_on(ended)} to: {', '.join(stopped.tokens)}.")
+    if stopped.still is not None:
+        note(f"{ended.principal} may go on: grant {stopped.still} covers all of it.")
+    if stopped.jobs:
+        note(f"Asked for before, and go on: {', '.join(f'job {job}' for job in stopped.jobs)} (dpserve job cancel).")
 
 
 def list_grants(

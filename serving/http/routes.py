@@ -117,10 +117,15 @@ async def _pass(door: Door, request: Request) -> Response:
 
 def job_number(request: Request) -> int:
     """The number in the path. UnknownName where it is none."""
-    text = request.path_params["job"]
+    return path_number(request, "job")
+
+
+def path_number(request: Request, name: str) -> int:
+    """The number that the path has for `name`. UnknownName where it is none."""
+    text = request.path_params[name]
     number = whole_number(text)
     if number is None:
-        raise UnknownName(f"job={text[:40]!r}: no such job", job=text[:40])
+        raise UnknownName(f"{name}={text[:40]!r}: no such {name}", **{name: text[:40]})
     return number
 
 

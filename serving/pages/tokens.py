@@ -1,4 +1,7 @@
-"""The page of tokens, for admins: who may ask for what; make one, which is shown once; end one."""
+"""The pages of tokens and grants: who may ask for what; make one, and end one, once it was said what that stops.
+
+Tokens and changes are for admins. Who is none sees the grants that they have themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,12 @@ from accountant.budget import check_name
 from accountant.canonical import whole_number
 from accountant.errors import DpserveError, InputError, NameTaken, UnknownName
 from accountant.home import Home
-from accountant.ledger import tokens
+from accountant.ledger import grants, tokens
+from accountant.ledger.grants import EVERYTHING, KINDS, Grant
+from accountant.ledger.records import Why
 from accountant.ledger.tokens import SCOPES, Limits, Token
-from serving.http.routes import Door, caller, in_thread, state
+from serving.http.rights import NOTHING
+from serving.http.routes import Door, access, caller, in_thread, path_number, state
 from serving.pages.ui import form_fields, page, see_other
 from serving.process.tokens import new_token
 from serving.wire.errors import status_of
@@ -93,9 +99,92 @@ async def _page(request: Request, typed: Typed | None = None, problem: DpserveEr
     return page(request, "tokens.html", status=200 if problem is None else status_of(problem), **context)
 
 
+async def list_grants(request: Request) -> Response:
+    """All of them, for who is admin of everything; else one's own."""
+    known_query(request)
+    return await _grants_page(request)
+
+
+async def grant(request: Request) -> Response:
+    """Enter one; where the same holds already, nothing is done."""
+    typed = await form_fields(request, *GRANT_FIELDS)
+    try:
+        await in_thread(_grant, state(request).home, typed, access(request).principal)
+    except (InputError, UnknownName) as error:
+        return await _grants_page(request, typed=typed, problem=error)
+    return see_other("/ui/grants")
+
+
+def _grant(home: Home, typed: Typed, by: str) -> None:
+    kind, name, until = typed["kind"], typed["name"].strip(), typed["expires"].strip()
+    if kind not in (EVERYTHING, *KINDS):
+        raise InputError(f"On: must be one of {[EVERYTHING, *KINDS]}")
+    if (kind == EVERYTHING) is bool(name):
+        raise InputError("Name: is of the family, dataset or model; for everything it stays empty")
+    expires = grants.time_of(until) if until else None
+    wanted = Grant(
+        typed["principal"].strip(), typed["scope"], kind, check_name(kind, name) if name else "", None, expires
+    )
+    grants.add(home.ledger, [wanted], by)
+
+
+async def show_grant(request: Request) -> Response:
+    """One, and what would stop with it: the last thing that is read before it is ended."""
+    known_query(request)
+    return await _grant_page(request)
+
+
+async def _grant_page(request: Request, problem: DpserveError | None = None) -> Response:
+    found = await in_thread(grants.stops, state(request).home.ledger, path_number(request, "grant"))
+    say = "" if problem is None else problem.message
+    status = 200 if problem is None else status_of(problem)
+    mine = found.grant.principal == access(request).principal
+    return page(request, "grant.html", status=status, found=found, may_do=MAY, mine=mine, problem=say, now=grants.now())
+
+
+async def end_grant(request: Request) -> Response:
+    """End one, with a reason that the ledger keeps."""
+    typed = await form_fields(request, "reason")
+    number = path_number(request, "grant")
+    try:
+        why = Why(access(request).principal, typed["reason"].strip())
+        await in_thread(grants.revoke, state(request).home.ledger, number, why)
+    except InputError as error:
+        return await _grant_page(request, error)
+    return see_other(f"/ui/grants/{number}")
+
+
+async def _grants_page(request: Request, typed: Typed | None = None, problem: DpserveError | None = None) -> Response:
+    held, ledger = access(request), state(request).home.ledger
+    everybody, time = held.may("admin"), grants.now()
+    found = await in_thread(grants.grants, ledger)
+    seen = [each for each in found[::-1] if everybody or each.principal == held.principal]
+    good, ended = ([each for each in seen if each.is_good(time) is is_good] for is_good in (True, False))
+    acting = [each.principal for each in await in_thread(tokens.tokens, ledger, True)] if everybody else []
+    context: dict[str, Any] = {
+        "good": sorted(good, key=lambda each: (each.principal, -(each.index or 0))),
+        "ended": ended[:MOST_ENDED],
+        "ended_in_all": len(ended),
+        "principal": held.principal,
+        "own": [each for each in held.scopes if each in held.everywhere],
+        "everybody": everybody,
+        "principals": sorted({*acting, *(each.principal for each in found)}) if everybody else [],
+        "scopes": MAY,
+        "kinds": (EVERYTHING, *KINDS),
+        "typed": typed or dict.fromkeys(GRANT_FIELDS, ""),
+        "problem": "" if problem is None else problem.message,
+    }
+    return page(request, "grants.html", status=200 if problem is None else status_of(problem), **context)
+
+
+GRANT_FIELDS = ("principal", "scope", "kind", "name", "expires")
 ADMIN = ("admin",)
 DOORS = (
     Door("GET", "/ui/tokens", ADMIN, listed, "The tokens", media=HTML, hidden=True),
     Door("POST", "/ui/tokens", ADMIN, create, "Make a token", media=HTML, hidden=True),
     Door("POST", "/ui/tokens/{name}/revoke", ADMIN, revoke, "End a token", 303, media=HTML, hidden=True),
+    Door("GET", "/ui/grants", SCOPES, list_grants, "The grants", media=HTML, hidden=True, on=NOTHING),
+    Door("POST", "/ui/grants", ADMIN, grant, "Grant a scope", 303, media=HTML, hidden=True),
+    Door("GET", "/ui/grants/{grant}", ADMIN, show_grant, "A grant", media=HTML, hidden=True),
+    Door("POST", "/ui/grants/{grant}/revoke", ADMIN, end_grant, "End a grant", 303, media=HTML, hidden=True),
 )

@@ -47,6 +47,7 @@ PLACES = (
     Place("/ui/models", "Models", SCOPES, "What was released, with its certificate"),
     Place("/ui/ledger", "Ledger", ("audit",), "Every entry, in plain words and as it was signed", True),
     Place("/ui/audit", "Audit", ("audit",), "Whether the ledger still adds up", True),
+    Place("/ui/grants", "Grants", SCOPES, "Who may do what, on what, until when"),
     Place("/ui/tokens", "Tokens", ("admin",), "Who may ask for what", True),
 )
 

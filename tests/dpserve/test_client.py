@@ -114,6 +114,19 @@ def test_a_model_is_kept_from_serving_and_served_again(service):
         service.promote("curves", 9, "there is none")
 
 
+def test_a_grant_is_made_looked_at_and_ended(server, service):
+    made = service.add_grant("team-c", "train", {"dataset": "adult"}, expires="2099-01-31")
+    assert service.add_grant("team-c", "train", {"dataset": "adult"}, expires="2099-01-31") == made
+    assert (made.on, made.expires, made.revoked) == ({"dataset": "adult"}, "2099-01-31T00:00:00Z", None)
+    assert service.grants("team-c") == [made]
+    assert service.grant(made.number).stops == {"tokens": [], "still": None, "jobs": []}
+    ended = service.revoke_grant(made.number, "a test")
+    assert server.home.ledger.log.entry(ended.revoked).value["reason"] == "a test"
+    assert service.revoke_grant(made.number, "again") == ended
+    with client(server, "train") as analyst, pytest.raises(refused.NotAllowed):
+        analyst.grants()
+
+
 def test_an_audit_is_asked_for_and_waited_for(service):
     size = int(service.checkpoint().splitlines()[1])
     found = service.audit(120)

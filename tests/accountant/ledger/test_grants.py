@@ -76,9 +76,38 @@ def test_revoked_and_expired_grants_give_nothing(home):
     ended = grants.revoke(home.ledger, added.index, Why("test", "left the team"))
     assert home.ledger.log.entry(ended.revoked).value["reason"] == "left the team"
     assert access(home).scopes == ()
+    size = home.ledger.log.size()
+    assert grants.revoke(home.ledger, added.index, Why("test", "again")) == ended
+    assert home.ledger.log.size() == size
     with pytest.raises(UnknownName):
-        grants.revoke(home.ledger, added.index, Why("test", "again"))
+        grants.revoke(home.ledger, 0, Why("test", "no grant"))
     assert audit_home(home).ok
+
+
+def test_the_same_grant_is_entered_once(home):
+    added, size = grant(home, "train", "dataset", "adult"), home.ledger.log.size()
+    assert grant(home, "train", "dataset", "adult") == added
+    assert home.ledger.log.size() == size
+    assert grant(home, "train", "dataset", "adult", expires="2099-01-01T00:00:00Z") != added
+    grants.revoke(home.ledger, added.index, Why("test", "left"))
+    assert grant(home, "train", "dataset", "adult").index > added.index
+
+
+def test_what_a_revocation_would_stop(home):
+    wide, narrow = grant(home, "train"), grant(home, "train", "family", "adult")
+    new_token(home, "night", [], principal="ann")
+    new_token(home, "own", ["train"], principal="ann")
+    new_token(home, "other", ["train"])
+    mine = reserve(home.ledger, request("adult-2027"), by="ann").seq
+    reserve(home.ledger, request("bank"), by="bob")
+    over = reserve(home.ledger, request("adult"), by="ann").seq
+    home.ledger.release(over)
+    found = grants.stops(home.ledger, narrow.index)
+    assert (found.tokens, found.still, found.jobs) == ((), wide.index, (mine,))
+    grants.revoke(home.ledger, wide.index, Why("test", "left"))
+    found = grants.stops(home.ledger, narrow.index)
+    assert (found.tokens, found.still, found.jobs) == (("night",), None, (mine,))
+    assert grants.stops(home.ledger, wide.index).tokens == ()  # it is over
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,14 @@ import ledgers
 import pytest
 
 from accountant.audit.audit import audit_place
+from accountant.home import Home
+from accountant.ledger import grants
+from accountant.ledger.grants import Grant
+from accountant.ledger.model_names import owned_by
+from accountant.ledger.records import Why
 from models.store.bundle import ModelStore
 from serving.cli.app import run
+from serving.cli.terminal import this_user
 
 PAGE = (ledgers.ROOT / "docs" / "editing.md").read_text()
 COLLEGE = ("--feature", "education", "--set", "Bachelors, Masters=0.5")
@@ -160,3 +166,32 @@ def test_every_command_of_the_page_runs(tmp_path, monkeypatch, capsys):
         assert program == "dpserve"
         assert run(arguments) == 0, (line, capsys.readouterr().err)
     assert audit_place(ledgers.place(home), bundles=ledgers.bundles(home)).ok
+
+
+def test_a_name_has_an_owner_who_may_edit_it_and_others_need_promote(home, capsys):
+    ledger, me = Home.open(ledgers.place(home)).ledger, this_user()
+    size = ledger.log.size()
+
+    def refused(*more: str) -> None:
+        assert "scope: " in said(capsys, "adult@1", *COLLEGE, *WHY, *more, code=3)
+        assert versions(home) == [1, 2]
+
+    grants.add(ledger, [Grant(me, "train", "dataset", "adult"), Grant(me, "promote", "model", "other")], "test")
+    assert owned_by(ledger, "adult") != me
+    refused()  # the name is another's
+    refused("--promote")
+    assert "dry run" in said(capsys, "adult@1", *COLLEGE, *WHY, "--dry-run")  # writes nothing, and takes nothing
+    assert ledger.log.size() == size + 2
+    grants.add(ledger, [Grant(me, "promote", "model", "adult")], "test")
+    assert "(champion now)" in said(capsys, "adult@1", *COLLEGE, *WHY, "--promote")
+
+
+def test_the_owner_of_a_name_edits_it_with_train_and_promotes_it_with_promote(home, capsys, monkeypatch):
+    ledger = Home.open(ledgers.place(home)).ledger
+    owner = owned_by(ledger, "adult")
+    monkeypatch.setattr("serving.cli.terminal.this_user", lambda: owner)
+    grants.add(ledger, [Grant(owner, "train", "dataset", "adult")], "test")
+    assert "(a candidate" in said(capsys, "adult@1", *COLLEGE, *WHY)
+    assert "scope: " in said(capsys, "adult@1", *COLLEGE, *WHY, "--promote", code=3)
+    grants.revoke(ledger, grants.grants(ledger)[-1].index, Why("test", "left"))
+    assert "scope: " in said(capsys, "adult@1", *COLLEGE, *WHY, code=3)

@@ -11,9 +11,12 @@ from browser import DESK, PHONE, chromium, new_page, no_faults, no_serious_findi
 from small_home import SCOPES, serving, until
 
 from accountant.home import Home
+from accountant.ledger import grants
+from accountant.ledger.grants import Grant
 from serving.pages.all import PAGES
 from serving.pages.ui import PLACES
 from serving.process import audit_runs
+from serving.process.tokens import new_token
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 
@@ -35,6 +38,8 @@ EXAMPLES = {
     "/ui/ledger/{entry}": "/ui/ledger/{job}",
     "/ui/audit": "/ui/audit",
     "/ui/tokens": "/ui/tokens",
+    "/ui/grants": "/ui/grants",
+    "/ui/grants/{grant}": "/ui/grants/{grant}",
 }
 CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
 MARK = f"""() => {{
@@ -53,6 +58,7 @@ MISSED = "() => window.controls.filter(each => !window.reached.has(each)).map(ea
 def server(tmp_path_factory):
     home = Home.open(ledgers.place(ledgers.copy(ledgers.trained(), tmp_path_factory.mktemp("ui") / "home")))
     home.ledger.set_quota("adult", "ana", ledgers.Decimal("0.5"), "a test", "steward")
+    grants.add(home.ledger, [Grant("team-a", "train", "dataset", "adult")], "test")
     with serving(home.path, workers=1) as found:
         yield found
 
@@ -71,8 +77,8 @@ def page(browser, server):
 
 
 def address(server, path):
-    job = server.home.ledger.jobs()[0].seq
-    return EXAMPLES[path].replace("{job}", str(job))
+    job, grant = server.home.ledger.jobs()[0].seq, grants.grants(server.home.ledger)[0].index
+    return EXAMPLES[path].replace("{job}", str(job)).replace("{grant}", str(grant))
 
 
 def test_no_page_is_left_out():
@@ -212,3 +218,33 @@ def test_token_is_made_shown_once_and_ended(page, server):
     page.get_by_text("1 that was ended").wait_for()
     until(lambda: server.ask("GET", "/v1/ledger", None, headers=bearer).status_code == 401, "the token has ended")
     no_faults(page)
+
+
+def test_a_grant_is_made_looked_at_and_revoked(page, server):
+    ledger, secret = server.home.ledger, new_token(server.home, "night", [], principal="team-n")[0]
+    page.set_viewport_size(DESK)
+    page.goto("/ui/grants")
+    page.get_by_label("To", exact=True).fill("team-n")
+    page.get_by_label("May", exact=True).select_option("predict")
+    page.get_by_label("On", exact=True).select_option("model")
+    page.get_by_role("button", name="Grant it").click()
+    assert "for everything it stays empty" in page.get_by_role("alert").inner_text()  # and what was typed stands there
+    page.faults.remove("Failed to load resource: the server responded with a status of 400 (Bad Request)")
+    page.get_by_label("Name", exact=True).fill("adult")
+    page.get_by_role("button", name="Grant it").click()
+    made = grants.grants(ledger)[-1]
+    assert (made.principal, made.scope, made.on) == ("team-n", "predict", {"model": "adult"})
+    until(lambda: {each["name"] for each in listed(server, secret) or ()} == {"adult"}, "its token sees that model")
+    page.get_by_role("link", name=f"Grant {made.index}: what would stop with it").click()
+    assert "The token night could no longer predict on model adult" in page.locator("main").inner_text()
+    page.get_by_label("Why").fill("the night is over")
+    page.get_by_role("button", name="Revoke it permanently").click()
+    page.get_by_text("ended by").wait_for()
+    assert ledger.log.entry(grants.grants(ledger)[-1].revoked).value["reason"] == "the night is over"
+    until(lambda: listed(server, secret) is None, "its token may do nothing more")
+    no_faults(page)
+
+
+def listed(server, secret):
+    answer = server.ask("GET", "/v1/models", None, headers={"Authorization": f"Bearer {secret}"})
+    return answer.json()["models"] if answer.status_code == 200 else None

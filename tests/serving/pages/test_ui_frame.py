@@ -147,10 +147,10 @@ def test_every_page_needs_a_token_but_the_way_in(empty):
 @pytest.mark.parametrize(
     ("scope", "sees"),
     [
-        ("predict", ["Models"]),
-        ("train", ["Datasets", "Jobs", "Models"]),
-        ("audit", ["Datasets", "Jobs", "Models", "Ledger", "Audit"]),
-        ("admin", ["Datasets", "Jobs", "Models", "Ledger", "Audit", "Tokens"]),
+        ("predict", ["Models", "Grants"]),
+        ("train", ["Datasets", "Jobs", "Models", "Grants"]),
+        ("audit", ["Datasets", "Jobs", "Models", "Ledger", "Audit", "Grants"]),
+        ("admin", ["Datasets", "Jobs", "Models", "Ledger", "Audit", "Grants", "Tokens"]),
     ],
 )
 def test_the_navigation_shows_where_the_token_may_go(empty, scope, sees):

@@ -1,0 +1,121 @@
+"""The doors to grants: who may do what, for whoever may change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.budget import check_name
+from accountant.errors import InputError
+from accountant.ledger import grants
+from accountant.ledger.grants import EVERYTHING, KINDS, Grant
+from accountant.ledger.records import Why
+from accountant.ledger.tokens import SCOPES
+from serving.http.routes import Door, access, in_thread, path_number, state
+from serving.rest import json_schemas
+from serving.wire.errors import json_response
+from serving.wire.request_bodies import json_fields, known_query, query_text
+
+
+async def listed(request: Request) -> Response:
+    """All there ever were, the oldest first; or those of one principal."""
+    known_query(request, "principal")
+    whom = query_text(request, "principal")
+    found = await in_thread(grants.grants, state(request).home.ledger)
+    return json_response({"grants": [grant.to_json() for grant in found if whom in (None, grant.principal)]})
+
+
+async def add(request: Request) -> Response:
+    """Enter one; where the same holds already, it is answered with."""
+    known_query(request)
+    needed = {"principal": (str,), "scope": (str,), "on": (str, dict)}
+    body = await json_fields(request, needed, {"expires": (str,)})
+    kind, name = _object(body["on"])
+    until = None if body.get("expires") is None else grants.time_of(body["expires"])
+    wanted = Grant(body["principal"], body["scope"], kind, name, expires=until)
+    (added,) = await in_thread(grants.add, state(request).home.ledger, [wanted], access(request).principal)
+    return json_response(added.to_json())
+
+
+def _object(on: Any) -> tuple[str, str]:
+    if on == EVERYTHING:
+        return EVERYTHING, ""
+    if not isinstance(on, dict) or len(on) != 1 or (kind := next(iter(on))) not in KINDS:
+        raise InputError(
+            f'on: must be "{EVERYTHING}", or one of {list(KINDS)} with its name, as in {{"dataset": "adult"}}'
+        )
+    if not isinstance(on[kind], str):
+        raise InputError(f"on: {kind} must be a text")
+    return kind, check_name(kind, on[kind])
+
+
+async def show(request: Request) -> Response:
+    """One, and what would stop with it."""
+    known_query(request)
+    found = await in_thread(grants.stops, state(request).home.ledger, path_number(request, "grant"))
+    return json_response(found.to_json())
+
+
+async def revoke(request: Request) -> Response:
+    """End one, permanently. Again, it is answered as it was the first time."""
+    known_query(request)
+    body = await json_fields(request, {"reason": (str,)})
+    number, why = path_number(request, "grant"), Why(access(request).principal, body["reason"])
+    ended = await in_thread(grants.revoke, state(request).home.ledger, number, why)
+    return json_response(ended.to_json())
+
+
+ON = json_schemas.either(
+    {"const": EVERYTHING},
+    {
+        "type": "object", "additionalProperties": False, "minProperties": 1, "maxProperties": 1,
+        "properties": {kind: {"type": "string", "minLength": 1, "maxLength": 64} for kind in KINDS},
+    },
+)  # fmt: skip
+_GRANT = {
+    "grant": json_schemas.COUNT, "principal": json_schemas.TEXT, "scope": {"enum": list(SCOPES)}, "on": ON,
+    "expires": json_schemas.maybe(json_schemas.TIME), "revoked": json_schemas.maybe(json_schemas.COUNT),
+}  # fmt: skip
+GRANT = json_schemas.record(_GRANT, says="`grant`: the entry that made it; `revoked`: the one that ended it")
+STOPS = json_schemas.record(
+    {
+        "tokens": json_schemas.array(json_schemas.TEXT), "still": json_schemas.maybe(json_schemas.COUNT),
+        "jobs": json_schemas.array(json_schemas.COUNT),
+    },
+    says="`tokens` may no longer do it; `still`: another grant that covers all of it; `jobs`: asked for by it and not "
+    "over, they go on",
+)  # fmt: skip
+ADD = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["principal", "scope", "on"],
+    "properties": {
+        "principal": {"type": "string", "minLength": 1, "maxLength": 200, "description": "whom tokens act for"},
+        "scope": {"enum": list(SCOPES)},
+        "on": ON,
+        "expires": {"type": "string", "description": "2027-01-31, or to the second 2027-01-31T12:00:00Z, in UTC"},
+    },
+}
+REVOKE = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["reason"],
+    "properties": {"reason": {"type": "string", "minLength": 1, "maxLength": 500}},
+}
+ADMIN = ("admin",)
+PATH = "/v1/grants"
+PRINCIPAL = {"principal": {"type": "string", "description": "only of this principal"}}
+DOORS = (
+    Door(
+        "GET", PATH, ADMIN, listed, "Grants: who may do what",
+        gives=json_schemas.record({"grants": json_schemas.array(GRANT)}), query=PRINCIPAL,
+    ),
+    Door("POST", PATH, ADMIN, add, "Grant a scope", takes=ADD, gives=GRANT, errors=(404,)),
+    Door(
+        "GET", f"{PATH}/{{grant}}", ADMIN, show, "A grant, and what would stop with it",
+        gives=json_schemas.record({**_GRANT, "stops": STOPS}),
+    ),
+    Door("POST", f"{PATH}/{{grant}}/revoke", ADMIN, revoke, "End a grant", takes=REVOKE, gives=GRANT),
+)  # fmt: skip
