@@ -1,7 +1,7 @@
 """A client for programs: `Client(url, token)`. Typed; tries again where that is safe; streams a job's progress.
 
     with Client("http://127.0.0.1:3000", token) as service:
-        job = service.train("adult", "lazybb", epsilon="0.5")
+        job = service.train("adult", epsilon="0.5")
         print(service.predict(job.model, records).labels)
 
 Whatever a service refuses is a `dpserve.errors.ServiceError`.
@@ -88,13 +88,13 @@ class Client:
         """
         return Dataset.of(self._get(f"/v1/datasets/{_segment(name)}"))
 
-    def plan(self, dataset: str, learner: str, epsilon: Number, **more: Any) -> Plan:
+    def plan(self, dataset: str, learner: str = "auto", epsilon: Number | None = None, **more: Any) -> Plan:
         """Price a job; spends nothing.
 
         Args:
             dataset: Its name.
-            learner: The learner's name, for instance `lazybb`.
-            epsilon: Of this job, above 0; a text or a Decimal keeps every digit.
+            learner: The learner's name; `auto` lets a public rule choose.
+            epsilon: Of this job, above 0; must be said; a text or a Decimal keeps every digit.
             more: `delta`, `parameters`, `model`, `tuning` and `target`, as for `submit`.
 
         Raises:
@@ -105,8 +105,8 @@ class Client:
     def submit(
         self,
         dataset: str,
-        learner: str,
-        epsilon: Number,
+        learner: str = "auto",
+        epsilon: Number | None = None,
         *,
         delta: Number | None = None,
         parameters: Mapping[str, Any] | None = None,
@@ -120,8 +120,8 @@ class Client:
 
         Args:
             dataset: Its name.
-            learner: The learner's name, for instance `lazybb`.
-            epsilon: Of this job, above 0; a text or a Decimal keeps every digit.
+            learner: The learner's name; `auto` lets a public rule choose.
+            epsilon: Of this job, above 0; must be said; a text or a Decimal keeps every digit.
             delta: Of this job, in [0, 1); the dataset's when left out.
             parameters: Of the learner, by name; the defaults when left out. They are public.
             model: Name of the model; the dataset's when left out.
@@ -221,8 +221,8 @@ class Client:
     def train(
         self,
         dataset: str,
-        learner: str,
-        epsilon: Number,
+        learner: str = "auto",
+        epsilon: Number | None = None,
         *,
         progress: Callable[[int, int], None] = lambda done, total: None,
         **more: Any,
@@ -373,13 +373,15 @@ class Client:
 def _request(
     dataset: str,
     learner: str,
-    epsilon: Number,
+    epsilon: Number | None,
     delta: Number | None = None,
     parameters: Mapping[str, Any] | None = None,
     model: str | None = None,
     tuning: Mapping[str, Any] | None = None,
     target: str | None = None,
 ) -> dict[str, Any]:
+    if epsilon is None:
+        raise TypeError("epsilon: must be said; it is what the job may cost")
     given = {"delta": None if delta is None else str(delta), "parameters": parameters, "model": model, "tuning": tuning}
     given["target"] = target
     more = {name: value for name, value in given.items() if value is not None}

@@ -108,6 +108,12 @@ class Plan:
     one_job: Decimal = Decimal(0)
 
     @property
+    def chosen_by_auto(self) -> str | None:
+        """Why it is this learner, where none was named; else None."""
+        why: str | None = self.raw.get("chosen_by_auto")
+        return why
+
+    @property
     def target(self) -> str | None:
         """What it is to predict; None where its dataset has one target."""
         target: str | None = self.raw.get("target")
@@ -170,6 +176,12 @@ class Job:
         """How that version stands: candidate, champion, retired or revoked."""
         state: str | None = self.raw.get("version_state")
         return state
+
+    @property
+    def chosen_by_auto(self) -> str | None:
+        """Why it is this learner, where none was named; else None."""
+        why: str | None = self.raw.get("chosen_by_auto")
+        return why
 
     @property
     def target(self) -> str | None:

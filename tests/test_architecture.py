@@ -29,6 +29,7 @@ PUBLIC_TRAINING = {
     "training.evaluation.release",
     "training.job",
     "training.job_views",
+    "training.learners.choice",
     "training.learners.docs",
     "training.local.campaigns",
     "training.owner",
@@ -90,7 +91,7 @@ serving/pages: accountant(. certificates ledger log store) models(. explain form
     training(. evaluation learners)
     serving(http process rest wire)
 serving/process: accountant(. audit certificates keys ledger log) models(store) serving(wire)
-serving/rest: accountant(. ledger log) models(explain onnx store) training(. evaluation local tuning)
+serving/rest: accountant(. ledger log) models(explain onnx store) training(. evaluation learners local tuning)
     serving(http process wire)
 serving/wire: accountant(.) models(.)
 dpserve:

@@ -15,7 +15,7 @@ from accountant.ledger.grants import Access
 from accountant.ledger.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from models.store.placing import champion_of, versions_by_entry
 from models.store.standing import Standing
-from training.plans import jobs_left
+from training.plans import chosen_to_json, jobs_left
 from training.tuning.tune import TUNING, choice_of, runs_of
 
 LAST = 2**53  # above every job's number
@@ -103,6 +103,7 @@ def job_to_json(
         "progress": {"done": total if over else min(job.done, total), "total": total},
         "dataset": job.dataset,
         "learner": entry["learner"],
+        **chosen_to_json(entry["parameters"]),
         **{name: entry[name] for name in ("target", "evaluates", "part", "whole") if name in entry},
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],

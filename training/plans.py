@@ -20,7 +20,8 @@ from models.store.placing import champion_of
 from models.store.standing import Standing
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
-from training.parameters import learner_of, stored
+from training.learners.choice import AUTO, choose
+from training.parameters import CHOSEN, learner_of, stored
 from training.pricing import fit_for, offer_for, references_for
 from training.rows.datasets import schema_of
 from training.rows.rows import ROW_LIMIT
@@ -34,9 +35,10 @@ CLOSES = "this job takes the whole total: nothing is admitted after it, even whe
 
 @dataclass(frozen=True)
 class Asked:
-    """A job in the words of the one who asks. `delta` None: the dataset's; `model` None: the dataset's name; with
-    `tuning`, the best of runs with settings of its grid, `parameters` being what all of them share. `target`: what to
-    predict, which must be said where the dataset has several targets. `promote`: make its model champion at once.
+    """A job in the words of the one who asks. `learner` "auto": the one that a public rule chooses; `delta` None: the
+    dataset's; `model` None: the dataset's name; with `tuning`, the best of runs with settings of its grid, `parameters`
+    being what all of them share. `target`: what to predict, which must be said where the dataset has several targets.
+    `promote`: make its model champion at once.
     """
 
     dataset: str
@@ -70,6 +72,7 @@ class Planned:
         return {
             "dataset": self.request.dataset,
             "learner": self.request.learner,
+            **chosen_to_json(self.request.parameters),
             **({} if self.request.target is None else {"target": self.request.target}),
             "epsilon": decimal_string(self.recipe.claim.epsilon),
             "delta": decimal_string(self.recipe.claim.delta),
@@ -119,15 +122,23 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     model = check_name("model", asked.model or asked.dataset)
-    target = _target(home, dataset, asked.target)
+    target, name, why = _target(home, dataset, asked.target), asked.learner, dict[str, str]()
+    if name == AUTO:
+        choice = choose(public_of(dataset, schema_of(home, dataset).question(target), budget))
+        name, why = choice.learner, {CHOSEN: choice.why}
+    found: Learner | Tuned
     if asked.tuning is not None:
-        tuned = tuned_of(asked.learner, asked.parameters, asked.tuning, dataset.delta == 0)
-        return Request(
-            asked.dataset, asked.learner, budget, tuned.stored(), model, target, promote=asked.promote
-        ), tuned
-    learner = learner_of(asked.learner, asked.parameters)
-    request = Request(asked.dataset, asked.learner, budget, stored(learner), model, target, promote=asked.promote)
-    return request, learner
+        found = tuned_of(name, asked.parameters, asked.tuning, dataset.delta == 0)
+        kept = found.stored()
+    else:
+        found = learner_of(name, asked.parameters)
+        kept = stored(found)
+    return Request(asked.dataset, name, budget, {**kept, **why}, model, target, promote=asked.promote), found
+
+
+def chosen_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Why it is this learner, where a public rule chose it; else nothing."""
+    return {"chosen_by_auto": parameters[CHOSEN]} if CHOSEN in parameters else {}
 
 
 def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:

@@ -22,6 +22,8 @@ from accountant.privacy.claims import claim
 from accountant.privacy.events import BoundedRange, Plan, Release
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
+from training.learners.choice import AUTO
+from training.parameters import CHOSEN, learner_of, stored
 from training.plan_warnings import warnings_of
 from training.session import Public
 from training.tuning.tune import Tuned, fits_of
@@ -92,8 +94,8 @@ def work_out_offer(learner: str, parameters: str, public: Public) -> Offer:
 
 
 def work_out_fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Decimal) -> dict[str, str] | None:
-    """As `fit_for`."""
-    learner = _learner(name, parameters)
+    """As `fit_for`. What was left to `auto` may get another learner where it asks for less."""
+    learner = _learner(name, parameters, at_any=True)
     if any(family.whole for family in dataset.families):
         return None
     total = min(family.budget.epsilon for family in dataset.families)
@@ -118,6 +120,8 @@ def work_out_references(learners: tuple[str, ...], public: Public) -> dict[str, 
     """As `references_for`."""
     found = {}
     for name in learners:
+        if name == AUTO:  # which is one of the others
+            continue
         try:
             found[name] = LEARNERS[name]().recipe(public)
         except InputError:
@@ -125,8 +129,11 @@ def work_out_references(learners: tuple[str, ...], public: Public) -> dict[str, 
     return found
 
 
-def _learner(name: str, parameters: str) -> Learner | Tuned:
+def _learner(name: str, parameters: str, at_any: bool = False) -> Learner | Tuned:
+    """`at_any`: as it was asked for, at whatever budget: by `auto`, where that chose it and no parameter was given."""
     given: Any = canonical.decode_canonical(parameters.encode())
+    if at_any and given.pop(CHOSEN, None) is not None and given == stored(learner_of(name)):
+        return LEARNERS[AUTO]()
     return fits_of(name, given)
 
 

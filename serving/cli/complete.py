@@ -14,7 +14,7 @@ from accountant.store.store import Store
 from accountant.store.tables import dataset_table
 
 # Their names alone: importing the learners takes a second or more, and a person waits at the key.
-NAMES = ("bdpe", "ebm", "forest", "lazybb", "lazybb-tree")
+NAMES = ("auto", "bdpe", "ebm", "forest", "lazybb", "lazybb-tree")
 
 Completion = Callable[[str], list[str]]
 

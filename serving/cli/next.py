@@ -94,8 +94,8 @@ def next_steps(home: Standing) -> list[Step]:
         "registered": [
             (f"dpserve dataset show {dataset}", "what is left, and how many jobs of each learner"),
             ("dpserve learner list", "what can be trained"),
-            (f"dpserve plan {dataset} --learner lazybb --epsilon 0.5", "a job's price; spends nothing"),
-            (f"dpserve train {dataset} --learner lazybb --epsilon 0.5", "spend it; the model comes with a certificate"),
+            (f"dpserve plan {dataset} --epsilon 0.5", "a job's price; spends nothing"),
+            (f"dpserve train {dataset} --epsilon 0.5", "spend it; the model comes with a certificate"),
         ],
         "released": [
             (f"dpserve model show {model} --certificate", "what it promises, in plain words"),

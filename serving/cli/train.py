@@ -16,11 +16,12 @@ from serving.cli.complete import LEARNERS
 from serving.cli.datasets import Name
 from serving.cli.terminal import Json, aligned, allowed, rounds, show, this_user
 from training import job, plans
+from training.learners.choice import AUTO
 from training.learners.docs import learners_to_json
 from training.plans import Asked
 from training.tuning.tune import Tuning
 
-Learner = Annotated[str, typer.Option(help="The learner, for instance lazybb.", autocompletion=LEARNERS)]
+Learner = Annotated[str, typer.Option(help="The learner; auto: by a public rule.", autocompletion=LEARNERS)]
 Epsilon = Annotated[str, typer.Option(help="Epsilon of this job, a decimal.")]
 Delta = Annotated[str | None, typer.Option(help="Delta of this job; the dataset's when left out.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="A parameter of the learner, key=value. Repeatable.")]
@@ -34,8 +35,8 @@ Key = Annotated[str | None, typer.Option(help="The same key gives the same job, 
 
 def plan(
     name: Name,
-    learner: Learner,
     epsilon: Epsilon,
+    learner: Learner = AUTO,
     delta: Delta = None,
     set: Set = None,
     model: Model = None,
@@ -45,6 +46,7 @@ def plan(
     """Price a job: what it would cost and what would be left. Spends nothing.
 
     \b
+    dpserve plan adult --epsilon 0.5
     dpserve plan adult --learner lazybb --epsilon 0.5
     """
     asked = Asked(name, learner, epsilon, delta, parameters(set), model, target=target)
@@ -54,6 +56,7 @@ def plan(
     instead = f", in place of {body['replaces']}" if body["replaces"] else ""
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}{_about(body)}, {body['rounds']} releases"),
+        *_by_auto(body),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
         ("model", f"{body['becomes']} of {body['model']}{instead}"),
@@ -64,8 +67,8 @@ def plan(
 
 def train(
     name: Name,
-    learner: Learner,
     epsilon: Epsilon,
+    learner: Learner = AUTO,
     delta: Delta = None,
     set: Set = None,
     model: Model = None,
@@ -79,6 +82,7 @@ def train(
     The first of a name answers to it at once; any further one is a candidate, until it is promoted.
 
     \b
+    dpserve train adult --epsilon 0.5
     dpserve train adult --learner lazybb --epsilon 0.5
     """
     home = Home.open()
@@ -92,6 +96,7 @@ def train(
     certificate = body["certificate"] or {}
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
+        *_by_auto(body),
         ("model", f"{body['model']}{_about(body)}"),
         ("version", _version(home, body)),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
@@ -122,6 +127,11 @@ def _version(home: Home, body: dict[str, Any]) -> str:
     return f"{own}, {body['version_state']}: {answers}; dpserve model promote {own}"
 
 
+def _by_auto(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """The line that says which learner it is, and why, where a public rule chose it."""
+    return [("by auto", body["chosen_by_auto"])] if "chosen_by_auto" in body else []
+
+
 def _about(body: dict[str, Any]) -> str:
     """Of several targets, which."""
     return f", which predicts {body['target']}" if "target" in body else ""
@@ -140,8 +150,8 @@ def parameters(pairs: list[str] | None) -> dict[str, str]:
 
 def tune(
     name: Name,
-    learner: Learner,
     epsilon: Epsilon,
+    learner: Learner = AUTO,
     grid: Annotated[
         list[str] | None,
         typer.Option(help='Values to try, key=a,b,c; "default" stands for the learner\'s own. Repeatable.'),
@@ -187,6 +197,7 @@ def _planned(body: dict[str, Any]) -> str:
     law = tuning["runs"]
     lines = [
         ("job", f"the best of runs of {body['learner']} on {body['dataset']}{_about(body)}"),
+        *_by_auto(body),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}, for all of it"),
         ("runs", f"{law['mean']} on average ({law['type']}); {law['made']} are made, so that time does not tell"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
@@ -202,6 +213,7 @@ def _tuned(home: Home, body: dict[str, Any]) -> str:
     text = ", ".join(f"{key}={value}" for key, value in setting.items()) if setting else "none: no run was drawn"
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
+        *_by_auto(body),
         ("model", f"{body['model']}{_about(body)}"),
         ("version", _version(home, body)),
         ("setting", text),

@@ -37,6 +37,7 @@ from serving.rest.event_stream import Event, events
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, check_fields, json_fields, known_query, query_int, query_text
 from training import job, job_views, plans
+from training.learners.choice import AUTO
 from training.plans import Asked
 from training.tuning.tune import Tuning
 
@@ -44,8 +45,9 @@ NUMBER = (str, int, Decimal)
 MOST_DIGITS = 40
 MOST_VALUES = 64
 MOST_LISTED = 200
-REQUIRED: Fields = {"dataset": (str,), "learner": (str,), "epsilon": NUMBER}
+REQUIRED: Fields = {"dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {
+    "learner": (str,),
     "delta": NUMBER,
     "parameters": (dict,),
     "model": (str,),
@@ -79,7 +81,7 @@ def asked(body: dict[str, Any]) -> Asked:
     tuning = None if body.get("tuning") is None else _tuning(body["tuning"])
     return Asked(
         body["dataset"],
-        body["learner"],
+        body.get("learner", AUTO),
         body["epsilon"],
         body.get("delta"),
         body.get("parameters"),
@@ -240,7 +242,7 @@ TUNING = {
 }
 ASKED = {
     "dataset": TEXT,
-    "learner": TEXT,
+    "learner": {**TEXT, "default": AUTO, "description": "auto: the one that a public rule chooses"},
     "epsilon": DECIMAL,
     "delta": DECIMAL,
     "parameters": {"type": "object"},
@@ -253,7 +255,7 @@ ASKED = {
 JOB = {
     "type": "object",
     "additionalProperties": False,
-    "required": ["dataset", "learner", "epsilon"],
+    "required": ["dataset", "epsilon"],
     "properties": ASKED,
 }
 LIST: Query = {

@@ -117,6 +117,7 @@ DATASET = record({**_DATASET, "quotas": array(QUOTA), "forecast": FORECAST}, _RE
 _PRICED = {
     "dataset": TEXT, "learner": TEXT, "epsilon": DECIMAL, "delta": DECIMAL, "rounds": COUNT, "model": TEXT
 }  # fmt: skip
+_BY_AUTO = {**TEXT, "description": "why it is this learner, where none was named"}
 TUNING = record({"settings": array(ANY_OBJECT), "runs": ANY_OBJECT}, says="the settings to try and how many runs")
 PLAN = record(
     {
@@ -124,7 +125,7 @@ PLAN = record(
         "becomes": {"enum": ["champion", "candidate"]}, "replaces": maybe(TEXT),
         "left": record({**LEFT["properties"], "jobs": COUNT}),
     },
-    {"tuning": TUNING, "target": TEXT, "whole": TRUTH},
+    {"tuning": TUNING, "target": TEXT, "whole": TRUTH, "chosen_by_auto": _BY_AUTO},
 )  # fmt: skip
 VERSION_STATE = {"enum": [each.value for each in Standing]}
 ISSUED = record({"entry": COUNT, "statement": SHA256}, says="the entry that issued it, and its statement's digest")
@@ -139,7 +140,7 @@ JOB = record(
     },
     {
         "chosen": maybe(CHOSEN), "target": TEXT, "whole": {**TRUTH, "description": "it takes the whole total"},
-        "evaluates": COUNT, "part": TEXT,
+        "evaluates": COUNT, "part": TEXT, "chosen_by_auto": _BY_AUTO,
     },
 )  # fmt: skip
 JOBS = record({"jobs": array(JOB), "next": maybe(COUNT)})

@@ -351,6 +351,10 @@ def test_plan_spends_nothing(server):
     plan = server.post("/v1/plans", {**JOB, "model": "planned"}, scope="train").json()
     assert {"dataset", "learner", "epsilon", "delta", "rounds", "left", "model", "certificate"} <= plan.keys()
     assert (plan["becomes"], plan["replaces"]) == ("champion", None)
+    left_to_a_rule = server.post(
+        "/v1/plans", {"dataset": "adult", "epsilon": "0.1", "model": "planned"}, scope="train"
+    ).json()
+    assert left_to_a_rule["chosen_by_auto"].endswith(left_to_a_rule["learner"])
     assert server.home.ledger.log.size() == size
     assert server.get("/v1/datasets/adult").json()["budget"] == left
 

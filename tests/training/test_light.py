@@ -17,6 +17,7 @@ PUBLIC = [
     "training.derive",
     "training.job",
     "training.job_views",
+    "training.learners.choice",
     "training.learners.docs",
     "training.plans",
     "training.queue",

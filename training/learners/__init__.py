@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from training.learners.auto import AutoClassifier, AutoRegressor
     from training.learners.base import PrivateClassifier
     from training.learners.boosting.bdpe import CalibratedBoostingClassifier
     from training.learners.boosting.lazybb import LazyBB
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEARNERS",
+    "AutoClassifier",
+    "AutoRegressor",
     "CalibratedBoostingClassifier",
     "DPEBMClassifier",
     "DPEBMRegressor",
@@ -30,6 +33,8 @@ __all__ = [
 ]
 
 MODULES = {
+    "AutoClassifier": "training.learners.auto",
+    "AutoRegressor": "training.learners.auto",
     "CalibratedBoostingClassifier": "training.learners.boosting.bdpe",
     "DPEBMClassifier": "training.learners.ebm.ebm",
     "DPEBMRegressor": "training.learners.ebm.ebm",
@@ -57,6 +62,7 @@ class Learners(UserDict[str, Any]):
 
 LEARNERS = Learners(
     {
+        "auto": "AutoClassifier",
         "lazybb": "LazyBB",
         "lazybb-tree": "LazyBBTree",
         "ebm": "DPEBMClassifier",

@@ -24,7 +24,7 @@ from accountant.home import Home
 from accountant.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
 from training.calibrate import calibrate, rehearse
 from training.learner import Learner, Recipe
-from training.parameters import OWN, Stored, defaults_of, learner_of, stored
+from training.parameters import CHOSEN, OWN, Stored, defaults_of, learner_of, stored
 from training.plan_warnings import check_exportable
 from training.session import Public, Selector
 from training.tuning.ceilings import Shape, shape_of
@@ -137,10 +137,10 @@ def settings_of(grid: Mapping[str, Sequence[Stored]]) -> tuple[dict[str, Stored]
 
 def fits_of(name: str, parameters: Mapping[str, Any]) -> Learner | Tuned:
     """What a request's parameters stand for."""
+    fixed = {key: value for key, value in parameters.items() if key not in (TUNING, CHOSEN)}
     if TUNING not in parameters:
-        return learner_of(name, parameters)
+        return learner_of(name, fixed)
     body = _read(parameters)
-    fixed = {key: value for key, value in parameters.items() if key != TUNING}
     return Tuned(name, fixed, body["grid"], distribution_from_json(body["runs"]), Decimal(body["share"]))
 
 

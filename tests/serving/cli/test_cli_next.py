@@ -130,7 +130,7 @@ def test_every_step_that_is_named_is_a_command(home, monkeypatch, tmp_path, said
 def test_the_page_for_people(home, capsys):
     assert run([]) == 0
     out, err = capsys.readouterr()
-    assert "dpserve train adult --learner lazybb --epsilon 0.5" in out
+    assert "dpserve train adult --epsilon 0.5" in out
     assert "dpserve --help" in out
     assert err == ""
     assert run(["--version"]) == 0

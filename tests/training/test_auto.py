@@ -1,0 +1,189 @@
+"""`auto`: a public rule chooses the learner, and every door says which it was and why."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accountant.audit.audit import audit_home
+from accountant.budget import Budget, Relation
+from accountant.errors import BudgetRefused, InputError
+from accountant.home import Home
+from models.features import BooleanFeature
+from models.store.loading import load_verified
+from serving.cli import app
+from training import job, plans
+from training.job_views import dataset_to_json
+from training.learners import LEARNERS, AutoClassifier, AutoRegressor
+from training.learners.choice import choose
+from training.notebook import Columns
+from training.parameters import CHOSEN
+from training.plans import Asked
+from training.rows.datasets import register
+from training.session import Public
+from training.tuning.tune import Tuning
+
+ROWS = 600
+SCHEMA = """\
+targets:
+  income: {classes: [low, high]}
+  region: {classes: [north, south, east]}
+  hours: {range: [0, 80]}
+records: 600
+features:
+  age: {type: numeric, range: [0, 80]}
+  colour: {type: categorical, values: [red, green]}
+"""
+WHICH = {"income": "lazybb", "region": "lazybb", "hours": "ebm"}
+
+
+def public_of(records: int, epsilon: str = "1", features: int = 14, **more) -> Public:
+    budget = Budget.of(epsilon, more.pop("delta", "1e-6"))
+    names = tuple(BooleanFeature(f"f{i}") for i in range(features))
+    return replace(Public(names, "y", ("a", "b"), records, Relation.ADD_REMOVE, budget, budget.delta == 0), **more)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("auto")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    draw = np.random.default_rng(7)
+    age = draw.uniform(0, 80, ROWS)
+    region = np.array(["north", "south", "east"])[(age // 27).astype(int)]
+    columns = {"age": age, "income": np.where(age > 40, "high", "low"), "region": region, "hours": age}
+    pq.write_table(pa.table({**columns, "colour": draw.choice(["red", "green"], ROWS)}), folder / "rows.parquet")
+    (folder / "schema.yaml").write_text(SCHEMA)
+    total = Budget.of("4", "1e-5")
+    register(home, "d", folder / "rows.parquet", folder / "schema.yaml", total, Relation.ADD_REMOVE, None)
+    for target in WHICH:
+        job.train(home, Asked("d", "auto", "0.9", model=target, target=target), by="test", key=target)
+    return home
+
+
+@pytest.fixture
+def home(made, tmp_path, monkeypatch):
+    shutil.copytree(made.path, tmp_path / "home")
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
+    return Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
+
+
+# ---- the rule --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("public", "learner"),
+    [
+        (public_of(2_999), "lazybb"),
+        (public_of(3_000), "lazybb-tree"),
+        (public_of(30_000, "0.05"), "lazybb"),
+        (public_of(30_000, "0.1"), "lazybb-tree"),
+        (public_of(4_000, relation=Relation.REPLACE_ONE), "lazybb"),
+        (public_of(30_000, contributions=20), "lazybb"),
+        (public_of(10**6, classes=("a", "b", "c")), "lazybb"),
+        (public_of(10**6, classes=None, target_range=(0.0, 1.0)), "ebm"),
+        (public_of(600, delta="0", pure=False), "lazybb"),
+    ],
+)
+def test_the_rule_reads_public_numbers_alone(public, learner):
+    found = choose(public)
+    assert found.learner == learner
+    assert found.why.endswith(learner)
+    assert not hasattr(public, "rows")
+
+
+def test_what_no_learner_takes_is_refused_by_the_chosen_one():
+    with pytest.raises(InputError, match="learner ebm: .* without a public range"):
+        choose(public_of(100, classes=None))
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("records", [500, 9_000])
+def test_its_plan_and_its_price_are_those_of_the_chosen_learner(records, relation):
+    public = public_of(records, relation=relation, features=3)
+    own, chosen = AutoClassifier().recipe(public), LEARNERS[choose(public).learner]().recipe(public)
+    assert (own.plan, own.unit, own.claim) == (chosen.plan, chosen.unit, chosen.claim)
+
+
+def test_an_estimator_says_what_it_was():
+    x = np.linspace(0, 1, 400)[:, None]
+    labels = AutoClassifier(schema=Columns(0, 1, [0, 1], records=400), epsilon="4").fit(x, (x[:, 0] > 0.5).astype(int))
+    numbers = AutoRegressor(schema=Columns(0, 1, target_range=(0, 1), records=400), epsilon="4").fit(x, x[:, 0])
+    assert (labels.choice_.learner, numbers.choice_.learner) == ("lazybb", "ebm")
+    assert "1,600" in labels.choice_.why
+    assert labels.score(x, (x[:, 0] > 0.5).astype(int)) > 0.8
+    assert numbers.score(x, x[:, 0]) > 0.5
+    assert labels.spent_.epsilon <= 4
+    with pytest.raises(AttributeError):
+        _ = AutoClassifier().choice_
+
+
+# ---- the platform ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", WHICH)
+def test_job_ledger_and_certificate_say_which_it_was_and_why(home, target):
+    found = load_verified(home.models / target / "1", home.trust)
+    public, entry = found.certificate.form.public, home.ledger.reservation(found.certificate.reservation).value
+    assert public.learner == entry["learner"] == WHICH[target]
+    assert public.hyperparameters[CHOSEN] == entry["parameters"][CHOSEN]
+    assert public.hyperparameters[CHOSEN].endswith(WHICH[target])
+    told = job.train(home, Asked("d", "auto", "0.9", model=target, target=target), by="test", key=target)
+    assert (told["learner"], told["chosen_by_auto"]) == (WHICH[target], entry["parameters"][CHOSEN])
+
+
+def test_the_audit_prices_it_anew(home):
+    found = audit_home(home)
+    assert (found.ok, list(found.problems)) == (True, [])
+
+
+def test_the_learner_by_its_name_costs_the_same_and_is_another_request(home):
+    asked = [plans.plan(home, Asked("d", name, "0.2", target="income")) for name in ("auto", "lazybb")]
+    assert asked[0].recipe.plan == asked[1].recipe.plan
+    assert asked[0].request.digest != asked[1].request.digest
+    assert "chosen_by_auto" in asked[0].to_json()
+    assert "chosen_by_auto" not in asked[1].to_json()
+
+
+def test_a_parameter_goes_to_the_chosen_learner_or_is_refused(home):
+    found = plans.plan(home, Asked("d", "auto", "0.2", target="income", parameters={"rounds": 3}))
+    assert found.request.parameters["rounds"] == 3
+    with pytest.raises(InputError, match=r"\['depth'\]: lazybb takes"):
+        plans.plan(home, Asked("d", "auto", "0.2", target="income", parameters={"depth": 3}))
+
+
+def test_what_would_fit_fits(home):
+    """Asked for less, the rule may choose another learner."""
+    with pytest.raises(BudgetRefused) as caught:
+        plans.plan(home, Asked("d", "auto", "50", target="income"))  # a strength of 30,000
+    fits = caught.value.details["would_fit"]["epsilon"]
+    found = plans.plan(home, Asked("d", "auto", fits, target="income"))
+    assert found.recipe.claim.epsilon <= Decimal(fits)
+    assert found.request.learner == "lazybb"
+
+
+def test_tuning_tries_settings_of_the_chosen_learner(home):
+    asked = Asked("d", "auto", "0.3", target="region", tuning=Tuning({"rounds": [3, 5]}, 2))
+    found = job.train(home, asked, by="test")
+    assert (found["learner"], found["state"]) == ("lazybb", "issued")
+    assert found["chosen_by_auto"].startswith("3 classes")
+
+
+def test_the_command_line_needs_no_learner(home, capsys):
+    assert app.run(["plan", "d", "--epsilon", "0.1", "--target", "income"]) == 0
+    assert "by auto" in capsys.readouterr().out
+    assert app.run(["plan", "d", "--epsilon", "0.1", "--target", "hours", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["learner"], told["chosen_by_auto"]) == ("ebm", "the target is a number: ebm")
+
+
+def test_what_is_left_is_told_of_learners_and_not_of_the_rule(home):
+    assert sorted(dataset_to_json(home, home.ledger.dataset("d"))["budget"]["jobs_left"]) == sorted(
+        set(LEARNERS) - {"auto"}
+    )

@@ -1,0 +1,62 @@
+"""`auto` as an estimator: what the chosen learner does, by its defaults."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import ClassVar
+
+from models.forms.ensemble import Ensemble
+from training.learner import Recipe
+from training.learners import LEARNERS
+from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
+from training.learners.choice import AUTO, Choice, choose
+from training.session import Public, Releaser
+
+
+class AutoLearner(PrivateLearner):
+    """What `AutoClassifier` and `AutoRegressor` share: they do what the chosen learner does by its defaults, which a
+    public rule chooses from the declared records, epsilon, delta, features and target. No parameter of its own: who
+    wants to set one names the learner.
+
+    After `fit`: `choice_`, which learner it was and why.
+    """
+
+    name: ClassVar[str] = AUTO
+
+    def check(self, public: Public) -> None:
+        """InputError where no learner takes such a job."""
+        choose(public)
+
+    def recipe(self, public: Public) -> Recipe:
+        """The chosen learner's."""
+        return _chosen(public).recipe(public)
+
+    def rounds_for(self, public: Public) -> int:
+        """The chosen learner's."""
+        return _chosen(public).rounds_for(public)
+
+    def guess(self, public: Public) -> Decimal | None:
+        """The chosen learner's."""
+        return _chosen(public).guess(public)
+
+    def learn(self, session: Releaser) -> Ensemble:
+        """As the chosen learner does."""
+        return _chosen(session.public).learn(session)
+
+    @property
+    def choice_(self) -> Choice:
+        """Which learner it was, and why."""
+        self._released()
+        return choose(self._public(self.schema_))
+
+
+class AutoClassifier(AutoLearner, PrivateClassifier):
+    """The learner that a public rule chooses, for classes; on the platform, for a number too."""
+
+
+class AutoRegressor(AutoLearner, PrivateRegressor):
+    """The learner that a public rule chooses, for a number in a public range."""
+
+
+def _chosen(public: Public) -> PrivateLearner:
+    return LEARNERS[choose(public).learner]()

@@ -1,0 +1,38 @@
+"""Which learner `auto` is. One rule for all datasets, of public numbers alone: records, epsilon, delta, the relation,
+rows of one unit of privacy, features, and the kind of target. How it was found, and what it loses where it is wrong:
+docs/results/auto.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from training.learners import LEARNERS
+from training.learners.boosting.defaults import strength
+from training.session import Public
+
+AUTO = "auto"
+TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules, on two classes
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A learner by its name, and why it is the one, in public words."""
+
+    learner: str
+    why: str
+
+
+def choose(public: Public) -> Choice:
+    """The rule. InputError, the chosen learner's own, where it does not take such a job."""
+    if public.classes is None:
+        found = Choice("ebm", "the target is a number: ebm")
+    elif len(public.classes) != 2:
+        found = Choice("lazybb", f"{len(public.classes)} classes: lazybb")
+    else:
+        power = strength(public)
+        said = f"a strength of {power:,.0f}, about records x epsilon,"
+        trees = Choice("lazybb-tree", f"{said} from {TREES_FROM:,} on: lazybb-tree")
+        found = trees if power >= TREES_FROM else Choice("lazybb", f"{said} below {TREES_FROM:,}: lazybb")
+    LEARNERS[found.learner]().check(public)
+    return found
