@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import sys
@@ -31,6 +32,7 @@ def _fence_environment() -> None:
         folder.mkdir(mode=0o700)
         os.environ[name] = str(folder)
     os.environ["BENTOML_DO_NOT_TRACK"] = "true"
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # its threads spin while they wait, and take processors from the others
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of hundreds of processes would compile our rooms anew
     sys.dont_write_bytecode = False  # and each run of the tests would compile them all
 
@@ -52,6 +54,13 @@ def pytest_collection_modifyitems(items):
     """Files with long tests go first, or one process would be left with them at the end."""
     long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "server", "statistical")))}
     items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_collection_finish():
+    """What was collected, a million objects, stays: it need not be looked through again and again for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_runtest_setup(item):

@@ -66,10 +66,10 @@ def used(home: Home, dataset: str) -> str:
 
 
 def test_the_last_of_a_budget(home, race):
-    """Sixty-four requests of sixteen processes for what fits seven times."""
-    outcomes = race("reserve", processes=16, tries=4)
-    assert Counter(map(type, outcomes)) == {int: 7, str: 57}
-    assert Counter(each for each in outcomes if isinstance(each, str)) == {"budget_refused": 57}
+    """Thirty-two requests of eight processes for what fits seven times."""
+    outcomes = race("reserve", processes=8, tries=4)
+    assert Counter(map(type, outcomes)) == {int: 7, str: 25}
+    assert Counter(each for each in outcomes if isinstance(each, str)) == {"budget_refused": 25}
     assert sorted(each for each in outcomes if isinstance(each, int)) == [job.seq for job in home.ledger.jobs()]
     assert used(home, "pure") == "0.7"
     assert audit_home(home).problems == ()
@@ -80,21 +80,21 @@ def test_the_last_of_a_budget_counted_in_curves(home, race):
     dataset = home.ledger.dataset("adult")
     fitting = dataset.jobs_left(dataset.costs(CURVED), claim(CURVED, Decimal("0.000001")))
     assert 0 < fitting < 48
-    outcomes = race("reserve_curve", processes=16, tries=3)
+    outcomes = race("reserve_curve", processes=8, tries=6)
     assert Counter(isinstance(each, int) for each in outcomes) == {True: fitting, False: 48 - fitting}
     assert audit_home(home).problems == ()
 
 
 def test_one_alone_takes_the_whole_total(home, race):
-    """Forty-eight requests of sixteen processes, each of which would take the whole of it, or a small part."""
-    outcomes = race("reserve_whole", processes=16, tries=3)
+    """Twenty-four requests of eight processes, each of which would take the whole of it, or a small part."""
+    outcomes = race("reserve_whole", processes=8, tries=3)
     jobs = [each for each in outcomes if isinstance(each, int)]
     whole = [seq for seq in jobs if "whole" in home.ledger.reservation(seq).value]
     assert set(map(str, outcomes)) - set(map(str, jobs)) == {"budget_refused"}
     assert jobs
     assert whole in ([], jobs)  # no other beside it, and none where another was first
     home.ledger.register(registration("again", RACED.budget, commitment=hexes("again")))
-    (seq,) = [each for each in race("reserve_again", processes=16) if isinstance(each, int)]
+    (seq,) = [each for each in race("reserve_again", processes=8) if isinstance(each, int)]
     assert home.ledger.dataset("again").families[0].whole.job == seq
     assert audit_home(home).problems == ()
 
