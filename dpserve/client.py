@@ -269,9 +269,11 @@ class Client:
 
     # Which version answers to a name: scope promote. `reason` stands in the ledger permanently
 
-    def promote(self, name: str, version: int, reason: str) -> Json:
-        """Let the name alone mean this version from now on. `replaces`: the one that it meant before."""
-        return self._place(f"{_segment(name)}/champion", {"version": version, "reason": reason})
+    def promote(self, name: str, version: int, reason: str, **flags: bool) -> Json:
+        """Let the name alone mean this version from now on. `replaces`: the one that it meant before. `if_better`:
+        only where a statement shows it; `although_not_better`: also where it is not shown to beat a constant answer.
+        """
+        return self._place(f"{_segment(name)}/champion", {"version": version, "reason": reason, **flags})
 
     def retire(self, reference: str, reason: str) -> Json:
         """Serve `name@version` no more; its files and its certificate stay."""

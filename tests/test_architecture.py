@@ -26,7 +26,6 @@ PUBLIC_TRAINING = {
     "training.derive",
     "training.evaluation.evaluate",
     "training.evaluation.public_rows",
-    "training.evaluation.release",
     "training.job",
     "training.job_views",
     "training.learners.choice",
@@ -68,9 +67,9 @@ models/edit: accountant(.) models(. forms)
 models/explain: accountant(.) models(.)
 models/forms: accountant(.) models(. explain onnx)
 models/onnx: accountant(.) models(. explain)
-models/worth: accountant(. certificates) models(. explain forms)
-models/store: accountant(. certificates keys ledger log) models(. explain forms onnx)
-training: accountant(. certificates keys ledger privacy) models(. edit forms onnx store)
+models/worth: accountant(. certificates ledger) models(. explain forms)
+models/store: accountant(. certificates keys ledger log) models(. explain forms onnx worth)
+training: accountant(. certificates keys ledger privacy) models(. edit forms onnx store worth)
     training(evaluation learners rows tuning)
 training/evaluation: accountant(. certificates keys ledger privacy) models(. forms store worth) training(. rows)
 training/learners: accountant(. privacy) models(. forms) training(. learners/boosting rows)
@@ -87,11 +86,10 @@ serving/cli: accountant(. audit certificates keys ledger log store) models(. edi
     training(. evaluation learners rows tuning) serving(pages process)
 serving/cli/local: accountant(. keys) models(store) serving(cli) training(local owner)
 serving/http: accountant(. ledger) training(.) serving(process wire)
-serving/pages: accountant(. certificates ledger log store) models(. explain forms store)
-    training(. evaluation learners)
+serving/pages: accountant(. certificates ledger log store) models(. explain forms store worth) training(. learners)
     serving(http process rest wire)
 serving/process: accountant(. audit certificates keys ledger log) models(store) serving(wire)
-serving/rest: accountant(. ledger log) models(explain onnx store) training(. evaluation learners local tuning)
+serving/rest: accountant(. ledger log) models(explain onnx store worth) training(. evaluation learners local tuning)
     serving(http process wire)
 serving/wire: accountant(.) models(.)
 dpserve:

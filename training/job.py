@@ -19,9 +19,10 @@ from accountant.ledger.families import Started
 from accountant.ledger.records import Holding, Job, State, request_from_entry
 from models.forms.ensemble import Ensemble
 from models.store.placing import champion_of
+from models.worth.statements import statement_of, worth_to_json
 from training.evaluation import evaluate as evaluations
-from training.evaluation.evaluate import AskedWorth, certified, evaluator_of
-from training.evaluation.release import finish_evaluation, keep_counts, statement_of, worth_to_json
+from training.evaluation.evaluate import AskedWorth, evaluator_of, measured_by
+from training.evaluation.release import finish_evaluation, keep_counts
 from training.job_views import job_to_json
 from training.lease import Lease, is_dead, this_process
 from training.plans import Asked, plan, public_of, request_of
@@ -72,7 +73,7 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     request = request_from_entry(home.ledger.reservation(seq).value)
     if request.evaluates is not None:
         try:
-            certified(home, request.model, request.evaluates)
+            measured_by(home, request)
         except DpserveError:  # it was lost or revoked since: no row is read, and nothing is spent
             home.ledger.release(seq)
             raise
@@ -103,9 +104,9 @@ def _play(home: Home, started: Started, owner: str, progress: Progress, held: Ca
     try:
         schema, request = schema_of(home, started.dataset), started.request
         public = public_of(started.dataset, schema.question(request.target), request.budget)
-        measured = None if request.evaluates is None else certified(home, request.model, request.evaluates).ensemble
+        measured = [each.ensemble for each in measured_by(home, request)]
         session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress, held)
-        released = _learn(home, started, session) if measured is None else evaluator_of(measured).learn(session)
+        released = evaluator_of(measured).learn(session) if measured else _learn(home, started, session)
         if session.close() != started.plan:
             raise PlanMismatch("what was played is not what was reserved")
         if isinstance(released, Ensemble):

@@ -104,7 +104,7 @@ def job_to_json(
         "dataset": job.dataset,
         "learner": entry["learner"],
         **chosen_to_json(entry["parameters"]),
-        **{name: entry[name] for name in ("target", "evaluates", "part", "whole") if name in entry},
+        **{name: entry[name] for name in ("target", "evaluates", "against", "part", "whole") if name in entry},
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],
         "rounds": job.total,

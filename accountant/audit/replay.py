@@ -30,7 +30,8 @@ FORMAT = "dpserve-ledger/v1"
 @dataclass(slots=True)
 class JobState:
     """A job as its entries leave it; what the index's row must say. `part`: whose account bears its price; `evaluates`:
-    the entry of the certified model that it measures, `issued` being then the entry of its statement.
+    the entry of the certified model that it measures, `issued` being then the entry of its statement, and `against`
+    that of the model it is compared with.
     """
 
     dataset: str
@@ -43,6 +44,7 @@ class JobState:
     costs: tuple[Figures, ...]
     part: str | None = None
     evaluates: int | None = None
+    against: int | None = None
     state: str = "reserved"
     committed: int | None = None
     issued: int | None = None
@@ -52,7 +54,7 @@ class JobState:
 class Replay:
     """Reads entries in order and keeps what follows from them. `trust` is pinned by who reads. `issued`: every entry
     that certifies a model; `derived`: of those of edited models, the entry of the base; `models`: what each is called,
-    and the digest of its file."""
+    and the digest of its file; `worths`: of each `evaluated` entry, the entry that certifies what was measured."""
 
     trust: PublicKeys
     books: Books = field(default_factory=Books)
@@ -62,6 +64,7 @@ class Replay:
     derived: dict[int, int] = field(default_factory=dict)
     campaigns: Campaigns = field(default_factory=Campaigns)
     models: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    worths: dict[int, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
     keys: KeyRing = field(init=False)
     _keys: set[tuple[str, str]] = field(default_factory=set)
@@ -101,6 +104,7 @@ class Replay:
     def _reserved(self, seq: int, value: Value) -> None:
         dataset = self.books.dataset(value["dataset"], value.get("part"))
         evaluates = self._to_evaluate(value) if "evaluates" in value else None
+        against = self._compared(value) if "against" in value else None
         require("part" not in value or "evaluates" in value, "part: what is kept aside is for evaluations alone")
         asked, releases, cost = judge_job(value, dataset.orders)
         asked.check_delta(dataset.records)
@@ -124,7 +128,7 @@ class Replay:
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
-        self.jobs[seq] = JobState(*who, releases, costs, value.get("part"), evaluates)
+        self.jobs[seq] = JobState(*who, releases, costs, value.get("part"), evaluates, against)
         self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
 
     def _to_evaluate(self, value: Value) -> int:
@@ -135,9 +139,16 @@ class Replay:
         require(value["model"] == name, f"model={value['model']!r:.80}: must be {name}, which is evaluated")
         return certified
 
+    def _compared(self, value: Value) -> int:
+        other = value["against"]
+        if type(other) is not int or other not in self.issued or other in self.keys.revocations:
+            raise LedgerInvalid(f"against={other!r:.40}: must be a certified model before that stands")
+        require(other != value["evaluates"], f"against={other}: must be another model than what is evaluated")
+        return other
+
     def _request(self, value: Value) -> None:
         keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "promote", "evaluates")
-        asked = {key: value[key] for key in (*keys, "part") if key in value}
+        asked = {key: value[key] for key in (*keys, "part", "against") if key in value}
         digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
@@ -194,6 +205,7 @@ class Replay:
         same = value["model"] == self.models[job.evaluates][1].hex()
         require(same, f"model: must be that of entry {job.evaluates}, which was evaluated")
         job.issued = seq
+        self.worths[seq] = job.evaluates
 
     def _derived(self, seq: int, value: Value) -> None:
         """An edited model: of a certified one, of the same job and name, for nothing."""
@@ -230,6 +242,10 @@ class Replay:
             before = value["replaces"]
             sound = type(before) is int and before > 0 and before != version
             require(sound, f"replaces={before!r:.40}: must be another version, a whole number from 1")
+        if "worth" in value:
+            speaks = value["worth"]
+            same = type(speaks) is int and self.worths.get(speaks) == issued
+            require(same, f"worth={speaks!r:.40}: must be a statement before of what the certified model is worth")
 
     def _job(self, value: Value) -> JobState:
         number = value["reservation"]
@@ -301,8 +317,8 @@ class Replay:
         "token-revoked": frozenset({"created"}),
         "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout"}),
         "dataset-joined": frozenset({"targets"}),
-        "reserved": frozenset({"target", "whole", "after", "promote", "bound", "evaluates", "part"}),
+        "reserved": frozenset({"target", "whole", "after", "promote", "bound", "evaluates", "against", "part"}),
         "released": frozenset({"after"}),
-        "model-promoted": frozenset({"replaces"}),
+        "model-promoted": frozenset({"replaces", "worth"}),
         "budget-changed": frozenset({"largest", "after"}),
     }

@@ -62,6 +62,13 @@ class ModelForm(Form):
     range: list[Text] | None = Field(None, description="of a number, the ends of its public range")
 
 
+class OtherForm(ModelForm):
+    """The model that it was compared with, on the same rows."""
+
+    sha256: Hex = Field(description="of its file")
+    seen: bool = Field(description="whether it was learnt from rows of this part")
+
+
 class RowsForm(Form):
     """On what it was measured."""
 
@@ -90,8 +97,9 @@ class MetricForm(Form):
 class CountsForm(Form):
     """What was released: a count in every cell, with noise."""
 
-    kind: Literal["binary", "classes", "number"] = Field(
-        description="binary: true class by bin of chance; classes: true class by answer; number: errors, values"
+    kind: Literal["binary", "classes", "number", "paired-classes", "paired-number"] = Field(
+        description="binary: true class by bin of chance; classes: true class by answer; number: errors, values; "
+        "paired-classes: (wrong, right) by the other's; paired-number: differences of squared errors, the other's"
     )
     rows: Count
     columns: Count
@@ -104,6 +112,7 @@ class WorthPredicate(Form):
     """What a model is worth."""
 
     model: ModelForm
+    against: OtherForm | None = Field(None, description="the model that it was compared with, where it was")
     rows: RowsForm
     claim: ClaimForm
     mechanisms: list[MechanismForm]
@@ -111,7 +120,9 @@ class WorthPredicate(Form):
     histogram: CountsForm
     level: Figure = Field(description="of the intervals")
     metrics: list[MetricForm] = Field(min_length=1)
-    better: bool = Field(description="whether it beats a model that always answers the same, by the interval")
+    better: bool = Field(
+        description="by the interval: than what it was compared with; else, than a model that always answers the same"
+    )
     method: Text
     randomness: RandomnessForm
     implementation: dict[str, Text]
@@ -130,8 +141,8 @@ class WorthStatement(Form):
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of which model, beside what the ledger knows. `model`, `histogram` and `metrics`: as the forms
-    above have them.
+    """What was measured of which model, beside what the ledger knows. `model`, `histogram`, `metrics` and `against`: as
+    the forms above have them.
     """
 
     model: Mapping[str, Any]
@@ -142,6 +153,7 @@ class Measured:
     level: str
     metrics: Sequence[Mapping[str, Any]]
     better: bool
+    against: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +178,7 @@ def statement(
     registration = dataset.registration
     predicate = {
         "model": dict(measured.model),
+        **({} if measured.against is None else {"against": dict(measured.against)}),
         "rows": {
             "dataset": registration.name,
             "uuid": dataset.uuid,
@@ -234,7 +247,8 @@ def verify(envelope: bytes, proof: str, trust: PublicKeys, model: bytes | None =
     payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
     body, stated = read(payload)
     predicate, subject = stated.predicate, stated.subject[0]
-    if predicate.ledger.reservation >= parsed.index or predicate.model.certificate >= predicate.ledger.reservation:
+    certified = [each.certificate for each in (predicate.model, predicate.against) if each is not None]
+    if predicate.ledger.reservation >= parsed.index or max(certified) >= predicate.ledger.reservation:
         raise CertificateInvalid("ledger: certificate, reservation and statement must stand in this order")
     if model is not None and digest(model) != subject.digest.sha256:
         raise CertificateInvalid("subject: the model's bytes are not those the statement speaks of")

@@ -16,16 +16,20 @@ from accountant.store.tables import job_table
 
 
 def check(connection: Connection, request: Request) -> None:
-    """InputError where what the request evaluates is no certified model of its name, UnknownName where it is no entry,
-    WrongState where it was revoked.
+    """InputError where what the request evaluates is no certified model of its name, or is compared with itself,
+    UnknownName where either is no entry, WrongState where one was revoked.
     """
     if request.evaluates is None:
         return
+    if request.against == request.evaluates:
+        raise InputError(f"against={request.against}: is the model itself")
     entry = derived_entries.certified(connection, request.evaluates)
     if entry.value["name"] != request.model:
         raise InputError(f"model={request.model}: entry {request.evaluates} certifies {entry.value['name']}")
-    if request.evaluates in key_rows.revoked(connection):
-        raise WrongState(f"model={request.model}: the certificate of entry {request.evaluates} was revoked")
+    if request.against is not None:
+        derived_entries.certified(connection, request.against)
+    for each in {request.evaluates, request.against} & key_rows.revoked(connection):
+        raise WrongState(f"model={request.model}: the certificate of entry {each} was revoked")
 
 
 def require_uncertified(connection: Connection, job: Job) -> None:
@@ -53,15 +57,14 @@ def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int
         return index
 
 
-def of_model(database: Store, issued: int) -> list[int]:
-    """The jobs whose statements are about the certified model of this entry, the newest first."""
+def by_model(database: Store) -> dict[int, list[int]]:
+    """By the entry that certifies a model: the jobs whose statements are about it, the newest first."""
     with database.reading() as connection:
         index = entry_index(database, connection)
-        found = []
+        found: dict[int, list[int]] = {}
         for number in index.of_kind("evaluated").nonzero()[0][::-1]:
             job = int(index.jobs[number])
-            if read_entry(job, body_at(connection, job)).value["evaluates"] == issued:
-                found.append(job)
+            found.setdefault(read_entry(job, body_at(connection, job)).value["evaluates"], []).append(job)
         return found
 
 

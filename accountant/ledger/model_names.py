@@ -160,10 +160,11 @@ def record(
     reason: str,
     by: str,
     replaces: int | None = None,
+    worth: int | None = None,
 ) -> int:
     """Append an entry of this kind about the model certified by entry `issued`; returns its index. `replaces`: the
-    version that a promoted one takes the place of. InputError where that entry certifies another model, WrongState
-    where a promoted one was revoked."""
+    version that a promoted one takes the place of; `worth`: the `evaluated` entry that speaks for it. InputError where
+    that entry certifies another model, WrongState where a promoted one was revoked."""
     if not reason.strip() or len(reason) > REASON:
         raise InputError(f"reason: {len(reason)} characters; must say something, in at most {REASON}")
     with ledger.log.writing() as writer:
@@ -172,8 +173,8 @@ def record(
             raise InputError(f"issued={issued}: does not certify {name}")
         if kind == PROMOTED and issued in key_rows.revoked(writer.connection):
             raise WrongState(f"model={name}@{version}: its certificate was revoked")
-        before = {} if replaces is None else {"replaces": replaces}
-        return writer.append(kind, name=name, version=version, issued=issued, reason=reason, by=by, **before)
+        more = {key: each for key, each in (("replaces", replaces), ("worth", worth)) if each is not None}
+        return writer.append(kind, name=name, version=version, issued=issued, reason=reason, by=by, **more)
 
 
 def newest_promotion(ledger: Ledger, name: str, since: int) -> dict[str, Any] | None:

@@ -142,8 +142,8 @@ class Registration:
 class Request:
     """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
     booleans, None. `target`: one of the dataset's, where it has several. `promote`: whether its model shall be champion
-    at once. `evaluates`: the entry of the certified model that the job evaluates; None: it trains one. `part`: HOLDOUT
-    where it reads the units that are kept aside.
+    at once. `evaluates`: the entry of the certified model that the job evaluates; None: it trains one. `against`: that
+    of the one it is compared with. `part`: HOLDOUT where it reads the units that are kept aside.
     """
 
     dataset: str
@@ -155,6 +155,7 @@ class Request:
     evaluates: int | None = None
     part: str | None = None
     promote: bool = False
+    against: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As its entry states it, and as its digest is made from."""
@@ -165,6 +166,7 @@ class Request:
             "model": self.model,
             **({} if self.target is None else {"target": self.target}),
             **({} if self.evaluates is None else {"evaluates": self.evaluates}),
+            **({} if self.against is None else {"against": self.against}),
             **({} if self.part is None else {"part": self.part}),
             **({"promote": True} if self.promote else {}),
         }
@@ -293,4 +295,5 @@ def request_from_entry(value: Mapping[str, Any]) -> Request:
     """The request of a `reserved` entry."""
     budget = Budget.of(value["epsilon"], value["delta"])
     own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
-    return Request(*own, value.get("target"), value.get("evaluates"), value.get("part"), "promote" in value)
+    evaluation = value.get("evaluates"), value.get("part")
+    return Request(*own, value.get("target"), *evaluation, "promote" in value, value.get("against"))

@@ -17,13 +17,15 @@ from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_pr
 from models.store.bundle import CHAMPION, ModelStore
 from models.store.loading import load_of_home
 from models.store.standing import Standing, entry_of, standing, way_out
+from models.worth.statements import require_worth
 
 
 @dataclass(frozen=True)
 class Placed:
     """What was done. `entry`: of the ledger, where it says so; `champion`: the version that the name alone means now,
-    `retired`: those that are kept and not served; `replaces`: what a promoted version took the place of; `serves`: what
-    the name answers with now, where None with the newest sound version as `offer`, and the `command` for it."""
+    `retired`: those that are kept and not served; `replaces`: what a promoted version took the place of, `worth`: the
+    entry of the statement that speaks for it; `serves`: what the name answers with now, where None with the newest
+    sound version as `offer`, and the `command` for it."""
 
     model: str
     entry: int
@@ -33,15 +35,20 @@ class Placed:
     serves: str | None
     offer: str | None
     command: str | None
+    worth: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Its fields, by name."""
         return asdict(self)
 
 
-def promote(home: Home, reference: str, reason: str, by: str) -> Placed:
+def promote(
+    home: Home, reference: str, reason: str, by: str, if_better: bool = False, although_not_better: bool = False
+) -> Placed:
     """Let the name alone mean this version from now on. InputError where no version is named, or it is retired;
-    WrongState where it is champion; raises as `load_of_home`."""
+    WrongState where it is champion, and as `require_worth` has it; raises as `load_of_home`."""
+    if if_better and although_not_better:
+        raise InputError("if_better, although_not_better: choose one")
     if reference.partition("@")[2] in ("", CHAMPION):
         raise InputError(
             f"model={reference[:80]}: say which version, for instance {reference.partition('@')[0][:64]}@2"
@@ -52,7 +59,11 @@ def promote(home: Home, reference: str, reason: str, by: str) -> Placed:
             raise InputError(f"model={name}@{version}: is retired; restore it first")
         if version == ModelStore(home.models).champion(name):
             raise WrongState(f"model={name}@{version}: is the champion already")
-        return _place(home, PROMOTED, name, version, reason, by, ModelStore.promote)
+        own = load_of_home(home, home.models / name / str(version), name).certificate.issued
+        standings = versions_by_entry(home, name).items()
+        before = next(((f"{name}@{each}", at) for at, (each, state) in standings if state is Standing.CHAMPION), None)
+        worth = require_worth(home, f"{name}@{version}", own, before, if_better, although_not_better)
+        return _place(home, PROMOTED, name, version, reason, by, ModelStore.promote, worth)
 
 
 def retire(home: Home, reference: str, reason: str, by: str) -> Placed:
@@ -152,12 +163,13 @@ def _place(
     reason: str,
     by: str,
     act: Callable[[ModelStore, str, int], None],
+    worth: int | None = None,
 ) -> Placed:
     """The ledger first: what it says and did not happen is done by asking again."""
     store = ModelStore(home.models)
     issued = load_of_home(home, store.root / name / str(version), name).certificate.issued
     before = store.champion(name) if kind == PROMOTED else None
-    entry = record(home.ledger, kind, name, version, issued, reason, by, before)
+    entry = record(home.ledger, kind, name, version, issued, reason, by, before, worth)
     act(store, name, version)
     serves, offer = answering(home, name)
     out = way_out(name, offer)
@@ -170,4 +182,5 @@ def _place(
         serves,
         out["offer"],
         out["command"],
+        worth,
     )

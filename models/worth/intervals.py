@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 GRID = np.sin(np.linspace(0.0, np.pi / 2, 4001)) ** 2  # finer towards 0 and 1
+SIGNED = np.linspace(-1.0, 1.0, 8001) * np.abs(np.linspace(-1.0, 1.0, 8001))  # finer towards 0
 PSEUDO = 1.0  # records at either end that are added where a variance is estimated: none is 0 because few were drawn
 
 
@@ -80,6 +81,20 @@ def auroc(table: Floats, noise: Noise) -> Interval:
     return _kept(kept, None if value is None else min(max(value, 0.0), 1.0))
 
 
+def difference(counts: Floats, values: Floats, noise: Noise) -> Interval:
+    """The mean of `values`, from -1 to 1, of records counted by theirs: a difference within pairs, such as 1 where one
+    model alone is right, -1 where the other is. The least variance that the mean asks for is assumed at each mean (as
+    Tango 1998 does of pairs).
+    """
+    total, weights = float(counts.sum()), values - SIGNED[:, None]
+    size = np.abs(values)
+    spread = np.maximum(weights**2 @ counts, 0.0) + PSEUDO * size[size > 0].min() ** 2
+    least = np.maximum(total, 0.0) * np.abs(SIGNED) * (size[size > 0].min() - np.abs(SIGNED))  # of 0 and one sign alone
+    variance = noise.variance * (weights**2).sum(axis=1) + noise.grouped * np.maximum(spread, least)
+    value = min(max(float(values @ counts) / total, -1.0), 1.0) if total > 0 else None
+    return _kept((weights @ counts) ** 2 <= noise.z**2 * variance, value, SIGNED)
+
+
 def smooth(figure: Callable[[Floats], float], counts: Floats, noise: Noise, least: float, most: float) -> Interval:
     """Of a figure that is no ratio: by its derivatives by each count (the delta method), within its bounds."""
     value, step = figure(counts), max(1.0, float(np.maximum(counts, 0.0).sum()) / 1e4)
@@ -94,10 +109,10 @@ def smooth(figure: Callable[[Floats], float], counts: Floats, noise: Noise, leas
     return Interval(value, max(least, value - width), min(most, value + width))
 
 
-def _kept(kept: NDArray[np.bool_], value: float | None) -> Interval:
+def _kept(kept: NDArray[np.bool_], value: float | None, grid: Floats = GRID) -> Interval:
     """The ends of what is not refused, one step of the grid further out on either side; all of it where nothing is."""
     if not kept.any() or value is None:
-        return Interval(value, 0.0, 1.0)
+        return Interval(value, float(grid[0]), float(grid[-1]))
     places = np.flatnonzero(kept)
-    low, high = float(GRID[max(places[0] - 1, 0)]), float(GRID[min(places[-1] + 1, len(GRID) - 1)])
+    low, high = float(grid[max(places[0] - 1, 0)]), float(grid[min(places[-1] + 1, len(grid) - 1)])
     return Interval(value, min(low, value), max(high, value))

@@ -73,25 +73,29 @@ class Layout:
         sizes = np.concatenate([[0.0], 2.0 ** (-np.arange(ERROR_STEPS, -1, -1) / 2)])
         return np.concatenate([-sizes[:0:-1], sizes])
 
+    def said(self, scores: Scores) -> NDArray[Any]:
+        """What the model answers with these scores (n, outputs): class indices, or a number's place in its range."""
+        if self.target_range is not None:
+            low, high = self.target_range
+            return np.asarray(np.clip(self.link * scores[:, 0] / (high - low) + 0.5, 0.0, 1.0))
+        return np.asarray(scores.argmax(axis=1) if len(self.classes) > 2 else scores[:, 0] > 0, np.intp)
+
     def cells(self, scores: Scores, answers: NDArray[Any]) -> NDArray[np.intp]:
         """(counted, n): in which cells records with these scores (n, outputs) and true answers are counted. `answers`:
         class indices, or a number's place in its range, from 0 to 1.
         """
         if self.kind == "number":
-            assert self.target_range is not None
-            low, high = self.target_range
-            said = np.clip(self.link * scores[:, 0] / (high - low) + 0.5, 0.0, 1.0)
-            error = np.searchsorted(self.error_ends[1:-1], said - answers, side="left")
+            error = np.searchsorted(self.error_ends[1:-1], self.said(scores) - answers, side="left")
             value = np.minimum((answers * VALUE_BINS).astype(np.intp), VALUE_BINS - 1)
             return np.stack([error, self.shape[1] + value])
         if self.kind == "binary":
             chance = probabilities_of(scores, self.link)[:, 1]
             column = np.searchsorted(self.edges, chance, side="left")
-            positive = scores[:, 0] > 0  # what is answered is told by the score itself
+            positive = self.said(scores) == 1  # what is answered is told by the score itself
             half = BINS // 2
             column = np.where(positive, np.maximum(column, half), np.minimum(column, half - 1))
         else:
-            column = scores.argmax(axis=1)
+            column = self.said(scores)
         return np.asarray(answers.astype(np.intp) * self.shape[1] + column)[None]
 
     def table(self, counts: Sequence[int]) -> NDArray[np.float64]:

@@ -64,7 +64,7 @@ def _binary(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
     chance = np.concatenate([1 - layout.middles, layout.middles])  # of the true answer
     yield Metric("brier", ratio(counts, (1 - chance) ** 2, one, noise))
     yield Metric("prevalence", ratio(counts, true.astype(float), one, noise))
-    yield _records(counts, noise)
+    yield records(counts, noise)
 
 
 def _classes(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
@@ -87,7 +87,7 @@ def _classes(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
         yield Metric("precision", ratio(counts, is_true * is_said, is_said, noise), label)
         yield Metric("recall", ratio(counts, is_true * is_said, is_true, noise), label)
         yield Metric("f1", ratio(counts, 2 * is_true * is_said, is_true + is_said, noise), label)
-    yield _records(counts, noise)
+    yield records(counts, noise)
 
 
 def _number(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
@@ -99,7 +99,7 @@ def _number(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
     mean = ratio(errors, squared, np.ones(len(errors)), noise)
     roots = [None if each is None else width * each**0.5 for each in (mean.value, mean.low, mean.high)]
     yield Metric("rmse", Interval(roots[0], roots[1] or 0.0, roots[2] or 0.0))
-    yield Metric("mae", _scaled(ratio(errors, size, np.ones(len(errors)), noise), width))
+    yield Metric("mae", scaled(ratio(errors, size, np.ones(len(errors)), noise), width))
     places = (np.arange(VALUE_BINS) + 0.5) / VALUE_BINS
 
     def r2(counts: Floats) -> float:
@@ -113,7 +113,7 @@ def _number(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
     sizes = np.abs(np.concatenate([low[: ERROR_STEPS + 1], high[ERROR_STEPS + 1 :]]))
     for name, share in (("median_error", 0.5), ("error_90", 0.9)):
         yield Metric(name, _quantile(errors, sizes, share, width, noise))
-    yield _records(errors, noise)
+    yield records(errors, noise)
 
 
 def _quantile(errors: Floats, sizes: Floats, share: float, width: float, noise: Noise) -> Interval:
@@ -127,11 +127,12 @@ def _quantile(errors: Floats, sizes: Floats, share: float, width: float, noise: 
     return Interval(width * float(value), width * float(below), width * float(high))
 
 
-def _scaled(found: Interval, by: float) -> Interval:
+def scaled(found: Interval, by: float) -> Interval:
+    """In another unit."""
     return Interval(None if found.value is None else by * found.value, by * found.low, by * found.high)
 
 
-def _records(counts: Floats, noise: Noise) -> Metric:
+def records(counts: Floats, noise: Noise) -> Metric:
     """How many records the part has; of that only the noise is uncertain."""
     value, width = float(counts.sum()), noise.z * (noise.variance * len(counts)) ** 0.5
     return Metric("records", Interval(value, max(0.0, value - width), max(0.0, value + width)))

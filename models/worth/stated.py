@@ -8,17 +8,25 @@ from typing import Any
 from accountant.certificates.worth import METHOD, Worth, WorthPredicate, figure
 from accountant.errors import CertificateInvalid
 from models.forms.ensemble import Ensemble
+from models.worth import paired
 from models.worth.intervals import Noise
 from models.worth.layout import Layout
 from models.worth.metrics import beats_constant, metrics
+from models.worth.paired import PairedLayout, paired_metrics
 from models.worth.report import Curve, Report, curves_of
 
 LEVEL = "0.95"
+AnyLayout = Layout | PairedLayout
 
 
 def layout_of(ensemble: Ensemble) -> Layout:
     """The cells in which records are counted for a model."""
     return Layout(tuple(ensemble.classes), ensemble.link, ensemble.target_range)
+
+
+def paired_layout_of(ensemble: Ensemble, other: Ensemble) -> PairedLayout:
+    """The cells in which records are counted for a model and another one."""
+    return PairedLayout(layout_of(ensemble), layout_of(other))
 
 
 def model_form(ensemble: Ensemble, name: str, certificate: int) -> dict[str, Any]:
@@ -33,7 +41,7 @@ def model_form(ensemble: Ensemble, name: str, certificate: int) -> dict[str, Any
     }
 
 
-def histogram_form(layout: Layout, counts: Sequence[int], variance: float) -> dict[str, Any]:
+def histogram_form(layout: AnyLayout, counts: Sequence[int], variance: float) -> dict[str, Any]:
     """What was released, as a statement has it. `variance`: of the noise in each count."""
     rows, columns = layout.shape
     return {
@@ -46,10 +54,18 @@ def histogram_form(layout: Layout, counts: Sequence[int], variance: float) -> di
     }
 
 
-def figures(layout: Layout, counts: Sequence[int], variance: float, contributions: int) -> list[dict[str, str | None]]:
+def figures(
+    layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int
+) -> list[dict[str, str | None]]:
     """Every metric of these counts with its interval at LEVEL, as a statement has it."""
     noise = Noise(variance, float(LEVEL), contributions)
-    return [each.to_json() for each in metrics(layout, counts, noise)]
+    found = metrics(layout, counts, noise) if isinstance(layout, Layout) else paired_metrics(layout, counts, noise)
+    return [each.to_json() for each in found]
+
+
+def is_better(kind: str, found: Sequence[dict[str, Any]]) -> bool:
+    """By the intervals: of two models, better than the other one; of one, better than a constant answer."""
+    return (paired.is_better if kind.startswith("paired-") else beats_constant)(kind, found)
 
 
 def check(worth: Worth) -> None:
@@ -66,16 +82,18 @@ def check(worth: Worth) -> None:
         )
     except (ValueError, ArithmeticError, IndexError) as error:
         raise CertificateInvalid(f"histogram: is not of its kind's form ({type(error).__name__})") from None
-    if form.level != LEVEL or not _same(stated, own) or form.better != beats_constant(form.histogram.kind, own):
+    if form.level != LEVEL or not _same(stated, own) or form.better != is_better(form.histogram.kind, own):
         raise CertificateInvalid("metrics: do not follow from the counts that are stated")
 
 
-def _layout(form: WorthPredicate) -> Layout:
-    ends = form.model.range
-    if ends is not None:
-        low, high = map(float, ends)
-        return Layout((), float(form.histogram.link), (low, high))
-    return Layout(tuple(form.model.classes or ()), float(form.histogram.link))
+def _layout(form: WorthPredicate) -> AnyLayout:
+    link, ends = float(form.histogram.link), form.model.range
+    span = None if ends is None else (float(ends[0]), float(ends[1]))
+    own = Layout(() if span else tuple(form.model.classes or ()), link, span)
+    layout = own if form.against is None else PairedLayout(own, own)  # of the other's scores nothing is asked
+    if layout.kind != form.histogram.kind or layout.size != len(form.histogram.counts):
+        raise CertificateInvalid(f"histogram: must be of kind {layout.kind}, with {layout.size} counts")
+    return layout
 
 
 def _same(stated: Sequence[dict[str, Any]], own: Sequence[dict[str, Any]]) -> bool:
@@ -98,7 +116,9 @@ def report_of(body: dict[str, Any]) -> Report:
         layout = Layout(("0", "1"), float(histogram["link"]))
         curves = curves_of(layout.table(histogram["counts"]), layout.middles)
     seen = " The model learnt from these rows: it looks better than it is." if body["seen"] else ""
-    better = "" if body["better"] else " It is not shown to be better than a constant answer."
+    other = body.get("against")
+    than = "a constant answer" if other is None else f"{other['model']}, certified by entry {other['certificate']}"
+    better = f" It is {'' if body['better'] else 'not shown to be '}better than {than}."
     facts = (
         f"Measured privately on {body['part']} rows of {body['dataset']}, for epsilon {body['epsilon']} at delta "
         f"{body['delta']}; signed, and entered in the ledger as entry {body['entry']}.{seen}{better}",

@@ -24,6 +24,7 @@ from models.store.placing import answering
 from models.store.standing import way_out
 from models.worth import report
 from models.worth.stated import report_of
+from models.worth.statements import ENVELOPE, judged, statement_of, worths
 from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
 from serving.cli.complete import DATASETS, MODELS
 from serving.cli.terminal import Json, aligned, allowed, busy, note, rounds, show, this_user
@@ -32,7 +33,6 @@ from training import job
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth
 from training.evaluation.public_rows import evaluate_rows
-from training.evaluation.release import ENVELOPE, statement_of, worths
 from training.rows.row_files import read_columns, write_predictions
 
 Answer = tuple[NDArray[Any], NDArray[Any]]  # labels (n,) and probabilities (n, classes)
@@ -68,7 +68,8 @@ def list_models(json: Json = False) -> None:
         registry.refresh(Home.open())
     versions, home = registry.to_json(), Home.open()
     for line in versions:
-        line["worth"] = worths(home, line["certificate"]["entry"])[:1] if line["certificate"] else []
+        found = judged(worths(home, line["certificate"]["entry"])) if line["certificate"] else None
+        line["worth"] = [] if found is None else [found]
     rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, versions)]
     show(json, {"models": versions}, aligned(rows))
 
@@ -86,7 +87,10 @@ def short_worth(body: dict[str, Any]) -> str:
     """A statement of worth in a few words: its first figure with the interval, and what is to be known of it."""
     first = body["metrics"][0]
     seen = ", on rows it learnt from" if body["seen"] else ""
-    better = "" if body["better"] else ", not shown to be better than a constant answer"
+    than = f"entry {body['against']['certificate']}" if "against" in body else "a constant answer"
+    better = "" if body["better"] else f", not shown to be better than {than}"
+    if "against" in body:
+        better = f" against {body['against']['model']} of {than}" if body["better"] else better
     return f"{first['metric']} {_short(first['low'])} to {_short(first['high'])}{seen}{better}"
 
 
@@ -211,6 +215,13 @@ def _counted(answers: Iterator[Answer], progress: Callable[[int, int | None], No
 
 def evaluate(
     name: Model,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Another model, adult@1 for instance: which of the two is better, measured on the same rows.",
+            autocompletion=MODELS,
+        ),
+    ] = None,
     dataset: Annotated[
         str | None,
         typer.Option(help="Private rows: of this dataset, at the price of --epsilon.", autocompletion=DATASETS),
@@ -237,13 +248,14 @@ def evaluate(
     \b
     dpserve evaluate adult --dataset adult --epsilon 0.25
     dpserve evaluate adult --dataset adult --epsilon 0.25 --part training
+    dpserve evaluate adult@2 --against adult@1 --dataset adult --epsilon 0.25
     dpserve evaluate adult --data public.parquet --out report.html
     """
-    if data is not None and (dataset, epsilon, part, idempotency_key, plan) == (None, None, None, None, False):
+    if data is not None and (dataset, epsilon, part, against, idempotency_key, plan) == (*[None] * 5, False):
         return _evaluate_rows(name, data, out, json)
     if dataset is None or epsilon is None or data is not None:
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
-    home, asked = Home.open(), AskedWorth(name, dataset, epsilon, part)
+    home, asked = Home.open(), AskedWorth(name, dataset, epsilon, part, against=against)
     allowed(home, "train", "evaluate", dataset=dataset)
     if plan:
         body = evaluations.plan(home, asked, this_user()).to_json()
@@ -274,7 +286,9 @@ def _evaluate_rows(name: str, data: Path, out: Path | None, json: bool) -> None:
 def worth_text(body: dict[str, Any]) -> str:
     """A statement of worth for people: where and how it was measured, then every figure with its interval."""
     seen = "; the model learnt from these rows: it looks better than it is" if body["seen"] else ""
-    better = "better than a constant answer" if body["better"] else "NOT SHOWN TO BE BETTER than a constant answer"
+    other = body.get("against")
+    than = "a constant answer" if other is None else f"{other['model']} of entry {other['certificate']}"
+    better = f"better than {than}" if body["better"] else f"NOT SHOWN TO BE BETTER than {than}"
     head = [
         ("model", f"{body['model']}, certified by entry {body['certificate']}"),
         ("measured on", f"{body['part']} rows of {body['dataset']}{seen}"),

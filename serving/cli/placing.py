@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -18,13 +19,31 @@ NO_REASON = "no reason was given"
 By = Annotated[str | None, typer.Option(help="Who decides; your user name when left out.")]
 
 
-def promote(name: Model, why: Why = NO_REASON, by: By = None, json: Json = False) -> None:
+def promote(
+    name: Model,
+    why: Why = NO_REASON,
+    by: By = None,
+    if_better: Annotated[
+        bool,
+        typer.Option("--if-better", help="Only where a statement of worth shows that it is better than the champion."),
+    ] = False,
+    although_not_better: Annotated[
+        bool,
+        typer.Option(
+            "--although-not-better",
+            help="Also where its evaluation does not show that it is better than a constant answer.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
     """Let a model's name alone mean this version: `adult`, `adult@champion`. Running servers follow within a second.
 
     \b
     dpserve model promote adult@2 --why "better on the review set"
+    dpserve model promote adult@2 --if-better
     """
-    _place(placing.promote, name, why, by, json, "{model} is champion now{instead}")
+    act = partial(placing.promote, if_better=if_better, although_not_better=although_not_better)
+    _place(act, name, why, by, json, "{model} is champion now{instead}")
 
 
 def retire(name: Model, why: Why, by: By = None, json: Json = False) -> None:
@@ -52,7 +71,8 @@ def _place(
     allowed(home, "promote", model=name.partition("@")[0])
     done = act(home, name, why, by or this_user())
     instead = f", in place of {done.replaces}" if done.replaces else ""
-    said = f"{text.format(model=done.model, instead=instead)}; entry {done.entry} of the ledger says so"
+    shown = "" if done.worth is None else f"; the statement of entry {done.worth} speaks for it"
+    said = f"{text.format(model=done.model, instead=instead)}; entry {done.entry} of the ledger says so{shown}"
     show(json, done.to_json(), said)
     if done.serves is None:
         note(nothing_served(done.model.partition("@")[0], done.command))

@@ -89,9 +89,10 @@ def _reserved(value: Value) -> str:
     about += ", which shall be champion at once" if "promote" in value else ""
     if "evaluates" in value:
         rows = "what is kept aside of " if "part" in value else ""
+        beside = f" beside the one of entry {value['against']}" if "against" in value else ""
         return (
-            f"{value['by']} asked what model {value['model']}, of entry {value['evaluates']}, is worth on {rows}"
-            f"dataset {value['dataset']}: epsilon {value['claim']['epsilon']} at delta {value['delta']}. "
+            f"{value['by']} asked what model {value['model']}, of entry {value['evaluates']}, is worth{beside} on "
+            f"{rows}dataset {value['dataset']}: epsilon {value['claim']['epsilon']} at delta {value['delta']}. "
             f"The price was set aside.{_WHOLE if 'whole' in value else ''}"
         )
     return (
@@ -213,6 +214,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"{value['by']} made version {value['version']} of model {value['name']} its champion"
             + (f", in place of version {value['replaces']}" if "replaces" in value else "")
             + f".{_why(value)}"
+            + (f" The statement of entry {value['worth']} speaks for it." if "worth" in value else "")
         ),
     ),
     "model-retired": (

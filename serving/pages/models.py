@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -16,6 +18,7 @@ from accountant.ledger.tokens import SCOPES
 from models.features import CategoricalFeature, Feature, NumericFeature, number_text
 from models.store import placing
 from models.store.bundle import CHAMPION, FILES
+from models.worth.statements import mark, worths
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
 from serving.http.routes import Door, access, in_thread, state
 from serving.pages import shapes as ui_shapes
@@ -24,7 +27,6 @@ from serving.process.registry import Registry, Served
 from serving.rest.placing import NO_REASON
 from serving.wire.errors import json_response, status_of
 from serving.wire.request_bodies import known_query, query_int
-from training.evaluation.release import worths
 
 PAGE = 50
 VALUES = 12  # of a category, named before the rest is counted
@@ -49,7 +51,7 @@ async def models(request: Request) -> Response:
     more = after + PAGE if len(kept) > after + PAGE else None
     before = max(0, after - PAGE) if after else None
     context: dict[str, Any] = {
-        "models": kept[after : after + PAGE],
+        "models": await in_thread(mark, serving.home, kept[after : after + PAGE]),
         "asked": asked,
         "after": after,
         "more": more,
@@ -77,7 +79,7 @@ async def show(request: Request) -> Response:
     known_query(request, "placed")
     serving, reference = state(request), request.path_params["name"]
     home, name = serving.home, reference.partition("@")[0]
-    versions = [line for line in serving.registry.to_json() if line["name"] == name]
+    versions = await in_thread(mark, home, [line for line in serving.registry.to_json() if line["name"] == name])
     try:
         context = await in_thread(_shown, home, serving.registry, reference)
     except (VerificationError, UnknownName) as error:
@@ -120,11 +122,14 @@ def _places(request: Request) -> bool:
 
 async def place(request: Request) -> Response:
     """Move the champion, or take a version out of serving and back: by who may promote, and written into the ledger."""
-    typed = await form_fields(request, "version", "what", "why")
-    act, name = ACTS.get(typed["what"]), request.path_params["name"]
+    typed = await form_fields(request, "version", "what", "why", "although")
+    act: Callable[..., placing.Placed] | None = ACTS.get(typed["what"])
+    name = request.path_params["name"]
     if act is None:
         raise InputError(f"what={typed['what'][:40]!r}: must be one of {sorted(ACTS)}")
     by, why = access(request).principal, typed["why"].strip() or NO_REASON
+    if typed["although"] and act is placing.promote:
+        act = partial(placing.promote, although_not_better=True)
     done = await in_thread(act, state(request).home, f"{name}@{typed['version']}", why, by)
     return see_other(f"/ui/models/{name}?placed={done.entry}")
 

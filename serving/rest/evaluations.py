@@ -11,6 +11,7 @@ from starlette.responses import Response
 from accountant.errors import BudgetRefused
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
+from models.worth import statements
 from serving.http.rights import NAMED, require_model
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
 from serving.process.access_log import about
@@ -20,11 +21,11 @@ from serving.rest.jobs import DECIMAL, NUMBER
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
 from training import job_views
-from training.evaluation import evaluate, release
+from training.evaluation import evaluate
 
 EVALUATES = ("train", "evaluate")
 REQUIRED: Fields = {"model": (str,), "dataset": (str,), "epsilon": NUMBER}
-OPTIONAL: Fields = {"part": (str,), "delta": NUMBER, "idempotency_key": (str,)}
+OPTIONAL: Fields = {"part": (str,), "against": (str,), "delta": NUMBER, "idempotency_key": (str,)}
 
 
 async def submit_evaluation(request: Request) -> Response:
@@ -38,7 +39,7 @@ async def submit_evaluation(request: Request) -> Response:
 def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     """Reserve and queue an evaluation; the job's JSON. BudgetRefused, which is counted."""
     asked = evaluate.AskedWorth(
-        body["model"], body["dataset"], body["epsilon"], body.get("part"), body.get("delta") or "0"
+        body["model"], body["dataset"], body["epsilon"], body.get("part"), body.get("delta") or "0", body.get("against")
     )
     try:
         reserved = evaluate.submit(home, asked, by=by, key=body.get("idempotency_key"))
@@ -54,8 +55,8 @@ async def show_evaluation(request: Request) -> Response:
     """A finished evaluation: figures, and what verifies them. 404 where there is none."""
     known_query(request)
     home, seq = state(request).home, job_number(request)
-    envelope, proof, found = await in_thread(release.statement_of, home, seq)
-    plain = release.worth_to_json(seq, found)
+    envelope, proof, found = await in_thread(statements.statement_of, home, seq)
+    plain = statements.worth_to_json(seq, found)
     await in_thread(require_model, access(request), state(request).registry, SCOPES, plain["model"])
     body = {**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()}
     return json_response(body)
@@ -70,6 +71,7 @@ ASKED = {
         "dataset": TEXT,
         "epsilon": DECIMAL,
         "delta": DECIMAL,
+        "against": {**TEXT, "description": "another model, to be compared with on the same rows"},
         "part": {"enum": ["holdout", "training"], "description": "what is kept aside, unless training is asked for"},
         "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
     },

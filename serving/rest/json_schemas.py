@@ -140,7 +140,7 @@ JOB = record(
     },
     {
         "chosen": maybe(CHOSEN), "target": TEXT, "whole": {**TRUTH, "description": "it takes the whole total"},
-        "evaluates": COUNT, "part": TEXT, "chosen_by_auto": _BY_AUTO,
+        "evaluates": COUNT, "against": COUNT, "part": TEXT, "chosen_by_auto": _BY_AUTO,
     },
 )  # fmt: skip
 JOBS = record({"jobs": array(JOB), "next": maybe(COUNT)})
@@ -163,7 +163,8 @@ _WORTH = {
     "level": DECIMAL, "better": TRUTH, "histogram": ANY_OBJECT,
     "metrics": array(record({"metric": TEXT, "value": maybe(TEXT), "low": TEXT, "high": TEXT}, {"class": TEXT})),
 }  # fmt: skip
-WORTH = record(_WORTH, says="what a model was measured to be worth, by a signed statement")
+_OTHER = record({"model": TEXT, "certificate": COUNT}, says="what it was compared with, on the same rows")
+WORTH = record(_WORTH, {"against": _OTHER}, says="what a model was measured to be worth, by a signed statement")
 MODEL = record(
     {
         "model": TEXT, "name": TEXT, "version": COUNT, "target": TEXT, "classes": array(LABEL),
@@ -177,6 +178,7 @@ MODEL_LINE = record(
         "state": VERSION_STATE,
         "verified": {**maybe(TRUTH), "description": "null: not looked at yet, or retired"},
         "certificate": maybe(CERTIFICATE), "problem": maybe(TEXT),
+        "better": {**maybe(TRUTH), "description": "than a constant answer, as shown; null: nobody evaluated it"},
     }
 )  # fmt: skip
 MODELS = record({"models": array(MODEL_LINE)})

@@ -17,6 +17,7 @@ from accountant.errors import InputError
 from accountant.ledger.grants import Access
 from accountant.ledger.tokens import SCOPES
 from models.onnx.runtime import columns_from_records
+from models.worth.statements import mark, worths
 from serving.http.rights import LISTED, NAMED, allowed, seen_models
 from serving.http.routes import PREDICTING, Door, access, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
@@ -28,7 +29,6 @@ from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body
 from serving.wire.tables_out import Source, table_answer
 from serving.wire.work_time import check_time, in_turn
-from training.evaluation.release import worths
 
 PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
@@ -162,7 +162,8 @@ async def list_models(request: Request) -> Response:
     known_query(request)
     serving = state(request)
     serving.require_ready()
-    return json_response({"models": seen_models(access(request), serving.registry.to_json(), serving.registry)})
+    seen = seen_models(access(request), serving.registry.to_json(), serving.registry)
+    return json_response({"models": await in_thread(mark, serving.home, seen)})
 
 
 async def show_model(request: Request) -> Response:

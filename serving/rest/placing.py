@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,14 +16,16 @@ from serving.wire.request_bodies import json_fields, known_query
 
 Fields = dict[str, tuple[type, ...]]
 REASON: Fields = {"reason": (str,)}
+FLAGS = ("if_better", "although_not_better")
 NO_REASON = "no reason was given"
 
 
 async def promote(request: Request) -> Response:
     """Let the name alone mean another version from now on."""
-    body = await json_fields(request, {"version": (int,)}, REASON)
+    body = await json_fields(request, {"version": (int,)}, REASON | dict.fromkeys(FLAGS, (bool,)))
     reference = f"{request.path_params['name']}@{body['version']}"
-    return await _place(request, placing.promote, reference, body.get("reason", NO_REASON))
+    act = partial(placing.promote, **{each: body.get(each, False) for each in FLAGS})
+    return await _place(request, act, reference, body.get("reason", NO_REASON))
 
 
 async def retire(request: Request) -> Response:
@@ -48,7 +51,18 @@ PROMOTE = {
     "type": "object",
     "additionalProperties": False,
     "required": ["version"],
-    "properties": {"version": {"type": "integer", "minimum": 1}, "reason": WHY},
+    "properties": {
+        "version": {"type": "integer", "minimum": 1},
+        "reason": WHY,
+        "if_better": {
+            "type": "boolean",
+            "description": "only where a statement of worth shows that it is better than the champion",
+        },
+        "although_not_better": {
+            "type": "boolean",
+            "description": "also where its evaluation does not show that it is better than a constant answer",
+        },
+    },
 }
 RETIRE = {
     "type": "object",
@@ -66,9 +80,11 @@ PLACED = json_schemas.record(
         "serves": json_schemas.maybe(json_schemas.TEXT),
         "offer": json_schemas.maybe(json_schemas.TEXT),
         "command": json_schemas.maybe(json_schemas.TEXT),
+        "worth": json_schemas.maybe(json_schemas.COUNT),
     },
     says="`entry`: of the ledger, where it says who did it and why; `replaces`: what a promoted version took the place "
-    "of; `serves`: what the name answers with now, where null with the newest sound version as `offer`",
+    "of; `worth`: the entry of the statement that speaks for it; `serves`: what the name answers with now, where null "
+    "with the newest sound version as `offer`",
 )
 PROMOTES = ("promote",)
 PATH = "/v1/models/{name}"

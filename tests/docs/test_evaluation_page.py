@@ -33,12 +33,12 @@ def test_every_command_of_the_page_runs(tmp_path):
     command = ["bash", "-c", f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + script]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("verified") == 4  # the model with its statements, and each of the three
+    assert done.stdout.count("verified") == 5  # the model with its statements, and each of the four
     assert all("<svg" in (tmp_path / page).read_text() for page in ("worth.html", "report.html"))
     shown = json.loads(dpserve(home, "model", "list", "--json").stdout)["models"][0]
     assert shown["worth"][0]["dataset"] == "others"
     spent = json.loads(dpserve(home, "dataset", "show", "adult", "--json").stdout)["holdout"]["budget"]["spent"]
-    assert spent["pure"] == "0.25"
+    assert spent["pure"] == "0.5"
     assert dpserve(home, "ledger", "audit").returncode == 0
     changed = next((tmp_path / "adult-model").glob("worth-*.tlog-proof"))
     changed.write_text(changed.read_text().replace("index ", "index 1"))

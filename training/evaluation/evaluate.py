@@ -6,7 +6,7 @@ stands, for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -23,8 +23,8 @@ from accountant.ledger.refusal import refusal
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
-from models.worth.stated import layout_of
-from training.evaluation.histogram import Evaluator
+from models.worth.stated import layout_of, paired_layout_of
+from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
 from training.learner import Recipe
 from training.lease import Lease, this_process
 from training.plans import public_of
@@ -39,7 +39,8 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True)
 class AskedWorth:
     """An evaluation in the words of the one who asks. `model`: adult, adult@champion or adult@2. `part`: HOLDOUT,
-    TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none.
+    TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none. `against`:
+    another model, named likewise, that it is compared with on the same rows.
     """
 
     model: str
@@ -47,6 +48,7 @@ class AskedWorth:
     epsilon: str | float | Decimal
     part: str | None = None
     delta: str | float | Decimal = "0"
+    against: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class PlannedWorth:
         return {
             "dataset": self.request.dataset,
             "model": self.request.model,
+            "against": self.request.against,
             "part": part_of(self.dataset),
             "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
             "delta": decimal_string(claimed.delta),
@@ -75,9 +78,11 @@ class PlannedWorth:
 
 def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
     """Rehearse and price. BudgetRefused where it would not be admitted now, with what would fit. Spends nothing."""
-    verified = open_model(home, asked.model)
-    certificate = verified.certificate
-    part = _part(home.ledger.dataset(asked.dataset), certificate, asked.part)
+    models = [open_model(home, name) for name in (asked.model, asked.against) if name is not None]
+    certificates = [each.certificate for each in models]
+    if len({each.issued for each in certificates}) < len(models):
+        raise InputError(f"against={asked.against}: is the model itself; name another version, or another model")
+    part = _part(home.ledger.dataset(asked.dataset), certificates, asked.part)
     dataset = home.ledger.dataset(asked.dataset, by, part)
     if dataset.registration.unit.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and none can be evaluated on here")
@@ -86,13 +91,20 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     budget.check_delta(dataset.registration.records)
     schema = schema_of(home, dataset)
-    target = check_fits(verified.ensemble, schema, asked.dataset)
-    named = target if dataset.registration.targets else None
-    parameters: Mapping[str, str | int] = {"cells": layout_of(verified.ensemble).size}
+    (target,) = {check_fits(each.ensemble, schema, asked.dataset) for each in models}
+    evaluator = evaluator_of([each.ensemble for each in models])
     request = Request(
-        asked.dataset, NAME, budget, parameters, certificate.model, named, certificate.issued, part
-    )  # fmt: skip
-    recipe = evaluator_of(verified.ensemble).recipe(public_of(dataset, schema.question(target), budget))
+        asked.dataset,
+        NAME,
+        budget,
+        {"cells": evaluator.query.size},
+        certificates[0].model,
+        target if dataset.registration.targets else None,
+        certificates[0].issued,
+        part,
+        against=certificates[1].issued if asked.against is not None else None,
+    )
+    recipe = evaluator.recipe(public_of(dataset, schema.question(target), budget))
     known = evaluations.same(home.ledger.log.database, request)
     costs = dataset.costs(recipe.plan)
     if known is None and dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim):
@@ -101,9 +113,20 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
     return PlannedWorth(request, recipe, dataset, known)
 
 
-def evaluator_of(ensemble: Ensemble) -> Evaluator:
-    """What measures this model."""
-    return Evaluator(ensemble, layout_of(ensemble))
+def evaluator_of(ensembles: Sequence[Ensemble]) -> Evaluator:
+    """What measures a model, or compares it with another one."""
+    if len(ensembles) == 1:
+        return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0])))
+    own, other = ensembles
+    return Evaluator(PairedCounts((own, other), paired_layout_of(own, other)))
+
+
+def measured_by(home: Home, request: Request) -> list[VerifiedModel]:
+    """The model that an evaluation measures, and the one that it is compared with, if one is. InputError where one is
+    not in the home any more; raises as `load_of_home`.
+    """
+    issued = [each for each in (request.evaluates, request.against) if each is not None]
+    return [certified(home, home.ledger.log.entry(each).value["name"], each) for each in issued]
 
 
 def open_model(home: Home, name: str) -> VerifiedModel:
@@ -122,7 +145,7 @@ def certified(home: Home, name: str, issued: int) -> VerifiedModel:
     raise InputError(f"model={name}: the version of entry {issued} is not in this home")
 
 
-def _part(dataset: Dataset, certificate: Certificate, asked: str | None) -> str | None:
+def _part(dataset: Dataset, certificates: Sequence[Certificate], asked: str | None) -> str | None:
     """Which part the request names: HOLDOUT, or None for what learners read. InputError says why it cannot be."""
     if asked not in (None, HOLDOUT, TRAINING):
         raise InputError(f"part={asked!r:.40}: must be {HOLDOUT} or {TRAINING}")
@@ -131,7 +154,7 @@ def _part(dataset: Dataset, certificate: Certificate, asked: str | None) -> str 
         return None
     if kept:
         return HOLDOUT
-    if asked == HOLDOUT or learnt_from(certificate, dataset):
+    if asked == HOLDOUT or any(learnt_from(each, dataset) for each in certificates):
         raise InputError(
             f"dataset={name}: keeps no rows aside, and a model may have learnt from any of them. That is declared when "
             "a family is founded (dataset register --holdout 0.2), never afterwards, for models were trained before. "

@@ -7,8 +7,9 @@ replace-one twice as much: one record leaves its cells, another enters its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,13 @@ from accountant.budget import Relation
 from accountant.mechanisms import DiscreteLaplace
 from models.forms.ensemble import Ensemble
 from models.worth.layout import Layout
+from models.worth.paired import PairedLayout
 from training.calibrate import calibrate
 from training.learner import Recipe
 from training.rows.rows import TARGET_GRID, Rows
 from training.session import Public, Rehearsal, Releaser
 
+Codes = NDArray[np.uint8]
 AT_ONCE = 1 << 16  # rows whose scores are in memory at one time
 
 
@@ -45,20 +48,53 @@ class CellCounts:
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         counts = np.zeros(self.size, np.int64)
-        for start in range(0, rows.size, AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            scores = self.ensemble.coded_scores([codes[part] for codes in rows.bins])
-            answers = rows.labels[part] if rows.classes else (rows.targets[part] / TARGET_GRID + 1) / 2
-            cells = self.layout.cells(scores, answers)
+        for codes, answers in _parts(rows):
+            cells = self.layout.cells(self.ensemble.coded_scores(codes), answers)
             counts += np.bincount(cells.ravel(), minlength=self.size)
         return counts
+
+
+@dataclass(frozen=True)
+class PairedCounts:
+    """As CellCounts, by what two models say: of classes one cell a record; of numbers each record is shared out in
+    `layout.counted` parts over neighbouring cells, all of them in every record.
+    """
+
+    ensembles: tuple[Ensemble, Ensemble]
+    layout: PairedLayout
+    purpose: ClassVar[str] = "records by how right each of two models is"
+    norm: ClassVar[str] = "l1"
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        return self.layout.size
+
+    def sensitivity(self, relation: Relation) -> int:
+        """Of one record, in L1."""
+        return self.layout.counted * (2 if relation is Relation.REPLACE_ONE else 1)
+
+    def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        counts = np.zeros(self.size, np.int64)
+        for codes, answers in _parts(rows):
+            own, other = (each.coded_scores(codes) for each in self.ensembles)
+            counts += self.layout.count((own, other), answers)
+        return counts
+
+
+def _parts(rows: Rows) -> Iterator[tuple[list[Codes], NDArray[Any]]]:
+    """Codes by feature, and answers as a layout takes them, of AT_ONCE rows at a time."""
+    for start in range(0, rows.size, AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        answers = rows.labels[part] if rows.classes else (rows.targets[part] / TARGET_GRID + 1) / 2
+        yield [codes[part] for codes in rows.bins], answers
 
 
 class Evaluator:
     """What is rehearsed, priced and played as a learner is: the noise is calibrated to the whole epsilon."""
 
-    def __init__(self, ensemble: Ensemble, layout: Layout) -> None:
-        self.query = CellCounts(ensemble, layout)
+    def __init__(self, query: CellCounts | PairedCounts) -> None:
+        self.query = query
 
     def learn(self, session: Releaser | Rehearsal) -> NDArray[np.int64]:
         """The noisy counts."""

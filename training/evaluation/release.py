@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.certificates import worth
 from accountant.certificates.certificate import digest
-from accountant.certificates.worth import Measured, Worth
-from accountant.errors import JobFailed, LedgerInvalid, UnknownName
+from accountant.certificates.worth import Measured
+from accountant.errors import JobFailed, LedgerInvalid
 from accountant.files import PRIVATE, replace_file, sync_directory
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import evaluations, key_life
 from accountant.ledger.records import Job, Request, request_from_entry
 from accountant.privacy.events import Plan, PureDp, plan_from_json
-from models.worth.metrics import beats_constant
-from models.worth.stated import LEVEL, check, figures, histogram_form, layout_of, model_form
-from training.evaluation.evaluate import certified, learnt_from, part_of
+from models.worth.stated import LEVEL, check, figures, histogram_form, is_better, model_form
+from models.worth.statements import ENVELOPE, PROOF
+from training.evaluation.evaluate import evaluator_of, learnt_from, measured_by, part_of
 from training.release import alone, discard, sign
 
-COUNTS, ENVELOPE, PROOF = "counts.json", "worth.dsse.json", "worth.tlog-proof"
+COUNTS = "counts.json"
 
 
 def keep_counts(home: Home, seq: int, counts: NDArray[np.int64]) -> str:
@@ -84,20 +83,23 @@ def _envelope(home: Home, folder: Path, job: Job) -> bytes:
 
 def _payload(home: Home, job: Job, request: Request, plan: Plan, counts: list[int]) -> bytes:
     assert request.evaluates is not None
-    verified = certified(home, request.model, request.evaluates)
+    models = measured_by(home, request)
+    layout = evaluator_of([each.ensemble for each in models]).query.layout
     dataset = home.ledger.dataset(request.dataset, part=request.part)
-    layout, part = layout_of(verified.ensemble), part_of(dataset)
+    seen = [request.part is None and learnt_from(each.certificate, dataset) for each in models]
+    forms = [model_form(each.ensemble, each.certificate.model, each.certificate.issued) for each in models]
     variance = variance_of(plan)
     found = figures(layout, counts, variance, dataset.registration.unit.contributions)
     measured = Measured(
-        model_form(verified.ensemble, request.model, request.evaluates),
-        verified.certificate.sha256,
-        part,
-        request.part is None and learnt_from(verified.certificate, dataset),
+        forms[0],
+        models[0].certificate.sha256,
+        part_of(dataset),
+        seen[0],
         histogram_form(layout, counts, variance),
         LEVEL,
         found,
-        beats_constant(layout.kind, found),
+        is_better(layout.kind, found),
+        None if request.against is None else {**forms[1], "sha256": models[1].certificate.sha256, "seen": seen[1]},
     )
     leaf = home.ledger.reservation_hash(job.seq)
     return worth.statement(measured, dataset, request, plan, home.ledger.log.origin, job.seq, leaf)
@@ -109,46 +111,3 @@ def variance_of(plan: Plan) -> float:
     assert isinstance(release.event, PureDp)
     ratio = float(np.exp(-float(release.event.epsilon) / release.sensitivity))
     return 2 * ratio / (1 - ratio) ** 2
-
-
-def statement_of(home: Home, seq: int) -> tuple[bytes, bytes, Worth]:
-    """The envelope and the proof of a finished evaluation, verified against this home; that its figures follow from its
-    counts was checked before it was put here. UnknownName where there is none.
-    """
-    place = home.evaluations / str(seq)
-    try:
-        envelope, proof = (place / ENVELOPE).read_bytes(), (place / PROOF).read_bytes()
-    except OSError:
-        raise UnknownName(f"job={seq}: no statement of worth of it is in this home", job=seq) from None
-    return envelope, proof, worth.verify(envelope, proof.decode("utf-8", "replace"), home.trust)
-
-
-def worths(home: Home, issued: int) -> list[dict[str, Any]]:
-    """What is known of the worth of the model that this entry certifies, the newest first: for pages and programs."""
-    found = []
-    for seq in evaluations.of_model(home.ledger.log.database, issued):
-        try:
-            found.append(worth_to_json(seq, statement_of(home, seq)[2]))
-        except UnknownName:  # in another home of the same ledger
-            continue
-    return found
-
-
-def worth_to_json(seq: int, found: Worth) -> dict[str, Any]:
-    """A verified statement for programs."""
-    form = found.form
-    return {
-        "job": seq,
-        "entry": found.entry,
-        "model": found.model,
-        "certificate": form.model.certificate,
-        "dataset": form.rows.dataset,
-        "part": form.rows.part,
-        "seen": form.rows.seen,
-        "epsilon": form.claim.epsilon,
-        "delta": form.claim.delta,
-        "level": form.level,
-        "better": form.better,
-        "metrics": [each.model_dump(by_alias=True, exclude_unset=True) for each in form.metrics],
-        "histogram": form.histogram.model_dump(),
-    }

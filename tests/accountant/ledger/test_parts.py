@@ -13,7 +13,7 @@ from accountant.budget import Budget
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid, WrongState
 from accountant.home import Home
 from accountant.keys.trust import fingerprint
-from accountant.ledger import evaluations
+from accountant.ledger import evaluations, model_names
 from accountant.ledger.records import HOLDOUT, Unit
 from accountant.privacy.events import PureDp
 
@@ -106,6 +106,10 @@ def test_what_is_no_evaluation_of_a_certified_model_is_refused(home):
         reserve(home.ledger, evaluation(certified - 1), PURE)
     with pytest.raises(InputError, match="certifies adult"):
         reserve(home.ledger, replace(evaluation(certified), model="other"), PURE)
+    with pytest.raises(InputError, match="is the model itself"):
+        reserve(home.ledger, evaluation(certified, against=certified), PURE)
+    with pytest.raises(InputError, match="no certificate was issued"):
+        reserve(home.ledger, evaluation(certified, against=0), PURE)
     seq = reserve(home.ledger, evaluation(certified), PURE).seq
     advance(home.ledger, seq, "committed")
     with pytest.raises(WrongState, match="makes none"):
@@ -131,8 +135,11 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
     from accountant.audit.replay import Replay
 
     certified = trained(home)
+    other = trained(home)
     seq = reserve(home.ledger, evaluation(certified), PURE).seq
-    finish(home, seq)
+    worth = finish(home, seq)
+    paired = reserve(home.ledger, evaluation(certified, against=other), PURE).seq
+    promoted = model_names.record(home.ledger, model_names.PROMOTED, "adult", 1, certified, "why", "ann", worth=worth)
     log = home.ledger.log
     with log.database.reading():
         bodies = [log.entry(number).body for number in range(log.size())]
@@ -157,5 +164,16 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
         first = next(number for number, body in enumerate(bodies) if json.loads(body)["type"] == kind)
         with pytest.raises(LedgerInvalid, match=problem):
             read(lambda number, value, first=first, change=change: change if number == first else {})
+    for number, change, problem in (
+        (paired, {"against": certified}, "another model"),
+        (paired, {"against": seq}, "must be a certified model"),
+        (paired, {"against": other + 1}, "must be a certified model"),
+        (promoted, {"worth": other}, "must be a statement"),
+        (promoted, {"issued": other}, "must be a statement"),
+    ):
+        with pytest.raises(LedgerInvalid, match=problem):
+            read(lambda at, value, number=number, change=change: change if at == number else {})
+    with pytest.raises(LedgerInvalid, match="digest"):  # whom it is compared with is part of what was asked
+        read(lambda at, value: {"evaluates": other, "against": certified} if at == paired else {})
     with pytest.raises(LedgerInvalid):  # without the account of its own, the part is none
         read(lambda number, value: {"part": "training"} if number == seq else {})

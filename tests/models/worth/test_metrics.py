@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn import metrics as known
@@ -9,6 +11,7 @@ from sklearn import metrics as known
 from models.worth.intervals import Noise, auroc, ratio
 from models.worth.layout import BINS, Layout
 from models.worth.metrics import beats_constant, metrics
+from models.worth.paired import MOST, OTHERS, PARTS, SIZES, STEPS, PairedLayout, is_better, paired_metrics, shared
 
 BINARY = Layout(("no", "yes"), 0.01)
 NUMBER = Layout((), 0.01, (10.0, 30.0))
@@ -111,6 +114,72 @@ def test_intervals_that_count_too_little_noise_are_caught():
         found = auroc((counts + 2 * laplace(random, 0.05, 2 * BINS)).reshape(2, BINS), told)
         missed += not found.low <= 0.5 <= found.high
     assert missed > 45
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["paired-classes", "paired-number"])
+def test_intervals_of_differences_hold(kind):
+    """Of 300 comparisons with noise, 95 % expected: below 90 % once in 10,000. And with twice the noise that is told
+    they do not.
+    """
+    random, records, epsilon = np.random.default_rng(5), 2000, 0.1
+    if kind == "paired-classes":
+        layout, law = PairedLayout(THREE, THREE), np.array([0.2, 0.003, 0.005, 0.792])
+        truth = [law[2] - law[1]]
+    else:
+        layout, errors = PairedLayout(NUMBER, NUMBER), random.normal(size=(2, 50_000)) * [[0.03], [0.04]]
+        squares = np.minimum((errors / MOST) ** 2, 1)
+        rmse = 20 * MOST * squares.mean(axis=1) ** 0.5
+        truth = [rmse[0] ** 2 - rmse[1] ** 2, rmse[0] - rmse[1]]
+
+    def drawn():
+        if kind == "paired-classes":
+            return random.multinomial(records, law)
+        own, other = squares[:, random.integers(0, 50_000, records)]
+        return np.concatenate([shared(own - other, STEPS, PARTS), shared(other, SIZES, OTHERS)])
+
+    step = epsilon / layout.counted
+    for much, least, most in ((1, 270, 300), (2, 0, 255)):
+        held = np.zeros(len(truth))
+        for _ in range(300):
+            counts = drawn() + much * laplace(random, step, layout.size)
+            found = [each.found for each in paired_metrics(layout, counts, Noise(variance(step)))]
+            held += [each.low <= true <= each.high for each, true in zip(found, truth, strict=False)]
+        assert (held >= least).all(), held
+        assert held[0] <= most, held
+
+
+def test_a_difference_is_what_the_models_scores_say():
+    """Without noise: of classes by the answers, of numbers by the clipped squared errors."""
+    random = np.random.default_rng(6)
+    scores = random.integers(-9, 9, (2, 900, 3))
+    answers, pair = random.integers(0, 3, 900), PairedLayout(THREE, THREE)
+    right = (scores.argmax(axis=2) == answers).mean(axis=1)
+    found = paired_metrics(pair, pair.count((scores[0], scores[1]), answers), QUIET)
+    assert [each.found.value for each in found[:3]] == pytest.approx([right[0] - right[1], *right])
+    both, places = PairedLayout(NUMBER, replace(NUMBER, link=0.02)), random.random(900)
+    scores = random.integers(-400, 400, (2, 900, 1))
+    said = np.clip(scores[:, :, 0] * [[0.01], [0.02]] / 20 + 0.5, 0, 1)
+    squares = np.minimum(20 * np.abs(said - places), 5) ** 2
+    found = paired_metrics(both, both.count((scores[0], scores[1]), places), QUIET)
+    assert found[0].found.value == pytest.approx(squares[0].mean() - squares[1].mean(), abs=0.01)
+    roots = squares.mean(axis=1) ** 0.5
+    assert found[1].found.value == pytest.approx(roots[0] - roots[1], abs=0.01)
+    for kind, low, high, says in (
+        ("paired-number", "-2", "-1", True),
+        ("paired-number", "-1", "0.1", False),
+        ("paired-classes", "0.1", "0.2", True),
+        ("paired-classes", "-0.1", "1", False),
+    ):
+        assert is_better(kind, [{"low": low, "high": high}]) is says
+
+
+@pytest.mark.parametrize("layout", [PairedLayout(THREE, THREE), PairedLayout(NUMBER, NUMBER)])
+@pytest.mark.parametrize("fill", [0, -5, 1])
+def test_counts_of_pairs_that_tell_nothing_call_nobody_better(layout, fill):
+    found = paired_metrics(layout, np.full(layout.size, fill), Noise(30.0 * layout.counted**2))
+    assert all(each.found.low <= each.found.high for each in found)
+    assert not is_better(layout.kind, [each.to_json() for each in found])
 
 
 @pytest.mark.parametrize("layout", [BINARY, THREE, NUMBER])

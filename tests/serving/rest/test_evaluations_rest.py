@@ -11,7 +11,7 @@ from accountant.budget import Budget, Relation
 from accountant.certificates import worth
 from accountant.home import Home
 from models.worth.stated import check
-from serving.rest import evaluations, jobs, models
+from serving.rest import evaluations, jobs, models, placing
 from training import job, queue
 from training.plans import Asked
 from training.rows.datasets import register
@@ -20,7 +20,7 @@ from training.rows.datasets import register
 def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers._scratch() / "files"
-    with site_at(tmp_path / "home", (*evaluations.DOORS, *jobs.DOORS, *models.DOORS)) as site:
+    with site_at(tmp_path / "home", (*evaluations.DOORS, *jobs.DOORS, *models.DOORS, *placing.DOORS)) as site:
         home: Home = site.home
         rows = files / "rows.parquet", files / "schema.yaml"
         budget = Budget.of("2", "0.00001")
@@ -43,6 +43,24 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         assert verified.form.metrics[0].value == body["metrics"][0]["value"]
         again = site.bear(secret, "POST", "/v1/evaluations", json=asked)
         assert (again.status_code, again.json()["job"]) == (202, number)
+        job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 2}), by="test")
+        pair = asked | {"model": "adult@1", "against": "adult@2", "epsilon": "0.5"}
+        compared = site.bear(secret, "POST", "/v1/evaluations", json=pair).json()
+        assert queue.work_once(home) == compared["job"]
+        told = site.bear(secret, "GET", f"/v1/evaluations/{compared['job']}").json()
+        assert (compared["against"], told["metrics"][0]["metric"]) == (
+            told["against"]["certificate"],
+            "accuracy_difference",
+        )
+        site.look()
+        chief = site.token("chief", "promote")
+        place, wants = "/v1/models/adult/promote", {"version": 2, "if_better": True}
+        unshown = site.bear(chief, "POST", place, json=wants)
+        assert unshown.status_code == 409, unshown.text
+        assert unshown.json()["error"]["details"]["command"].startswith("dpserve evaluate adult@2 --against adult@1")
+        assert site.bear(chief, "POST", place, json=wants | {"if_better": "yes"}).status_code == 400
+        lines = site.bear(secret, "GET", "/v1/models").json()["models"]
+        assert {line["model"]: line["better"] for line in lines} == {"adult@1": body["better"], "adult@2": None}
         refused = site.bear(secret, "POST", "/v1/evaluations", json=asked | {"epsilon": "1.9"})
         assert refused.status_code == 403
         assert refused.json()["error"]["details"]["would_fit"]
@@ -50,6 +68,6 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
             assert site.bear(secret, "POST", "/v1/evaluations", json=asked | wrong).status_code in (400, 404)
         site.look()
         shown = site.bear(secret, "GET", "/v1/models/adult").json()
-        assert [each["job"] for each in shown["worth"]] == [number]
+        assert [each["job"] for each in shown["worth"]] == [compared["job"], number]
         reader = site.token("reader", "predict")
         assert site.bear(reader, "POST", "/v1/evaluations", json=asked).status_code == 403

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from decimal import Decimal
@@ -12,11 +13,21 @@ import pytest
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
 from accountant.certificates import worth
-from accountant.errors import BudgetRefused, CertificateInvalid, DpserveError, InputError, LedgerInvalid, UnknownName
+from accountant.errors import (
+    BudgetRefused,
+    CertificateInvalid,
+    DpserveError,
+    InputError,
+    LedgerInvalid,
+    UnknownName,
+    WrongState,
+)
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger.records import HOLDOUT
+from models.store import placing
 from models.worth.stated import check
+from models.worth.statements import mark, statement_of, worths
 from training import job
 from training.evaluation import evaluate, release
 from training.evaluation.evaluate import AskedWorth
@@ -57,6 +68,7 @@ def place(tmp_path_factory):
         register(home, name, *small(folder, name, rows), budget, Relation.ADD_REMOVE, "record", holdout=holdout)
     for name in ("adult", "plain"):
         job.train(home, Asked(name, "lazybb", "1", parameters={"rounds": 20}), by="test")
+    job.train(home, Asked("adult", "lazybb", "0.001", parameters={"rounds": 1}), by="test")  # adult@2: worth nothing
     home.ledger.log.database.close()
     return folder
 
@@ -86,14 +98,14 @@ def test_an_evaluation_is_charged_to_what_was_kept_aside_and_given_again_for_not
     assert again["worth"] == found
     other = job.evaluate(home, asked("0.25"), by="test")
     assert other["job"] != body["job"]
-    assert release.worths(home, found["certificate"])[0]["job"] == other["job"]
+    assert worths(home, found["certificate"])[0]["job"] == other["job"]
     report = audit_home(home)
     assert report.ok, report.problems
 
 
 def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(home):
     body = job.evaluate(home, asked(), by="test")
-    envelope, proof, found = release.statement_of(home, body["job"])
+    envelope, proof, found = statement_of(home, body["job"])
     text, model = proof.decode(), evaluate.open_model(home, "adult").bundle.onnx
     assert worth.verify(envelope, text, home.trust, model).model == "adult"
     assert found.sha256 == evaluate.open_model(home, "adult").certificate.sha256
@@ -127,6 +139,57 @@ def test_what_is_learnt_from_is_marked_and_must_be_asked_for_by_name(home):
     assert (body["part"], body["seen"]) == (HOLDOUT, False)
     with pytest.raises(InputError, match="must be holdout or training"):
         job.evaluate(home, asked(part="test"), by="test")
+
+
+def test_of_two_models_the_better_one_is_shown_and_promoted_by_the_statement(home):
+    """And one that is not shown to be worth anything only where that is said; each answer says what to run."""
+    with pytest.raises(WrongState, match="no statement compares the two") as refused:
+        placing.promote(home, "adult@2", "new", "ann", if_better=True)
+    assert refused.value.details["command"] == "dpserve evaluate adult@2 --against adult@1 --dataset NAME --epsilon E"
+    body = job.evaluate(home, asked(model="adult@2", against="adult@1"), by="test")["worth"]
+    first = body["metrics"][0]
+    assert (first["metric"], body["better"], body["seen"]) == ("accuracy_difference", False, False)
+    assert float(first["low"]) <= float(first["value"]) <= float(first["high"]) < 0
+    assert body["against"]["certificate"] == evaluate.open_model(home, "adult@1").certificate.issued
+    with pytest.raises(WrongState, match=f"entry {body['entry']} does not show it"):
+        placing.promote(home, "adult@2", "new", "ann", if_better=True)
+    alone = job.evaluate(home, asked(model="adult@2"), by="test")["worth"]
+    assert not alone["better"]
+    lines = [{"certificate": {"entry": each["certificate"]}} for each in (alone, body)]
+    assert [each["better"] for each in mark(home, [*lines, {"certificate": None}])] == [False, False, None]
+    with pytest.raises(WrongState, match="although-not-better"):
+        placing.promote(home, "adult@2", "new", "ann")
+    with pytest.raises(InputError, match="choose one"):
+        placing.promote(home, "adult@2", "new", "ann", if_better=True, although_not_better=True)
+    assert placing.promote(home, "adult@2", "new", "ann", although_not_better=True).worth is None
+    back = job.evaluate(home, asked(model="adult@1", against="adult"), by="test")["worth"]
+    assert back["better"]
+    done = placing.promote(home, "adult@1", "it is better", "ann", if_better=True)
+    assert (done.worth, home.ledger.log.entry(done.entry).value["worth"]) == (back["entry"], back["entry"])
+    with pytest.raises(InputError, match="is the model itself"):
+        job.evaluate(home, asked(model="adult@1", against="adult"), by="test")
+    report = audit_home(home)
+    assert report.ok, report.problems
+    _, _, found = statement_of(home, back["job"])
+    forged = found.form.model_copy(update={"better": False})
+    with pytest.raises(CertificateInvalid, match="do not follow"):
+        check(dataclasses.replace(found, form=forged))
+    with pytest.raises(CertificateInvalid, match="must be of kind binary"):
+        check(dataclasses.replace(found, form=found.form.model_copy(update={"against": None})))
+
+
+def test_models_of_others_are_compared_where_neither_learnt_the_rows(home):
+    seen = job.evaluate(home, asked(model="plain", against="adult", part="training"), by="test")["worth"]
+    assert (seen["part"], seen["seen"]) == ("training", False)  # plain learnt from other people; adult from these
+    assert statement_of(home, seen["job"])[2].form.against.seen
+    with pytest.raises(InputError, match="keeps no rows aside"):
+        job.evaluate(home, asked(dataset="plain", against="plain"), by="test")
+    assert (
+        evaluate.plan(home, asked(model="plain", against="adult")).to_json()["against"]
+        == seen["against"]["certificate"]
+    )
+    with pytest.raises(UnknownName):
+        job.evaluate(home, asked(against="nobody"), by="test")
 
 
 def test_with_the_budget_gone_it_says_what_would_fit(home):
@@ -184,12 +247,12 @@ def test_a_cut_after_the_commit_is_gone_on_with(home, monkeypatch):
             job.run(home, reserved.seq)
     counts = json.loads((home.jobs / str(reserved.seq) / release.COUNTS).read_text())
     assert job.recover(home)["finished"] == [reserved.seq]
-    _, _, found = release.statement_of(home, reserved.seq)
+    _, _, found = statement_of(home, reserved.seq)
     assert found.form.histogram.counts == counts
     assert job.recover(home)["finished"] == []
     shutil.rmtree(home.evaluations / str(reserved.seq))
     with pytest.raises(UnknownName, match="no statement of worth"):
-        release.statement_of(home, reserved.seq)
+        statement_of(home, reserved.seq)
 
 
 def test_a_changed_count_on_disk_is_never_signed(home, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -11,9 +12,10 @@ from accountant.budget import Budget, Relation
 from accountant.mechanisms import DiscreteLaplace
 from models.features import CategoricalFeature
 from models.forms.additive import AdditiveEnsemble
-from models.worth.layout import Layout
+from models.worth.paired import OTHERS, PARTS, SIZES, STEPS, shared
+from models.worth.stated import layout_of, paired_layout_of
 from training.calibrate import rehearse
-from training.evaluation.histogram import CellCounts, Evaluator
+from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
 from training.rows.rows import TARGET_GRID, Rows
 from training.session import Public, Session
 
@@ -39,12 +41,21 @@ ANSWERS = {"binary": [0, 1], "number": [-TARGET_GRID, 0, 12345, TARGET_GRID]}
 KINDS = ["binary", "number"]
 
 
+def query_of(kind: str, paired: bool) -> CellCounts | PairedCounts:
+    """Of a model, alone or beside one that answers otherwise."""
+    ensemble = model(kind)
+    other = replace(ensemble, terms=(tuple(9 - 5 * code for code in range(WIDTH)),))
+    if paired:
+        return PairedCounts((ensemble, other), paired_layout_of(ensemble, other))
+    return CellCounts(ensemble, layout_of(ensemble))
+
+
+@pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("relation", list(Relation))
-def test_a_record_moves_the_counts_by_what_is_charged(kind, relation):
+def test_a_record_moves_the_counts_by_what_is_charged(kind, relation, paired):
     """Every record that there can be, on every rest: at most the sensitivity, which is attained."""
-    ensemble = model(kind)
-    query = CellCounts(ensemble, Layout(ensemble.classes, ensemble.link, ensemble.target_range))
+    query = query_of(kind, paired)
     records = [(code, answer) for code in range(WIDTH) for answer in ANSWERS[kind]]
     rest = [(0, ANSWERS[kind][0]), (2, ANSWERS[kind][-1]), (1, ANSWERS[kind][0])]
 
@@ -61,35 +72,51 @@ def test_a_record_moves_the_counts_by_what_is_charged(kind, relation):
     assert counts([]).sum() == 0
 
 
-def played(unit: Decimal, count: int, contributions: int, present: int):
-    """`count` releases on a table without the person or with all their rows, in the cell where these fall."""
-    ensemble = model("binary")
-    evaluator = Evaluator(ensemble, Layout(ensemble.classes, ensemble.link))
-    public = Public((FEATURE,), "y", ensemble.classes, 100, Relation.ADD_REMOVE, Budget.of("1"), True, contributions)
-    held = rows("binary", [2] * present, [1] * present)
-    at = int(evaluator.query(rows("binary", [2], [1])).argmax())
+def test_a_record_is_shared_out_so_that_its_mean_stays():
+    """Whatever its value, its parts are all there, in cells beside each other."""
+    for steps, parts in ((STEPS, PARTS), (SIZES, OTHERS)):
+        for value in (*steps, *np.linspace(steps[0], 1, 1001)):
+            counts = shared(np.array([value]), steps, parts)
+            assert counts.sum() == parts
+            assert counts.min() >= 0
+            assert np.ptp(np.flatnonzero(counts)) <= 1
+            assert steps @ counts / parts == pytest.approx(value, abs=1 / parts)
+
+
+def played(unit: Decimal, count: int, contributions: int, present: int, paired: str):
+    """Of `count` releases on a table without the person, or with all their rows: whether every cell where these fall
+    has as many as they add, which their presence makes e^epsilon times as likely."""
+    kind = paired or "binary"
+    evaluator, ensemble = Evaluator(query_of(kind, bool(paired))), model(kind)
+    classes, span, answer = ensemble.classes or None, ensemble.target_range, ANSWERS[kind][-1]
+    public = Public(
+        (FEATURE,), "y", classes, 100, Relation.ADD_REMOVE, Budget.of("1"), True, contributions, target_range=span
+    )
+    held = rows(kind, [2] * present, [answer] * present)
+    added = evaluator.query(rows(kind, [2], [answer])) * contributions
     plan = rehearse(evaluator, public, unit)
-    return np.array([evaluator.learn(Session(public, unit, plan, held))[at] for _ in range(count)])
+    released = np.array([evaluator.learn(Session(public, unit, plan, held)) for _ in range(count)])
+    return (released >= added)[:, added > 0].all(axis=1)
 
 
 def loss(with_it, without) -> float:
-    """The least log-ratio that the frequencies of a count above the middle allow for, at 1e-4 each."""
+    """The least log-ratio that the frequencies of the event allow for, at 1e-4 each."""
     from scipy.stats import beta
 
-    above, below = int((with_it > 1).sum()), int((without > 1).sum())
+    above, below = int(with_it.sum()), int(without.sum())
     low = beta.ppf(1e-4, above, len(with_it) - above + 1)
     high = beta.ppf(1 - 1e-4, below + 1, len(without) - below)
     return float(np.log(low / high))
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("contributions", [1, 3])
-def test_the_black_box_keeps_its_promise_and_a_factor_of_two_is_caught(contributions, monkeypatch):
+@pytest.mark.parametrize(("contributions", "paired"), [(1, ""), (3, ""), (1, "binary"), (3, "number")])
+def test_the_black_box_keeps_its_promise_and_a_factor_of_two_is_caught(contributions, paired, monkeypatch):
     count, unit = 3000, Decimal(1)
-    honest = played(unit, count, contributions, contributions), played(unit, count, contributions, 0)
+    honest = played(unit, count, contributions, contributions, paired), played(unit, count, contributions, 0, paired)
     assert loss(*honest) <= 1
     drawn = DiscreteLaplace.draw
     halved = lambda self, values, size: drawn(DiscreteLaplace(2 * self.epsilon), values, size)  # noqa: E731
     monkeypatch.setattr(DiscreteLaplace, "draw", halved)
-    broken = played(unit, count, contributions, contributions), played(unit, count, contributions, 0)
+    broken = played(unit, count, contributions, contributions, paired), played(unit, count, contributions, 0, paired)
     assert loss(*broken) > 1

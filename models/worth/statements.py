@@ -1,0 +1,133 @@
+"""The statements of worth of this home: read, verified, and what they come to for whoever promotes or looks on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from accountant.certificates import worth
+from accountant.certificates.worth import Worth
+from accountant.errors import UnknownName, VerificationError, WrongState
+from accountant.home import Home
+from accountant.ledger import evaluations
+
+ENVELOPE, PROOF = "worth.dsse.json", "worth.tlog-proof"
+
+
+def statement_of(home: Home, seq: int) -> tuple[bytes, bytes, Worth]:
+    """The envelope and the proof of a finished evaluation, verified against this home; that its figures follow from its
+    counts was checked before it was put here. UnknownName where there is none.
+    """
+    place = home.evaluations / str(seq)
+    try:
+        envelope, proof = (place / ENVELOPE).read_bytes(), (place / PROOF).read_bytes()
+    except OSError:
+        raise UnknownName(f"job={seq}: no statement of worth of it is in this home", job=seq) from None
+    return envelope, proof, worth.verify(envelope, proof.decode("utf-8", "replace"), home.trust)
+
+
+def worths(home: Home, issued: int) -> list[dict[str, Any]]:
+    """What is known of the worth of the model that this entry certifies, the newest first: for pages and programs."""
+    found = []
+    for seq in evaluations.by_model(home.ledger.log.database).get(issued, ()):
+        try:
+            found.append(worth_to_json(seq, statement_of(home, seq)[2]))
+        except UnknownName:  # in another home of the same ledger
+            continue
+    return found
+
+
+def worth_to_json(seq: int, found: Worth) -> dict[str, Any]:
+    """A verified statement for programs."""
+    form = found.form
+    other = form.against
+    return {
+        "job": seq,
+        "entry": found.entry,
+        "model": found.model,
+        "certificate": form.model.certificate,
+        **({} if other is None else {"against": {"model": other.name, "certificate": other.certificate}}),
+        "dataset": form.rows.dataset,
+        "part": form.rows.part,
+        "seen": form.rows.seen,
+        "epsilon": form.claim.epsilon,
+        "delta": form.claim.delta,
+        "level": form.level,
+        "better": form.better,
+        "metrics": [each.model_dump(by_alias=True, exclude_unset=True) for each in form.metrics],
+        "histogram": form.histogram.model_dump(),
+    }
+
+
+def judged(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Of what `worths` gives, the statement that a model is judged by: the newest on rows that it did not learn from,
+    else the newest on others; comparisons with another model left out. None where it was not evaluated.
+    """
+    alone = [each for each in found if "against" not in each]
+    return next((each for each in alone if not each["seen"]), alone[0] if alone else None)
+
+
+def mark(home: Home, lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines of versions with `better`: whether each is shown to be better than a constant answer, by what it is judged
+    by; None where nobody evaluated it, or its certificate is not known here.
+    """
+    by_model, found = evaluations.by_model(home.ledger.log.database), []
+    for line in lines:
+        jobs = by_model.get(line["certificate"]["entry"], ()) if line["certificate"] else ()
+        own = judged([each for seq in jobs if (each := _quick(home, seq)) is not None])
+        found.append({**line, "better": None if own is None else own["better"]})
+    return found
+
+
+def _quick(home: Home, seq: int) -> dict[str, Any] | None:
+    """A statement that was verified since its file changed; None where there is none, or it does not verify."""
+    path = home.evaluations / str(seq) / ENVELOPE
+    try:
+        at = str(path), path.stat().st_mtime_ns
+        if at not in _KEPT:
+            _KEPT[at] = worth_to_json(seq, statement_of(home, seq)[2])
+        return _KEPT[at]
+    except (OSError, UnknownName, VerificationError):
+        return None
+
+
+_KEPT: dict[tuple[str, int], dict[str, Any]] = {}  # a file's path and time -> what its statement says
+
+
+def require_worth(
+    home: Home, reference: str, issued: int, champion: tuple[str, int] | None, if_better: bool, although: bool
+) -> int | None:
+    """The entry of the statement that speaks for promoting the model certified by entry `issued`, if one must or does.
+
+    `champion`: what it takes the place of, and by which entry that is certified. With `if_better` the newest comparison
+    of the two, on rows that the model did not learn from, must say that it is better; where there is no champion, its
+    own evaluation must. Without, a model that was evaluated and not shown to be better than a constant answer is
+    promoted only `although` that is so. WrongState says what to run.
+    """
+    found = worths(home, issued)
+    own = judged(found)
+    if not if_better:
+        if own is not None and not own["better"] and not although:
+            raise WrongState(
+                f"model={reference}: its evaluation, entry {own['entry']}, does not show that it is better than a "
+                f"constant answer. To promote it all the same: dpserve model promote {reference} --although-not-better",
+                statement=own["entry"],
+                command=f"dpserve model promote {reference} --although-not-better",
+            )
+        return None if own is None or not own["better"] else int(own["entry"])
+    against = "" if champion is None else f" --against {champion[0]}"
+    fair = [each for each in found if not each["seen"]]
+    of_both = [each for each in fair if champion and each.get("against", {}).get("certificate") == champion[1]]
+    alone = [each for each in fair if "against" not in each]
+    speaks = next(iter(alone if champion is None else of_both), None)
+    if speaks is None or not speaks["better"]:
+        command = f"dpserve evaluate {reference}{against} --dataset NAME --epsilon E"
+        than = "a constant answer" if champion is None else champion[0]
+        why = "no statement compares the two" if speaks is None else f"entry {speaks['entry']} does not show it"
+        why = "it was not evaluated" if speaks is None and champion is None else why
+        raise WrongState(
+            f"model={reference}: is not shown to be better than {than}: {why}. On rows that were kept aside: {command}",
+            statement=None if speaks is None else speaks["entry"],
+            command=command,
+        )
+    return int(speaks["entry"])
