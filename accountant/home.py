@@ -11,7 +11,7 @@ from pathlib import Path
 
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.files import replace_file
-from accountant.keys import key_exchange, key_rows, opening, signers
+from accountant.keys import key_exchange, opening, signers
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import PublicKeys
 from accountant.ledger.ledger import Ledger
@@ -154,8 +154,8 @@ class Home:
     @property
     def trust(self) -> PublicKeys:
         """What an auditor pins: origin, public keys and what they speak for, certificates that were revoked."""
-        with self.ledger.log.database.reading() as connection:
-            return key_rows.trust(connection, self.ledger.log.origin)
+        with self.ledger.log.signed() as signed:
+            return signed.trust(self.ledger.log.origin)
 
     @property
     def models(self) -> Path:

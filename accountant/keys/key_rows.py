@@ -7,12 +7,14 @@ checkpoints from the size that holds the entry which added it (the first one's f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, Protocol, TypeAlias
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from accountant.errors import KeyInvalid
+from accountant.errors import KeyInvalid, LedgerInvalid
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import ROLES, IssuerKey, LogKey, PublicKeys, Role, fingerprint, load_public_pem
 from accountant.keys.trust import public_pem as pem_of
@@ -24,7 +26,7 @@ End: TypeAlias = Literal["retired", "compromised"]
 _ALL = select(key_table).order_by(key_table.c.added, key_table.c.role)
 _GOOD = select(key_table.c.role, key_table.c.keyid).where(key_table.c.until.is_(None))
 _END = update(key_table).where(key_table.c.keyid == bindparam("known"))
-_REVOKED = select(revoked_table.c.issued)
+_REVOKED = select(revoked_table.c.issued, revoked_table.c.seq)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,18 @@ class KeyRow:
         return max(self.first, after + (2 if self.role == "log" else 1))
 
 
+class Stated(Protocol):
+    """A signed entry: its index, and what it says."""
+
+    @property
+    def seq(self) -> int:
+        """Its index."""
+
+    @property
+    def value(self) -> Mapping[str, Any]:
+        """What it says."""
+
+
 def rows(connection: Connection) -> list[KeyRow]:
     """Every key, in the order they were added."""
     return [KeyRow(*row) for row in connection.execute(_ALL)]
@@ -55,7 +69,16 @@ def rows(connection: Connection) -> list[KeyRow]:
 
 def good(connection: Connection) -> dict[Role, frozenset[str]]:
     """The keyids that may sign now: one of a log, one or more of issuers."""
-    keys = [(row.role, row.keyid) for row in connection.execute(_GOOD)]
+    return _by_role((row.role, row.keyid) for row in connection.execute(_GOOD))
+
+
+def good_of(keys: Iterable[KeyRow]) -> dict[Role, frozenset[str]]:
+    """As `good`, of rows at hand."""
+    return _by_role((row.role, row.keyid) for row in keys if row.until is None)
+
+
+def _by_role(found: Iterable[tuple[Role, str]]) -> dict[Role, frozenset[str]]:
+    keys = list(found)
     return {role: frozenset(keyid for each, keyid in keys if each == role) for role in ROLES}
 
 
@@ -74,7 +97,7 @@ def begin(connection: Connection, keys: KeyStore) -> None:
 
 def add(connection: Connection, role: Role, pem: str, added: int) -> KeyRow:
     """Enter a key that the entry at index `added` adds."""
-    row = KeyRow(fingerprint(load_public_pem(pem)), role, pem, added)
+    row = _row(role, pem, added)
     connection.execute(insert(key_table).values(**row.__dict__))
     return row
 
@@ -84,12 +107,12 @@ def finish(connection: Connection, row: KeyRow, until: int, ended: End) -> None:
     connection.execute(_END.values(until=until, ended=ended), {"known": row.keyid})
 
 
-def trust(connection: Connection, origin: str) -> PublicKeys:
-    """What the ledger says an auditor should pin."""
-    found = rows(connection)
+def trust(origin: str, found: Iterable[KeyRow], ended: frozenset[int]) -> PublicKeys:
+    """What an auditor should pin, by these rows."""
+    found = list(found)
     issuers = tuple(IssuerKey(row.pem, row.first, row.until) for row in found if row.role == "issuer")
     logs = tuple(LogKey(row.pem, row.first, row.until) for row in found if row.role == "log")
-    return PublicKeys.of(origin, issuers, logs, revoked(connection))
+    return PublicKeys.of(origin, issuers, logs, ended)
 
 
 def revoke(connection: Connection, issued: int, seq: int) -> None:
@@ -97,6 +120,64 @@ def revoke(connection: Connection, issued: int, seq: int) -> None:
     connection.execute(insert(revoked_table).values(issued=issued, seq=seq))
 
 
+def revocations(connection: Connection) -> dict[int, int]:
+    """The indices of `issued` entries whose certificates were revoked -> of the entries that say so."""
+    return {row.issued: row.seq for row in connection.execute(_REVOKED)}
+
+
 def revoked(connection: Connection) -> frozenset[int]:
     """The indices of `issued` entries whose certificates were revoked."""
-    return frozenset(connection.execute(_REVOKED).scalars())
+    return frozenset(revocations(connection))
+
+
+def check_keys(found: list[KeyRow], entries: Iterable[Stated]) -> list[KeyRow]:
+    """`found`, where these are the keys that the `entries` about them give; LedgerInvalid else."""
+    said = _stated(entries)
+    for row in found:
+        if said.pop(row.keyid, None) != row:
+            raise _mismatch("signing_key", row.keyid)
+    for keyid in said:
+        raise _mismatch("signing_key", keyid)
+    return found
+
+
+def check_revoked(found: Mapping[int, int], entries: Iterable[Stated]) -> frozenset[int]:
+    """The revoked certificates, where the rows `found` are what the `entries` about them give; LedgerInvalid else."""
+    said = {entry.value["issued"]: entry.seq for entry in entries if entry.value["type"] == "revoked"}
+    for issued in found.keys() ^ said.keys() | {each for each in found if found[each] != said.get(each)}:
+        raise _mismatch("revoked", str(issued))
+    return frozenset(found)
+
+
+def _stated(entries: Iterable[Stated]) -> dict[str, KeyRow]:
+    """Every key by its keyid, as the entries about keys leave it."""
+    keys: dict[str, KeyRow] = {}
+    for seq, value in ((entry.seq, entry.value) for entry in entries):
+        match value["type"]:
+            case "genesis":
+                first = [_row(role, value[role], 0) for role in ROLES]
+                keys |= {row.keyid: row for row in first}
+            case "key-added":
+                keys[value["keyid"]] = _row(value["role"], value["pem"], seq)
+            case "key-retired":
+                row = keys[value["keyid"]]
+                successor = max((each.first for each in keys.values() if each.role == "log"), default=seq)
+                keys[row.keyid] = replace(row, until=successor if row.role == "log" else seq, ended="retired")
+            case "key-compromised":
+                row = keys[value["keyid"]]
+                keys[row.keyid] = replace(row, until=row.end(value["after"]), ended="compromised")
+    return keys
+
+
+@lru_cache(maxsize=256)  # each entry that is written compares all of them
+def _row(role: Role, pem: str, added: int) -> KeyRow:
+    return KeyRow(fingerprint(load_public_pem(pem)), role, pem, added)
+
+
+def _mismatch(table: str, key: str) -> LedgerInvalid:
+    what = f"{table} {key:.80}"
+    return LedgerInvalid(
+        f"index: {what}: its row says something else than was signed: somebody else wrote it. Nothing is answered "
+        "until it is put right (dpserve ledger audit)",
+        index=what,
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from accountant.errors import LedgerInvalid, UnknownName, WrongState
-from accountant.keys import key_rows
 from accountant.ledger.records import CERTIFYING, Why
 from accountant.log.entries import Entry, Writer, read_entry
 from accountant.store.store import body_at, size
@@ -40,7 +39,7 @@ def certified(connection: Connection, index: int) -> Entry:
 def derive(writer: Writer, base: int, statement: str, model: str, why: Why) -> int:
     """Append the `derived` entry; its index. WrongState where a certificate that the base rests on was revoked."""
     chain = lineage(writer.connection, base)
-    ended = key_rows.revoked(writer.connection) & {entry.seq for entry in chain}
+    ended = writer.signed.revoked() & {entry.seq for entry in chain}
     if ended:
         raise WrongState(f"base={base}: the certificate of entry {min(ended)} was revoked: nothing can be derived")
     own = {"reservation": chain[0].value["reservation"], "name": chain[0].value["name"]}

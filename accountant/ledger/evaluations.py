@@ -9,13 +9,13 @@ from accountant.keys import key_rows
 from accountant.ledger import derived_entries
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.records import Job, Request, State, request_from_entry
-from accountant.log.entries import TransparencyLog, read_entry
+from accountant.log.entries import Signed, TransparencyLog, read_entry
 from accountant.store.entry_kinds import entry_index
 from accountant.store.store import Store, body_at
 from accountant.store.tables import job_table
 
 
-def check(connection: Connection, request: Request) -> None:
+def check(signed: Signed, request: Request) -> None:
     """InputError where what the request evaluates is no certified model of its name, or is compared with itself,
     UnknownName where either is no entry, WrongState where one was revoked.
     """
@@ -23,12 +23,12 @@ def check(connection: Connection, request: Request) -> None:
         return
     if request.against == request.evaluates:
         raise InputError(f"against={request.against}: is the model itself")
-    entry = derived_entries.certified(connection, request.evaluates)
+    entry = derived_entries.certified(signed.connection, request.evaluates)
     if entry.value["name"] != request.model:
         raise InputError(f"model={request.model}: entry {request.evaluates} certifies {entry.value['name']}")
     if request.against is not None:
-        derived_entries.certified(connection, request.against)
-    for each in {request.evaluates, request.against} & key_rows.revoked(connection):
+        derived_entries.certified(signed.connection, request.against)
+    for each in {request.evaluates, request.against} & signed.revoked():
         raise WrongState(f"model={request.model}: the certificate of entry {each} was revoked")
 
 

@@ -92,7 +92,7 @@ def revoke(home: Home, issued: int, by: str, reason: str) -> int:
         there = 0 <= issued < size(writer.connection)
         if not there or read_entry(issued, body_at(writer.connection, issued)).value["type"] not in CERTIFYING:
             raise UnknownName(f"issued={issued}: no certificate was issued by that entry")
-        if issued in key_rows.revoked(writer.connection):
+        if issued in writer.signed.revoked():
             raise WrongState(f"issued={issued}: its certificate was revoked before")
         seq = writer.append("revoked", issued=issued, reason=why.reason, by=why.by)
         key_rows.revoke(writer.connection, issued, seq)

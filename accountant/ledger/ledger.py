@@ -183,7 +183,7 @@ class Ledger:
             if known:
                 return known
             dataset = load(connection, request.dataset, by, request.part, writer.signed)
-            evaluations.check(connection, request)
+            evaluations.check(writer.signed, request)
             bound = model_names.admit(writer, request, by, promotes)
             cost = dataset.price_to_json(plan)
             costs = dataset.costs_from_json(cost)  # what the entry says is what is charged

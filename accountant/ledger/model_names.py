@@ -20,7 +20,6 @@ from sqlalchemy import Connection, bindparam, func, literal, select
 
 from accountant.budget import check_name
 from accountant.errors import Forbidden, InputError, LedgerInvalid, WrongState
-from accountant.keys import key_rows
 from accountant.ledger.records import Job, Request, State, request_from_entry
 from accountant.log.entries import Writer, read_entry
 from accountant.store.store import body_at, size
@@ -171,7 +170,7 @@ def record(
         entry = read_entry(issued, body_at(writer.connection, issued)).value
         if entry["type"] not in ("issued", "derived") or entry["name"] != name:
             raise InputError(f"issued={issued}: does not certify {name}")
-        if kind == PROMOTED and issued in key_rows.revoked(writer.connection):
+        if kind == PROMOTED and issued in writer.signed.revoked():
             raise WrongState(f"model={name}@{version}: its certificate was revoked")
         more = {key: each for key, each in (("replaces", replaces), ("worth", worth)) if each is not None}
         return writer.append(kind, name=name, version=version, issued=issued, reason=reason, by=by, **more)

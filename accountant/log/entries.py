@@ -21,10 +21,12 @@ from accountant import canonical, merkle
 from accountant.canonical import Encodable
 from accountant.errors import LedgerInvalid
 from accountant.keys import key_rows
+from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore
+from accountant.keys.trust import PublicKeys
 from accountant.log import notes, proofs
 from accountant.log.last_seen import HighWater, LockedMark
-from accountant.log.newest import Newest, after_of
+from accountant.log.newest import RAREST, Newest, after_of
 from accountant.store import store
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
@@ -85,6 +87,7 @@ class Known:
     def __init__(self) -> None:
         self.leaves: dict[int, bytes] = {}
         self.after: dict[int, list[dict[str, Any]]] = {}
+        self.rare: tuple[int, list[Entry]] = (-1, [])
 
     def take(self, seq: int, leaf: bytes, after: list[dict[str, Any]]) -> None:
         """Keep what was proven of an entry."""
@@ -124,6 +127,26 @@ class Signed:
     def after(self, number: int) -> int:
         """The newest entry about the thing of this number (`newest.account_number`); 0: none was written since."""
         return self.newest.of([number])[0]
+
+    def rare(self) -> list[Entry]:
+        """The genesis, and every entry about keys, revocations and quotas, the oldest first."""
+        newest, entries = self.known.rare
+        if newest != (now := self.after(RAREST)):
+            entries = [read_entry(seq, self.body(seq)) for seq in (0, *self.newest.rare(now))]
+            self.known.rare = now, entries
+        return entries
+
+    def keys(self) -> list[KeyRow]:
+        """Every key there ever was. LedgerInvalid where the rows are not what the entries say."""
+        return key_rows.check_keys(key_rows.rows(self.connection), self.rare())
+
+    def revoked(self) -> frozenset[int]:
+        """The indices of `issued` entries whose certificates were revoked. LedgerInvalid as `keys`."""
+        return key_rows.check_revoked(key_rows.revocations(self.connection), self.rare())
+
+    def trust(self, origin: str) -> PublicKeys:
+        """What the ledger says an auditor should pin. LedgerInvalid as `keys`."""
+        return key_rows.trust(origin, self.keys(), self.revoked())
 
     def said_after(self, seq: int) -> list[dict[str, Any]]:
         """What the entry `seq` says of families after it (`accountant.log.newest.after_of`)."""
@@ -167,11 +190,14 @@ class TransparencyLog:
                         f"ledger: has {tree.size} entries, but the high-water mark beside the keys is gone"
                     )
                 mark.check(tree.size, tree.read)
+                keys = key_rows.rows(connection) if tree.size else []
                 if tree.size:
-                    self._keys.keep_up(key_rows.good(connection))
+                    self._keys.keep_up(key_rows.good_of(keys))
                 head = self._head(connection, tree.size, tree.read, mark)
                 self._newest.catch_up(connection, *head)
                 writer = Writer(connection, tree, Signed(connection, tree, *head, self._newest, self._known))
+                if tree.size:
+                    key_rows.check_keys(keys, writer.signed.rare())
                 yield writer
                 if writer.appended:
                     if len(writer.appended) == tree.size:
@@ -233,7 +259,11 @@ class TransparencyLog:
             self._keys.keep_up(key_rows.good(connection), ("log",))
         head = self._head(connection, size, read, mark)
         self._newest.catch_up(connection, *head)
-        return Signed(connection, tree, *head, self._newest, self._known)
+        signed = Signed(connection, tree, *head, self._newest, self._known)
+        if size:
+            signed.keys()
+            signed.revoked()
+        return signed
 
     def size(self) -> int:
         """How many entries there are now."""

@@ -8,6 +8,8 @@ read then must give the root that was signed.
 Families begin with the entry that founds them, and so do the accounts of rows that they keep aside; jobs with their
 reservation, tokens and grants with the entries that make them. The file is a cache: without it, after a start of the
 machine, and beside another ledger, it is made anew.
+
+Rare entries are chained through it: keys, revocations and quotas are few, and whoever asks reads all of them.
 """
 
 from __future__ import annotations
@@ -35,11 +37,13 @@ from accountant.store.tables import entry_table
 HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
 SLOT = Struct("<q")
 START = 128  # bytes before the first number
-FORM = b"dpnewst2"
+FORM = b"dpnewst3"
+RAREST = 0  # the number of the newest rare entry; the genesis itself begins nothing
 AFTER = b'{"after":['  # how entries begin that say what families had used after them
 _TYPE, _RESERVATION = Key("type"), Key("reservation")
 _STEPS = frozenset({"started", "committed", "burned", "released", "issued"})
 _NAMING = {"token-revoked": "created", "grant-revoked": "grant", "revoked": "issued"}
+_RARE = frozenset({"key-added", "key-retired", "key-compromised", "revoked", "quota-set"})
 _KEPT = frozenset({"reserved", "budget-changed", "dataset-registered", "dataset-joined", "token-created"})
 
 
@@ -114,11 +118,19 @@ class Subjects:
         return []
 
 
-def _slots(entries: Iterable[tuple[int, bytes]], whole: bool) -> dict[int, int]:
+def _slots(entries: Iterable[tuple[int, bytes]], whole: bool, rare: int = 0) -> dict[int, int]:
+    """`rare`: the newest rare entry before these."""
     subjects, slots = Subjects(whole), dict[int, int]()
     for seq, body in entries:
         slots |= dict.fromkeys(subjects.of(seq, body), seq)
-    return slots
+        if _TYPE.last_text(body) in _RARE:
+            slots[_before(seq)], rare = rare, seq
+    return {**slots, RAREST: rare}  # the chain's end last: who is cut off before it has changed nothing
+
+
+def _before(rare: int) -> int:
+    """Under which number the rare entry before this one is kept: it begins nothing that has parts."""
+    return account_number(rare, "before")
 
 
 def signed_entries(connection: Connection, start: int, size: int, root: bytes) -> Iterator[tuple[int, bytes]]:
@@ -161,8 +173,11 @@ class Newest:
             return
         if not 0 < seen < size or merkle.root(seen, node_reader(connection)) != seen_root:
             seen = 0
+        rare = self.of([RAREST])[0] if seen else 0
+        while rare >= max(seen, 1):  # of a process that was cut off before the head
+            (rare,) = self.of([_before(rare)])
         try:
-            slots = _slots(signed_entries(connection, seen, size, root), whole=seen == 0)
+            slots = _slots(signed_entries(connection, seen, size, root), seen == 0, rare)
         except LookupError:  # an earlier version has written meanwhile
             seen, slots = 0, _slots(signed_entries(connection, 0, size, root), whole=True)
         if not seen:
@@ -172,7 +187,15 @@ class Newest:
     def note(self, entries: Iterable[tuple[int, bytes]], size: int, root: bytes) -> None:
         """Take in entries that were just written, which bring the tree to (size, root)."""
         with suppress(LookupError):
-            self._write(_slots(entries, whole=False), size, root)
+            self._write(_slots(entries, False, self.of([RAREST])[0]), size, root)
+
+    def rare(self, newest: int) -> list[int]:
+        """The rare entries up to `newest`, the oldest first."""
+        found = []
+        while newest:
+            found.append(newest)
+            (newest,) = self.of([_before(newest)])
+        return found[::-1]
 
     def of(self, numbers: Sequence[int]) -> list[int]:
         """The newest entry about each of these (`account_number`); 0: none was written since."""

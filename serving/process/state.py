@@ -57,6 +57,8 @@ class ServingState:
             self._seen = time.monotonic()
         except DpserveError as error:
             self._note(f"{error.code}: {error.message}")
+            if "index" in error.details:
+                self._alarm([f"{error.details['index']}: {error.message}"])
             if (
                 isinstance(error, LedgerReplaced) and self._home is not None
             ):  # the next look opens what stands there now

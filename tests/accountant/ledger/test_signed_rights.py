@@ -16,7 +16,7 @@ from accountant.audit.audit import audit_home
 from accountant.errors import DpserveError, LedgerInvalid
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
-from accountant.ledger import grants, tokens
+from accountant.ledger import grants, key_life, model_names, tokens
 from accountant.ledger.grants import Grant, access_of
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.records import Why
@@ -207,7 +207,7 @@ def test_a_job_that_is_set_back_does_not_draw_again_nor_get_back_its_price(home,
 # What is kept beside the keys
 
 
-@pytest.mark.parametrize("raw_bytes", [None, b"", b"dpnewst2", b"x" * 4096])
+@pytest.mark.parametrize("raw_bytes", [None, b"", b"dpnewst3", b"x" * 4096])
 def test_the_newest_entries_are_found_anew(home, raw_bytes):
     before = sql(home, "SELECT used, reserved FROM family")[0]
     small(home.ledger)
@@ -273,3 +273,68 @@ def test_the_audit_believes_no_sum_that_an_entry_states(home, monkeypatch):
     monkeypatch.setattr(entries.Writer, "append", less)
     seq = small(home.ledger)
     assert named(home, f"entry {seq}: after:")
+
+
+# Keys, and certificates that were revoked
+
+
+@pytest.mark.parametrize(
+    ("change", "table"),
+    [
+        ("DELETE FROM revoked", "revoked"),
+        ("UPDATE revoked SET issued = 1", "revoked"),
+        ("UPDATE revoked SET seq = 1", "revoked"),
+        ("INSERT INTO revoked VALUES (2, 3)", "revoked"),
+        ("UPDATE signing_key SET until = NULL, ended = NULL WHERE ended = 'retired'", "signing_key"),
+        ("UPDATE signing_key SET until = 99 WHERE ended = 'retired'", "signing_key"),
+        ("UPDATE signing_key SET added = 99 WHERE added = 0 AND role = 'issuer'", "signing_key"),
+        ("UPDATE signing_key SET pem = (SELECT pem FROM signing_key WHERE until IS NULL) WHERE ended = 'retired'", ""),
+        ("DELETE FROM signing_key WHERE ended = 'retired'", "signing_key"),
+        ("INSERT INTO signing_key SELECT 'x', role, pem, added, 9, ended FROM signing_key LIMIT 1", "signing_key"),
+    ],
+)
+def test_a_row_of_keys_or_revocations_that_was_changed_stops_everything(home, monkeypatch, change, table):
+    seq = small(home.ledger)
+    advance(home.ledger, seq, "issued")
+    key_life.revoke(home, home.ledger.job(seq).issued, "test", "a test")
+    key_life.rotate(home, "issuer", "test", "yearly")
+    key_life.rotate(home, "log", "test", "yearly")
+    monkeypatch.setenv("DPSERVE_HOME", str(home.path))
+    site = Site(home, DOORS)
+    good = site.token("good", "audit")
+    assert audit_home(home).ok
+    rows = sql(home, "SELECT * FROM signing_key"), sql(home, "SELECT * FROM revoked")
+    size = home.ledger.log.size()
+    sql(home, change)
+    acts = [lambda: home.trust, lambda: Home.open(place(home.path)), home.ledger.log.check_mark]
+    acts += [] if table == "revoked" else [lambda: small(home.ledger)]  # a job asks for no certificate
+    for act in acts:
+        with pytest.raises(DpserveError):
+            act()
+    assert named(home, "index: " + ("revocation" if table == "revoked" else "key"))
+    site.look()
+    assert site.bear(good, "GET", "/v1/ledger").status_code == 503
+    for name, kept in zip(("signing_key", "revoked"), rows, strict=True):
+        sql(home, f"DELETE FROM {name}")
+        for row in kept:
+            sql(home, f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", *row)
+    assert audit_home(home).ok
+    site.look()
+    text = site.bear(good, "GET", "/metrics").text
+    assert f'dpserve_index_mismatches_total{{table="{table or "signing_key"}"}}' in text
+    small(home.ledger)
+    assert home.ledger.log.size() == size + 1
+
+
+def test_a_revoked_model_is_not_promoted_nor_derived_from_by_deleting_its_row(home):
+    seq = small(home.ledger)
+    advance(home.ledger, seq, "issued")
+    issued = home.ledger.job(seq).issued
+    key_life.revoke(home, issued, "test", "a test")
+    sql(home, "DELETE FROM revoked")
+    for act in (
+        lambda: model_names.record(home.ledger, model_names.PROMOTED, "adult", 1, issued, "better", "test"),
+        lambda: home.ledger.derive(issued, "0" * 64, "0" * 64, Why("test", "x")),
+    ):
+        with pytest.raises(LedgerInvalid, match=f"revoked {issued}"):
+            act()
