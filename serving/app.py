@@ -21,7 +21,19 @@ from serving.pages.all import PAGES
 from serving.pages.home import error_page
 from serving.pages.prefetch import warming
 from serving.process.state import ServingState
-from serving.rest import campaigns, evaluations, explain, grants, jobs, ledger, models, operations, placing, v2
+from serving.rest import (
+    aggregators,
+    campaigns,
+    evaluations,
+    explain,
+    grants,
+    jobs,
+    ledger,
+    models,
+    operations,
+    placing,
+    v2,
+)
 from serving.rest.openapi import openapi
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query
@@ -34,6 +46,7 @@ DOORS: tuple[Door, ...] = (
     *v2.DOORS,
     *jobs.DOORS,
     *campaigns.DOORS,
+    *aggregators.DOORS,
     *evaluations.DOORS,
     *ledger.DOORS,
     *grants.DOORS,

@@ -30,7 +30,10 @@ PUBLIC_TRAINING = {
     "training.job_views",
     "training.learners.choice",
     "training.learners.docs",
+    "training.aggregator",
     "training.local.campaigns",
+    "training.local.shared_campaigns",
+    "training.local.sums",
     "training.owner",
     "training.plans",
     "training.pricing",
@@ -75,8 +78,9 @@ training/evaluation: accountant(. certificates keys ledger privacy) models(. for
 training/learners: accountant(. privacy) models(. forms) training(. learners/boosting rows)
 training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
 training/learners/ebm: accountant(. privacy) models(. forms) training(. learners rows rows/kernels)
-training/local: accountant(. keys ledger privacy) models(. forms) training(. rows)
-training/owner: accountant(. keys log) models(.) training(local)
+training/aggregator: accountant(. keys) training(local)
+training/local: accountant(. keys ledger log privacy) models(. forms) training(. rows)
+training/owner: accountant(.) models(.) training(local)
 training/notebook: accountant(.) training(. learners rows)
 training/rows: accountant(. ledger) models(.) training(rows/kernels)
 training/rows/kernels:
@@ -84,7 +88,7 @@ training/tuning: accountant(. privacy) models(. forms) training(. rows)
 serving: accountant(ledger) training(learners) serving(http pages process rest wire)
 serving/cli: accountant(. audit certificates keys ledger log store) models(. edit explain forms onnx store worth)
     training(. evaluation learners rows tuning) serving(pages process)
-serving/cli/local: accountant(. keys) models(store) serving(cli) training(local owner)
+serving/cli/local: accountant(. keys) models(store) serving(cli) training(aggregator local owner)
 serving/http: accountant(. ledger) training(.) serving(process wire)
 serving/pages: accountant(. certificates ledger log store) models(. explain forms store worth) training(. learners)
     serving(http process rest wire)
@@ -95,13 +99,14 @@ serving/wire: accountant(.) models(.)
 dpserve:
 """
 
-# Noise is drawn in one file, and an owner's report in another. Two more make keys and tokens, which need the operating
-# system's entropy but no noise.
+# Noise is drawn in one file, an owner's report in another, and shares of numbers in a third. Two more make
+# keys and tokens, which need the operating system's entropy but no noise.
 RANDOM = ("random", "secrets", "numpy.random", "opendp", "os.urandom", "os.getrandom")
 ENTROPY = {"secrets", "os.urandom"}
 MAY_DRAW = {
     "accountant/mechanisms.py": set(RANDOM),
     "accountant/one_of_k.py": {"os.urandom"},
+    "accountant/shares.py": {"os.urandom"},
     "accountant/keys/private_keys.py": ENTROPY,
     "serving/process/tokens.py": ENTROPY,
 }

@@ -73,8 +73,9 @@ class Models:
             plan = [{key: part for key, part in run.items() if key != "library"} for run in predicate["mechanisms"]]
             if predicate["ledger"]["leaf"] != leaf or plan != value.get("plan"):
                 self._findings.add(None, f"model {name}: its certificate is not about what entry {seq} reserved")
-            remote = replay.books.dataset(value["dataset"]).remote
-            if predicate["claim"]["trustModel"].startswith("local:") != remote:
+            rows = replay.books.dataset(value["dataset"])
+            trusted = "two-aggregators:" if rows.shared else "local:" if rows.remote else "central:"
+            if not predicate["claim"]["trustModel"].startswith(trusted):
                 self._findings.add(None, f"model {name}: its certificate's trust model is not that of entry {seq}")
             if predicate["public"].get("target") != value.get("target"):
                 self._findings.add(None, f"model {name}: its certificate names another target than entry {seq}")

@@ -90,8 +90,8 @@ def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
 class DatasetState:
     """A dataset as its entry leaves it. `orders`: all that one of its families adds up, which a price must state; they
     stay whatever becomes of the budgets. `targets`: where it has several, what a job may be about. `remote`: the rows
-    stay with owners, who are the units and report. `held`: the accounts of the units that its families keep aside,
-    beside those of the others, `families`; empty where none are.
+    stay with owners, who are the units and report; `shared`: in shares, to two aggregators. `held`: the accounts of the
+    units that its families keep aside, beside those of the others, `families`; empty where none are.
     """
 
     seq: int
@@ -102,6 +102,7 @@ class DatasetState:
     commitment: str
     targets: tuple[str, ...] = ()
     remote: bool = False
+    shared: bool = False
     held: tuple[str, ...] = ()
 
 
@@ -200,10 +201,12 @@ class Books:
         orders = {order for identity in families for order, _ in self.families[identity].criteria}
         who = (value["uuid"], families, tuple(sorted(orders)))
         remote = value["unit"] == _OWNER
-        require(not remote or value["relation"] == Relation.REPLACE_ONE, "relation: owners need replace-one")
+        shared = remote and value["relation"] == Relation.ADD_REMOVE
+        pure = not any(self.family(identity).budget.delta for identity in families)
+        require(not remote or pure != shared, "relation: owners need replace-one for reports, add-remove for shares")
         about = (value["records"], value["commitment"], tuple(value.get("targets", ())))
         held = tuple(self.held[identity] for identity in families if identity in self.held)
-        state = DatasetState(seq, *who, *about, remote, held)
+        state = DatasetState(seq, *who, *about, remote, shared, held)
         self.datasets[value["dataset"]] = state
 
     def budget_changed(self, seq: int, value: Value) -> None:

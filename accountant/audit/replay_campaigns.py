@@ -8,6 +8,8 @@ from accountant.audit.judge import Value, require, require_hex
 from accountant.audit.replay_budget import DatasetState
 from accountant.errors import LedgerInvalid
 
+_SUM = ("discrete-gaussian", "sum of all owners' statistics", "l2")
+
 
 @dataclass(slots=True)
 class CampaignState:
@@ -27,13 +29,21 @@ class Campaigns:
     states: dict[int, CampaignState] = field(default_factory=dict)
 
     def reserved(self, seq: int, value: Value, dataset: DatasetState) -> None:
-        """A job on owners' data is one report of each: pure, by one of K, defined before it is reserved."""
+        """A job on owners' data is one report of each, pure, by one of K; or, of shares, one sum with Gaussian noise.
+        It is defined before it is reserved.
+        """
         plan, asked = value["plan"], value["parameters"]
-        ours = [run["mechanism"] for run in plan] == ["one-of-k"] and plan[0]["count"] == 1
         if not dataset.remote:
             require(all(run["mechanism"] != "one-of-k" for run in plan), "plan: reports are asked of owners alone")
             return
-        require(ours, "plan: must be one report of each owner, by one-of-k")
+        if dataset.shared:
+            summed = [(run["mechanism"], run["purpose"], run["norm"], run["count"]) for run in plan]
+            require(summed == [(*_SUM, 1)], "plan: must be one sum of shares, with discrete Gaussian noise")
+            require_hex(asked, "aggregator_1", "aggregator_2")
+            require(asked["aggregator_1"] != asked["aggregator_2"], "aggregators: must be two")
+        else:
+            ours = [(run["mechanism"], run["count"]) for run in plan]
+            require(ours == [("one-of-k", 1)], "plan: must be one report of each owner, by one-of-k")
         require_hex(asked, "definition")
         owners, least = asked["owners"], asked["least"]
         whole = type(owners) is int and type(least) is int and 1 <= least <= owners <= dataset.records

@@ -103,8 +103,11 @@ def _domain(domain: Domain) -> str:
 
 def _loss(certificate: Certificate) -> dict[str, Any]:
     claim = certificate.form.claim
+    shared = claim.trust_model.startswith("two-aggregators:")
     neighbours = (
-        f"Adjacent datasets differ by one {claim.unit.name} more or less."
+        f"Adjacent sums are with and without the contribution of one {claim.unit.name}; who takes part is public."
+        if shared
+        else f"Adjacent datasets differ by one {claim.unit.name} more or less."
         if certificate.relation == "add-remove"
         else f"Adjacent datasets have the same size and differ in one {claim.unit.name}, replaced by any other."
     )
@@ -129,16 +132,25 @@ LOCAL_ACTORS = (
 )
 
 
+SHARED_ACTORS = (
+    "- The owners, each of whom keeps its rows and sends a share of what they come to, sealed, to each aggregator.\n"
+    "- Two aggregators, of whom one must be honest; each adds the whole noise.\n"
+    "- The operator of the platform, who sees sealed shares and noisy sums, and is not trusted.\n"
+)
+ACTORS = {"central": ("Central", CENTRAL_ACTORS), "local": ("Local", LOCAL_ACTORS),
+          "two-aggregators": ("Two aggregators", SHARED_ACTORS)}  # fmt: skip
+
+
 def _model(form: Predicate) -> dict[str, str]:
     families = form.dataset.families or []
     totals = [account.budget for account in families] or [form.dataset.budget]
     total = "; ".join(f"epsilon {budget.epsilon} at delta {budget.delta}" for budget in totals)
-    local = form.claim.trust_model.startswith("local:")
+    named, actors = ACTORS.get(form.claim.trust_model.partition(":")[0], ACTORS["central"])
     return {
-        "model_name": "Local" if local else "Central",
+        "model_name": named,
         "model_name_details": form.claim.trust_model,
         "actors": (
-            f"{LOCAL_ACTORS if local else CENTRAL_ACTORS}"
+            f"{actors}"
             "- The accountant, who admits jobs and signs the ledger and certificates; audited by its public log.\n"
             f"- The adversary: {form.claim.adversary}; not trusted."
         ),

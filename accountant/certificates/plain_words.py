@@ -85,7 +85,12 @@ def _who(certificate: Certificate) -> Section:
     unit = form.claim.unit
     bounded = "" if unit.bounding.startswith("none") else f" Used are {unit.bounding}, and no others."
     first = f"The unit of privacy is one {unit.name} of the dataset {form.dataset.name}.{bounded}"
-    if certificate.relation == "add-remove":
+    if form.claim.trust_model.startswith("two-aggregators:"):
+        second = (
+            f"The promise compares the sums with and without any one {unit.name}'s contribution: what it says is "
+            "protected. Who took part is public. It rests on one of the two aggregators: which one need not be known."
+        )
+    elif certificate.relation == "add-remove":
         second = (
             f"The promise compares the data with and without any one {unit.name}: even whether it is there is "
             "protected, and with it how many there are."
@@ -106,7 +111,12 @@ def _promise(certificate: Certificate) -> Section:
     add_remove = certificate.relation == "add-remove"
     worlds = f"with any one {unit} {'added or removed' if add_remove else 'replaced'}"
     but = f", and {delta:f} (1 in {int(1 / delta):,}) on top" if delta else ""
-    about = f"whether a given {unit} was in the data" if add_remove else f"which of two things a given {unit} says"
+    shared = certificate.form.claim.trust_model.startswith("two-aggregators:")
+    worlds = f"with any one {unit}'s contribution left out" if shared else worlds
+    what = "'s contribution" if shared else ""
+    about = (
+        f"whether a given {unit}{what} was in the data" if add_remove else f"which of two things a given {unit} says"
+    )
     apart = f" This holds but for a chance of {delta:f}, about which nothing is said." if delta else ""
     beliefs = "; ".join(
         f"{(100 * prior).normalize():f} in 100 into at most {belief(epsilon, prior):f} in 100" for prior in PRIORS

@@ -46,10 +46,19 @@ CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed
 }
 CENTRAL = "central: the platform sees the rows, the reader of the model does not"
 LOCAL = "local: nobody but its owner sees a row; the platform sees one random report of each owner"
+SHARED = (
+    "two-aggregators: nobody but its owner sees a row; if one of the two aggregators is honest, nobody sees more "
+    "than sums over all owners, with that one's whole noise"
+)
 ADVERSARY = "anyone with the model, this certificate and any other knowledge, without bound on computation"
 ADVERSARY_OF_OWNERS = (
     "anyone with every report, the model, this certificate and any other knowledge, the platform and all other owners "
     "included, without bound on computation"
+)
+ADVERSARY_OF_SHARES = (
+    "anyone with the model, this certificate and any other knowledge, the platform, all other owners and one of the "
+    "two aggregators included; sealed and split shares are kept from it by cryptography (HPKE), all else holds "
+    "without bound on computation"
 )
 PREPROCESSING = "cut points and categories of the public schema; nothing was fitted to rows"
 REMOTE_PREPROCESSING = (
@@ -60,6 +69,13 @@ NOT_COVERED_OF_OWNERS = (
     "owners who lie: a report moves the model by no more than any other report, but nothing shows that it is honest",
     "reports that somebody with other owners' invitations sends in their place",
     "the owners' own machines and programs, by which reports are drawn",
+)
+NOT_COVERED_OF_SHARES = (
+    "both aggregators together: who has both shares of an owner has that owner's statistic",
+    "owners who lie: what an owner sends is in shares, and nobody can see whether it is a statistic at all; one "
+    "owner can move the model at will",
+    "who took part: the promise compares sums with and without an owner's contribution, and participation is public",
+    "the owners' own machines and programs, by which shares are made",
 )
 NOT_COVERED = (
     "what the schema says, and everything else that was public before any row was read",
@@ -90,8 +106,8 @@ def statement(
     subject: Subject, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
 ) -> bytes:
     """Canonical bytes of the statement. `spent`: the releases that were popped, equal to the reserved plan."""
-    unit = dataset.registration.unit
-    if unit.remote:
+    unit, shared = dataset.registration.unit, dataset.registration.shared
+    if unit.remote and not shared:
         from accountant.one_of_k import LIBRARY
     else:
         from accountant.mechanisms import LIBRARY  # loads the samplers, which verifiers do without
@@ -101,12 +117,15 @@ def statement(
         "mechanisms": [{**run, "library": LIBRARY} for run in spent.to_json()],
         "accounting": _accounting(spent),
         "dataset": _dataset(dataset),
-        "public": _public(subject, request, unit.remote),
-        "preprocessing": REMOTE_PREPROCESSING if unit.remote else PREPROCESSING,
+        "public": _public(subject, request, unit.remote, shared),
+        "preprocessing": REMOTE_PREPROCESSING if unit.remote and not shared else PREPROCESSING,
         "randomness": {"source": "operating system", "seeded": False},
         "implementation": dict(implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
-        "notCovered": [*NOT_COVERED, *(NOT_COVERED_OF_OWNERS if unit.remote else ())],
+        "notCovered": [
+            *NOT_COVERED,
+            *(NOT_COVERED_OF_SHARES if shared else NOT_COVERED_OF_OWNERS if unit.remote else ()),
+        ],
     }
     body: dict[str, Any] = {
         "_type": STATEMENT_TYPE,
@@ -131,7 +150,7 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
     """What is promised of these releases, as statements have it."""
     orders = sorted({float(order) for order in dataset.orders} | ({found.order} if found.order else set()))
     pure = compose_pure(spent.events)
-    unit = dataset.registration.unit
+    unit, shared = dataset.registration.unit, dataset.registration.shared
     return {
         "variant": "pure" if found.delta == 0 else "approximate",
         "epsilon": decimal_string(found.epsilon),
@@ -145,15 +164,17 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
         "conversion": CONVERSIONS[found.bound],
         "order": None if found.order is None else order_text(found.order),
         "relation": dataset.registration.relation.value,
-        "unit": {"name": unit.name, "contributions": unit.contributions, "bounding": bounding(unit)},
-        "trustModel": LOCAL if unit.remote else CENTRAL,
-        "adversary": ADVERSARY_OF_OWNERS if unit.remote else ADVERSARY,
+        "unit": {"name": unit.name, "contributions": unit.contributions, "bounding": bounding(unit, shared)},
+        "trustModel": SHARED if shared else LOCAL if unit.remote else CENTRAL,
+        "adversary": ADVERSARY_OF_SHARES if shared else ADVERSARY_OF_OWNERS if unit.remote else ADVERSARY,
         "release": "model",
     }
 
 
-def bounding(unit: Unit) -> str:
+def bounding(unit: Unit, shared: bool = False) -> str:
     """How the records of one unit are bounded."""
+    if shared:
+        return "an owner contributes once: the mean over its records of a statistic whose length the schema bounds"
     if unit.remote:
         return "none needed: an owner answers once, with one report drawn from all of its records"
     if unit.column is None:
@@ -202,7 +223,7 @@ def _account(family: Family) -> dict[str, Any]:
     }
 
 
-def _public(subject: Subject, request: Request, remote: bool) -> dict[str, Any]:
+def _public(subject: Subject, request: Request, remote: bool, shared: bool) -> dict[str, Any]:
     ends = {} if subject.range is None else {"range": dict(zip(("low", "high"), subject.range, strict=True))}
     return {
         **ends,
@@ -214,7 +235,8 @@ def _public(subject: Subject, request: Request, remote: bool) -> dict[str, Any]:
         "domains": listed(list(subject.domains)) if subject.domains else None,
         "classes": None if subject.classes is None else [str(label) for label in subject.classes],
         "unprotected": ["schema", "hyper-parameters", "plan", "time of the ledger's entries"]
-        + (["who answered, and when", "the public rows, which are named by their digest"] if remote else []),
+        + (["who answered, and when"] if remote else [])
+        + (["the public rows, which are named by their digest"] if remote and not shared else []),
     }
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from accountant import shares
 from accountant.budget import Budget, Relation
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
@@ -24,7 +25,7 @@ from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.privacy.one_job import OneJob, Room, one_job, room
 
 EVERYBODY = "*"
-REPORT = "one-of-k"  # what alone may be asked of owners
+REPORT = "one-of-k"  # what alone may be asked of owners, or, where shares are: the one noisy sum
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,12 @@ class Dataset:
         asks owners for anything but their reports, or rows for reports.
         """
         remote = self.registration.unit.remote
-        if any((release.mechanism == REPORT) != remote for release, _ in plan.runs):
+        asked = [(release.mechanism, release.purpose, count) for release, count in plan.runs]
+        if self.registration.shared:
+            wrong = asked != [(shares.MECHANISM, shares.PURPOSE, 1)]
+        else:
+            wrong = any((mechanism == REPORT) != remote for mechanism, _, _ in asked)
+        if wrong:
             said = "its rows stay with their owners; open a campaign to ask them" if remote else "reports are of owners"
             raise InputError(f"dataset={self.registration.name}: {said}")
         return price_to_json(price(plan, self.orders), self.orders)

@@ -116,6 +116,11 @@ class Registration:
     targets: tuple[str, ...] = ()
     holdout: Decimal | None = None
 
+    @property
+    def shared(self) -> bool:
+        """Whether owners send shares to two aggregators, and not one random report each."""
+        return self.unit.remote and self.relation is Relation.ADD_REMOVE
+
     def __post_init__(self) -> None:
         if self.holdout is not None:
             self._check_holdout(self.holdout)

@@ -66,6 +66,14 @@ TREE: Nodes = {
             "show": Leaf("local.campaigns:show_campaign"),
         },
     ),
+    "aggregator": Branch(
+        "One of two who add up what owners send in shares: make keys, answer a campaign once.",
+        {
+            "init": Leaf("local.aggregator:init"),
+            "answer": Leaf("local.aggregator:answer"),
+            "show": Leaf("local.aggregator:show_aggregator"),
+        },
+    ),
     "owner": Branch(
         "An owner's own side: answer a campaign once, see what was sent and what it cost.",
         {

@@ -42,12 +42,23 @@ async def report(request: Request) -> Response:
 
 
 ENTRY = json_schemas.maybe(json_schemas.COUNT)
+AGGREGATOR = json_schemas.record(
+    {
+        "name": json_schemas.TEXT,
+        "fingerprint": json_schemas.SHA256,
+        "opened": json_schemas.TRUTH,
+        "answered": json_schemas.TRUTH,
+    }
+)
 STATE = json_schemas.record(
     {
         **dict.fromkeys(("campaign", "state", "population", "learner", "model"), json_schemas.TEXT),
         "epsilon": json_schemas.DECIMAL,
         **dict.fromkeys(("owners", "least", "reports", "job"), json_schemas.COUNT),
-        **dict.fromkeys(("definition", "public_rows"), json_schemas.SHA256),
+        "definition": json_schemas.SHA256,
+        "public_rows": json_schemas.maybe(json_schemas.SHA256),
+        "delta": json_schemas.DECIMAL,
+        "aggregators": json_schemas.array(AGGREGATOR),
         **dict.fromkeys(("opened", "closed", "issued"), ENTRY),
     }
 )

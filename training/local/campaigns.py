@@ -10,14 +10,13 @@ import hashlib
 import hmac
 import json
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from accountant.budget import Budget, Relation, check_name
-from accountant.canonical import decimal_string
+from accountant.canonical import decimal_string, decode
 from accountant.errors import InputError, JobFailed, NameTaken, NotInvited, UnknownName, WrongState
 from accountant.files import PRIVATE, replace_file
 from accountant.home import Home
@@ -27,9 +26,22 @@ from accountant.ledger.families import Dataset
 from accountant.ledger.records import OWNER, Registration, Request, State
 from models.features import encode_columns
 from training.lease import Lease, this_process
-from training.local.definition import LEARNERS, Definition, definition_from_payload
+from training.local.definition import Definition
+from training.local.groups import Groups
 from training.local.learning import CANDIDATES, coordinates_for, favoured_for, learn
+from training.local.question import Question
+from training.local.questions import LEARNERS, question_from_payload
 from training.local.report_store import ReportStore
+from training.local.shared import (
+    AGGREGATORS,
+    SHARED_LEARNERS,
+    Aggregator,
+    SharedDefinition,
+    aggregator_from_json,
+    multiplier_for,
+)
+from training.local.shared_learning import groups_for, learn_shared
+from training.local.sums import HELD, SUM, total_of
 from training.release import alone, finish, keep
 from training.rows.datasets import schema_of
 from training.rows.row_files import column_types, read_columns
@@ -42,27 +54,35 @@ TOO_FEW = "too-few"
 
 @dataclass(frozen=True)
 class Asked:
-    """A campaign in the words of who opens it. `owners`: who may answer; `least`: below so many nothing is learnt."""
+    """A campaign in the words of who opens it. `owners`: who may answer; `least`: below so many nothing is learnt.
+
+    Of shares: `delta`, the public files of the two `aggregators`, and how many `groups` a feature has at most (None: by
+    the public rule). Of reports: `public_rows`.
+    """
 
     name: str
     population: str
     learner: str
     epsilon: str
     owners: int
-    public_rows: Path
+    public_rows: Path | None = None
     least: int | None = None
     model: str | None = None
+    delta: str = "0"
+    aggregators: tuple[Path, ...] = ()
+    groups: int | None = None
 
 
 def found_population(
-    home: Home, name: str, schema_file: Path, owners: int, epsilon: str, family: str | None
+    home: Home, name: str, schema_file: Path, owners: int, epsilon: str, family: str | None, delta: str = "0"
 ) -> Dataset:
-    """People who keep their rows, and the most epsilon that all campaigns together may cost one of them.
+    """People who keep their rows, and the most that all campaigns together may cost one of them: reports, where `delta`
+    is 0, and shares for two aggregators, where it is above.
 
     InputError, NameTaken, SchemaError as for datasets. The schema is public, its `records` are of no meaning here.
     """
     raw = schema_file.read_bytes()
-    schema, budget = parse_schema(raw), Budget.of(epsilon, "0")
+    schema, budget = parse_schema(raw), Budget.of(epsilon, delta)
     if len(schema.targets) > 1:
         raise InputError(f"schema={schema_file.name}: {len(schema.targets)} targets; owners are asked about one")
     if owners < 1:
@@ -71,9 +91,9 @@ def found_population(
     folder = home.datasets / commitment
     folder.mkdir(mode=0o700, exist_ok=True)
     replace_file(folder / "schema.yaml", raw, PRIVATE, alone=True)
-    about = Registration(
-        name, Relation.REPLACE_ONE, budget, OWNER, owners, schema.digest, commitment, family_name=family
-    )
+    relation = Relation.ADD_REMOVE if budget.delta else Relation.REPLACE_ONE
+    budget.check_delta(owners)
+    about = Registration(name, relation, budget, OWNER, owners, schema.digest, commitment, family_name=family)
     return home.ledger.register(about)
 
 
@@ -92,7 +112,7 @@ def open_campaign(home: Home, asked: Asked, by: str) -> dict[str, Any]:
     with alone(home, f"campaign-{asked.name}"):
         if folder.exists():
             raise NameTaken(f"campaign={asked.name}: there is one of this name", campaign=asked.name)
-        budget = Budget(definition.epsilon, Decimal(0))
+        budget = Budget(definition.epsilon, definition.delta)
         request = Request(asked.population, asked.learner, budget, definition.parameters, definition.model)
         owner = this_process()
         job = home.ledger.reserve(request, definition.epsilon, definition.plan, by=by, owner=owner, lease=Lease.SECONDS)
@@ -106,15 +126,25 @@ def open_campaign(home: Home, asked: Asked, by: str) -> dict[str, Any]:
     return state(home, asked.name)
 
 
-def define(home: Home, dataset: Dataset, asked: Asked) -> Definition:
-    """The definition: coordinates from the public rows, the seed from the accountant's own key. Spends nothing."""
+def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
+    """What all owners will be asked. Spends nothing. InputError where learner, population and what was given do not go
+    together.
+    """
     if asked.learner not in LEARNERS:
         raise InputError(f"learner={asked.learner!r:.60}: owners are asked by one of {', '.join(LEARNERS)}")
-    schema, epsilon = schema_of(home, dataset), Budget.of(asked.epsilon, "0").epsilon
-    if schema.classes is None or len(schema.classes) != 2:
-        raise InputError(f"target={schema.target}: {asked.learner} tells two classes apart")
+    shared, schema = asked.learner in SHARED_LEARNERS, schema_of(home, dataset)
+    if shared != bool(dataset.delta):
+        kind = "reports, for its delta is 0" if shared else "shares, for its delta is above 0"
+        raise InputError(f"population={asked.population}: is asked for {kind}; {asked.learner} is not")
     if not 1 <= asked.owners <= dataset.registration.records:
         raise InputError(f"owners={asked.owners}: the population has {dataset.registration.records}")
+    if shared:
+        return _define_shares(dataset, schema, asked)
+    if schema.classes is None or len(schema.classes) != 2:
+        raise InputError(f"target={schema.target}: {asked.learner} tells two classes apart")
+    if asked.public_rows is None or asked.aggregators:
+        raise InputError(f"public_rows: {asked.learner} needs rows without labels, and no aggregators")
+    epsilon = Budget.of(asked.epsilon, "0").epsilon
     codes, digest = public_codes(schema, asked.public_rows)
     coordinates = coordinates_for(schema.features, codes, asked.owners, float(epsilon))
     seed = home.keys.commitment(
@@ -125,6 +155,29 @@ def define(home: Home, dataset: Dataset, asked: Asked) -> Definition:
         asked.least or asked.owners, schema.target, tuple(map(str, schema.classes)), schema.features, coordinates,
         digest, seed, CANDIDATES, favoured_for(coordinates, float(epsilon)),
     )  # fmt: skip
+
+
+def _define_shares(dataset: Dataset, schema: Schema, asked: Asked) -> SharedDefinition:
+    budget = Budget.of(asked.epsilon, asked.delta)
+    if asked.public_rows is not None:
+        raise InputError("public_rows: shares need none; the schema alone is public")
+    if budget.delta > dataset.delta:
+        raise InputError(f"delta={budget.delta}: population {asked.population} has {dataset.delta} in all")
+    groups = asked.groups or groups_for(asked.owners, float(budget.epsilon))
+    return SharedDefinition(
+        asked.name, asked.population, asked.model or asked.name, asked.learner, budget.epsilon, asked.owners,
+        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features,
+        budget.delta, groups, multiplier_for(Groups(schema.features, groups), budget), schema.target_range,
+        tuple(map(read_aggregator, asked.aggregators)),
+    )  # fmt: skip
+
+
+def read_aggregator(path: Path) -> Aggregator:
+    """From the public file of one, as `dpserve aggregator init` writes it. InputError where it is none."""
+    try:
+        return aggregator_from_json(decode(path.read_bytes()))
+    except OSError:
+        raise InputError(f"aggregator={path.name}: cannot be read") from None
 
 
 def public_codes(schema: Schema, path: Path) -> tuple[list[Any], str]:
@@ -144,7 +197,7 @@ class Campaign:
 
     job: int
     envelope: bytes
-    definition: Definition
+    definition: Question
     reports: ReportStore
 
 
@@ -155,7 +208,7 @@ def load(home: Home, name: str) -> Campaign:
         envelope, job = (folder / ENVELOPE).read_bytes(), int(json.loads((folder / JOB).read_bytes())["job"])
     except OSError:
         raise UnknownName(f"campaign={name}: no such campaign", campaign=name) from None
-    return Campaign(job, envelope, definition_from_payload(dsse.parse(envelope).payload), ReportStore(folder / REPORTS))
+    return Campaign(job, envelope, question_from_payload(dsse.parse(envelope).payload), ReportStore(folder / REPORTS))
 
 
 def names(home: Home) -> list[str]:
@@ -182,12 +235,25 @@ def state(home: Home, name: str) -> dict[str, Any]:
         "least": definition.least,
         "reports": campaign.reports.count(),
         "definition": definition.digest,
-        "public_rows": definition.public_rows,
+        "public_rows": definition.public_rows if isinstance(definition, Definition) else None,
+        "delta": decimal_string(definition.delta),
+        "aggregators": _aggregators(campaign),
         "job": campaign.job,
         "opened": opened,
         "closed": closed,
         "issued": job.issued,
     }
+
+
+def _aggregators(campaign: Campaign) -> list[dict[str, Any]]:
+    """The two, and how far each is; none where reports are asked for."""
+    if not isinstance(campaign.definition, SharedDefinition):
+        return []
+    held, answered = (campaign.reports.said(what) for what in (HELD, SUM))
+    return [
+        {"name": each.name, "fingerprint": each.fingerprint, "opened": at in held, "answered": at in answered}
+        for at, each in enumerate(campaign.definition.aggregators)
+    ]
 
 
 def offer(home: Home, name: str) -> dict[str, Any]:
@@ -210,12 +276,8 @@ def invitations(home: Home, name: str) -> list[str]:
     return [invitation(home, name, owner) for owner in range(load(home, name).definition.owners)]
 
 
-def receive(home: Home, name: str, invited: str, value: int) -> dict[str, Any]:
-    """Take an owner's report in. The same again changes nothing and is answered alike.
-
-    NotInvited for a stranger, IdempotencyConflict for another report of the same owner, WrongState where it is not
-    open, InputError where `value` is no index of the campaign's vectors.
-    """
+def invited_owner(home: Home, name: str, invited: str) -> tuple[Campaign, int]:
+    """The open campaign, and whose invitation it is. NotInvited for a stranger; WrongState before it is opened."""
     campaign = load(home, name)
     _, _, rest = invited.partition("_")
     number = rest.partition("_")[0]
@@ -223,34 +285,57 @@ def receive(home: Home, name: str, invited: str, value: int) -> dict[str, Any]:
     genuine = 0 <= owner < campaign.definition.owners
     if not hmac.compare_digest(invitation(home, name, max(owner, 0)).encode(), invited.encode()) or not genuine:
         raise NotInvited(f"campaign={name}: this invitation is not one of its own", campaign=name)
-    if not 0 <= value < campaign.definition.candidates:
-        raise InputError(f"report={value}: must be from 0 to {campaign.definition.candidates - 1}")
     if campaigns.entry_of(home.ledger, campaign.job, campaigns.OPENED) is None:
         raise WrongState(f"campaign={name}: is not open", campaign=name)
+    return campaign, owner
+
+
+def receive(home: Home, name: str, invited: str, value: int) -> dict[str, Any]:
+    """Take an owner's report in. The same again changes nothing and is answered alike.
+
+    NotInvited for a stranger, IdempotencyConflict for another report of the same owner, WrongState where it is not
+    open, InputError where `value` is no index of the campaign's vectors.
+    """
+    campaign, owner = invited_owner(home, name, invited)
+    if not isinstance(campaign.definition, Definition):
+        raise InputError(f"campaign={name}: asks for shares, at .../shares")
+    if not 0 <= value < campaign.definition.candidates:
+        raise InputError(f"report={value}: must be from 0 to {campaign.definition.candidates - 1}")
     campaign.reports.add(owner, value)
     return {"campaign": name, "owner": owner, "report": value}
 
 
 def close(home: Home, name: str) -> dict[str, Any]:
-    """Take no more reports, learn from those that came, certify. Resumable from wherever an earlier try was cut.
+    """Take no more reports, learn from those that came, certify. Resumable from wherever an earlier try was cut. Shares
+    are learnt from once both aggregators have answered: until then it is closed, and does no more.
 
     JobFailed where fewer reported than were declared: there is no model, and the budget stays charged.
     """
     campaign = load(home, name)
     with alone(home, f"campaign-{name}"):
         campaign.reports.close()
-        owners, reports = campaign.reports.all()
-        job, definition = home.ledger.job(campaign.job), campaign.definition
+        count, definition = campaign.reports.count(), campaign.definition
+        job = home.ledger.job(campaign.job)
         if campaigns.entry_of(home.ledger, job.seq, campaigns.CLOSED) is None:
-            campaigns.close_campaign(home.ledger, job.seq, definition.digest, len(reports))
+            campaigns.close_campaign(home.ledger, job.seq, definition.digest, count)
         if job.state is State.STARTED:
-            if len(reports) < definition.least:
+            if isinstance(definition, SharedDefinition):
+                if count >= definition.least and len(campaign.reports.said(SUM)) < AGGREGATORS:
+                    return state(home, name)
+                if count >= definition.least:
+                    total, count = total_of(definition, campaign.reports.said(SUM))
+            if count < definition.least:
                 home.ledger.burn(job.seq, TOO_FEW)
                 raise JobFailed(
-                    f"campaign={name}: {len(reports)} reports, fewer than the {definition.least} declared; there is no "
+                    f"campaign={name}: {count} reports, fewer than the {definition.least} declared; there is no "
                     "model, and what was charged stays charged",
                     job=job.seq,
                 )
-            home.ledger.commit(job.seq, keep(home, job.seq, learn(definition, owners, reports)))
+            if isinstance(definition, SharedDefinition):
+                model = learn_shared(definition, total, count)
+            else:
+                assert isinstance(definition, Definition)
+                model = learn(definition, *campaign.reports.all())
+            home.ledger.commit(job.seq, keep(home, job.seq, model))
         finish(home, job.seq)
     return state(home, name)

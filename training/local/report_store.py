@@ -1,47 +1,43 @@
-"""The reports of one campaign, in a file of its own: one of each owner, none after the close."""
+"""The reports of one campaign, in a file of its own: one of each owner, none after the close. And, where shares are
+what owners send, what the two aggregators say of them, once each.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import IdempotencyConflict, LedgerUnavailable, WrongState
+from accountant.errors import IdempotencyConflict, WrongState
+from training.local.sqlite_file import writing
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS report (owner INTEGER PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS report (owner INTEGER PRIMARY KEY, value ANY NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS closed (at TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS said (
+    aggregator INTEGER NOT NULL, what TEXT NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (aggregator, what)
+) STRICT;
 """
 
 
 class ReportStore:
-    """Safe to use from any number of processes of one host."""
+    """Safe to use from any number of processes of one host. A report is an index, or the bytes of two sealed shares."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self._path, timeout=10, isolation_level=None)) as connection:
-                connection.execute("PRAGMA synchronous=FULL")
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise LedgerUnavailable(f"reports: cannot be stored now ({type(error).__name__})") from None
+    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
+        return writing(self._path, _TABLES, "reports")
 
     def create(self) -> None:
         """The empty file. Nothing where it is there."""
-        with closing(sqlite3.connect(self._path)) as connection:
-            connection.executescript(f"PRAGMA journal_mode=WAL; {_TABLES}")
-        self._path.chmod(0o600)
+        with self._writing():
+            pass
 
-    def add(self, owner: int, value: int) -> bool:
+    def add(self, owner: int, value: int | bytes) -> bool:
         """Whether it is new. IdempotencyConflict where this owner reported something else; WrongState once closed."""
         with self._writing() as connection:
             known = connection.execute("SELECT value FROM report WHERE owner = ?", (owner,)).fetchone()
@@ -69,3 +65,37 @@ class ReportStore:
             found = connection.execute("SELECT owner, value FROM report ORDER BY owner").fetchall()
         pairs = np.array(found, np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
+
+    def after(self, owner: int, most: int) -> list[tuple[int, bytes]]:
+        """The next reports of owners beyond this number, in order: as many as have `most` bytes, at least one."""
+        found: list[tuple[int, bytes]] = []
+        with self._writing() as connection:
+            for number, value in connection.execute("SELECT * FROM report WHERE owner > ? ORDER BY owner", (owner,)):
+                if found and (len(found) + 1) * len(value) > most:
+                    break
+                found.append((number, value))
+        return found
+
+    def say(self, aggregator: int, what: str, envelope: bytes) -> None:
+        """Keep what an aggregator says; IdempotencyConflict where it said something else before. WrongState before the
+        close.
+        """
+        with self._writing() as connection:
+            if not connection.execute("SELECT 1 FROM closed").fetchone():
+                raise WrongState("campaign: is open; aggregators speak once it is closed")
+            key = (aggregator, what)
+            known = connection.execute("SELECT envelope FROM said WHERE aggregator = ? AND what = ?", key).fetchone()
+            if known is not None and known[0] != envelope:
+                raise IdempotencyConflict(f"aggregator {aggregator + 1}: has said something else before")
+            if known is None:
+                connection.execute("INSERT INTO said VALUES (?, ?, ?)", (*key, envelope))
+
+    def said(self, what: str) -> dict[int, bytes]:
+        """By the aggregator's number."""
+        with self._writing() as connection:
+            return dict(connection.execute("SELECT aggregator, envelope FROM said WHERE what = ?", (what,)).fetchall())
+
+    def is_closed(self) -> bool:
+        """Whether nothing is added any more."""
+        with self._writing() as connection:
+            return connection.execute("SELECT 1 FROM closed").fetchone() is not None

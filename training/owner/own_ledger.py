@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 from accountant.canonical import decimal_string
-from accountant.errors import BudgetRefused, LedgerInvalid, LedgerUnavailable, WrongState
-from training.local.definition import Definition
+from accountant.errors import BudgetRefused, LedgerInvalid, WrongState
+from training.local.question import Question
+from training.local.sqlite_file import writing
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS report (
@@ -27,7 +28,9 @@ CREATE TABLE IF NOT EXISTS seen (origin TEXT PRIMARY KEY, size INTEGER NOT NULL)
 
 @dataclass(frozen=True)
 class Sent:
-    """A line of the ledger. `body`: the exact bytes; `sent`: when the service confirmed them, if it did."""
+    """A line of the ledger. `body`: the exact bytes; `sent`: when the service confirmed them, if it did. `delta`: above
+    0 where shares were sent.
+    """
 
     campaign: str
     definition: str
@@ -36,6 +39,7 @@ class Sent:
     drawn: str
     body: bytes
     sent: str | None
+    delta: Decimal
 
 
 class OwnLedger:
@@ -46,15 +50,11 @@ class OwnLedger:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self._path, timeout=10, isolation_level=None)) as connection:
-                self._path.chmod(0o600)
-                connection.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; {_TABLES}")
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise LedgerUnavailable(f"ledger={self._path}: cannot be used ({type(error).__name__})") from None
+        with writing(self._path, _TABLES, f"ledger={self._path}") as connection:
+            columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(report)")}
+            if "delta" not in columns:  # the first ledgers knew of reports without one alone
+                connection.execute("ALTER TABLE report ADD COLUMN delta TEXT NOT NULL DEFAULT '0'")
+            yield connection
 
     def see(self, origin: str, size: int) -> None:
         """Remember how large the log was; LedgerInvalid where it has become smaller: it was rolled back."""
@@ -64,11 +64,13 @@ class OwnLedger:
                 raise LedgerInvalid(f"log: has {size} entries, and had {known[0]}; it was rolled back")
             connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (origin, size))
 
-    def report(self, definition: Definition, total: Decimal, draw: Callable[[], bytes]) -> Sent:
+    def report(
+        self, definition: Question, total: Decimal, draw: Callable[[], bytes], total_delta: Decimal = Decimal(0)
+    ) -> Sent:
         """The stored report of this campaign; else check, draw and store.
 
-        BudgetRefused where all reports together would cost more than `total`; WrongState where a campaign of this name
-        asked something else before.
+        BudgetRefused where all reports together would cost more than `total` and `total_delta`; WrongState where a
+        campaign of this name asked something else before.
         """
         with self._writing() as connection:
             lines = _lines(connection)
@@ -77,16 +79,17 @@ class OwnLedger:
                     if line.definition != definition.digest:
                         raise WrongState(f"campaign={line.campaign}: asks something else than when you answered it")
                     return line
-            spent = sum((line.epsilon for line in lines), Decimal(0))
-            if spent + definition.epsilon > total:
-                raise BudgetRefused(
-                    f"epsilon={definition.epsilon}: you have spent {spent} of {total}; nothing was drawn or sent",
-                    asked=decimal_string(definition.epsilon), spent=decimal_string(spent), total=decimal_string(total),
-                )  # fmt: skip
+            for name, most in (("epsilon", total), ("delta", total_delta)):
+                asked, spent = getattr(definition, name), sum((getattr(line, name) for line in lines), Decimal(0))
+                if spent + asked > most:
+                    raise BudgetRefused(
+                        f"{name}={asked}: you have spent {spent} of {most}; nothing was drawn or sent",
+                        asked=decimal_string(asked), spent=decimal_string(spent), total=decimal_string(most),
+                    )  # fmt: skip
             about = (definition.campaign, definition.digest, decimal_string(definition.epsilon), definition.learner)
             connection.execute(
-                "INSERT INTO report (campaign, definition, epsilon, learner, body) VALUES (?, ?, ?, ?, ?)",
-                (*about, draw()),
+                "INSERT INTO report (campaign, definition, epsilon, learner, delta, body) VALUES (?, ?, ?, ?, ?, ?)",
+                (*about, decimal_string(definition.delta), draw()),
             )
             return next(line for line in _lines(connection) if line.campaign == definition.campaign)
 
@@ -102,6 +105,9 @@ class OwnLedger:
 
 
 def _lines(connection: sqlite3.Connection) -> list[Sent]:
-    columns = "campaign, definition, epsilon, learner, drawn, body, sent"
+    columns = "campaign, definition, epsilon, learner, drawn, body, sent, delta"
     found = connection.execute(f"SELECT {columns} FROM report ORDER BY rowid").fetchall()
-    return [Sent(name, digest, Decimal(epsilon), *rest) for name, digest, epsilon, *rest in found]
+    return [
+        Sent(name, digest, Decimal(epsilon), learner, drawn, body, sent, Decimal(delta))
+        for name, digest, epsilon, learner, drawn, body, sent, delta in found
+    ]

@@ -42,6 +42,18 @@ def signs(answers: Sequence[str], classes: Sequence[str]) -> NDArray[np.float64]
     return np.array([table[answer] for answer in answers])
 
 
+def numbers(answers: Sequence[str], ends: tuple[float, float]) -> NDArray[np.float64]:
+    """Each answer's place in [-1, 1] of its public range; else the nearer end. DataError where one is no number."""
+    try:
+        found = np.array([float(answer) for answer in answers])
+    except ValueError:
+        found = np.array([nan])
+    if np.isnan(found).any():
+        raise DataError("answers: every row must have a number")
+    low, high = ends
+    return np.clip((2 * found - low - high) / (high - low), -1, 1)
+
+
 def _csv(path: Path) -> dict[str, list[str]]:
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.reader(file, strict=True)

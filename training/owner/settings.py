@@ -12,6 +12,9 @@ largest_epsilon = "1"                # of one report
 learners = ["local-linear"]
 least_owners = 100                   # none that asks fewer
 least_candidates = 2
+total_delta = "0"                    # above 0 where shares may be sent to two aggregators
+largest_delta = "0"
+aggregators = []                     # fingerprints of those you trust: one of the two must be among them
 
 [ranges]                             # where a campaign must know a number's range as the owner does
 age = [17, 90]
@@ -29,30 +32,47 @@ from typing import Any
 from accountant.budget import exact_decimal
 from accountant.errors import BudgetRefused, InputError
 from models.features import NumericFeature
-from training.local.definition import LEARNERS, Definition
+from training.local.definition import Definition
+from training.local.question import Question
+from training.local.questions import LEARNERS
+from training.local.shared import SharedDefinition
+from training.local.toml import only
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What an owner agrees to. `total`: epsilon of all reports that were ever drawn; `largest`: of one."""
+    """What an owner agrees to. `total`, `total_delta`: of all reports that were ever drawn; `largest`, `largest_delta`:
+    of one. `aggregators`: fingerprints of those whom the owner believes to be honest.
+    """
 
     total: Decimal
     largest: Decimal
     learners: tuple[str, ...] = LEARNERS
     least_owners: int = 1
     least_candidates: int = 2
+    total_delta: Decimal = Decimal(0)
+    largest_delta: Decimal = Decimal(0)
+    aggregators: tuple[str, ...] = ()
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
-    def check(self, definition: Definition) -> None:
+    def check(self, definition: Question) -> None:
         """InputError names the first thing that this owner does not agree to; BudgetRefused where it is epsilon."""
         if definition.epsilon > self.largest:
             raise BudgetRefused(f"epsilon={definition.epsilon}: your policy gives at most {self.largest} to one report")
+        if definition.delta > self.largest_delta:
+            raise BudgetRefused(
+                f"delta={definition.delta}: your policy gives at most {self.largest_delta} to one report"
+            )
         if definition.learner not in self.learners:
             raise InputError(f"learner={definition.learner}: your policy allows {', '.join(self.learners)}")
-        for name in ("owners", "candidates"):
-            least = getattr(self, f"least_{name}")
-            if getattr(definition, name) < least:
-                raise InputError(f"{name}={getattr(definition, name)}: your policy wants at least {least}")
+        if isinstance(definition, SharedDefinition):
+            asked = {each.fingerprint for each in definition.aggregators}
+            if not asked & set(self.aggregators):
+                raise InputError("aggregators: your policy names neither of the two that the campaign has")
+        if definition.owners < self.least_owners:
+            raise InputError(f"owners={definition.owners}: your policy wants at least {self.least_owners}")
+        if isinstance(definition, Definition) and definition.candidates < self.least_candidates:
+            raise InputError(f"candidates={definition.candidates}: your policy wants at least {self.least_candidates}")
         for feature in definition.features:
             if isinstance(feature, NumericFeature) and feature.name in self.ranges:
                 low, high = self.ranges[feature.name]
@@ -78,17 +98,27 @@ def read_settings(path: Path) -> Settings:
         found = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
-    top = _only(
+    top = only(
         found, {"url": str, "trust": str, "rows": str, "ledger": str, "policy": dict}, {"ca": str, "ranges": dict}
     )
-    policy = _only(
+    policy = only(
         top["policy"],
         {"total_epsilon": str, "largest_epsilon": str},
-        {"learners": list, "least_owners": int, "least_candidates": int},
+        {
+            "learners": list,
+            "least_owners": int,
+            "least_candidates": int,
+            "total_delta": str,
+            "largest_delta": str,
+            "aggregators": list,
+        },
     )
     total, largest = (exact_decimal(name, policy.pop(name)) for name in ("total_epsilon", "largest_epsilon"))
     if not (total > 0 and largest > 0):
         raise InputError("policy: total_epsilon and largest_epsilon must be above 0")
+    for name in ("total_delta", "largest_delta"):
+        if name in policy:
+            policy[name] = exact_decimal(name, policy[name])
     ranges = {}
     for name, ends in top.pop("ranges", {}).items():
         if not (isinstance(ends, list) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)):
@@ -100,13 +130,3 @@ def read_settings(path: Path) -> Settings:
     if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
         raise InputError(f"url={top['url']:.80}: must be https, or this machine")
     return Settings(top["url"].rstrip("/"), ca=ca, policy=Policy(total, largest, ranges=ranges, **more), **paths)
-
-
-def _only(found: dict[str, Any], needed: dict[str, type], optional: dict[str, type]) -> dict[str, Any]:
-    known = needed | optional
-    for name in sorted(needed.keys() - found.keys()):
-        raise InputError(f"{name}: is missing")
-    for name, value in found.items():
-        if name not in known or type(value) is not known[name]:
-            raise InputError(f"{name}: is not a setting, or not of its type; there are {sorted(known)}")
-    return dict(found)

@@ -11,9 +11,10 @@ from accountant.errors import InputError
 from accountant.files import PRIVATE, write_new
 from accountant.home import Home
 from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
-from training.local import campaigns
+from training.local import campaigns, shared_campaigns
 from training.local.campaigns import Asked
 
+FAR = ("has not spoken", "has opened its shares", "has answered")
 Name = Annotated[str, typer.Argument(help="The campaign's name.")]
 
 
@@ -22,6 +23,7 @@ def found(
     schema: Annotated[Path, typer.Option(help="The public schema of what owners hold.")],
     owners: Annotated[int, typer.Option(help="How many owners there are.")],
     epsilon: Annotated[str, typer.Option(help="The most that all campaigns together may cost one owner.")],
+    delta: Annotated[str, typer.Option(help="Above 0: owners send shares to two aggregators, and not reports.")] = "0",
     family: Annotated[str | None, typer.Option(help="The family's name; the population's when left out.")] = None,
     json: Json = False,
 ) -> None:
@@ -32,9 +34,11 @@ def found(
     """
     home = Home.open()
     allowed(home, "steward")
-    dataset = campaigns.found_population(home, name, schema, owners, epsilon, family)
-    body = {"population": name, "owners": owners, "epsilon": epsilon, "family": dataset.family, "entry": dataset.seq}
-    show(json, body, f"population {name}: {owners} owners, epsilon {epsilon} each, entry {dataset.seq}")
+    dataset = campaigns.found_population(home, name, schema, owners, epsilon, family, delta)
+    body = {"population": name, "owners": owners, "epsilon": epsilon, "delta": delta, "family": dataset.family,
+            "entry": dataset.seq}  # fmt: skip
+    beside = "" if delta == "0" else f" and delta {delta}"
+    show(json, body, f"population {name}: {owners} owners, epsilon {epsilon}{beside} each, entry {dataset.seq}")
 
 
 def open_campaign(
@@ -42,11 +46,23 @@ def open_campaign(
     population: Annotated[str, typer.Option(help="Which owners are asked.")],
     epsilon: Annotated[str, typer.Option(help="What a report costs its owner, a decimal.")],
     owners: Annotated[int, typer.Option(help="How many owners may answer.")],
-    public_rows: Annotated[Path, typer.Option(help="Rows without labels that are public, .csv or .parquet.")],
     invitations: Annotated[Path, typer.Option(help="A new file: one invitation a line, one line for each owner.")],
+    public_rows: Annotated[
+        Path | None, typer.Option(help="Rows without labels that are public, .csv or .parquet; not of shares.")
+    ] = None,
     learner: Annotated[
-        str, typer.Option(help="local-linear, or local-lr for owners of 20 rows or more.")
-    ] = "local-linear",
+        str | None,
+        typer.Option(
+            help="local-linear, or local-lr for owners of 20 rows or more; shared-additive, the only one of shares."
+        ),
+    ] = None,
+    delta: Annotated[str, typer.Option(help="Of shares: what one costs its owner beside epsilon.")] = "0",
+    aggregator: Annotated[
+        list[Path] | None, typer.Option(help="Of shares: the public file of an aggregator. To be given twice.")
+    ] = None,
+    groups: Annotated[
+        int | None, typer.Option(help="Of shares: at most so many groups a feature; by the rule when left out.")
+    ] = None,
     least: Annotated[
         int | None, typer.Option(help="Below so many reports nothing is learnt; all when left out.")
     ] = None,
@@ -64,10 +80,16 @@ def open_campaign(
     home = Home.open()
     allowed(home, "train", dataset=population)
     body = campaigns.open_campaign(
-        home, Asked(name, population, learner, epsilon, owners, public_rows, least, model), this_user()
-    )
+        home,
+        Asked(name, population, learner or ("shared-additive" if aggregator else "local-linear"), epsilon, owners,
+              public_rows, least, model, delta, tuple(aggregator or ()), groups),
+        this_user(),
+    )  # fmt: skip
     write_new(invitations, "".join(f"{each}\n" for each in campaigns.invitations(home, name)).encode(), PRIVATE)
-    _tell(body, json)
+    tokens = [shared_campaigns.token(home, name, at) for at in range(len(body["aggregators"]))]
+    _tell({**body, **({"tokens": tokens} if tokens else {})}, json)
+    for each, one in zip(body["aggregators"], tokens, strict=True):
+        note(f"For aggregator {each['name']} alone: {one}")
     note(f"Each line of {invitations} is for one owner alone: who has it can report in that owner's place.")
 
 
@@ -103,11 +125,13 @@ def show_campaign(
 
 
 def _tell(body: dict[str, Any], json: bool) -> None:
+    beside = "" if body["delta"] == "0" else f" and delta {body['delta']}"
     lines = [
         ("campaign", f"{body['campaign']}: {body['state']}"),
         ("asks", f"{body['owners']} owners of {body['population']}, by {body['learner']}"),
-        ("costs", f"epsilon {body['epsilon']} for each owner, once"),
+        ("costs", f"epsilon {body['epsilon']}{beside} for each owner, once"),
         ("reports", f"{body['reports']}, at least {body['least']} are needed"),
+        *(("aggregator", f"{each['name']}: {FAR[each['opened'] + each['answered']]}") for each in body["aggregators"]),
         ("model", body["model"]),
         (
             "entries",

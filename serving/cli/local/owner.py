@@ -29,7 +29,8 @@ def answer(
     """
     own = read_settings(settings)
     line = program.answer(own, campaign, invitation)
-    body = {"campaign": line.campaign, "epsilon": str(line.epsilon), "sent": line.sent, "report": program.said(line)}
+    body = {"campaign": line.campaign, "epsilon": str(line.epsilon), "delta": str(line.delta), "sent": line.sent,
+            "report": program.said(line)}  # fmt: skip
     show(json, {**body, **program.told(own)}, program.words(line))
 
 
@@ -40,10 +41,13 @@ def show_owner(settings: Settings = HERE, json: Json = False) -> None:
     dpserve owner show --settings owner.toml
     """
     body = program.told(read_settings(settings))
-    rows = [("CAMPAIGN", "LEARNER", "EPSILON", "DRAWN", "SENT")]
-    rows += [(each["campaign"], each["learner"], each["epsilon"], each["drawn"], each["sent"] or "not confirmed")
-             for each in body["reports"]]  # fmt: skip
-    spent = f"spent: epsilon {body['spent']} of {body['total']}; each report said no more than an index drawn at random"
+    rows = [("CAMPAIGN", "LEARNER", "EPSILON", "DELTA", "DRAWN", "SENT")]
+    rows += [(each["campaign"], each["learner"], each["epsilon"], each["delta"], each["drawn"],
+              each["sent"] or "not confirmed") for each in body["reports"]]  # fmt: skip
+    spent = (
+        f"spent: epsilon {body['spent']} of {body['total']}, delta {body['spent_delta']} of {body['total_delta']}; "
+        "each report was an index drawn at random, or two shares of which each is noise"
+    )
     show(json, body, f"{aligned(rows)}\n{spent}")
 
 

@@ -34,7 +34,7 @@ from serving.pages.entry_text import told
 from training import job, plans
 from training.evaluation import evaluate
 from training.local import campaigns
-from training.local.definition import definition_from_payload
+from training.local.questions import question_from_payload
 from training.rows.datasets import register
 
 OWNERS = 400
@@ -83,14 +83,14 @@ def test_what_is_refused_while_it_is_open(home, folder):
 
 def test_definition_is_strict(home):
     payload = campaigns.load(home, "survey").definition.payload
-    assert definition_from_payload(payload).payload == payload
+    assert question_from_payload(payload).payload == payload
     for change in (b'"favoured":', b'"seed":"'):
         with pytest.raises(CertificateInvalid):
-            definition_from_payload(payload.replace(change, change + b"0"))
+            question_from_payload(payload.replace(change, change + b"0"))
     with pytest.raises(CertificateInvalid):
-        definition_from_payload(payload + b" ")
+        question_from_payload(payload + b" ")
     with pytest.raises(InputError):
-        replace(definition_from_payload(payload), least=OWNERS + 1)
+        replace(question_from_payload(payload), least=OWNERS + 1)
 
 
 def test_model_is_certified_as_local_and_good(closed, home):

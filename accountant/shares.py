@@ -1,0 +1,66 @@
+"""Numbers in two shares, of which each alone is uniform whatever the numbers are; and sealed, each to one reader.
+
+first is uniform modulo 2^64, by the operating system's entropy; second = values - first. Their sum is `values`, so sums
+of shares are shares of sums. Sealing is HPKE (RFC 9180) as `cryptography` has it: X25519, HKDF-SHA256, AES-256-GCM;
+nothing here is a construction of our own.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+
+Share = NDArray[np.uint64]
+PURPOSE, MECHANISM = "sum of all owners' statistics", "discrete-gaussian"  # of the one release that shares are for
+BITS = 64
+OVERHEAD = 48  # bytes of a sealed text beyond the text: HPKE's own public key, and the tag
+SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+
+def split(values: NDArray[np.int64], bits: int = BITS) -> tuple[Share, Share]:
+    """Two shares (n,) modulo 2^bits of `values` (n,): the first is uniform and says nothing, and so is the second."""
+    drawn = np.frombuffer(os.urandom(8 * values.size), "<u8").astype(np.uint64)
+    first = drawn >> np.uint64(BITS - bits)  # the high bits of 64 uniform ones are uniform
+    return first, (np.ascontiguousarray(values, np.int64).view(np.uint64) - first) & _mask(bits)
+
+
+def joined(first: Share, second: Share, bits: int = BITS) -> NDArray[np.int64]:
+    """What the shares, or sums of shares, are of: numbers (n,) from -2^(bits - 1) below 2^(bits - 1)."""
+    total = ((first + second) & _mask(bits)) << np.uint64(BITS - bits)
+    return total.view(np.int64) >> np.int64(BITS - bits)
+
+
+def _mask(bits: int) -> np.uint64:
+    return np.uint64((1 << bits) - 1)
+
+
+def to_bytes(share: Share) -> bytes:
+    """Eight bytes a number, the lowest first."""
+    return share.astype("<u8").tobytes()
+
+
+def from_bytes(raw: bytes) -> Share:
+    """Inverse of `to_bytes`; InputError where bytes are left over."""
+    if len(raw) % 8:
+        raise InputError(f"share: {len(raw)} bytes, which are no whole numbers")
+    return np.frombuffer(raw, "<u8").astype(np.uint64)
+
+
+def seal(text: bytes, key: bytes, about: bytes) -> bytes:
+    """`text` for the holder of the X25519 public `key` (32 bytes) alone; it opens under the same `about`, no other."""
+    return SUITE.encrypt(text, X25519PublicKey.from_public_bytes(key), about)
+
+
+def unseal(sealed: bytes, private: X25519PrivateKey, about: bytes) -> bytes:
+    """Inverse of `seal`. InputError where it is of another key, about something else, or was changed."""
+    try:
+        return SUITE.decrypt(sealed, private, about)
+    except (InvalidTag, ValueError):
+        raise InputError("share: does not open: it was sealed to another key, for something else, or changed") from None

@@ -1,0 +1,93 @@
+"""The doors of campaigns whose owners send shares: owners' sealed shares come in, and two aggregators fetch and answer.
+
+Nobody here has a token of the platform: an owner has an invitation, an aggregator a token of the campaign's, and what
+an aggregator says counts by the signature of its pinned key.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving.http.routes import Door, in_thread, state
+from serving.rest import json_schemas
+from serving.rest.campaigns import PATH
+from serving.wire.errors import json_response
+from serving.wire.request_bodies import CONTROL_BYTES, json_fields, known_query, read_body
+from training.local import shared_campaigns
+from training.local.sums import HELD, SUM
+
+BYTES = "application/octet-stream"
+
+
+async def take_shares(request: Request) -> Response:
+    """An owner's two sealed shares. The same again is answered alike."""
+    known_query(request)
+    body = await read_body(request, CONTROL_BYTES, BYTES.encode())
+    found = await in_thread(shared_campaigns.receive_shares, state(request).home, request.path_params["name"], body)
+    return json_response(found)
+
+
+async def collect(request: Request) -> Response:
+    """An aggregator's next sealed shares."""
+    known_query(request)
+    body = await json_fields(request, {"token": (str,), "after": (int,)})
+    what = (request.path_params["name"], body["token"], body["after"])
+    return json_response(await in_thread(shared_campaigns.collect, state(request).home, *what))
+
+
+async def take_held(request: Request) -> Response:
+    """An aggregator's word on whose shares opened; the answer is the other's, once it has spoken."""
+    return await _say(request, HELD)
+
+
+async def take_sum(request: Request) -> Response:
+    """An aggregator's noisy sum."""
+    return await _say(request, SUM)
+
+
+async def _say(request: Request, what: str) -> Response:
+    known_query(request)
+    body = await read_body(request, CONTROL_BYTES, BYTES.encode())
+    found = await in_thread(shared_campaigns.say, state(request).home, request.path_params["name"], what, body)
+    return json_response(found)
+
+
+SEALED = json_schemas.record({"owner": json_schemas.COUNT, "sealed": json_schemas.BASE64})
+COLLECT = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["token", "after"],
+    "properties": {
+        "token": {"type": "string", "maxLength": 80},
+        "after": {
+            "type": "integer",
+            "minimum": -1,
+            "description": "shares of owners beyond this number; -1: from the first",
+        },
+    },
+}
+NEXT = json_schemas.record({"shares": json_schemas.array(SEALED)})
+TAKEN = json_schemas.record({"campaign": json_schemas.TEXT, "owner": json_schemas.COUNT})
+SAID = json_schemas.record({"campaign": json_schemas.TEXT, "other": json_schemas.maybe(json_schemas.TEXT)})
+FRAMED = {"type": "string", "format": "binary", "description": "invitation or token, a line's end, and the bytes"}
+ONE = f"{PATH}/{{name}}"
+ERRORS = (403, 404, 409)
+DOORS = (
+    Door(
+        "POST", f"{ONE}/shares", (), take_shares, "An owner's two sealed shares, by invitation", also={BYTES: FRAMED},
+        gives=TAKEN, errors=ERRORS,
+    ),
+    Door(
+        "POST", f"{ONE}/collect", (), collect, "An aggregator's own sealed shares, by its token", takes=COLLECT,
+        gives=NEXT, errors=ERRORS,
+    ),
+    Door(
+        "POST", f"{ONE}/held", (), take_held, "Whose shares opened, signed by an aggregator", also={BYTES: FRAMED},
+        gives=SAID, errors=ERRORS,
+    ),
+    Door(
+        "POST", f"{ONE}/sum", (), take_sum, "An aggregator's signed noisy sum", also={BYTES: FRAMED}, gives=SAID,
+        errors=ERRORS,
+    ),
+)  # fmt: skip

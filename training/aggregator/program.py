@@ -1,0 +1,133 @@
+"""An aggregator answers a closed campaign: verify, fetch, open, agree on the owners, add the whole noise, answer once.
+
+The noise is as wide as the claim needs, whatever the other does: if this one is honest, no owner needs the other to be.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from accountant import shares
+from accountant.canonical import decode_base64, encode
+from accountant.errors import InputError, LedgerUnavailable, WrongState
+from accountant.keys import dsse
+from accountant.keys.private_keys import SigningKey
+from accountant.mechanisms import DiscreteGaussian
+from accountant.shares import Share
+from training.aggregator.settings import Settings
+from training.aggregator.store import AggregatorStore, Line, Owners
+from training.local.asking import BYTES, ask, pinned, verify_offer
+from training.local.shared import SharedDefinition
+from training.local.sums import HELD, SUM, NoisySum, held_payload, read_held, sum_payload
+
+POLL = 0.3  # seconds between two looks for the other's word
+
+
+def answer(settings: Settings, name: str, token: str, wait: float = 600.0) -> Line:
+    """Answer the closed campaign `name`: at most one noisy sum ever leaves, and what is sent is always the same.
+
+    Raises:
+        InputError: the campaign is not for this aggregator, or its sum may be, or is, of too few owners. BudgetRefused:
+        its noise would be less than the policy asks for. CertificateInvalid, LedgerInvalid, KeyInvalid: it is not
+        signed, or not in the log; or the other's word is not. LedgerUnavailable: the service is away, or the other
+        aggregator has not spoken within `wait` seconds; do the same again.
+    """
+    offer = ask(settings, "GET", _path(name))
+    definition = verify_offer(offer, pinned(settings), name).definition
+    if not isinstance(definition, SharedDefinition):
+        raise InputError(f"campaign={name}: asks for reports, and has no aggregators")
+    settings.policy.check(definition)
+    at = place(settings, definition)
+    store = AggregatorStore(settings.ledger)
+    line = store.begin(definition)
+    if line.answer is None:
+        if line.held is None:
+            collect(settings, store, definition, at, token)
+        own = store.owners(definition)
+        held = store.hold(definition, lambda: _sign(settings, held_payload(definition, at, own)))
+        own = read_held(definition, at, held)  # what was said before a crash holds
+        both = own & agreed(settings, definition, at, token, held, wait)
+        if both.sum() < definition.least:
+            raise InputError(f"campaign={name}: both hold shares of {both.sum()} owners; it wants {definition.least}")
+        store.answer(definition, both, lambda total: _sign(settings, noisy(definition, at, both, total)))
+    body = next(each.answer for each in store.lines() if each.name == name)
+    _tell(settings, name, SUM, token, body or b"")
+    store.confirm(definition)
+    return next(each for each in store.lines() if each.name == name)
+
+
+def place(settings: Settings, definition: SharedDefinition) -> int:
+    """Which of the two this one is. InputError where it is neither."""
+    own = settings.public("own").fingerprint
+    for at, each in enumerate(definition.aggregators):
+        if each.fingerprint == own:
+            return at
+    raise InputError(f"campaign={definition.campaign}: names two other aggregators")
+
+
+def collect(settings: Settings, store: AggregatorStore, definition: SharedDefinition, at: int, token: str) -> None:
+    """Fetch every sealed share that is for this one, and keep those that open: of this campaign, owner and key."""
+    after = -1
+    while True:
+        body = encode({"token": token, "after": after})
+        page = ask(settings, "POST", f"{_path(definition.campaign)}/collect", body)["shares"]
+        if not page:
+            return
+        opened = []
+        for each in page:
+            owner, sealed = int(each["owner"]), decode_base64(str(each["sealed"]))
+            if not after < owner < definition.owners:
+                raise InputError(f"owner {owner}: shares must come in the owners' order, each owner's once")
+            after = owner
+            try:
+                text = shares.unseal(sealed, settings.seal, definition.about(owner, at))
+            except InputError:
+                continue  # of another key or campaign: this owner is left out by both
+            if len(text) == 8 * definition.layout.numbers:
+                opened.append((owner, text))
+        store.add(definition, opened)
+
+
+def agreed(settings: Settings, definition: SharedDefinition, at: int, token: str, held: bytes, wait: float) -> Owners:
+    """Say whose shares opened, and wait for the other's word."""
+    until = time.monotonic() + wait
+    while True:
+        other = _tell(settings, definition.campaign, HELD, token, held)["other"]
+        if other is not None:
+            return read_held(definition, 1 - at, str(other).encode())
+        if time.monotonic() > until:
+            raise LedgerUnavailable(f"campaign={definition.campaign}: the other aggregator has not spoken; try again")
+        time.sleep(POLL)
+
+
+def noisy(definition: SharedDefinition, at: int, owners: Owners, total: Share) -> bytes:
+    """The statement of `total` with the whole noise of the campaign's claim."""
+    ((release, _),) = definition.plan.runs
+    mechanism = DiscreteGaussian(definition.noise_multiplier)
+    if mechanism.event != release.event:  # price and draw are one number
+        raise WrongState("noise: is not what the campaign's claim is of")
+    noise = mechanism.draw(np.zeros(total.size, np.int64), release.sensitivity)
+    return sum_payload(definition, at, NoisySum(owners, total + noise.view(np.uint64)))
+
+
+def told(settings: Settings) -> dict[str, Any]:
+    """What was answered, for who runs it."""
+    lines = AggregatorStore(settings.ledger).lines()
+    keys = ("name", "definition", "epsilon", "delta", "charged", "owners", "sent")
+    return {"campaigns": [{key: getattr(line, key) for key in keys} for line in lines]}
+
+
+def _tell(settings: Settings, name: str, what: str, token: str, envelope: bytes) -> dict[str, Any]:
+    return ask(settings, "POST", f"{_path(name)}/{what}", token.encode() + b"\n" + envelope, BYTES)
+
+
+def _path(name: str) -> str:
+    return f"/v1/campaigns/{quote(name, safe='')}"
+
+
+def _sign(settings: Settings, payload: bytes) -> bytes:
+    return dsse.sign(payload, SigningKey.of(settings.sign).signer)

@@ -1,0 +1,144 @@
+"""An aggregator's ledger: one SQLite file. A sum is charged, drawn, signed and stored in ONE transaction, and only then
+sent.
+
+So a crash at any moment leaves nothing that anybody saw, or an answer that is sent with the same bytes: what leaves is
+drawn at most once. Shares that opened lie here until the answer was taken, and are then overwritten.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant import shares
+from accountant.canonical import decimal_string
+from accountant.errors import IdempotencyConflict, WrongState
+from accountant.shares import Share
+from training.local.shared import SharedDefinition
+from training.local.sqlite_file import writing
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS campaign (
+    definition TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
+    begun TEXT NOT NULL DEFAULT (datetime('now')), held BLOB, charged TEXT, owners INTEGER, answer BLOB, sent TEXT
+) STRICT;
+CREATE TABLE IF NOT EXISTS share (
+    definition TEXT NOT NULL, owner INTEGER NOT NULL, share BLOB NOT NULL, PRIMARY KEY (definition, owner)
+) STRICT;
+"""
+_COLUMNS = "name, definition, epsilon, delta, held, charged, owners, answer, sent"
+Owners = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A campaign in the ledger. `held`: its signed word on whose shares opened; `charged`: when its one sum was;
+    `answer`: the exact bytes of that; `owners`: of how many; `sent`: when the platform confirmed it.
+    """
+
+    name: str
+    definition: str
+    epsilon: str
+    delta: str
+    held: bytes | None
+    charged: str | None
+    owners: int | None
+    answer: bytes | None
+    sent: str | None
+
+
+class AggregatorStore:
+    """Safe to use from any number of processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
+        return writing(self._path, _TABLES, f"ledger={self._path}")
+
+    def begin(self, definition: SharedDefinition) -> Line:
+        """The campaign's line, a new one where there is none; WrongState where another campaign had this name."""
+        about = (definition.digest, definition.campaign, *map(decimal_string, (definition.epsilon, definition.delta)))
+        with self._writing() as connection:
+            for line in _lines(connection):
+                if line.name == definition.campaign and line.definition != definition.digest:
+                    raise WrongState(f"campaign={line.name}: asks something else than when you began with it")
+            connection.execute(
+                "INSERT OR IGNORE INTO campaign (definition, name, epsilon, delta) VALUES (?, ?, ?, ?)", about
+            )
+            return _line(connection, definition)
+
+    def add(self, definition: SharedDefinition, found: Sequence[tuple[int, bytes]]) -> None:
+        """Keep opened shares (owner, bytes). IdempotencyConflict where an owner's is another than before, WrongState
+        once it was said whose opened.
+        """
+        with self._writing() as connection:
+            if _line(connection, definition).held is not None:
+                raise WrongState(f"campaign={definition.campaign}: it was said whose shares opened; none is added")
+            for owner, share in found:
+                key = (definition.digest, owner)
+                known = connection.execute("SELECT share FROM share WHERE definition = ? AND owner = ?", key).fetchone()
+                if known is not None and known[0] != share:
+                    raise IdempotencyConflict(f"owner {owner}: a second share of one owner; one counts")
+                if known is None:
+                    connection.execute("INSERT INTO share VALUES (?, ?, ?)", (*key, share))
+
+    def owners(self, definition: SharedDefinition) -> Owners:
+        """Whose shares are here (owners,)."""
+        mask = np.zeros(definition.owners, bool)
+        with self._writing() as connection:
+            for (owner,) in connection.execute("SELECT owner FROM share WHERE definition = ?", (definition.digest,)):
+                mask[owner] = True
+        return mask
+
+    def hold(self, definition: SharedDefinition, sign: Callable[[], bytes]) -> bytes:
+        """The word on whose shares opened: the stored one, else what `sign` gives."""
+        with self._writing() as connection:
+            known = _line(connection, definition).held
+            held = sign() if known is None else known
+            connection.execute("UPDATE campaign SET held = ? WHERE definition = ?", (held, definition.digest))
+            return held
+
+    def answer(self, definition: SharedDefinition, owners: Owners, draw: Callable[[Share], bytes]) -> bytes:
+        """The stored answer; else charge, draw and store. `draw` is given the sum of these owners' shares."""
+        with self._writing() as connection:
+            known = _line(connection, definition).answer
+            if known is not None:
+                return known
+            here = (int(owners.sum()), definition.digest)
+            connection.execute("UPDATE campaign SET charged = datetime('now'), owners = ? WHERE definition = ?", here)
+            total = np.zeros(definition.layout.numbers, np.uint64)
+            for owner in np.flatnonzero(owners):
+                key = (definition.digest, int(owner))
+                row = connection.execute("SELECT share FROM share WHERE definition = ? AND owner = ?", key).fetchone()
+                if row is None:
+                    raise WrongState(f"owner {owner}: no share of this owner opened")
+                total += shares.from_bytes(row[0])
+            answer = draw(total)
+            connection.execute("UPDATE campaign SET answer = ? WHERE definition = ?", (answer, definition.digest))
+            return answer
+
+    def confirm(self, definition: SharedDefinition) -> None:
+        """The platform has the answer; shares are needed no more."""
+        with self._writing() as connection:
+            connection.execute("UPDATE campaign SET sent = datetime('now') WHERE definition = ?", (definition.digest,))
+            connection.execute("DELETE FROM share WHERE definition = ?", (definition.digest,))
+
+    def lines(self) -> list[Line]:
+        """Every campaign, the oldest first."""
+        with self._writing() as connection:
+            return _lines(connection)
+
+
+def _lines(connection: sqlite3.Connection) -> list[Line]:
+    return [Line(*row) for row in connection.execute(f"SELECT {_COLUMNS} FROM campaign ORDER BY rowid")]
+
+
+def _line(connection: sqlite3.Connection, definition: SharedDefinition) -> Line:
+    return next(line for line in _lines(connection) if line.definition == definition.digest)
