@@ -138,8 +138,8 @@ def test_every_answer_has_a_shape():
 def test_answers_are_as_described(server, label, mode):
     door, operation = LABELS[label], OPERATIONS[label]
     checks = [*CONFORMS, negative_data_rejection] if mode is GenerationMode.NEGATIVE else CONFORMS
-    stated = [body for body in operation.body if body.media_type != "application/octet-stream"]  # of bytes, none is wrong
-    if mode is GenerationMode.NEGATIVE and not (stated or operation.query):
+    told = [body for body in operation.body if body.media_type != "application/octet-stream"]  # of which none is wrong
+    if mode is GenerationMode.NEGATIVE and not (told or operation.query):
         return  # whatever stands in the path is a text, and a name that is not known
 
     @settings(
