@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from benchmarks import evaluation_pairs
 from models.worth.intervals import Interval, Noise
 from models.worth.layout import BINS, Layout
 from models.worth.metrics import metrics
@@ -168,7 +169,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     given = parser.parse_args(arguments)
-    text = report(given.runs)
+    text = f"{report(given.runs)}\n{evaluation_pairs.section(given.runs)}"
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "evaluation.md").write_text(text, "utf-8")
 

@@ -21,6 +21,7 @@ from models.store.standing import Standing
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
 from training.learners.choice import AUTO, choose
+from training.learners.expected import Expected, expected
 from training.parameters import CHOSEN, learner_of, stored
 from training.pricing import fit_for, offer_for, references_for
 from training.rows.datasets import schema_of
@@ -64,6 +65,7 @@ class Planned:
     warnings: tuple[str, ...] = ()
     becomes: Standing = Standing.CANDIDATE
     replaces: str | None = None
+    expected: Expected | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What `dpserve plan` prints: the price, what would be left after it, and warnings. Decimals are text."""
@@ -86,6 +88,7 @@ class Planned:
             "certificate": None,
             "whole": CLOSES in self.warnings,
             "warnings": list(self.warnings),
+            "expected": None if self.expected is None else self.expected.to_json(),
             **({} if self.tuning is None else {"tuning": self.tuning}),
         }
 
@@ -110,7 +113,8 @@ def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True)
     place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)
     if by is not None and not model_names.check(home.ledger, request, by, promotes):
         place = Standing.CANDIDATE, None
-    return Planned(request, recipe, costs, dataset, offer.tuning, warnings, *place)
+    hope = None if offer.tuning is not None else expected(public, request.learner)
+    return Planned(request, recipe, costs, dataset, offer.tuning, warnings, *place, expected=hope)
 
 
 def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:

@@ -60,6 +60,7 @@ def plan(
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
         ("model", f"{body['becomes']} of {body['model']}{instead}"),
+        *([("expect", body["expected"]["says"])] if body["expected"] else []),
         *(("warning", text) for text in body["warnings"]),
     ]
     show(json, body, aligned(lines))

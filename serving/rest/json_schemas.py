@@ -119,11 +119,18 @@ _PRICED = {
 }  # fmt: skip
 _BY_AUTO = {**TEXT, "description": "why it is this learner, where none was named"}
 TUNING = record({"settings": array(ANY_OBJECT), "runs": ANY_OBJECT}, says="the settings to try and how many runs")
+EXPECTED = record(
+    {
+        "auroc": record({"low": REAL, "middle": REAL, "high": REAL}), "better": TRUTH, "least_epsilon": REAL,
+        "says": TEXT,
+    },
+    says="by public facts alone: what this learner reached on other datasets; null where the study does not tell",
+)  # fmt: skip
 PLAN = record(
     {
         **_PRICED, "unit": DECIMAL, "relation": RELATION, "certificate": {"type": "null"}, "warnings": array(TEXT),
         "becomes": {"enum": ["champion", "candidate"]}, "replaces": maybe(TEXT),
-        "left": record({**LEFT["properties"], "jobs": COUNT}),
+        "left": record({**LEFT["properties"], "jobs": COUNT}), "expected": maybe(EXPECTED),
     },
     {"tuning": TUNING, "target": TEXT, "whole": TRUTH, "chosen_by_auto": _BY_AUTO},
 )  # fmt: skip

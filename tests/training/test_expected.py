@@ -1,0 +1,75 @@
+"""What `plan` expects: constants of the study alone, right about most datasets left out, said for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ledgers
+import numpy as np
+import pytest
+
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from benchmarks import forecast
+from models.features import BooleanFeature
+from training import plans
+from training.learners.expected import GUESS, LEAST, REACHED, expected
+from training.plans import Asked
+from training.session import Public
+
+FEATURES = (BooleanFeature("x"),)
+
+
+def public(records: int, epsilon: str, **more) -> Public:
+    base = Public(FEATURES, "y", ("a", "b"), records, Relation.ADD_REMOVE, Budget.of(epsilon, "1e-6"), False)
+    return replace(base, **more)
+
+
+def test_the_shipped_constants_are_those_of_the_study():
+    every = forecast.cells()
+    for learner in forecast.LEARNERS:
+        known = [cell for cell in every if cell.learner == learner]
+        assert forecast.least(known) == LEAST[learner]
+        assert tuple(forecast.reached(known)) == REACHED[learner]
+    assert (ledgers.ROOT / "docs/results/forecast.md").read_text("utf-8") == forecast.report()
+
+
+def test_nine_of_ten_cells_are_told_right_by_a_rule_that_did_not_see_their_dataset():
+    every, right = forecast.cells(), []
+    for learner in forecast.LEARNERS:
+        known = [cell for cell in every if cell.learner == learner]
+        for data in {cell.data for cell in known}:
+            cut = forecast.least([cell for cell in known if cell.data != data])
+            right += [(cell.power >= cut) == (cell.auroc >= GUESS) for cell in known if cell.data == data]
+    assert len(right) > 300
+    assert np.mean(right) >= 0.9
+
+
+def test_what_is_too_weak_is_called_so_with_an_epsilon_at_which_it_is_not():
+    weak = expected(public(200, "0.1"), "lazybb")
+    assert not weak.better
+    assert weak.says.startswith("no better than guessing")
+    assert f"epsilon {weak.least:g}" in weak.says
+    assert expected(public(200, str(1.05 * weak.least)), "lazybb").better
+    strong = expected(public(30_000, "0.1"), "lazybb")
+    assert strong.better
+    assert strong.auroc[0] > 0.7
+    for changed in ({"relation": Relation.REPLACE_ONE}, {"contributions": 2}):
+        halved = expected(public(200, "0.1", **changed), "lazybb")
+        assert halved.least == pytest.approx(2 * weak.least, rel=0.05)
+    assert expected(public(200, "0.1", classes=("a", "b", "c", "d")), "lazybb").least == pytest.approx(
+        4 * weak.least, rel=0.05
+    )
+
+
+@pytest.mark.parametrize("changed", [{"classes": None, "target_range": (0.0, 1.0)}, {"budget": Budget.of("1", "0")}])
+def test_what_the_study_does_not_tell_is_not_said(changed):
+    assert expected(public(1000, "1", **changed), "ebm") is None
+    assert expected(public(1000, "1"), "bdpe") is None
+
+
+def test_a_plan_says_it(tmp_path):
+    home = Home.open(ledgers.place(ledgers.copy(ledgers.prepared(), tmp_path / "home")))
+    for learner, told in (("lazybb", True), ("forest", False)):
+        found = plans.plan(home, Asked("adult", learner, "0.5")).to_json()["expected"]
+        assert (found is not None) is told

@@ -1,0 +1,96 @@
+"""What can be expected of a model before anything is spent, from public facts alone: what learners by their defaults
+reached in the utility study on held-out rows. It costs no fit and reads no row: other data may be harder or easier, and
+of a rare class less is learnt. How the constants were found, and how often they were right about datasets left out:
+docs/results/forecast.md; `python -m benchmarks.forecast` makes both.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+from training.learners.boosting.defaults import strength
+from training.session import Public
+
+FROM = (0.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
+"""Where the bands of strength begin; a class of several counts as one model of that many."""
+GUESS = 0.55
+"""What is no better than guessing: an AUROC below, of the mean over splits."""
+LEAST: dict[str, float] = {
+    "lazybb": 97.0,
+    "lazybb-tree": 130.0,
+    "ebm": 97.0,
+}
+"""By learner: the strength from which models were better than that."""
+REACHED: dict[str, tuple[tuple[float, float, float], ...]] = {
+    "lazybb": (
+        (0.502, 0.576, 0.882),
+        (0.627, 0.742, 0.989),
+        (0.734, 0.875, 0.984),
+        (0.739, 0.886, 0.989),
+        (0.752, 0.945, 0.997),
+        (0.761, 0.911, 0.999),
+    ),
+    "lazybb-tree": (
+        (0.474, 0.603, 0.883),
+        (0.576, 0.791, 0.984),
+        (0.705, 0.884, 0.986),
+        (0.73, 0.892, 0.99),
+        (0.748, 0.958, 0.999),
+        (0.758, 0.91, 1.0),
+    ),
+    "ebm": (
+        (0.488, 0.584, 0.886),
+        (0.581, 0.708, 0.987),
+        (0.709, 0.844, 0.982),
+        (0.72, 0.899, 0.989),
+        (0.755, 0.947, 0.996),
+        (0.761, 0.911, 1.0),
+    ),
+}
+"""By learner and band: the AUROC that a twentieth of the cells stayed below, half of them, and all but a twentieth."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """`auroc`: of datasets that were left out, about eight of ten lay between the outer two; `better`: whether a model
+    is told to be better than guessing, and from which `least` epsilon on it would be.
+    """
+
+    auroc: tuple[float, float, float]
+    better: bool
+    least: float
+
+    @property
+    def says(self) -> str:
+        """In plain words."""
+        low, _, high = self.auroc
+        if not self.better:
+            return (
+                f"no better than guessing: too few records for this epsilon. By what was reached on other datasets "
+                f"about epsilon {self.least:g} is the least"
+            )
+        where = "as by defaults on about eight of ten other datasets; yours may be harder"
+        return f"AUROC {low:.2f} to {high:.2f}, {where}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        low, middle, high = self.auroc
+        figures = {"low": low, "middle": middle, "high": high}
+        return {"auroc": figures, "better": self.better, "least_epsilon": self.least, "says": self.says}
+
+
+def power(records: float, epsilon: float, classes: int) -> float:
+    """Signal to noise, as `strength` has it, of each of the models that classes are told apart by."""
+    return records * epsilon / (1 if classes == 2 else classes)
+
+
+def expected(public: Public, learner: str) -> Expected | None:
+    """None where the study does not tell: of a number, of learners that are not in it, and at delta 0."""
+    if public.classes is None or learner not in LEAST or public.budget.delta == 0:
+        return None
+    each = power(strength(public), 1.0, len(public.classes))
+    least = LEAST[learner] / max(each / float(public.budget.epsilon), 1e-9)
+    band = REACHED[learner][bisect_right(FROM, each) - 1]
+    return Expected(band, each >= LEAST[learner], float(f"{least:.2g}"))
