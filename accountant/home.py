@@ -173,6 +173,11 @@ class Home:
         return self.path / "evaluations"
 
     @property
+    def profiles(self) -> Path:
+        """Signed profiles of datasets, by job."""
+        return self.path / "profiles"
+
+    @property
     def jobs(self) -> Path:
         """The folder of what running jobs hold on disk, one folder a job, named by its reservation."""
         return self.path / "jobs"

@@ -32,6 +32,7 @@ from serving.rest import (
     models,
     operations,
     placing,
+    profiles,
     v2,
 )
 from serving.rest.openapi import openapi
@@ -48,6 +49,7 @@ DOORS: tuple[Door, ...] = (
     *campaigns.DOORS,
     *aggregators.DOORS,
     *evaluations.DOORS,
+    *profiles.DOORS,
     *ledger.DOORS,
     *grants.DOORS,
     *operations.DOORS,

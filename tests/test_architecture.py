@@ -36,6 +36,8 @@ PUBLIC_TRAINING = {
     "training.local.sums",
     "training.owner",
     "training.plans",
+    "training.profiles.profile",
+    "training.profiles.release",
     "training.pricing",
     "training.queue",
     "training.rows.datasets",
@@ -70,10 +72,11 @@ models/edit: accountant(.) models(. forms)
 models/explain: accountant(.) models(.)
 models/forms: accountant(.) models(. explain onnx)
 models/onnx: accountant(.) models(. explain)
+models/profile: accountant(. certificates privacy) models(. explain)
 models/worth: accountant(. certificates ledger) models(. explain forms)
 models/store: accountant(. certificates keys ledger log) models(. explain forms onnx worth)
 training: accountant(. certificates keys ledger privacy) models(. edit forms onnx store worth)
-    training(evaluation learners rows tuning)
+    training(evaluation learners profiles rows tuning)
 training/evaluation: accountant(. certificates keys ledger privacy) models(. forms store worth) training(. rows)
 training/learners: accountant(. privacy) models(. forms) training(. learners/boosting rows)
 training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
@@ -82,18 +85,21 @@ training/aggregator: accountant(. keys) training(local)
 training/local: accountant(. keys ledger log privacy) models(. forms) training(. rows)
 training/owner: accountant(.) models(.) training(local)
 training/notebook: accountant(.) training(. learners rows)
+training/profiles: accountant(. certificates keys ledger privacy) models(profile) training(. evaluation rows)
 training/rows: accountant(. ledger) models(.) training(rows/kernels)
 training/rows/kernels:
 training/tuning: accountant(. privacy) models(. forms) training(. rows)
 serving: accountant(ledger) training(learners) serving(http pages process rest wire)
-serving/cli: accountant(. audit certificates keys ledger log store) models(. edit explain forms onnx store worth)
-    training(. evaluation learners rows tuning) serving(pages process)
+serving/cli: accountant(. audit certificates keys ledger log store) models(. edit explain forms onnx profile
+    store worth) training(. evaluation learners rows tuning) serving(pages process)
+serving/cli/data: accountant(. ledger) models(profile) serving(cli) training(. profiles)
 serving/cli/local: accountant(. keys) models(store) serving(cli) training(aggregator local owner)
 serving/http: accountant(. ledger) training(.) serving(process wire)
-serving/pages: accountant(. certificates ledger log store) models(. explain forms store worth) training(. learners)
-    serving(http process rest wire)
+serving/pages: accountant(. certificates ledger log store) models(. explain forms profile store worth)
+    training(. learners profiles) serving(http process rest wire)
 serving/process: accountant(. audit certificates keys ledger log) models(store) serving(wire)
-serving/rest: accountant(. ledger log) models(explain onnx store worth) training(. evaluation learners local tuning)
+serving/rest: accountant(. ledger log) models(explain onnx store worth)
+    training(. evaluation learners local profiles tuning)
     serving(http process wire)
 serving/wire: accountant(.) models(.)
 dpserve:

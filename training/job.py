@@ -26,6 +26,10 @@ from training.evaluation.release import finish_evaluation, keep_counts
 from training.job_views import job_to_json
 from training.lease import Lease, is_dead, this_process
 from training.plans import Asked, plan, public_of, request_of
+from training.profiles import profile as profiles
+from training.profiles.profile import AskedProfile, profiler_of
+from training.profiles.release import finish_profile, profile_of, profile_to_json
+from training.profiles.table_rows import open_table
 from training.release import finish, forget, keep
 from training.rows.datasets import open_rows, require_rows, schema_of
 from training.session import Session
@@ -94,8 +98,9 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
 
 
 def _finish(home: Home, seq: int) -> Path:
-    """A committed job to its end: a model in its bundle, or a statement of what one is worth."""
-    ends = finish_evaluation if "evaluates" in home.ledger.reservation(seq).value else finish
+    """A committed job to its end: a model in its bundle, or a statement of what one is worth, or of the dataset."""
+    asked = home.ledger.reservation(seq).value
+    ends = finish_evaluation if "evaluates" in asked else finish_profile if "profile" in asked else finish
     return ends(home, seq)
 
 
@@ -103,10 +108,15 @@ def _play(home: Home, started: Started, owner: str, progress: Progress, held: Ca
     """Play the plan and put what it released on disk; its sha256."""
     try:
         schema, request = schema_of(home, started.dataset), started.request
-        public = public_of(started.dataset, schema.question(request.target), request.budget)
+        target = schema.target_names[0] if request.profile else request.target
+        public = public_of(started.dataset, schema.question(target), request.budget)
+        profiler, columns = profiler_of(schema, request.parameters) if request.profile else (None, [])
         measured = [each.ensemble for each in measured_by(home, request)]
-        session = Session(public, started.unit, started.plan, open_rows(home, started, schema), progress, held)
-        released = evaluator_of(measured).learn(session) if measured else _learn(home, started, session)
+        names = [column.name for column in columns]
+        rows = open_table(home, started, schema, names) if names else open_rows(home, started, schema)
+        session = Session(public, started.unit, started.plan, rows, progress, held)
+        counter = evaluator_of(measured) if measured else profiler
+        released = _learn(home, started, session) if counter is None else counter.learn(session)
         if session.close() != started.plan:
             raise PlanMismatch("what was played is not what was reserved")
         if isinstance(released, Ensemble):
@@ -161,6 +171,13 @@ def evaluate(home: Home, asked: AskedWorth, *, by: str, key: str | None = None) 
     reserved = evaluations.submit(home, asked, by=by, key=key, queued=False)
     body = _through(home, reserved, lambda done, total: None)
     return body | {"worth": worth_to_json(reserved.seq, statement_of(home, reserved.seq)[2])}
+
+
+def profile(home: Home, asked: AskedProfile, *, by: str, key: str | None = None) -> dict[str, Any]:
+    """Submit and run in this process: `dpserve profile`. What was counted before costs nothing again."""
+    reserved = profiles.submit(home, asked, by=by, key=key, queued=False)
+    body = _through(home, reserved, lambda done, total: None)
+    return body | {"profile": profile_to_json(reserved.seq, profile_of(home, reserved.seq)[2])}
 
 
 def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def job_to_json(
         chosen = choice_of(home, job.seq)
         statement = str(home.ledger.log.entry(job.issued).value["statement"])
         certificate = {"entry": job.issued, "statement": statement}
-        known = versions_by_entry(home, job.model) if versions is None else versions
+        known = versions_by_entry(home, job.model) if versions is None and job.model else versions or {}
         if not (home.jobs / str(job.seq)).exists():  # else it is among the models, or not, and may be champion yet
             version, state = known.get(job.issued, (None, None))
     over = job.issued is not None or job.state is State.COMMITTED
@@ -104,7 +104,11 @@ def job_to_json(
         "dataset": job.dataset,
         "learner": entry["learner"],
         **chosen_to_json(entry["parameters"]),
-        **{name: entry[name] for name in ("target", "evaluates", "against", "part", "whole") if name in entry},
+        **{
+            name: entry[name]
+            for name in ("target", "evaluates", "against", "profile", "part", "whole")
+            if name in entry
+        },
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],
         "rounds": job.total,
@@ -148,6 +152,6 @@ def jobs_to_json(
     page, more = found[:limit], len(found) > limit
     datasets = {name: home.ledger.dataset(name) for name in {job.dataset for job in page}}
     left = {name: each.summary()["left"] for name, each in datasets.items() if each.holdout is None}  # the same for all
-    versions = {name: versions_by_entry(home, name) for name in {job.model for job in page if job.issued is not None}}
+    versions = {name: versions_by_entry(home, name) for name in {job.model for job in page if job.issued and job.model}}
     listed = [job_to_json(home, job, left.get(job.dataset), versions.get(job.model)) for job in page]
     return {"jobs": listed, "next": page[-1].seq if more else None}

@@ -30,8 +30,8 @@ FORMAT = "dpserve-ledger/v1"
 @dataclass(slots=True)
 class JobState:
     """A job as its entries leave it; what the index's row must say. `part`: whose account bears its price; `evaluates`:
-    the entry of the certified model that it measures, `issued` being then the entry of its statement, and `against`
-    that of the model it is compared with.
+    the entry of the certified model that it measures, and `against` that of the model it is compared with; `profile`:
+    whether it measures its dataset. `issued` is then the entry of its statement.
     """
 
     dataset: str
@@ -45,6 +45,7 @@ class JobState:
     part: str | None = None
     evaluates: int | None = None
     against: int | None = None
+    profile: bool = False
     state: str = "reserved"
     committed: int | None = None
     issued: int | None = None
@@ -105,16 +106,20 @@ class Replay:
         dataset = self.books.dataset(value["dataset"], value.get("part"))
         evaluates = self._to_evaluate(value) if "evaluates" in value else None
         against = self._compared(value) if "against" in value else None
-        require("part" not in value or "evaluates" in value, "part: what is kept aside is for evaluations alone")
+        profile = self._is_profile(value)
+        aside = "evaluates" in value or profile
+        require("part" not in value or aside, "part: what is kept aside is for evaluations and profiles alone")
         asked, releases, cost = judge_job(value, dataset.orders)
         asked.check_delta(dataset.records)
         most = min(family.budget.delta for family in self.books.of(dataset))
         require(asked.delta <= most, "delta: must not be above the dataset's")
         require(parse_decimal(value["unit"]) > 0, "unit: must be above 0")
-        check_name("model", value["model"])
-        asks = value["target"] in dataset.targets if dataset.targets else "target" not in value
-        require(asks, "target: must be one of the dataset's, and stands only where it has several")
+        if not profile:
+            check_name("model", value["model"])
+            asks = value["target"] in dataset.targets if dataset.targets else "target" not in value
+            require(asks, "target: must be one of the dataset's, and stands only where it has several")
         self._request(value)
+        require(not (profile and dataset.remote), "profile: the rows of this dataset stay with their owners")
         self.campaigns.reserved(seq, value, dataset)
         require(value.get("promote", True) is True, "promote: must be true where it stands")
         costs = self.books.split(dataset, cost)
@@ -128,8 +133,19 @@ class Replay:
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
-        self.jobs[seq] = JobState(*who, releases, costs, value.get("part"), evaluates, against)
+        self.jobs[seq] = JobState(*who, releases, costs, value.get("part"), evaluates, against, profile)
         self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
+
+    @staticmethod
+    def _is_profile(value: Value) -> bool:
+        """Of a dataset's columns: it names no model, no target, and promotes nothing."""
+        if "profile" not in value:
+            return False
+        require(value["profile"] is True, "profile: must be true where it stands")
+        require(value["model"] == "", f"model={value['model']!r:.80}: a profile makes none")
+        others = sorted(value.keys() & {"target", "evaluates", "against", "promote"})
+        require(not others, f"profile: does not go with {others}")
+        return True
 
     def _to_evaluate(self, value: Value) -> int:
         certified = value["evaluates"]
@@ -148,7 +164,7 @@ class Replay:
 
     def _request(self, value: Value) -> None:
         keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "promote", "evaluates")
-        asked = {key: value[key] for key in (*keys, "part", "against") if key in value}
+        asked = {key: value[key] for key in (*keys, "part", "against", "profile") if key in value}
         digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
@@ -189,6 +205,7 @@ class Replay:
             raise LedgerInvalid(f"name={value['name']!r:.80}: must be {job.model}")
         if job.evaluates is not None:
             raise LedgerInvalid(f"job {value['reservation']}: evaluates a model, and makes none")
+        require(not job.profile, f"job {value['reservation']}: profiles a dataset, and makes no model")
         job.issued = seq
         self.issued.add(seq)
         self.models[seq] = job.model, bytes.fromhex(value["model"])
@@ -206,6 +223,16 @@ class Replay:
         require(same, f"model: must be that of entry {job.evaluates}, which was evaluated")
         job.issued = seq
         self.worths[seq] = job.evaluates
+
+    def _profiled(self, seq: int, value: Value) -> None:
+        """A statement of how the rows of a dataset are spread, by a committed profile of that very dataset."""
+        require_hex(value, "statement")
+        job = self._job(value)
+        require(job.state == "committed", f"job {value['reservation']}: is {job.state}, must be committed")
+        require(job.issued is None, f"job {value['reservation']}: has a statement, as entry {job.issued}")
+        require(job.profile, f"job {value['reservation']}: profiles no dataset")
+        require(value["dataset"] == job.dataset, f"dataset={value['dataset']!r:.80}: must be {job.dataset}")
+        job.issued = seq
 
     def _derived(self, seq: int, value: Value) -> None:
         """An edited model: of a certified one, of the same job and name, for nothing."""
@@ -288,6 +315,7 @@ class Replay:
         "issued": ("reservation statement model name", _issued),
         "derived": ("base reservation statement model name reason by", _derived),
         "evaluated": ("reservation statement model name", _evaluated),
+        "profiled": ("reservation statement dataset", _profiled),
         "model-promoted": ("name version issued reason by", _placed),
         "model-retired": ("name version issued reason by", _placed),
         "model-restored": ("name version issued reason by", _placed),
@@ -317,7 +345,9 @@ class Replay:
         "token-revoked": frozenset({"created"}),
         "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout"}),
         "dataset-joined": frozenset({"targets"}),
-        "reserved": frozenset({"target", "whole", "after", "promote", "bound", "evaluates", "against", "part"}),
+        "reserved": frozenset(
+            {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}
+        ),
         "released": frozenset({"after"}),
         "model-promoted": frozenset({"replaces", "worth"}),
         "budget-changed": frozenset({"largest", "after"}),

@@ -32,8 +32,8 @@ class Names:
     ) -> None:
         """A reservation. `known`: the jobs, with its own; `promotes`: whether who asks may promote versions of the
         model, by the entries before."""
-        if "evaluates" in value:  # it makes no model
-            return require("bound" not in value, "bound: stands in no evaluation")
+        if "evaluates" in value or "profile" in value:  # it makes no model
+            return require("bound" not in value, "bound: stands in no evaluation and no profile")
         name = value["model"]
         jobs = self._jobs.setdefault(name, deque())
         while jobs and known[jobs[0]].state in ("released", "burned"):

@@ -21,7 +21,7 @@ from accountant.store.store import stream
 from accountant.store.tables import dataset_table, entry_table, job_table
 
 # Of a reservation, whose keys stand in this order, only the price and the time are read.
-_PRICE, _REQUEST, _TIME = Key("price"), Key("request"), Key("time")
+_PRICE, _BEHIND, _TIME = Key("price"), (Key("request"), Key("promote"), Key("profile")), Key("time")
 
 
 class Charge(NamedTuple):
@@ -46,7 +46,8 @@ def charges(connection: Connection, family: Family, newest_first: bool = False) 
         raw = bytes(body)
         if family.holdout is not None and read_entry(seq, raw).value.get("part") != family.part:
             continue  # of the other part
-        price, time = _PRICE.last_object(raw, _REQUEST), _TIME.last_text(raw)
+        price = next(filter(None, (_PRICE.last_object(raw, key) for key in _BEHIND)), None)
+        time = _TIME.last_text(raw)
         if price is None or time is None:
             raise LedgerInvalid(f"entry {seq}: must be a reservation with its price", entry=seq)
         yield Charge(seq, time, _price(price, family.filter.orders))

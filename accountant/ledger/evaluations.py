@@ -1,4 +1,6 @@
-"""`evaluated` entries: each binds a signed statement of what a certified model is worth to the job that measured it."""
+"""`evaluated` and `profiled` entries: each binds a signed statement, of what a certified model is worth or of how the
+rows of a dataset are spread, to the job that measured it.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,11 @@ from accountant.store.tables import job_table
 
 def check(signed: Signed, request: Request) -> None:
     """InputError where what the request evaluates is no certified model of its name, or is compared with itself,
-    UnknownName where either is no entry, WrongState where one was revoked.
+    UnknownName where either is no entry, WrongState where one was revoked. A profile is of no model.
     """
+    others = request.model, request.target, request.evaluates, request.against, request.promote
+    if request.profile and others != ("", None, None, None, False):
+        raise InputError("profile: is of a dataset, and of no model or target")
     if request.evaluates is None:
         return
     if request.against == request.evaluates:
@@ -36,8 +41,10 @@ def require_uncertified(connection: Connection, job: Job) -> None:
     """WrongState where the job has a certificate, or gets none: it evaluates a model, and makes none."""
     if job.issued is not None:
         raise WrongState(f"job {job.seq}: its certificate was issued as entry {job.issued}", job=job.seq)
-    if "evaluates" in read_entry(job.seq, body_at(connection, job.seq)).value:
-        raise WrongState(f"job {job.seq}: evaluates a model, and makes none", job=job.seq)
+    asked = read_entry(job.seq, body_at(connection, job.seq)).value
+    if "evaluates" in asked or "profile" in asked:
+        does = "evaluates a model" if "evaluates" in asked else "profiles a dataset"
+        raise WrongState(f"job {job.seq}: {does}, and makes no model", job=job.seq)
 
 
 def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int:
@@ -55,6 +62,32 @@ def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int
         index = writer.append("evaluated", reservation=seq, statement=statement, model=model, name=job.model)
         writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(issued=index))
         return index
+
+
+def enter_profile(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int:
+    """Bind the statement's sha256 to a committed profile, once; the index of its entry. Raises as `enter`."""
+    with log.writing() as writer:
+        key_rows.require_issuer(writer.connection, signed_by)
+        job = read_job(writer.connection, seq)
+        require_state(job, State.COMMITTED, "enter a statement for")
+        request = request_from_entry(read_entry(seq, body_at(writer.connection, seq)).value)
+        if job.issued is not None or not request.profile:
+            raise WrongState(f"job {seq}: is no profile without a statement", job=seq)
+        index = writer.append("profiled", reservation=seq, statement=statement, dataset=job.dataset)
+        writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(issued=index))
+        return index
+
+
+def profiles_of(database: Store, dataset: str) -> list[int]:
+    """The jobs whose profiles of this dataset stand, the newest first."""
+    with database.reading() as connection:
+        index = entry_index(database, connection)
+        numbers = index.of_kind("profiled").nonzero()[0][::-1]
+        return [
+            int(index.jobs[number])
+            for number in numbers
+            if read_entry(int(number), body_at(connection, int(number))).value["dataset"] == dataset
+        ]
 
 
 def by_model(database: Store) -> dict[int, list[int]]:

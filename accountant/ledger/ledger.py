@@ -172,7 +172,8 @@ class Ledger:
             InputError: the plan costs more than was asked for, or the model's name or the key is not allowed.
             UnknownName: no such dataset.
         """
-        check_name("model", request.model)
+        if not request.profile:  # which makes no model
+            check_name("model", request.model)
         claimed = claim(plan, request.budget.delta)
         if claimed.epsilon > request.budget.epsilon:
             raise InputError(f"plan: costs epsilon {claimed.epsilon}, more than the {request.budget.epsilon} asked for")

@@ -53,8 +53,8 @@ def owned_by(ledger: Ledger, name: str) -> str | None:
 
 def admit(writer: Writer, request: Request, by: str, promotes: bool) -> int | None:
     """As `allow`; where the name is free, the request's own reservation, which is about to be appended, binds it. None:
-    an evaluation makes no model."""
-    if request.evaluates is not None:
+    an evaluation and a profile make no model."""
+    if request.evaluates is not None or request.profile:
         return None
     bound = allow(writer.connection, request, by, promotes)
     return writer.tree.size if bound is None else bound

@@ -148,7 +148,8 @@ class Request:
     """A job as it was asked for: what its digest and idempotency are about. `parameters` hold texts, integers,
     booleans, None. `target`: one of the dataset's, where it has several. `promote`: whether its model shall be champion
     at once. `evaluates`: the entry of the certified model that the job evaluates; None: it trains one. `against`: that
-    of the one it is compared with. `part`: HOLDOUT where it reads the units that are kept aside.
+    of the one it is compared with. `profile`: it makes a profile of the dataset, and no model, whose name is then
+    empty. `part`: HOLDOUT where it reads the units that are kept aside.
     """
 
     dataset: str
@@ -161,6 +162,7 @@ class Request:
     part: str | None = None
     promote: bool = False
     against: int | None = None
+    profile: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As its entry states it, and as its digest is made from."""
@@ -174,6 +176,7 @@ class Request:
             **({} if self.against is None else {"against": self.against}),
             **({} if self.part is None else {"part": self.part}),
             **({"promote": True} if self.promote else {}),
+            **({"profile": True} if self.profile else {}),
         }
         return {**own, **self.budget.to_json()}
 
@@ -301,4 +304,5 @@ def request_from_entry(value: Mapping[str, Any]) -> Request:
     budget = Budget.of(value["epsilon"], value["delta"])
     own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
     evaluation = value.get("evaluates"), value.get("part")
-    return Request(*own, value.get("target"), *evaluation, "promote" in value, value.get("against"))
+    promotes, profiles = "promote" in value, "profile" in value
+    return Request(*own, value.get("target"), *evaluation, promotes, value.get("against"), profiles)

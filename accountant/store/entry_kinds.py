@@ -44,6 +44,7 @@ KINDS = {
     "issued": EntryKind(model="name"),
     "derived": EntryKind(model="name", certificate="base"),
     "evaluated": EntryKind(model="name"),
+    "profiled": EntryKind(),
     "revoked": EntryKind(certificate="issued"),
     "model-promoted": _PLACED,
     "model-retired": _PLACED,

@@ -27,6 +27,10 @@ TREE: Nodes = {
     "train": Leaf("train:train", "Train a model: reserve its price, fit, certify, put it among the served models."),
     "tune": Leaf("train:tune", "Tune privately: learn a random number of times with settings from a grid."),
     "evaluate": Leaf("models:evaluate", "Say what a model is worth: on private rows, at a price, or on rows of yours."),
+    "profile": Leaf(
+        "data.profile:profile",
+        "Profile a dataset: noisy counts of every column in its public bins, and what follows from them.",
+    ),
     "predict": Leaf("models:predict", "Predict every row of a file, in its order, with a verified model."),
     "verify": Leaf("certificates:verify", "Verify a model, its certificate and its place in the ledger."),
     "serve": Leaf("server:serve", "Serve the models, run queued jobs and audit the ledger in processes beside it."),

@@ -11,7 +11,7 @@ import typer
 from accountant.budget import exact_decimal
 from accountant.canonical import decimal_string
 from accountant.certificates import certificate as certificates
-from accountant.certificates import worth
+from accountant.certificates import profile, worth
 from accountant.certificates.certificate import Certificate
 from accountant.certificates.deployments import record, to_yaml
 from accountant.certificates.plain_words import plain, to_html, to_markdown, to_text
@@ -21,6 +21,7 @@ from accountant.errors import InputError, ModelInvalid, VerificationError
 from accountant.home import settings
 from accountant.keys.trust import PublicKeys
 from models.onnx.runtime import OnnxModel
+from models.profile.stated import check as check_profile
 from models.store.loading import load_verified, unvouched
 from models.worth.stated import check
 from serving.cli.terminal import Json, paint, show
@@ -33,7 +34,7 @@ def verify(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A model's folder, its .onnx, or a statement of worth (.dsse.json), what proves it beside."
+            help="A model's folder, its .onnx, or a statement of worth or a profile (.dsse.json), its proof beside."
         ),
     ],
     trust: Annotated[Path | None, typer.Option(help="The pinned keys (trust.json); this home's when left out.")] = None,
@@ -62,7 +63,7 @@ def verify(
     admitted = _policy(policy, largest_epsilon)
     try:
         if path.name.endswith(".dsse.json"):
-            return _show_worth(_worth_of(path, _trusted(trust)), json)
+            return _show_statement(path, _trusted(trust), json)
         verified, others = _verify(path, _trusted(trust), admitted)
         if strict and others:
             raise ModelInvalid(
@@ -112,6 +113,21 @@ def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Wort
     found = worth.verify(_read(path, BESIDE[".dsse.json"]), proof.decode("utf-8", "replace"), trust, model)
     check(found)
     return found
+
+
+def _show_statement(path: Path, trust: PublicKeys, json: bool) -> None:
+    """Of what a model is worth, or of how the rows of a dataset are spread: by what it says that it is."""
+    envelope = _read(path, BESIDE[".dsse.json"])
+    if not profile.is_profile(envelope):
+        return _show_worth(_worth_of(path, trust), json)
+    proof = _read(_proof_of(path), BESIDE[".tlog-proof"])
+    found = profile.verify(envelope, proof.decode("utf-8", "replace"), trust)
+    check_profile(found)
+    body = {"ok": True, "dataset": found.dataset, "schema": found.schema, "epsilon": decimal_string(found.epsilon)}
+    body |= {"delta": decimal_string(found.delta), "relation": found.form.claim.relation, "entry": found.entry}
+    line = f"{len(found.form.columns)} columns of {found.form.rows.part} rows, schema {found.schema[:16]}.."
+    body |= {"profile": found.statement["predicate"], "problems": []}
+    show(json, body, f"{paint('verified', 'good')}: how the rows of {found.dataset} are spread: {line}")
 
 
 def _proof_of(path: Path) -> Path:

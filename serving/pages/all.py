@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from serving.http.routes import Door
-from serving.pages import audit, datasets, home, jobs, ledger, models, tokens
+from serving.pages import audit, datasets, home, jobs, ledger, models, profiles, tokens
 
 PAGES: tuple[Door, ...] = (
     *home.DOORS,
     *datasets.DOORS,
+    *profiles.DOORS,
     *jobs.DOORS,
     *models.DOORS,
     *ledger.DOORS,

@@ -24,6 +24,7 @@ from serving.pages.ui import page
 from serving.wire.request_bodies import known_query
 from training.job_views import family_to_json, jobs_to_json
 from training.plans import jobs_left
+from training.profiles.release import profiles_of
 
 HTML = "text/html"
 NEWEST_JOBS = 8
@@ -112,6 +113,7 @@ def _dataset(home: Home, name: str, held: Access) -> dict[str, Any]:
         "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], datetime.now(UTC)),
         "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=held),
         "trains": held.may("train", dataset=name),
+        "profiles": profiles_of(home, name),
     }
 
 

@@ -41,10 +41,12 @@ def _links(entry: Entry) -> list[tuple[str, str]]:
     job = entry.seq if kind == "reserved" else value.get("reservation")
     if job is not None:
         found.append((f"Job {job}", f"/ui/jobs/{job}"))
+    if kind == "profiled":
+        found.append(("Its profile", f"/ui/profiles/{job}"))
     if "dataset" in value:
         found.append((f"Dataset {value['dataset']}", f"/ui/datasets/{value['dataset']}"))
     leads = KINDS.get(kind, EntryKind())
-    if leads.model:
+    if leads.model and value[leads.model]:  # a profile names none
         found.append((f"Model {value[leads.model]}", f"/ui/models/{value[leads.model]}"))
     if leads.certificate:
         found.append((f"Entry {value[leads.certificate]}", f"/ui/ledger/{value[leads.certificate]}"))
@@ -94,6 +96,13 @@ def _reserved(value: Value) -> str:
             f"{value['by']} asked what model {value['model']}, of entry {value['evaluates']}, is worth{beside} on "
             f"{rows}dataset {value['dataset']}: epsilon {value['claim']['epsilon']} at delta {value['delta']}. "
             f"The price was set aside.{_WHOLE if 'whole' in value else ''}"
+        )
+    if "profile" in value:
+        rows = "what is kept aside of " if "part" in value else ""
+        return (
+            f"{value['by']} asked how the rows of {rows}dataset {value['dataset']} are spread over its public bins: "
+            f"epsilon {value['claim']['epsilon']} at delta {value['delta']}. The price was set aside."
+            f"{_WHOLE if 'whole' in value else ''}"
         )
     return (
         f"{value['by']} asked for the learner {value['learner']} on dataset {value['dataset']}, for a model named "
@@ -200,6 +209,14 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         lambda value: (
             f"What model {value['name']} is worth was measured by job {value['reservation']}. The signed statement is "
             "bound here to the model's bytes."
+        ),
+    ),
+    "profiled": (
+        "good",
+        "dataset profiled",
+        lambda value: (
+            f"How the rows of dataset {value['dataset']} are spread was counted by job {value['reservation']}, with "
+            "noise. The signed statement is bound here."
         ),
     ),
     "revoked": (

@@ -50,7 +50,7 @@ async def job(request: Request) -> Response:
     found = await in_thread(_job, state(request).home, job_number(request), access(request))
     of = PUBLIC_STATES[found["job"]["state"]]
     told = found["job"]
-    makes = told["state"] == ISSUED and "evaluates" not in told
+    makes = told["state"] == ISSUED and not {"evaluates", "profile"} & told.keys()
     unstored = makes and told["version"] is None  # its version is put among the models this moment
     cancellable = of.cancellable and found["theirs"]
     return page(request, "job.html", **found, open=of.open or unstored, cancellable=cancellable)

@@ -148,6 +148,7 @@ JOB = record(
     {
         "chosen": maybe(CHOSEN), "target": TEXT, "whole": {**TRUTH, "description": "it takes the whole total"},
         "evaluates": COUNT, "against": COUNT, "part": TEXT, "chosen_by_auto": _BY_AUTO,
+        "profile": {**TRUTH, "description": "it makes a profile, and no model"},
     },
 )  # fmt: skip
 JOBS = record({"jobs": array(JOB), "next": maybe(COUNT)})
@@ -194,6 +195,21 @@ ENVELOPE = record(
     says="DSSE, the exact bytes as signed",
 )
 EVALUATION = record({**_WORTH, "envelope": ENVELOPE, "proof": TEXT})
+TOLD = {**array(maybe(TEXT)), "minItems": 3, "maxItems": 3, "description": "value, low end, high end"}
+_PROFILE = {
+    "job": COUNT, "entry": COUNT, "dataset": TEXT, "schema": SHA256, "part": {"enum": ["holdout", "training", "all"]},
+    "epsilon": DECIMAL, "delta": DECIMAL, "level": DECIMAL, "records": TOLD,
+}  # fmt: skip
+COLUMN = record(
+    {"name": TEXT, "role": TEXT, "type": TEXT, "counts": array(REAL), "missing": TOLD},
+    {"edges": array(TEXT), "ends": array(TEXT), "values": array(TEXT), "mean": TOLD, "quantiles": array(TOLD),
+     "shares": array(TOLD)},
+)  # fmt: skip
+PROFILE = record(
+    {**_PROFILE, "noise": TEXT, "variance": TEXT, "levels": array(TEXT), "columns": array(COLUMN),
+     "pairs": array(record({"columns": array(TEXT), "counts": array(REAL)})), "envelope": ENVELOPE, "proof": TEXT}
+)  # fmt: skip
+PROFILES = record({"profiles": array(record(_PROFILE))})
 STATEMENT = record(
     {"_type": TEXT, "predicateType": TEXT, "subject": array(ANY_OBJECT), "predicate": ANY_OBJECT}, says="in-toto"
 )

@@ -25,12 +25,14 @@ from models.features import CategoricalFeature, Codes, Feature, NumericFeature, 
 from training.rows import kernels
 from training.rows.people import NULLS, missing_texts
 from training.rows.rows import TARGET_GRID, Rows
-from training.rows.schema import Schema
+from training.rows.schema import Schema, Target
 
 BATCH_ROWS = READ_BYTES = 1 << 16
 BATCH_BYTES, FIRST_ROWS = 1 << 24, 256
 NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
 NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID
+ANSWER_BINS = 32
+_ANSWER_CUTS = tuple(2 * at / ANSWER_BINS - 1 for at in range(1, ANSWER_BINS))  # in halves of the range
 
 
 def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
@@ -202,6 +204,25 @@ def has_answer(answers: NDArray[Any]) -> NDArray[np.bool_]:
 def answer_dtype(schema: Schema) -> type[np.int32] | type[np.uint8]:
     """Of what `encode_answers` gives."""
     return np.int32 if schema.classes is None else np.uint8
+
+
+def answer_feature(target: Target) -> CategoricalFeature | NumericFeature:
+    """The public bins in which answers are counted: its classes, or ANSWER_BINS of its range, then those missing."""
+    if target.classes is not None:
+        return CategoricalFeature(target.name, tuple(map(str, target.classes)))
+    low, high = target.range or (0.0, 0.0)
+    edges = dict.fromkeys(low / 2 + high / 2 + (high / 2 - low / 2) * at for at in _ANSWER_CUTS)
+    return NumericFeature(target.name, tuple(edges))
+
+
+def answer_codes(target: Target, answers: NDArray[Any]) -> NDArray[Any]:
+    """Stored answers -> codes of `answer_feature`."""
+    feature = answer_feature(target)
+    if isinstance(feature, CategoricalFeature):
+        codes = answers.astype(np.uint16)
+    else:
+        codes = np.searchsorted(np.array(_ANSWER_CUTS) * TARGET_GRID, answers, side="left").astype(np.uint16)
+    return np.where(has_answer(answers), codes, np.uint16(feature.missing)).astype(bin_dtype([feature]))
 
 
 def _texts(name: str, column: pa.Array) -> Any:

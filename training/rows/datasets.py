@@ -240,14 +240,10 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     `schema`: the whole one. The job's part and target alone are read, of the rows that have an answer to it: which of
     them that are is decided row by row, so that adding a row adds at most that row to the job's.
     """
-    commitment = started.dataset.registration.commitment
-    folder = home.datasets / commitment
-    if home.keys.commitment(_content(folder, len(schema.targets), started.dataset.holdout is not None)) != commitment:
-        raise JobFailed("rows: the packed file is not the one that was registered")
+    folder = checked(home, started, schema)
     asked = schema.question(started.request.target)
-    files = _row_files(len(schema.targets), started.request.part)
-    file = files[1 + schema.target_names.index(asked.target)]
-    bins, labels = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (files[0], file))
+    files, at = row_files(len(schema.targets), started.request.part), 1 + schema.target_names.index(asked.target)
+    bins, labels = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (files[0], files[at]))
     columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
     if len(columns) < len(schema.features):
         bins = bins[columns]
@@ -257,7 +253,15 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     return Rows(bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()))
 
 
-def _row_files(targets: int, part: str | None = None) -> list[str]:
+def checked(home: Home, started: Started, schema: Schema) -> Path:
+    """The folder of a started job's rows. JobFailed where they are not those that were registered."""
+    folder, parted = home.datasets / started.dataset.registration.commitment, started.dataset.holdout is not None
+    if home.keys.commitment(_content(folder, len(schema.targets), parted)) != folder.name:
+        raise JobFailed("rows: the packed file is not the one that was registered")
+    return folder
+
+
+def row_files(targets: int, part: str | None = None) -> list[str]:
     """The file of the bins, and of each target that of its answers; what is kept aside lies in files of its own."""
     names = ["bins.npy", "labels.npy", *(f"labels-{number}.npy" for number in range(2, targets + 1))]
     return names if part is None else [f"{part}-{name}" for name in names]
@@ -265,7 +269,7 @@ def _row_files(targets: int, part: str | None = None) -> list[str]:
 
 def _files(targets: int, parted: bool) -> list[str]:
     """What the commitment is over, in its order."""
-    return [*_row_files(targets), *(_row_files(targets, HOLDOUT) if parted else []), "schema.yaml"]
+    return [*row_files(targets), *(row_files(targets, HOLDOUT) if parted else []), "schema.yaml"]
 
 
 def _read_schema(path: Path) -> bytes:
@@ -298,7 +302,7 @@ def _enter(
         _check_new_rows(home, about.commitment, own)
         if about.new_people is None:
             _check_new_people(home, others, scan, own)
-        made, parted = not place.exists(), (place / _row_files(1, HOLDOUT)[0]).exists()
+        made, parted = not place.exists(), (place / row_files(1, HOLDOUT)[0]).exists()
         if made or home.keys.commitment(_content(place, max(1, len(about.targets)), parted)) != about.commitment:
             shutil.rmtree(place, ignore_errors=True)
             folder.rename(place)
@@ -365,7 +369,7 @@ def _check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sk
 def _write(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> None:
     folder.mkdir(mode=0o700)
     for part, (bins, answers) in packed.parts().items():
-        for name, column in zip(_row_files(len(schema.targets), part), (bins, *answers), strict=True):
+        for name, column in zip(row_files(len(schema.targets), part), (bins, *answers), strict=True):
             np.save(folder / name, column, allow_pickle=False)
     (folder / "schema.yaml").write_bytes(raw)
     for file in folder.iterdir():

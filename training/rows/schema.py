@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import expm1, log1p
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -70,9 +71,7 @@ class _Numeric(_Strict):
             raise ValueError(f"needs either `range: [low, high]` or `edges: [...]`: {PUBLIC_ONLY}")
         if self.range is not None and not self.range[0] < self.range[1]:
             raise ValueError(f"range={list(self.range)}: low must be below high")
-        if self.edges is not None and (
-            not self.edges or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False))
-        ):
+        if self.edges is not None and (not self.edges or any(a >= b for a, b in pairwise(self.edges))):
             raise ValueError("edges: at least one, ascending, without repeats")
         return self
 
@@ -191,7 +190,8 @@ class Target:
 class Schema:
     """A checked schema. `digest`: sha256 of the file's bytes, so that a ledger entry can name it.
 
-    Of several `targets` a model learns one: `question` gives the schema of that one, which is what learners are given.
+    `ends`: of each number, the range that is declared, or its outer cut points. Of several `targets` a model learns
+    one: `question` gives the schema of that one, which is what learners are given.
     """
 
     targets: tuple[Target, ...]
@@ -199,6 +199,7 @@ class Schema:
     features: tuple[Feature, ...]
     ignore: tuple[str, ...]
     digest: str
+    ends: Mapping[str, tuple[float, float]] = field(default_factory=dict, compare=False)
 
     @property
     def only(self) -> Target:
@@ -269,7 +270,9 @@ def _checked(body: Any, raw: bytes) -> Schema:
         features = tuple(kind.feature(name) for name, kind in file.features.items())
     except ModelInvalid as error:  # names and values that a released model could not carry
         raise SchemaError(f"schema: {error.message}") from None
-    return Schema(file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest())
+    numbers = {name: kind for name, kind in file.features.items() if isinstance(kind, _Numeric)}
+    ends = {name: kind.range or (min(kind.edges or ()), max(kind.edges or ())) for name, kind in numbers.items()}
+    return Schema(file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends)
 
 
 def _check_names(file: _File) -> None:

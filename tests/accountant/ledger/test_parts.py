@@ -112,7 +112,7 @@ def test_what_is_no_evaluation_of_a_certified_model_is_refused(home):
         reserve(home.ledger, evaluation(certified, against=0), PURE)
     seq = reserve(home.ledger, evaluation(certified), PURE).seq
     advance(home.ledger, seq, "committed")
-    with pytest.raises(WrongState, match="makes none"):
+    with pytest.raises(WrongState, match="makes no model"):
         home.ledger.issue(seq, hexes("statement"), hexes("model"))
     home.ledger.register(registration("plain", Budget.of("2")))
     with pytest.raises(InputError, match="no rows of this family are kept aside"):
@@ -155,7 +155,7 @@ def test_the_auditor_refuses_what_the_ledger_would(home):
 
     read(lambda number, value: {})
     for kind, change, problem in (
-        ("reserved", {"part": "holdout"}, "evaluations alone"),
+        ("reserved", {"part": "holdout"}, "evaluations and profiles alone"),
         ("dataset-registered", {"holdout": "1"}, "holdout"),
         ("dataset-registered", {"holdout": "0.20"}, "holdout"),
         ("evaluated", {"model": hexes("another")}, "model: must be that of entry"),

@@ -76,6 +76,7 @@ def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
             "/explain": {"model": name, "records": []},
             "/v1/jobs": {"dataset": name, "learner": "none", "epsilon": "0.1"},
             "/v1/evaluations": {"model": name, "dataset": name, "epsilon": "0.1"},
+            "/v1/profiles": {"dataset": name, "epsilon": "0.1"},
             "/v1/plans": {"dataset": name, "learner": "none", "epsilon": "0.1"},
         }
         more = {"json": bodies.get(path, {"inputs": []} if path.endswith("infer") else {})}
@@ -105,7 +106,8 @@ def test_every_door_does_as_the_table_says(site, scope):
         assert refused(site, wide, door, MINE, 1) is (reach == "no"), what
         partly = reach in ("granted", "own, granted", "yes") or (reach == "all" and door.thing != "everything")
         assert refused(site, narrow, door, MINE, 1) is not partly, what
-        without = ("/ui/jobs/new", "/ui/jobs/price", "/ui/jobs/parameters", "/v1/evaluations/{job}")  # of none of these
+        without = ("/ui/jobs/new", "/ui/jobs/price", "/ui/jobs/parameters", "/v1/evaluations/{job}")
+        without += ("/v1/profiles/{job}", "/ui/profiles/{job}")  # of none of these
         asks = named and door.path not in without
         if asks or (door.method, door.path) == ("POST", "/ui/jobs/new"):
             assert refused(site, narrow, door, OTHERS, 1), what

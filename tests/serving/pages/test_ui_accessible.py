@@ -17,6 +17,8 @@ from serving.pages.all import PAGES
 from serving.pages.ui import PLACES
 from serving.process import audit_runs
 from serving.process.tokens import new_token
+from training import job
+from training.profiles.profile import AskedProfile
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 
@@ -31,6 +33,7 @@ EXAMPLES = {
     "/ui/jobs": "/ui/jobs",
     "/ui/jobs/new": "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=0.1",
     "/ui/jobs/{job}": "/ui/jobs/{job}",
+    "/ui/profiles/{job}": "/ui/profiles/{profile}",
     "/ui/models": "/ui/models",
     "/ui/models/{name}": "/ui/models/adult",
     "/ui/verify": "/ui/verify",
@@ -59,6 +62,7 @@ def server(tmp_path_factory):
     home = Home.open(ledgers.place(ledgers.copy(ledgers.trained(), tmp_path_factory.mktemp("ui") / "home")))
     home.ledger.set_quota("adult", "ana", ledgers.Decimal("0.5"), "a test", "steward")
     grants.add(home.ledger, [Grant("team-a", "train", "dataset", "adult")], "test")
+    job.profile(home, AskedProfile("adult", "0.1", columns=("age", "sex"), pairs=(("age", "sex"),)), by="test")
     with serving(home.path, workers=1) as found:
         yield found
 
@@ -77,8 +81,10 @@ def page(browser, server):
 
 
 def address(server, path):
-    job, grant = server.home.ledger.jobs()[0].seq, grants.grants(server.home.ledger)[0].index
-    return EXAMPLES[path].replace("{job}", str(job)).replace("{grant}", str(grant))
+    first, grant = server.home.ledger.jobs()[0].seq, grants.grants(server.home.ledger)[0].index
+    counted = next(each.seq for each in server.home.ledger.jobs() if not each.model)
+    found = EXAMPLES[path].replace("{job}", str(first)).replace("{grant}", str(grant))
+    return found.replace("{profile}", str(counted))
 
 
 def test_no_page_is_left_out():

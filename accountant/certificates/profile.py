@@ -1,0 +1,248 @@
+"""The statement of how the rows of a dataset are spread: an in-toto statement about its public schema, signed as
+certificates are, and bound to the ledger by a `profiled` entry. It states the noisy counts, from which every figure
+follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from accountant import canonical
+from accountant.certificates.certificate import digest, recompute
+from accountant.certificates.predicate import (
+    STATEMENT_LIMIT,
+    STATEMENT_TYPE,
+    AccountingForm,
+    ClaimForm,
+    Count,
+    Figure,
+    Form,
+    Hex,
+    LedgerForm,
+    MechanismForm,
+    RandomnessForm,
+    SubjectForm,
+    Text,
+)
+from accountant.certificates.statement import NOT_COVERED, claim_to_json, implementation
+from accountant.certificates.worth import Whole
+from accountant.errors import CertificateInvalid, LedgerInvalid
+from accountant.keys import dsse
+from accountant.keys.trust import PublicKeys
+from accountant.ledger.families import Dataset
+from accountant.ledger.records import Request
+from accountant.log import notes, proofs
+from accountant.log.entries import read_entry
+from accountant.privacy.claims import claim
+from accountant.privacy.events import Plan
+
+PROFILE_TYPE = "https://dpserve/dataset-profile/v1"
+METHOD = (
+    "each interval holds what a test of the noisy counts does not refuse: figures of the rows themselves, numbers "
+    "outside a column's ends taken as the nearer end; only the noise is left to chance"
+)
+Real = Annotated[str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?$", max_length=30)]
+Told = Annotated[list[Real | None], Field(min_length=3, max_length=3, description="value, low end, high end")]
+
+
+class TableForm(Form):
+    """Whose rows were counted."""
+
+    dataset: Text
+    uuid: Text
+    version: Count
+    families: list[Text] = Field(min_length=1, description="whose budgets were charged")
+    part: Literal["holdout", "training", "all"] = Field(
+        description="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
+    )
+    commitment: Hex
+    records: Count | None = Field(description="how many rows there are, where that is public; else null")
+
+
+class ColumnForm(Form):
+    """One column: its public bins, how many rows fell into each, and what follows from that."""
+
+    name: Text
+    role: Literal["feature", "target"]
+    type: Literal["numeric", "categorical", "boolean"]
+    edges: list[Real] | None = Field(None, description="of a number: ascending; bin j holds edges[j-1] < x <= edges[j]")
+    ends: list[Real] | None = Field(None, min_length=2, max_length=2, description="of a number: the declared range")
+    values: list[Text] | None = Field(None, description="the categories, in the order of their counts")
+    counts: list[Whole] = Field(description="bins or categories, then other values (categorical), then missing ones")
+    missing: Told
+    mean: Told | None = Field(None, description="of a number, where it is not missing")
+    quantiles: list[Told] | None = Field(None, description="of a number, at `levels`, where it is not missing")
+    shares: list[Told] | None = Field(None, description="of each category, of all rows, in the order of the counts")
+
+
+class PairForm(Form):
+    """Two columns together: rows by bin of the first, then of the second, each as in their own counts."""
+
+    columns: list[Text] = Field(min_length=2, max_length=2)
+    counts: list[Whole]
+
+
+class ProfilePredicate(Form):
+    """How the rows of a dataset are spread."""
+
+    rows: TableForm
+    claim: ClaimForm
+    mechanisms: list[MechanismForm]
+    accounting: AccountingForm
+    grid: Count = Field(description="the counts are in 1 / grid rows")
+    variance: Real = Field(description="of the noise in each count, in rows squared")
+    columns: list[ColumnForm] = Field(min_length=1)
+    pairs: list[PairForm]
+    records: Told
+    level: Figure = Field(description="of each interval")
+    levels: list[Figure] = Field(description="of the quantiles")
+    method: Text
+    randomness: RandomnessForm
+    implementation: dict[str, Text]
+    ledger: LedgerForm
+    not_covered: list[Text] = Field(alias="notCovered")
+
+
+class ProfileStatement(Form):
+    """An in-toto Statement v1 about exactly one schema file."""
+
+    type: Literal["https://in-toto.io/Statement/v1"] = Field(alias="_type")
+    subject: list[SubjectForm] = Field(min_length=1, max_length=1)
+    predicate_type: Literal["https://dpserve/dataset-profile/v1"] = Field(alias="predicateType")
+    predicate: ProfilePredicate
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted, beside what the ledger knows; all as the forms above have it."""
+
+    part: str
+    records: int | None
+    grid: int
+    figures: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A statement that was verified. Only `verify` makes it. `schema`: sha256 of the schema file it is about; `entry`:
+    the index of its `profiled` entry.
+    """
+
+    statement: Mapping[str, Any]
+    form: ProfilePredicate
+    dataset: str
+    schema: str
+    epsilon: Decimal
+    delta: Decimal
+    entry: int
+
+
+def statement(
+    counted: Counted, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
+) -> bytes:
+    """Canonical bytes of the statement. `dataset`: with the accounts of the part; `spent`: the releases as reserved."""
+    from accountant.mechanisms import LIBRARY  # loads the samplers, which verifiers do without
+
+    registration = dataset.registration
+    predicate = {
+        "rows": {
+            "dataset": registration.name,
+            "uuid": dataset.uuid,
+            "version": dataset.version,
+            "families": [family.identity for family in dataset.families],
+            "part": counted.part,
+            "commitment": registration.commitment,
+            "records": counted.records,
+        },
+        "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
+        "mechanisms": [{**run, "library": LIBRARY} for run in spent.to_json()],
+        "accounting": {
+            "composition": "one release; the parts of a family are disjoint, and their budgets do not add up",
+            "coversTuning": False,
+            "coversPreprocessing": True,
+        },
+        "grid": counted.grid,
+        **counted.figures,
+        "method": METHOD,
+        "randomness": {"source": "operating system", "seeded": False},
+        "implementation": dict(implementation()),
+        "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
+        "notCovered": list(NOT_COVERED),
+    }
+    body: dict[str, Any] = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": f"{registration.name}.schema", "digest": {"sha256": registration.schema}}],
+        "predicateType": PROFILE_TYPE,
+        "predicate": predicate,
+    }
+    return canonical.encode(body, STATEMENT_LIMIT)
+
+
+def read(payload: bytes) -> tuple[dict[str, Any], ProfileStatement]:
+    """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
+    try:
+        body: Any = canonical.decode_canonical(payload, STATEMENT_LIMIT)
+        return body, ProfileStatement.model_validate(body)
+    except canonical.CanonicalError as error:
+        raise CertificateInvalid(f"statement: {error.message}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"]) or "statement"
+        raise CertificateInvalid(f"{where:.99}: {first['msg']:.200}") from None
+
+
+def is_profile(envelope: bytes) -> bool:
+    """Whether an envelope says that it holds a profile. Nothing is verified."""
+    return f'"predicateType":"{PROFILE_TYPE}"'.encode() in dsse.parse(envelope).payload
+
+
+def verify(envelope: bytes, proof: str, trust: PublicKeys) -> Profile:
+    """Signature by a pinned issuer key, form, claim recomputed, place in the log, the entry that binds it. That the
+    figures follow from the counts is checked by `models.profile.stated.check`.
+
+    Raises:
+        CertificateInvalid: the statement.
+        LedgerInvalid: the proof and what it proves.
+        KeyInvalid: no pinned key speaks for the entry, or for the checkpoint's size.
+    """
+    parsed = proofs.parse_proof(proof)
+    payload = dsse.verify(envelope, trust.issuer_keys(parsed.index))
+    body, stated = read(payload)
+    predicate, subject = stated.predicate, stated.subject[0]
+    if predicate.ledger.reservation >= parsed.index:
+        raise CertificateInvalid("ledger: reservation and statement must stand in this order")
+    epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
+    if parsed.extra is None:
+        raise LedgerInvalid("proof: must carry the entry's bytes in its extra line")
+    size = notes.parse_checkpoint(parsed.checkpoint_note).size
+    proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
+    entry = read_entry(parsed.index, parsed.extra).value
+    expected = {
+        "type": "profiled",
+        "statement": digest(payload),
+        "dataset": predicate.rows.dataset,
+        "reservation": predicate.ledger.reservation,
+    }
+    for field, value in expected.items():
+        if entry.get(field) != value:
+            raise CertificateInvalid(f"entry {parsed.index}: its {field} is not the statement's")
+    if predicate.ledger.origin != trust.origin:
+        raise CertificateInvalid(f"ledger: origin {predicate.ledger.origin!r:.99} is not the pinned one")
+    return Profile(body, predicate, predicate.rows.dataset, subject.digest.sha256, epsilon, delta, parsed.index)
+
+
+def json_schema() -> dict[str, Any]:
+    """The published schema of the statement."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{PROFILE_TYPE}/schema.json"}
+    return {**head, **ProfileStatement.model_json_schema(by_alias=True)}
+
+
+if __name__ == "__main__":
+    import json
+
+    print(json.dumps(json_schema(), indent=2))

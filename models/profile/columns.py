@@ -1,0 +1,86 @@
+"""A column as a profile counts it: its public bins, and the numbers that a bin stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.certificates.profile import ColumnForm
+from accountant.errors import CertificateInvalid, ModelInvalid
+from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
+
+Floats = NDArray[np.float64]
+Role = Literal["feature", "target"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """`feature`: its bins, of which the last one is for missing values. `ends`: of a number, the declared range."""
+
+    feature: Feature
+    role: Role
+    ends: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def name(self) -> str:
+        """The column's."""
+        return self.feature.name
+
+    @property
+    def bins(self) -> int:
+        """How many counts it has."""
+        return self.feature.bins
+
+    @cached_property
+    def limits(self) -> tuple[Floats, Floats]:
+        """Of a number: the lowest and the highest value in each bin but the missing one, clipped to `ends`."""
+        assert isinstance(self.feature, NumericFeature)
+        inner = np.clip(np.array(self.feature.edges, np.float64), *self.ends)
+        low, high = self.ends
+        return np.concatenate([[low], inner]), np.concatenate([inner, [high]])
+
+    def to_json(self) -> dict[str, Any]:
+        """What a statement says of it beside its counts."""
+        feature = self.feature
+        about: dict[str, Any] = {"name": feature.name, "role": self.role, "type": feature.kind}
+        if isinstance(feature, NumericFeature):
+            return {**about, "edges": [text_of(edge) for edge in feature.edges], "ends": [*map(text_of, self.ends)]}
+        return about | ({"values": list(feature.values)} if isinstance(feature, CategoricalFeature) else {})
+
+
+def column_of(form: ColumnForm) -> Column:
+    """The inverse of `to_json`; CertificateInvalid where it is none."""
+    try:
+        if form.type == "boolean" and (form.edges, form.ends, form.values) == (None, None, None):
+            return Column(BooleanFeature(form.name), form.role)
+        if form.type == "categorical" and form.values is not None and (form.edges, form.ends) == (None, None):
+            return Column(CategoricalFeature(form.name, tuple(form.values)), form.role)
+        if form.type == "numeric" and form.edges is not None and form.ends is not None and form.values is None:
+            low, high = map(float, form.ends)
+            if low < high or len(form.edges) == 1:
+                return Column(NumericFeature(form.name, tuple(map(float, form.edges))), form.role, (low, high))
+    except ModelInvalid as error:
+        raise CertificateInvalid(f"columns: {error.message}") from None
+    raise CertificateInvalid(f"columns: {form.name!r:.80} is not of its type's form")
+
+
+def labels(column: Mapping[str, Any]) -> list[str]:
+    """What each count of a column's statement is of, in words for people."""
+    if column["type"] == "numeric":
+        edges = column["edges"]
+        between = [f"{low} to {high}" for low, high in pairwise(edges)]
+        return [f"at most {edges[0]}", *between, f"above {edges[-1]}", "missing"]
+    if column["type"] == "boolean":
+        return ["false", "true", "missing"]
+    return [*column["values"], "other values", "missing"]
+
+
+def text_of(number: float) -> str:
+    """A float as statements spell it: exact, in the fewest digits."""
+    return repr(float(number)).removesuffix(".0") if number else "0"

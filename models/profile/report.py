@@ -1,0 +1,136 @@
+"""A profile for people: lines of figures, and a report as a page with its pictures, JSON, or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from accountant.errors import InputError
+from models.explain.html import folded, grid, page, paragraph, table
+from models.profile.columns import labels
+from models.profile.figures import Noise
+from models.profile.picture import STYLE, bars, cells
+
+SUFFIXES = (".html", ".json", ".csv")
+
+
+def count_width(body: Mapping[str, Any]) -> float:
+    """How far a count may be off, at the profile's level."""
+    noise = Noise(float(body["variance"]), body["noise"] == "laplace")
+    return float(noise.z * noise.variance**0.5)
+
+
+def facts(body: Mapping[str, Any]) -> list[str]:
+    """What was counted, how exactly, and by which entry it stands."""
+    value, low, high = body["records"]
+    much = f"{float(value):,.0f} rows" + ("" if low == high else f" ({float(low):,.0f} to {float(high):,.0f})")
+    return [
+        f"{much} of {body['dataset']}, {body['part']} rows, in the public bins of its schema; measured privately for "
+        f"epsilon {body['epsilon']} at delta {body['delta']}, signed, and entered in the ledger as entry "
+        f"{body['entry']}.",
+        f"Each count is within {count_width(body):,.1f} rows of the true one with a chance of 95 %, and so is each "
+        "figure within its interval: only the noise is left to chance. Numbers outside a declared range are taken as "
+        "its nearer end.",
+    ]
+
+
+def lines(column: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The figures of a column: what, value, interval."""
+    found = [("missing", *_share(column["missing"]))]
+    if column["type"] == "numeric":
+        found.append(("mean", *_number(column["mean"])))
+        told = zip(("5 %", "25 %", "median", "75 %", "95 %"), column["quantiles"], strict=True)
+        return found + [(name, *_number(each)) for name, each in told]
+    return found + [(name, *_share(each)) for name, each in zip(labels(column), column["shares"], strict=False)]
+
+
+def summary(column: Mapping[str, Any]) -> tuple[str, str, str]:
+    """A column in one line: its type, the middle of it or its most frequent value, what is missing."""
+    missing = "{} ({})".format(*_share(column["missing"]))
+    if column["type"] == "numeric":
+        value, between = _number(column["quantiles"][2])
+        return column["type"], f"median {value} ({between})", missing
+    shares = [float(each[0] or 0) for each in column["shares"]]
+    most = max(range(len(shares)), key=shares.__getitem__)
+    value, between = _share(column["shares"][most])
+    return column["type"], f"most are {labels(column)[most]}: {value} ({between})", missing
+
+
+def write(body: Mapping[str, Any], path: Path) -> None:
+    """By its suffix: .html, .json or .csv; else InputError."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"out={path.name}: must end in {', '.join(SUFFIXES)}")
+    made = {".html": _html, ".csv": _csv}.get(path.suffix)
+    text = made(body) if made else json.dumps(body, indent=2, ensure_ascii=False) + "\n"
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
+
+
+def figures(body: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str]]:
+    """Each column, and its picture."""
+    width = count_width(body)
+    return [(column, bars(column, width)) for column in body["columns"]]
+
+
+def pair_figures(body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each pair in words, and its picture."""
+    width, columns = count_width(body), {column["name"]: column for column in body["columns"]}
+    return [
+        ("{} downwards by {} across".format(*pair["columns"]), cells(pair, columns, width)) for pair in body["pairs"]
+    ]
+
+
+def _html(body: Mapping[str, Any]) -> str:
+    told = "".join(paragraph(fact) for fact in facts(body))
+    drawn = []
+    for column, picture in figures(body):
+        head = f"<figcaption><b>{escape(column['name'])}</b> {column['type']}, {column['role']}</figcaption>"
+        counts = [(name, f"{count:,.0f}") for name, count in zip(labels(column), column["counts"], strict=True)]
+        below = table(("figure", "value", "interval"), lines(column))
+        drawn.append(
+            f"<figure>{head}{picture}{folded('Figures', below)}{folded('Counts', table(HEAD, counts))}</figure>"
+        )
+    for words, picture in pair_figures(body):
+        drawn.append(f"<figure><figcaption><b>{escape(words)}</b></figcaption>{picture}</figure>")
+    return page(f"How the rows of {body['dataset']} are spread", f"<style>{STYLE}</style>{told}{grid(drawn)}")
+
+
+HEAD = ("bin", "rows")
+
+
+def _csv(body: Mapping[str, Any]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("column", "figure", "value", "low", "high"))
+    for column in body["columns"]:
+        writer.writerow((column["name"], "missing", *_cells(column["missing"])))
+        if column["type"] == "numeric":
+            writer.writerow((column["name"], "mean", *_cells(column["mean"])))
+            told: Sequence[tuple[str, Any]] = [
+                (f"quantile {level}", each) for level, each in zip(body["levels"], column["quantiles"], strict=True)
+            ]
+        else:
+            told = [(f"share of {name}", each) for name, each in zip(labels(column), column["shares"], strict=False)]
+        writer.writerows((column["name"], name, *_cells(each)) for name, each in told)
+    return text.getvalue()
+
+
+def _cells(told: Sequence[str | None]) -> list[str]:
+    return [each or "" for each in told]
+
+
+def _share(told: Sequence[str | None]) -> tuple[str, str]:
+    value, low, high = ("not told" if each is None else f"{100 * float(each):.1f} %" for each in told)
+    return value, f"{low} to {high}"
+
+
+def _number(told: Sequence[str | None]) -> tuple[str, str]:
+    value, low, high = ("not told" if each is None else f"{float(each):,.5g}" for each in told)
+    return value, f"{low} to {high}"

@@ -1,0 +1,88 @@
+"""Whether what a profile states follows from the counts that it states, and the mechanism that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import expm1
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.certificates.profile import METHOD, Profile
+from accountant.errors import CertificateInvalid
+from accountant.privacy.events import Gaussian, Plan, PureDp, plan_from_json
+from models.profile.columns import Column, column_of
+from models.profile.figures import Noise, table
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def noise_of(plan: Plan, grid: int) -> Noise:
+    """Of the one release of a profile's plan, whose counts are in 1 / grid rows; CertificateInvalid of another."""
+    if len(plan) == 1:
+        release = plan[0]
+        event, size = release.event, release.sensitivity
+        if isinstance(event, PureDp) and release.mechanism == "discrete-laplace":
+            rate = float(event.epsilon) / size
+            return Noise(2 * np.exp(-rate) / expm1(-rate) ** 2 / grid**2, True)
+        if isinstance(event, Gaussian) and release.mechanism == "discrete-gaussian":
+            return Noise((float(event.noise_multiplier) * size / grid) ** 2, False)
+    raise CertificateInvalid("mechanisms: are not those of a profile, one release of noisy counts")
+
+
+def figures(
+    columns: Sequence[Column], pairs: Pairs, counts: Sequence[int], noise: Noise, known: int | None, grid: int
+) -> dict[str, Any]:
+    """Of the counts as they were released: column after column, then pair after pair. ValueError where they are more or
+    fewer than there are bins.
+    """
+    bins = {column.name: column.bins for column in columns}
+    sizes = [*bins.values(), *(bins[a] * bins[b] for a, b in pairs)]
+    if sum(sizes) != len(counts):
+        raise ValueError("counts")
+    parts: list[NDArray[Any]] = np.split(np.array(counts, np.float64) / grid, np.cumsum(sizes)[:-1])
+    together = dict(zip(pairs, parts[len(columns) :], strict=True))
+    return table(columns, parts[: len(columns)], together, noise, known, grid)
+
+
+def check(profile: Profile) -> None:
+    """CertificateInvalid where a stated figure does not follow from the counts and the mechanism."""
+    form = profile.form
+    if form.method != METHOD:
+        raise CertificateInvalid("method: this version knows another one, and cannot make its figures again")
+    columns = [column_of(each) for each in form.columns]
+    pairs = [(each.columns[0], each.columns[1]) for each in form.pairs]
+    counts = [count for each in form.columns for count in each.counts]
+    counts += [count for each in form.pairs for count in each.counts]
+    lengths = [len(each.counts) for each in form.columns] == [column.bins for column in columns]
+    try:
+        plan = plan_from_json([run.model_dump(exclude={"library"}) for run in form.mechanisms])
+        own = figures(columns, pairs, counts, noise_of(plan, form.grid), form.rows.records, form.grid)
+    except (ValueError, KeyError, ArithmeticError) as error:
+        raise CertificateInvalid(f"counts: are not of the columns' form ({type(error).__name__})") from None
+    stated = profile.statement["predicate"]
+    if not lengths or len({column.name for column in columns}) < len(columns):
+        raise CertificateInvalid("columns: a name stands twice, or a column has too few or too many counts")
+    wrong = [name for name, value in own.items() if not _same(stated[name], value)]
+    if wrong:
+        raise CertificateInvalid(f"figures: {', '.join(wrong)}: do not follow from the counts that are stated")
+
+
+def _same(stated: Any, own: Any) -> bool:
+    """But for the last digits of a figure: other machines round sums of floats otherwise."""
+    if isinstance(own, dict):
+        return (
+            isinstance(stated, dict)
+            and stated.keys() == own.keys()
+            and all(_same(stated[key], value) for key, value in own.items())
+        )
+    if isinstance(own, list):
+        return isinstance(stated, list) and len(stated) == len(own) and all(map(_same, stated, own))
+    if stated == own or not (isinstance(stated, str) and isinstance(own, str)):
+        return bool(stated == own)
+    try:
+        a, b = float(stated), float(own)
+    except ValueError:  # a name
+        return False
+    return abs(a - b) <= 1e-4 * max(abs(a), abs(b))

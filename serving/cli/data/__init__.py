@@ -1,0 +1,1 @@
+"""Commands on data before a model is made: profiles, and schemas."""

@@ -1,0 +1,51 @@
+"""The page of a profile: each column as the schema declares it, beside how its rows are spread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.home import Home
+from models.profile import report
+from models.profile.columns import labels
+from serving.http.rights import NAMED, READS
+from serving.http.routes import Door, in_thread, job_number, require_dataset, state
+from serving.pages.ui import page
+from serving.wire.request_bodies import known_query
+from training.profiles import release
+
+
+async def profile(request: Request) -> Response:
+    """One profile, with its pictures."""
+    known_query(request)
+    found = await in_thread(_profile, state(request).home, job_number(request))
+    await require_dataset(request, READS, found["dataset"])
+    return page(request, "profile.html", **found)
+
+
+def _profile(home: Home, seq: int) -> dict[str, Any]:
+    body = release.profile_to_json(seq, release.profile_of(home, seq)[2])
+    columns = [
+        {
+            "name": column["name"],
+            "role": column["role"],
+            "type": column["type"],
+            "declared": f"{column['ends'][0]} to {column['ends'][1]}, {len(column['edges'])} cut points"
+            if column["type"] == "numeric"
+            else "true or false"
+            if column["type"] == "boolean"
+            else f"{len(column['values'])} values",
+            "picture": Markup(picture),  # made of numbers and of escaped names
+            "lines": report.lines(column),
+            "counts": [*zip(labels(column), column["counts"], strict=True)],
+        }
+        for column, picture in report.figures(body)
+    ]
+    pairs = [(words, Markup(picture)) for words, picture in report.pair_figures(body)]
+    return {"dataset": body["dataset"], "job": seq, "facts": report.facts(body), "columns": columns, "pairs": pairs}
+
+
+DOORS = (Door("GET", "/ui/profiles/{job}", READS, profile, "A profile", media="text/html", hidden=True, on=NAMED),)

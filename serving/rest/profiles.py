@@ -1,0 +1,125 @@
+"""The doors to profiles of datasets: counted as a job, by a worker, and stated under a signature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import BudgetRefused, InputError
+from accountant.home import Home
+from serving.http.rights import NAMED, READS
+from serving.http.routes import TEXT, Door, in_thread, job_number, require_dataset, state
+from serving.process.access_log import about
+from serving.process.metrics import REFUSALS
+from serving.rest import json_schemas
+from serving.rest.jobs import DECIMAL, NUMBER
+from serving.wire.errors import json_response
+from serving.wire.request_bodies import Fields, json_fields, known_query
+from training import job_views
+from training.profiles import profile, release
+
+PROFILES = ("train", "evaluate")
+REQUIRED: Fields = {"dataset": (str,), "epsilon": NUMBER}
+OPTIONAL: Fields = {
+    "part": (str,), "delta": NUMBER, "columns": (list,), "pairs": (list,), "idempotency_key": (str,)
+}  # fmt: skip
+
+
+async def submit_profile(request: Request) -> Response:
+    """Plan and reserve; 202 with the job at once. A worker counts. What is known already costs nothing again."""
+    body = await json_fields(request, REQUIRED, OPTIONAL)
+    held = await require_dataset(request, PROFILES, body["dataset"])
+    found = await in_thread(submitted, state(request).home, body, held.principal)
+    return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
+
+
+def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+    """Reserve and queue a profile; the job's JSON. BudgetRefused, which is counted."""
+    columns, pairs = body.get("columns") or [], body.get("pairs") or []
+    if not all(isinstance(name, str) for name in columns):
+        raise InputError("columns: must be a list of names")
+    if not all(isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in pairs):
+        raise InputError("pairs: must be a list of lists of two names")
+    asked = profile.AskedProfile(
+        body["dataset"], body["epsilon"], body.get("delta"), body.get("part"), tuple(columns),
+        tuple((first, second) for first, second in pairs),
+    )  # fmt: skip
+    try:
+        reserved = profile.submit(home, asked, by=by, key=body.get("idempotency_key"))
+    except BudgetRefused as refused:
+        about(body["dataset"])
+        REFUSALS.labels(body["dataset"], refused.details["reason"]).inc()
+        raise
+    about(body["dataset"])
+    return job_views.job_to_json(home, home.ledger.job(reserved.seq))
+
+
+async def show_profile(request: Request) -> Response:
+    """A finished profile: figures, counts, and what verifies them. 404 where there is none."""
+    known_query(request)
+    home, seq = state(request).home, job_number(request)
+    envelope, proof, found = await in_thread(release.profile_of, home, seq)
+    await require_dataset(request, READS, found.dataset)
+    plain = release.profile_to_json(seq, found)
+    return json_response({**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()})
+
+
+async def list_profiles(request: Request) -> Response:
+    """The profiles of a dataset, the newest first."""
+    known_query(request)
+    home, name = state(request).home, request.path_params["name"]
+    await in_thread(home.ledger.dataset, name)
+    return json_response({"profiles": await in_thread(release.profiles_of, home, name)})
+
+
+ASKED = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["dataset", "epsilon"],
+    "properties": {
+        "dataset": TEXT,
+        "epsilon": DECIMAL,
+        "delta": {**DECIMAL, "description": "the dataset's when left out; 0 for noise that needs none"},
+        "part": {"enum": ["holdout", "training"], "description": "what learners read, unless holdout is asked for"},
+        "columns": {"type": "array", "items": TEXT, "description": "these alone; all when left out"},
+        "pairs": {
+            "type": "array",
+            "items": {"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2},
+            "description": "columns that are counted together as well",
+        },
+        "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
+    },
+}
+DOORS = (
+    Door(
+        "POST",
+        "/v1/profiles",
+        PROFILES,
+        submit_profile,
+        "Count how the rows of a dataset are spread; it is charged now",
+        202,
+        ASKED,
+        json_schemas.JOB,
+        on=NAMED,
+    ),
+    Door(
+        "GET",
+        "/v1/profiles/{job}",
+        READS,
+        show_profile,
+        "How the rows of a dataset are spread, and the statement that says so",
+        gives=json_schemas.PROFILE,
+        on=NAMED,
+    ),
+    Door(
+        "GET",
+        "/v1/datasets/{name}/profiles",
+        READS,
+        list_profiles,
+        "The profiles of a dataset, the newest first",
+        gives=json_schemas.PROFILES,
+    ),
+)

@@ -1,0 +1,41 @@
+"""Every command of docs/profile.md, as it stands, in one shell, on rows of Adult."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+import pyarrow.parquet as pq
+import warm
+from ledgers import EXAMPLES, ROOT
+from small_home import dpserve
+
+
+def test_every_command_of_the_page_runs(tmp_path):
+    pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, 2000), tmp_path / "adult.parquet")
+    shutil.copy(EXAMPLES / "adult.schema.yaml", tmp_path / "adult.yaml")
+    home = tmp_path / "home"
+    dpserve(home, "init")
+    shutil.copy(home / "trust.json", tmp_path)
+    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "profile.md").read_text(), re.M | re.S)
+    environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    script = f'set -e\ndpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + "\n".join(blocks)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("verified: how the rows of adult are spread") == 2
+    assert "<svg" in (tmp_path / "adult.html").read_text()
+    asked = ("profile", "adult", "--epsilon", "0.2", "--json")
+    assert json.loads(dpserve(home, *asked).stdout)["profile"]["epsilon"] == "0.2"
+    assert dpserve(home, "ledger", "audit").returncode == 0
+    changed = next((home / "profiles").glob("*/profile.tlog-proof"))
+    changed.write_text(changed.read_text().replace("index ", "index 1"))
+    assert dpserve(home, "verify", str(changed.with_name("profile.dsse.json"))).returncode == 4
+    assert dpserve(home, "profile", "adult", "--epsilon", "0.2", "--pairs", "age").returncode == 2
+    refused = dpserve(home, "profile", "adult", "--epsilon", "9", "--json")
+    assert refused.returncode == 3

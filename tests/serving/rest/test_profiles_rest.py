@@ -1,0 +1,62 @@
+"""Profiles over REST and on their page: submitted, counted by a worker, shown with what verifies them, or refused."""
+
+from __future__ import annotations
+
+import json
+
+import ledgers
+from in_process import site_at
+
+from accountant.certificates import profile
+from accountant.home import Home
+from models.profile.stated import check
+from serving.pages import datasets
+from serving.pages import jobs as job_pages
+from serving.pages import profiles as pages
+from serving.rest import jobs, profiles
+from training import queue
+from training.rows.datasets import register
+
+
+def test_a_profile_from_the_request_to_the_statement(tmp_path):
+    ledgers.prepared()  # the files
+    files = ledgers._scratch() / "files"
+    doors = (*profiles.DOORS, *jobs.DOORS, *pages.DOORS, *datasets.DOORS, *job_pages.DOORS)
+    with site_at(tmp_path / "home", doors) as site:
+        home: Home = site.home
+        rows = files / "rows.parquet", files / "schema.yaml"
+        register(home, "adult", *rows, ledgers.TOTAL, ledgers.Relation.ADD_REMOVE, "record")
+        secret = site.token("analyst", "train")
+        asked = {"dataset": "adult", "epsilon": "1", "columns": ["age", "sex"], "pairs": [["age", "sex"]]}
+        told = site.bear(secret, "POST", "/v1/profiles", json=asked)
+        assert told.status_code == 202, told.text
+        number = told.json()["job"]
+        assert (told.json()["profile"], told.json()["learner"], told.json()["model"]) == (True, "profile", "")
+        assert site.bear(secret, "GET", f"/v1/profiles/{number}").status_code == 404
+        assert "counts how the rows" not in site.bear(secret, "GET", f"/ui/jobs/{number}").text
+        assert queue.work_once(home) == number
+        assert site.bear(secret, "GET", f"/v1/jobs/{number}").json()["state"] == "issued"
+        body = site.bear(secret, "GET", f"/v1/profiles/{number}").json()
+        verified = profile.verify(json.dumps(body["envelope"]).encode(), body["proof"], home.trust)
+        check(verified)
+        assert verified.form.columns[0].mean == body["columns"][0]["mean"]
+        again = site.bear(secret, "POST", "/v1/profiles", json=asked)
+        assert (again.status_code, again.json()["job"]) == (202, number)
+        listed = site.bear(secret, "GET", "/v1/datasets/adult/profiles").json()["profiles"]
+        assert [each["job"] for each in listed] == [number]
+        refused = site.bear(secret, "POST", "/v1/profiles", json=asked | {"epsilon": "2.9"})
+        assert refused.status_code == 403
+        assert refused.json()["error"]["details"]["would_fit"]
+        for wrong in (
+            {"part": "test"}, {"dataset": "nobody"}, {"epsilon": "-1"}, {"more": 1}, {"columns": ["nobody"]},
+            {"columns": [1]}, {"pairs": [["age"]]}, {"pairs": ["age,sex"]}, {"delta": "1"},
+        ):  # fmt: skip
+            assert site.bear(secret, "POST", "/v1/profiles", json=asked | wrong).status_code in (400, 404), wrong
+        page = site.bear(secret, "GET", f"/ui/profiles/{number}").text
+        assert page.count('<svg class="bars') == 3
+        assert "17 to 90" in page
+        assert f"/ui/profiles/{number}" in site.bear(secret, "GET", "/ui/datasets/adult").text
+        assert f"/ui/profiles/{number}" in site.bear(secret, "GET", f"/ui/jobs/{number}").text
+        reader = site.token("reader", "predict")
+        assert site.bear(reader, "POST", "/v1/profiles", json=asked).status_code == 403
+        assert site.bear(reader, "GET", f"/v1/profiles/{number}").status_code == 403

@@ -1,0 +1,1 @@
+"""Profiles of datasets, measured privately: one release of a noisy count in every public bin, one signed statement."""
