@@ -20,6 +20,7 @@ from serving.pages import static_files
 from serving.pages.all import PAGES
 from serving.pages.home import error_page
 from serving.pages.prefetch import warming
+from serving.process.loading import loading
 from serving.process.state import ServingState
 from serving.rest import (
     aggregators,
@@ -67,10 +68,10 @@ def make_app(base: Callable[[], Mapping[str, Any]] = dict) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with serving.watching(), warming(serving):
-            await anyio.to_thread.run_sync(learners_to_json)  # loads them, or the first request would wait for it
-            await anyio.to_thread.run_sync(static_files.files)  # fails where one is not the pinned one
-            gc.collect()
-            gc.freeze()  # what was made up to here stays: the collector need not look at it again
+            with loading():
+                await anyio.to_thread.run_sync(learners_to_json)  # loads them, or the first request would wait for it
+                await anyio.to_thread.run_sync(static_files.files)  # fails where one is not the pinned one
+                gc.collect()
             yield
 
     documented = (*DOORS, Door("GET", "/docs.json", SCOPES, docs, "This description", on=NOTHING))

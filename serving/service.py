@@ -9,12 +9,15 @@ from typing import Any
 
 import bentoml
 
-from serving.app import make_app
-from serving.http.routes import Doors
-from serving.process import library_internals
-from serving.process.logs import set_up
-from serving.process.settings import ServerSettings
-from serving.rest.models import answer_records
+from serving.process.loading import loading
+
+with loading():
+    from serving.app import make_app
+    from serving.http.routes import Doors
+    from serving.process import library_internals
+    from serving.process.logs import set_up
+    from serving.process.settings import ServerSettings
+    from serving.rest.models import answer_records
 
 
 def _described() -> Mapping[str, Any]:

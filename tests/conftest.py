@@ -38,6 +38,7 @@ def _fence_environment() -> None:
 
 
 _fence_environment()
+gc.disable()  # until all tests are collected
 
 # No test asserts times: a deadline would.
 hypothesis.settings.register_profile("dpserve", deadline=None)
@@ -61,6 +62,7 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 def pytest_runtest_setup(item):

@@ -16,6 +16,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from serving.process.loading import loading
+
 Command = TyperCommand | TyperGroup
 Options = TypeVar("Options")
 
@@ -31,7 +33,8 @@ class Leaf:
     def function(self) -> Callable[..., None]:
         """What the command runs; loads its module."""
         module, _, name = self.place.partition(":")
-        found: Callable[..., None] = getattr(import_module(f"serving.cli.{module}"), name)
+        with loading():
+            found: Callable[..., None] = getattr(import_module(f"serving.cli.{module}"), name)
         return found
 
 

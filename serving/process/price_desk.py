@@ -9,7 +9,6 @@ callers take turns: none of them can keep the others from a price.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import resource
@@ -30,6 +29,7 @@ from typing import Any, NoReturn
 
 from accountant.errors import InputError
 from serving.process import logs
+from serving.process.loading import loading
 
 LOG = logging.getLogger("dpserve.prices")
 SOCKET = "DPSERVE_PRICES"
@@ -187,8 +187,8 @@ def main(place: Path, parent: int) -> None:
         signal.signal(number, lambda *_: os._exit(0))
     place.unlink(missing_ok=True)
     began = time.monotonic()
-    import_module("training.pricing").warm()
-    gc.freeze()
+    with loading():
+        import_module("training.pricing").warm()
     with socket.socket(socket.AF_UNIX) as listener:
         with address(place) as near:
             listener.bind(near)

@@ -9,6 +9,7 @@ imports. What a child draws is written down, byte by byte, before it is drawn.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import json
 import os
@@ -120,6 +121,7 @@ def child(request: dict) -> None:
 
 
 def serve() -> None:
+    gc.freeze()  # or each child would look through it, and so copy it
     for line in sys.stdin:
         request = json.loads(line)
         pid = os.fork()

@@ -9,6 +9,7 @@ passes signals on and ends as the fork ends. What is claimed of imports, or of t
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -177,7 +178,10 @@ def work(arguments: list[str]) -> int:
 if __name__ == "__main__":
     if sys.flags.isolated:
         end_as(ask(sys.argv[1], sys.argv[2:]))
+    gc.disable()
     import_rooms()
+    gc.freeze()  # or each fork would look through it, and so copy it
+    gc.enable()
     status = 1
     try:
         status = work(wait_for_work(sys.argv[1]))
