@@ -4,6 +4,8 @@ PYTHON ?= python3
 # file's tests stay in one process, so its servers and module fixtures start once.
 WORKERS ?= 3
 ARGS ?=
+# What the manifests are judged by; kubernetes-validate knows the versions of its own time.
+KUBERNETES := 1.34.0
 # FAST=1 leaves out what trains long, draws samples, starts servers or follows a whole page: for the inner loop.
 FAST ?=
 
@@ -13,11 +15,12 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH := .venv-bench
+DEPLOY := .venv-deploy
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: help install demo demo-local test lint format serve bench bench-utility bench-serving docs lock clean
+.PHONY: help install demo demo-local test image-test lint lint-deploy format serve bench bench-utility bench-serving docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -33,12 +36,23 @@ demo-local: install ## Three owners who keep their rows train a model that is se
 test: lint ## Lint, then run all tests (FAST=1: the quick ones)
 	@$(if $(FAST),echo 'FAST=1 leaves out every test marked slow or server or statistical: run make test before you commit')
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		$(if $(FAST),-m "not slow and not server and not statistical") $(ARGS)
+		-m "not image$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
+
+image-test: $(VENV)/dev.stamp ## Build the image and run it (as root on Debian, with buildah; some minutes)
+	@DPSERVE_NO_SKIP=1 $(BIN)/python -m pytest -s tests/deploy/test_image.py $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+lint-deploy: $(DEPLOY)/made.stamp ## Judge the Containerfile, the compose file and the manifests (needs kubectl and npm)
+	$(DEPLOY)/bin/hadolint deploy/Containerfile
+	$(DEPLOY)/bin/yamllint --strict -c deploy/lint/yamllint.yaml deploy serving/grafana/kustomization.yaml serving/grafana/prometheus.yml
+	for overlay in deploy/kubernetes/overlays/*; do \
+		kubectl kustomize $$overlay | $(DEPLOY)/bin/kubernetes-validate --quiet --strict --kubernetes-version $(KUBERNETES) -; \
+	done
+	cd deploy/lint && npm exec -- dclint --quiet ../compose.yaml
 
 format: $(VENV)/dev.stamp ## Rewrite the code in the house style
 	$(BIN)/ruff check --fix .
@@ -69,9 +83,10 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-diffprivlib.in $(ARGS) -o benchmarks/requirements-diffprivlib.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-serving.in $(ARGS) -o benchmarks/requirements-serving.txt
+	$(subst pyproject.toml ,,$(LOCK)) deploy/lint/requirements.in $(ARGS) -o deploy/lint/requirements.txt
 
 clean: ## Remove .venv and everything that was built
-	rm -rf $(VENV) $(BENCH) $(BENCH)-serving build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment of its own: the peers bring pandas and more. Its own .gitignore keeps it out of commits.
@@ -87,6 +102,13 @@ $(BENCH)-serving/made.stamp: benchmarks/requirements-serving.txt
 	@echo '*' > $(BENCH)-serving/.gitignore
 	@echo 'Installing benchmarks/requirements-serving.txt into $(BENCH)-serving (some minutes)'
 	@$(BENCH)-serving/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r benchmarks/requirements-serving.txt
+	@touch $@
+
+$(DEPLOY)/made.stamp: deploy/lint/requirements.txt deploy/lint/package-lock.json
+	@$(PYTHON) -m venv --clear $(DEPLOY)
+	@echo '*' > $(DEPLOY)/.gitignore
+	@$(DEPLOY)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r deploy/lint/requirements.txt
+	@cd deploy/lint && npm ci --silent --no-audit --no-fund --ignore-scripts
 	@touch $@
 
 $(BIN)/python:

@@ -48,6 +48,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:
     home = environment.get("DPSERVE_HOME") or str(Path(DEFAULT_HOME).expanduser())
     defaults = {
         "DPSERVE_HOME": home,
+        "DPSERVE_LOCAL": home,
         "DPSERVE_LEDGER_URL": f"sqlite:///{Path(home).absolute() / 'ledger.db'}",
         "DPSERVE_ENGINE": "local",
         "DPSERVE_ISSUER_KEY": "",
@@ -88,8 +89,9 @@ class Home:
                     f"home={path}: the ledger has entries but its keys are gone; restore them from a copy"
                 )
         database.close()
-        for folder in ("models", "datasets", "jobs", "logs"):
+        for folder in ("models", "datasets", "jobs"):
             (path / folder).mkdir(mode=0o700, exist_ok=True)
+        (local(path) / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
         uri = settings(environment)["DPSERVE_ISSUER_KEY"].value
         issuer = None if signers.in_keys(uri) else signers.import_key(uri)
         return cls._begin(path, url, KeyStore.create(path / "keys", issuer=issuer))
@@ -187,6 +189,13 @@ def place(environment: Mapping[str, str]) -> tuple[Path, str]:
     """The home's folder and the URL of its ledger's database."""
     found = settings(environment)
     return Path(found["DPSERVE_HOME"].value), found["DPSERVE_LEDGER_URL"].value
+
+
+def local(path: Path) -> Path:
+    """Where this machine keeps what it shares with no other, `run/` and `logs/`: the home at `path`, unless
+    DPSERVE_LOCAL names another place. Absolute.
+    """
+    return Path(os.environ.get("DPSERVE_LOCAL") or path).absolute()
 
 
 def mark(path: Path) -> Path:

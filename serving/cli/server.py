@@ -24,6 +24,7 @@ from serving.process.startup import (
     AUDIT_SECONDS,
     DRAIN_SECONDS,
     HOST,
+    JOB_WORKERS,
     PORT,
     Listening,
     check_home,
@@ -95,6 +96,10 @@ def serve(
         float,
         typer.Option(help="When told to stop, say not ready for so long first.", envvar="DPSERVE_DRAIN_SECONDS", min=0),
     ] = DRAIN_SECONDS,
+    job_workers: Annotated[
+        str,
+        typer.Option(help="Processes beside it that run queued jobs; 0: none.", envvar="DPSERVE_JOB_WORKERS"),
+    ] = str(JOB_WORKERS),
 ) -> None:
     """Serve the models, run queued jobs and audit the ledger in processes beside the server. Makes a home where there
     is none.
@@ -104,7 +109,7 @@ def serve(
     dpserve serve --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
     """
     logs.set_up()
-    seconds = ServerSettings.given(audit_seconds=audit_seconds).audit_seconds
+    settings = ServerSettings.given(audit_seconds=audit_seconds, job_workers=job_workers)
     asked = Listening(host, port, workers, tls_of(tls_cert, tls_key))
     check_listening(asked)
     static_files.files()  # of the pages: those of others must be the pinned ones
@@ -115,7 +120,7 @@ def serve(
     home = Home.open()  # keys, ledger, high-water mark
     check_home(home)
     home.ledger.log.database.close()
-    raise typer.Exit(launch(home.path, asked, seconds, drain_seconds))
+    raise typer.Exit(launch(home.path, asked, settings.audit_seconds, drain_seconds, settings.job_workers))
 
 
 def auditor(

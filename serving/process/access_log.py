@@ -25,6 +25,7 @@ from typing import Any
 import orjson
 
 from accountant.files import locked
+from accountant.home import local
 from serving.process.settings import ServerSettings
 from serving.wire.errors import NotReady
 
@@ -135,12 +136,12 @@ def path_of(folder: Path, number: int) -> Path:
 def trail(home: Path) -> Trail:
     """This process's."""
     settings = ServerSettings()
-    return Trail(home / "logs", settings.trail_bytes, settings.trail_files)
+    return Trail(local(home) / "logs", settings.trail_bytes, settings.trail_files)
 
 
 def lines(home: Path) -> Iterator[dict[str, Any]]:
     """All that is kept, the newest first. A line that was cut off is left out."""
-    for path in (path_of(home / "logs", number) for number in count()):
+    for path in (path_of(local(home) / "logs", number) for number in count()):
         if not path.exists():
             return
         for text in _from_the_end(path):

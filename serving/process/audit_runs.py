@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from accountant.errors import LedgerInvalid, ModelInvalid, VerificationError
 from accountant.files import PUBLIC, locked, replace_unsynced
-from accountant.home import Home
+from accountant.home import Home, local
 
 if TYPE_CHECKING:
     from accountant.audit.judge_models import Bundle
@@ -123,11 +123,11 @@ def _shortened(problems: tuple[str, ...]) -> list[str]:
 
 
 def _result(path: Path) -> Path:
-    return path / "logs" / "audit.json"
+    return local(path) / "logs" / "audit.json"
 
 
 def _asked(path: Path) -> Path:
-    return path / "logs" / "audit.asked"
+    return local(path) / "logs" / "audit.asked"
 
 
 def _write(path: Path, raw: bytes) -> None:
@@ -139,7 +139,7 @@ def _write(path: Path, raw: bytes) -> None:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """One audit of a home at a time; a second waits."""
-    lock = path / "logs" / "audit.lock"
+    lock = local(path) / "logs" / "audit.lock"
     lock.parent.mkdir(mode=0o700, exist_ok=True)
     with locked(lock):
         yield

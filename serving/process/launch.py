@@ -1,6 +1,6 @@
-"""The processes of `dpserve serve`: BentoML's server, beside it one worker that trains, one that works out prices, and
-now and then one that audits. They stop together, and none outlives the `dpserve serve` that started it, however that
-ended: a port that is still held would keep the next one from starting.
+"""The processes of `dpserve serve`: BentoML's server, beside it workers that train (one, unless told otherwise), one
+that works out prices, and now and then one that audits. They stop together, and none outlives the `dpserve serve` that
+started it, however that ended: a port that is still held would keep the next one from starting.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
+from accountant.home import local
 from serving.process.audit_runs import is_asked
 from serving.process.price_desk import SOCKET as PRICES
 from serving.process.startup import Listening, announce
@@ -34,17 +35,16 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 Process = subprocess.Popen[bytes]
 
 
-def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: float) -> int:
+def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: float, job_workers: int) -> int:
     """Run until told to stop (SIGTERM, SIGINT) or until the server ends. Returns the exit code."""
     environment = server_environment(os.environ, home, listening.port, listening.workers)
     Path(environment[STOPPING]).unlink(missing_ok=True)
     stop = _Stop()
     server = _start([sys.executable, "-m", "bentoml", "serve", *_server_arguments(listening)], environment)
     desk = ["serving.process.price_desk", environment[PRICES], str(os.getpid())]
-    beside = [
-        _Beside("training worker", [sys.executable, "-m", "serving.cli", "worker"], environment),
-        _Beside("price desk", [sys.executable, "-m", *desk], environment),
-    ]
+    worker = [sys.executable, "-m", "serving.cli", "worker"]
+    beside = [_Beside("training worker", worker, environment) for _ in range(job_workers)]
+    beside.append(_Beside("price desk", [sys.executable, "-m", *desk], environment))
     audits = _Audits(home, environment, audit_seconds)
     announce(listening, stop.event)
     while not stop.asked and server.poll() is None:
@@ -58,7 +58,7 @@ def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: 
 
 def server_environment(base: Mapping[str, str], home: Path, port: int, workers: int | None) -> dict[str, str]:
     """Two servers must not share BENTOML_HOME: each would wipe the other's metrics. A port is one server's alone."""
-    place = home.absolute() / "run" / str(port)
+    place = local(home) / "run" / str(port)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     own = {"BENTOML_HOME": str(place), "BENTOML_DO_NOT_TRACK": "true", "DPSERVE_HOME": str(home.absolute())}
     own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), PRICES: str(place / "prices")}

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from struct import Struct
 
+from accountant.home import local
 from accountant.ledger.tokens import Token
 from serving.wire.errors import NotReady, TooManyRequests
 
@@ -69,4 +70,4 @@ def _refusal(token: Token, span: str, most: int, wait: int) -> TooManyRequests:
 @lru_cache(maxsize=1)
 def meter(home: Path) -> Meter:
     """This process's."""
-    return Meter(home / "run" / "limits")
+    return Meter(local(home) / "run" / "limits")

@@ -18,7 +18,7 @@ from accountant.canonical import whole_number
 from accountant.errors import InputError
 from accountant.home import Setting
 from accountant.home import settings as home_settings
-from serving.process.startup import AUDIT_SECONDS, DRAIN_SECONDS, HOST, PORT
+from serving.process.startup import AUDIT_SECONDS, DRAIN_SECONDS, HOST, JOB_WORKERS, PORT
 
 FORMATS = ("text", "json")
 
@@ -79,6 +79,7 @@ class ServerSettings(BaseSettings):
         AUDIT_SECONDS
     )
     drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = DRAIN_SECONDS
+    job_workers: Annotated[int, _within(0, 1000, "a whole number of processes, at most 1000")] = JOB_WORKERS
     models_in_memory: Above0 = 100
     trail_bytes: Above0 = 100_000_000
     trail_files: Above0 = 20

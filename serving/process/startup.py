@@ -13,19 +13,25 @@ import stat
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 
 from cryptography import x509
 
 from accountant.errors import InputError
-from accountant.home import Home
+from accountant.home import Home, local
+from serving.process.healthy import is_ready
 
 LOG = logging.getLogger("dpserve.launch")
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 LOOK_SECONDS = 0.25
-HOST, PORT, AUDIT_SECONDS, DRAIN_SECONDS = "127.0.0.1", 3000, 3600, 2  # of `dpserve serve`; its flags show them
-FOLDERS = ("models", "datasets", "jobs", "logs", "run")
+HOST, PORT, AUDIT_SECONDS, DRAIN_SECONDS, JOB_WORKERS = (
+    "127.0.0.1",
+    3000,
+    3600,
+    2,
+    1,
+)  # of `dpserve serve`; its flags show them
+SHARED, OWN = ("models", "datasets", "jobs"), ("logs", "run")
 
 
 @dataclass(frozen=True)
@@ -69,14 +75,18 @@ def check_place(path: Path) -> None:
 
 
 def check_home(home: Home) -> None:
-    """The home's folders can be read and written, whatever the keys and the ledger say. Makes those that are absent."""
-    for name in FOLDERS:
-        folder = home.path / name
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            raise InputError(f"home={home.path}: {name}/ must be readable and writable for the user that serves")
-    if not os.statvfs(home.path).f_bavail:
-        raise InputError(f"home={home.path}: no space is left there; nothing could be recorded")
+    """The home's folders, and this machine's own, can be read and written, whatever the keys and the ledger say. Makes
+    those that are absent.
+    """
+    own = local(home.path)
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for place, name in [*((home.path, name) for name in SHARED), *((own, name) for name in OWN)]:
+        (place / name).mkdir(mode=0o700, exist_ok=True)
+        if not os.access(place / name, os.R_OK | os.W_OK | os.X_OK):
+            raise InputError(f"home={place}: {name}/ must be readable and writable for the user that serves")
+    for place in {home.path, own}:
+        if not os.statvfs(place).f_bavail:
+            raise InputError(f"home={place}: no space is left there; nothing could be recorded")
 
 
 def check_listening(asked: Listening) -> None:
@@ -129,23 +139,6 @@ def announce(listening: Listening, stop: threading.Event) -> None:
 
 def _announce(listening: Listening, stop: threading.Event) -> None:
     while not stop.wait(LOOK_SECONDS):
-        if is_ready(listening):
+        if is_ready(EVERYWHERE.get(listening.host, listening.host), listening.port, listening.tls is not None):
             LOG.info("ready, listening on %s; the dashboard is at %s/ui", listening.url, listening.url)
             return
-
-
-def is_ready(listening: Listening) -> bool:
-    """Whether the server answers that it is. Our own server on our own machine: its certificate names another."""
-    host = EVERYWHERE.get(listening.host, listening.host)
-    connection = (
-        HTTPConnection(host, listening.port, timeout=5)
-        if listening.tls is None
-        else HTTPSConnection(host, listening.port, timeout=5, context=ssl._create_unverified_context())
-    )
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == 200
-    except (OSError, HTTPException):
-        return False
-    finally:
-        connection.close()

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from accountant.errors import DpserveError
+from accountant.home import local
 from accountant.ledger.records import PUBLIC_STATES
 from serving.http.routes import in_thread, state
 from serving.process.places import Place, take_place
@@ -92,7 +93,7 @@ async def events(request: Request, who: str, look: Look, good: Callable[[], bool
         return Response(status_code=204)
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=HEADERS)
-    folder = state(request).home.path / "run" / "streams"
+    folder = local(state(request).home.path) / "run" / "streams"
     place = await in_thread(take_place, folder, who, "streams of events", MOST_OF_ONE, MOST_STREAMS)
     STREAMS.listen()
     return StreamingResponse(_stream(seen, place, look, good), media_type="text/event-stream", headers=HEADERS)

@@ -1,0 +1,136 @@
+"""What deploy/ promises in words, read from its files: the tools of `make lint-deploy` judge their form."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from small_home import ROOT
+
+from serving.process.settings import all_settings
+
+DEPLOY, GRAFANA = ROOT / "deploy", ROOT / "serving" / "grafana"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
+BASE = DEPLOY / "kubernetes" / "base"
+OURS = ("service", "worker")
+
+
+def objects() -> list[dict]:
+    names = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    files = [BASE / name for name in names if name.endswith(".yaml")]
+    return [each for file in files for each in yaml.safe_load_all(file.read_text())]
+
+
+PODS = {each["metadata"]["name"]: each["spec"]["template"] for each in objects() if "template" in each.get("spec", {})}
+
+
+def mounts(service: str) -> dict[str, str]:
+    """Where -> what, of a service's volumes."""
+    return {part[1]: part[0] for part in (text.split(":") for text in COMPOSE["services"][service]["volumes"])}
+
+
+@pytest.mark.parametrize("name", sorted(PODS))
+def test_pods_have_no_power(name):
+    spec = PODS[name]["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["automountServiceAccountToken"] is False
+    user = re.search(r"^USER (\d+):(\d+)$", CONTAINERFILE, re.M)
+    assert [spec["securityContext"][key] for key in ("runAsUser", "fsGroup")] == [int(user[1]), int(user[2])]
+    for container in spec["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_doors_are_probed_and_workers_are_not():
+    (door,), (worker,) = PODS["dpserve"]["spec"]["containers"], PODS["dpserve-worker"]["spec"]["containers"]
+    asked = {kind: door[kind]["httpGet"]["path"] for kind in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert asked == {"startupProbe": "/livez", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
+    assert not {"readinessProbe", "livenessProbe", "ports"} & set(worker)
+
+
+def test_secrets_are_referred_to():
+    for pod in PODS.values():
+        for container in pod["spec"]["containers"]:
+            assert [each for each in container["env"] if "value" in each] == []
+            assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "dpserve-database", "key": "password"}
+    assert [each for each in objects() if each["kind"] == "Secret"] == []
+    for service in ("service", "worker", "postgres"):
+        told = [text for name, text in COMPOSE["services"][service]["environment"].items() if "PASSWORD" in name]
+        assert told
+        assert all(text.startswith("${DPSERVE_DB_PASSWORD:?") for text in told)
+    assert all((DEPLOY / each["file"]).parent.name == "secrets" for each in COMPOSE["secrets"].values())
+
+
+def test_policies_and_budgets_choose_the_pods_that_there_are():
+    labels = [pod["metadata"]["labels"] for pod in PODS.values()]
+    chosen = {}
+    for each in objects():
+        if each["kind"] in ("NetworkPolicy", "PodDisruptionBudget", "Service"):
+            selector = each["spec"].get("podSelector") or each["spec"]["selector"]
+            wanted = selector.get("matchLabels", selector)
+            chosen[each["kind"], each["metadata"]["name"]] = sum(wanted.items() <= own.items() for own in labels)
+    assert chosen == {
+        ("Service", "dpserve"): 1,
+        ("Service", "dpserve-pods"): 1,
+        ("PodDisruptionBudget", "dpserve"): 1,
+        ("PodDisruptionBudget", "dpserve-worker"): 1,
+        ("NetworkPolicy", "dpserve"): 2,
+        ("NetworkPolicy", "dpserve-doors"): 1,
+    }
+
+
+def test_what_watches_is_one_source():
+    """Rules, scrape and board are those of serving/grafana; nothing in deploy/ says them again."""
+    watched = {**mounts("prometheus"), **mounts("grafana")}
+    used = {(DEPLOY / source).resolve() for source in watched.values() if "/" in source and source != "./grafana"}
+    assert used == {GRAFANA / name for name in ("prometheus.yml", "alerts.yml", "dashboard.json")}
+    made = yaml.safe_load((GRAFANA / "kustomization.yaml").read_text())["configMapGenerator"]
+    assert [(GRAFANA / name).is_file() for each in made for name in each["files"]] == [True, True]
+    assert "../../../serving/grafana" in yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    written = [path for path in DEPLOY.rglob("*.y*ml") if "node_modules" not in path.parts]
+    assert [path for path in written if "- alert:" in path.read_text()] == []
+    scraped = yaml.safe_load((GRAFANA / "prometheus.yml").read_text())["scrape_configs"][0]
+    assert scraped["static_configs"][0]["targets"] == ["127.0.0.1:3000"]
+    assert COMPOSE["services"]["prometheus"]["network_mode"] == "service:service"
+
+
+def test_compose_gives_what_the_image_asks_for():
+    volumes = set(re.findall(r'"(/[^"]+)"', re.search(r"^VOLUME (.*)$", CONTAINERFILE, re.M)[1]))
+    for name in OURS:
+        service = COMPOSE["services"][name]
+        assert {*mounts(name), *(each.split(":")[0] for each in service["tmpfs"])} == volumes
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+    assert mounts("service")["/var/lib/dpserve"] == mounts("worker")["/var/lib/dpserve"]
+    assert COMPOSE["networks"]["data"] == {"internal": True}
+    assert COMPOSE["services"]["worker"]["networks"] == ["data"]
+
+
+def test_settings_are_ours():
+    known = {setting.name for setting in all_settings({})}
+    texts = (CONTAINERFILE, (DEPLOY / "compose.yaml").read_text(), (BASE / "settings.yaml").read_text())
+    named = {name for text in texts for name in re.findall(r"\b(DPSERVE_[A-Z_]+)(?=[=:] ?[^-?])", text)}
+    assert {"DPSERVE_HOME", "DPSERVE_LOCAL", "DPSERVE_LEDGER_URL", "DPSERVE_JOB_WORKERS"} <= named
+    assert named <= known
+
+
+def test_what_the_image_is_built_from_is_not_ignored():
+    listed = (ROOT / ".containerignore").read_text().splitlines()
+    copied = re.findall(r"^COPY (?!--)(.+) \S+$", CONTAINERFILE, re.M)
+    wanted = {name for names in copied for name in names.split()}
+    assert wanted <= {line.removeprefix("!") for line in listed if line.startswith("!")}
+    assert "*" in listed
+    assert Path(ROOT / ".dockerignore").resolve() == ROOT / ".containerignore"
+
+
+def test_continuous_integration_builds_the_image_and_judges_the_files():
+    called = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert [line for line in called if line.startswith("make ")][1:] == ["make lint-deploy", "make image-test"]
+    assert "not image$(if $(FAST)" in (ROOT / "Makefile").read_text()
