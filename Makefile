@@ -30,7 +30,7 @@ install: $(VENV)/run.stamp ## Make .venv and install dpserve into it
 demo: install ## From rows to a served, certified model, in one go
 	@$(BIN)/python examples/demo.py
 
-demo-local: install ## Three owners who keep their rows train a model that is served
+demo-local: install ## Owners who keep their rows train models: by reports, and by two aggregators
 	@$(BIN)/python examples/demo_local.py
 
 test: lint ## Lint, then run all tests (FAST=1: the quick ones)

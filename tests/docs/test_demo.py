@@ -21,7 +21,8 @@ def test_the_demo_of_owners_tells_the_whole_story(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("epsilon 6 of your own budget") == 3
-    for said in ("3, at least 3 are needed", "survey: issued", "verified: survey", "sound", "the server is stopped"):
+    reports = ("3, at least 3 are needed", "survey: issued", "verified: survey", "sound", "the server is stopped")
+    for said in (*reports, "census: issued", "verified: census", "noisy sum of 303 owners"):
         assert said in done.stdout
 
 

@@ -19,11 +19,11 @@ def die(*_: object, **__: object) -> None:
 
 def arm(step: str) -> None:
     """Make the step the last thing that this process does."""
-    really_ask, really_draw, really_lines = program.ask, program.draw, own_ledger._lines
+    really_ask, really_draw, really_lines = program.ask, program.body_of, own_ledger._lines
     if step == "fetched":
         own_ledger.OwnLedger.report = die
     elif step == "drawn":
-        program.draw = lambda *given: (really_draw(*given), die())[0]
+        program.body_of = lambda *given: (really_draw(*given), die())[0]
     elif step == "inserted":  # the ledger reads its lines again after it has inserted one
         seen: list[int] = []
         own_ledger._lines = lambda connection: (

@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
 import threading
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
+import aggregator_crash
 import numpy as np
+import owner_crash
 import owners
 import pytest
 import sharing
 from https import served
 from in_process import Site
+from small_home import ROOT, dpserve
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.deployments import to_yaml
 from accountant.certificates.plain_words import plain, to_text
+from accountant.errors import (
+    BudgetRefused,
+    CertificateInvalid,
+    IdempotencyConflict,
+    InputError,
+    LedgerUnavailable,
+    NotInvited,
+    WrongState,
+)
 from accountant.home import Home
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.rest import aggregators
 from serving.rest import campaigns as doors
+from training import job, plans
 from training.aggregator import program
-from training.aggregator.settings import read_settings
+from training.aggregator.settings import found, read_settings
 from training.aggregator.store import AggregatorStore
 from training.local import campaigns, shared_campaigns
+from training.local.asking import Refused
+from training.local.sums import HELD, SUM, NoisySum, held_payload, sum_payload
 from training.owner import program as owner_program
+from training.owner.own_ledger import OwnLedger
 from training.owner.settings import read_settings as read_owner
 
 OWNERS, ROWS = 160, 12
@@ -139,3 +163,224 @@ def test_model_of_two_aggregators_is_certified_and_good(place, census):
     assert campaigns.close(place.home, "census") == done
     for folder in place.whom:
         assert not AggregatorStore(folder / "aggregator.db").owners(definition).any()  # shares are gone
+
+
+@pytest.fixture(scope="module")
+def crashes(place):
+    """A small campaign for every step; what each aggregator's process was killed at, and what the platform got."""
+    found = {}
+    for step in aggregator_crash.STEPS:
+        name = f"cut-{step}"
+        definition = sharing.asking(place.folder, place.home, place.whom, 4, 2, name, epsilon="1")
+        for owner in range(3):
+            sharing.send(place.home, definition, owner, sharing.sealed(definition, owner, owners.people(1, owner)))
+        campaigns.close(place.home, name)
+        found[name] = definition
+    return found
+
+
+@pytest.mark.parametrize("step", aggregator_crash.STEPS)
+def test_killed_at_any_step_at_most_one_sum_leaves(place, crashes, step):
+    name = f"cut-{step}"
+    definition = crashes[name]
+    first, second = (shared_campaigns.token(place.home, name, at) for at in (0, 1))
+    script = [sys.executable, str(ROOT / "tests/helpers/aggregator_crash.py"), step, str(place.whom[0]), name, first]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/helpers'}"}
+    other = threading.Thread(target=program.answer, args=(read_settings(place.whom[1]), name, second, 60))
+    other.start()
+    killed = subprocess.run(script, env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    stored = next(line for line in AggregatorStore(place.whom[0] / "aggregator.db").lines() if line.name == name)
+    assert (stored.answer is not None) == (step in ("committed", "delivered"))
+    assert (stored.charged is not None) == (stored.answer is not None)  # charged and drawn, or neither
+    line = program.answer(read_settings(place.whom[0]), name, first, 60)
+    other.join()
+    if stored.answer is not None:
+        assert line.answer == stored.answer
+    if stored.held is not None:
+        assert line.held == stored.held
+    sent = campaigns.load(place.home, name).reports.said(SUM)[0]
+    assert sent == line.answer == program.answer(read_settings(place.whom[0]), name, first, 1).answer
+    assert line.owners == 3
+    assert definition.digest == line.definition
+
+
+def test_owner_killed_at_any_step_sends_one_pair_of_shares(place, census):
+    """The same steps as of a report: what is stored is what is sent, and is made once."""
+    definition = sharing.asking(place.folder, place.home, place.whom, 20, 2, "owners-cut", epsilon="1")
+    for number, step in enumerate(owner_crash.STEPS[1:], 4):
+        toml, invitation = place.owner(number), campaigns.invitation(place.home, "owners-cut", number)
+        script = [sys.executable, str(ROOT / "tests/helpers/owner_crash.py"), step, str(toml), "owners-cut", invitation]
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/helpers'}"}
+        killed = subprocess.run(script, env=environment, capture_output=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, (step, killed.stderr)
+        ledger = OwnLedger(toml.parent / "owner.db")
+        before = [line.body for line in ledger.lines()]
+        assert len(before) == (step in ("committed", "delivered")), step
+        line = owner_program.answer(read_owner(toml), "owners-cut", invitation)
+        assert [each.body for each in ledger.lines()] == [line.body]
+        assert before in ([], [line.body])
+        assert dict(campaigns.load(place.home, "owners-cut").reports.after(number - 1, 1))[number] in line.body
+    assert definition.share_bytes * 2 < len(line.body) < definition.share_bytes * 2 + 80
+
+
+def test_what_owners_are_refused(place, census):
+    definition, _ = census
+    asked = sharing.asking(place.folder, place.home, place.whom, 9, 2, "strict", epsilon="1")
+    invitation = campaigns.invitation(place.home, "strict", 3).encode()
+    good = sharing.sealed(asked, 3, owners.people(1))
+    take = lambda body: shared_campaigns.receive_shares(place.home, "strict", body)  # noqa: E731
+    for body in (b"", invitation, invitation + b"\n", invitation + b"\n" + good[:-1], invitation + b"\n" + good + b"x",
+                 invitation + b"\n" + good[: asked.share_bytes]):  # fmt: skip
+        with pytest.raises((InputError, NotInvited)):
+            take(body)
+    for stranger in (b"dpi_3_" + b"0" * 40, campaigns.invitation(place.home, "census", 3).encode(), b"\xff\xfe"):
+        with pytest.raises(NotInvited):
+            take(stranger + b"\n" + good)
+    take(invitation + b"\n" + good)
+    take(invitation + b"\n" + good)
+    with pytest.raises(IdempotencyConflict):
+        take(invitation + b"\n" + sharing.sealed(asked, 3, owners.people(1)))
+    with pytest.raises(InputError, match="shares"):
+        campaigns.receive(place.home, "strict", invitation.decode(), 3)
+    with pytest.raises((WrongState, IdempotencyConflict)):
+        sharing.send(place.home, definition, 5, sharing.sealed(definition, 5, owners.people(1)))  # after the close
+    with pytest.raises(BudgetRefused, match="delta"):
+        owner_program.answer(read_owner(place.owner(70, toml=TOML.replace("0.00001\"\nagg", "0\"\nagg"))), "strict",
+                             campaigns.invitation(place.home, "strict", 7))  # fmt: skip
+    with pytest.raises(InputError, match="neither of the two"):
+        owner_program.answer(read_owner(place.owner(71, toml=TOML.replace("{one}", "0" * 64))), "strict",
+                             campaigns.invitation(place.home, "strict", 7))  # fmt: skip
+    with pytest.raises(BudgetRefused, match="delta"):
+        owner_program.answer(read_owner(place.owner(72, toml=TOML.replace("0.0001", "0.000001"))), "strict",
+                             campaigns.invitation(place.home, "strict", 7))  # fmt: skip
+
+
+def test_what_aggregators_refuse_and_are_refused(place, census, tmp_path):
+    _, answered = census
+    asked = sharing.asking(place.folder, place.home, place.whom, 6, 2, "quiet", epsilon="1")
+    token = shared_campaigns.token(place.home, "quiet", 0)
+    settings = read_settings(place.whom[0])
+    with pytest.raises(Refused, match="is open"):
+        program.answer(settings, "quiet", token, 1)
+    for owner in (0, 1):
+        sharing.send(place.home, asked, owner, sharing.sealed(asked, owner, owners.people(1, owner)))
+    campaigns.close(place.home, "quiet")
+    with pytest.raises(Refused, match="token"):
+        program.answer(settings, "quiet", "dpa_1_" + "0" * 40, 1)
+    with pytest.raises(LedgerUnavailable, match="other aggregator"):  # the second is silent
+        program.answer(settings, "quiet", token, 0.1)
+    assert campaigns.close(place.home, "quiet")["state"] == "started"  # and nothing is learnt
+    store = AggregatorStore(settings.ledger)
+    with pytest.raises(WrongState, match="none is added"):  # after its word
+        store.add(asked, [(4, b"\0" * 8)])
+    with pytest.raises(BudgetRefused, match="noise"):
+        replace(settings.policy, largest_epsilon=Decimal("0.5")).check(asked)
+    with pytest.raises(InputError, match="wants at least"):
+        replace(settings.policy, least_owners=3).check(asked)
+    found(tmp_path / "third", "third", place.url)
+    with pytest.raises(InputError, match="two other"):
+        program.place(read_settings(tmp_path / "third"), asked)
+    with pytest.raises(InputError, match="of its own"):
+        found(tmp_path / "third", "third", place.url)
+    say = lambda what, body, at=0: shared_campaigns.say(  # noqa: E731
+        place.home, "quiet", what, shared_campaigns.token(place.home, "quiet", at).encode() + b"\n" + body
+    )
+    here = campaigns.load(place.home, "quiet").reports.said(HELD)[0]
+    with pytest.raises(CertificateInvalid):  # the first's word from the second's mouth
+        say(HELD, here, 1)
+    with pytest.raises(CertificateInvalid):
+        say(SUM, here)
+    with pytest.raises(CertificateInvalid):  # of another campaign
+        say(SUM, answered[0].answer)
+    other = program._sign(settings, held_payload(asked, 0, np.ones(6, bool)))
+    with pytest.raises(IdempotencyConflict):  # another word than before
+        say(HELD, other)
+    nobody = program._sign(read_settings(place.whom[1]), held_payload(asked, 1, np.zeros(6, bool)))
+    say(HELD, nobody, 1)
+    with pytest.raises(InputError, match="both hold shares of 0"):  # below what was declared: no sum is drawn
+        program.answer(settings, "quiet", token, 1)
+    assert store.begin(asked).charged is None
+
+
+def test_sums_of_different_owners_are_no_model(place, census):
+    """Two who do not keep to what they said: nothing is learnt."""
+    asked = sharing.asking(place.folder, place.home, place.whom, 6, 2, "torn", epsilon="1")
+    for owner in range(4):
+        sharing.send(place.home, asked, owner, sharing.sealed(asked, owner, owners.people(1, owner)))
+    campaigns.close(place.home, "torn")
+    for at, mask in ((0, [1, 1, 1, 1, 0, 0]), (1, [1, 1, 1, 0, 0, 0])):
+        share = NoisySum(np.array(mask, bool), np.zeros(asked.layout.numbers, np.uint64))
+        body = program._sign(read_settings(place.whom[at]), sum_payload(asked, at, share))
+        shared_campaigns.say(
+            place.home, "torn", SUM, shared_campaigns.token(place.home, "torn", at).encode() + b"\n" + body
+        )
+    with pytest.raises(CertificateInvalid, match="different owners"):
+        campaigns.close(place.home, "torn")
+
+
+def test_populations_of_reports_and_of_shares_are_apart(place, census, tmp_path):
+    owners.asking(tmp_path, place.home, 5, name="none-of-shares")
+    with pytest.raises(InputError, match="no aggregators"):
+        shared_campaigns.collect(place.home, "none-of-shares", "dpa_1_", 0)
+    for learner, population in (("local-linear", "crowd"), ("shared-additive", "folk")):
+        asked = campaigns.Asked("mixed", population, learner, "1", 4, None, 2, None, "0.00001",
+                                tuple(each / "aggregator.json" for each in place.whom))  # fmt: skip
+        with pytest.raises(InputError, match="is asked for"):
+            campaigns.open_campaign(place.home, asked, "me")
+    size = place.home.ledger.log.size()
+    for change in ({"aggregators": asked.aggregators[:1]}, {"aggregators": asked.aggregators[:1] * 2}, {"delta": "0"},
+                   {"delta": "0.001"}, {"groups": 1}, {"public_rows": tmp_path / "public.csv"}):  # fmt: skip
+        with pytest.raises(InputError):
+            campaigns.open_campaign(place.home, replace(asked, population="crowd", **change), "me")
+    assert place.home.ledger.log.size() == size
+    with pytest.raises(InputError, match="campaign"):
+        job.submit(place.home, plans.Asked("crowd", "ebm", "1", "0.00001"), by="me")
+
+
+def test_commands_of_the_page_do_what_it_says(place, tmp_path, monkeypatch):
+    """docs/aggregators.md, in its order; names of files stand for files."""
+    page = (ROOT / "docs" / "aggregators.md").read_text().replace("https://campaigns.example", place.url)
+    page = page.replace("census", "poll").replace("crowd", "folks")
+    lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.S)).strip().splitlines()
+    verbs = [" ".join(line.split()[1:3]) for line in lines]
+    assert verbs == [
+        "aggregator init", "aggregator init", "campaign population", "campaign open", "owner answer", "campaign close",
+        "aggregator answer", "aggregator answer", "campaign close", "aggregator show",
+    ]  # fmt: skip
+    theirs, owns = (text.replace("[policy]", f'ca = "{place.ca}"\n[policy]')
+                    for text in re.findall(r"```toml\n(.*?)```", page, re.S))  # fmt: skip
+    files = {name: str(tmp_path / name) for name in ("people.yaml", "invitations.txt", "one", "two", "owner.toml")}
+    files |= {f"{name}/aggregator.json": str(tmp_path / name / "aggregator.json") for name in ("one", "two")}
+    (tmp_path / "people.yaml").write_text(owners.SCHEMA)
+
+    def run(line: str, **given: str) -> str:
+        words = [given.get(word, files.get(word, word)) for word in shlex.split(line)[1:]]
+        done = dpserve(place.home.path, *words)
+        assert done.returncode == 0, (line, done.stderr)
+        return done.stdout + done.stderr
+
+    for name, line in zip(("one", "two"), lines[:2], strict=True):
+        assert "fingerprint" in run(line)
+        (tmp_path / name / "aggregator.toml").write_text(theirs)
+        (tmp_path / name / "trust.json").write_bytes((place.home.path / "trust.json").read_bytes())
+    assert "delta 0.00001 each" in run(lines[2])
+    opened = run(lines[3])
+    tokens = dict(zip(("TOKEN1", "TOKEN2"), re.findall(r"dpa_[12]_[0-9a-f]+", opened), strict=True))
+    fingerprint = campaigns.read_aggregator(tmp_path / "two" / "aggregator.json").fingerprint
+    invitations = (tmp_path / "invitations.txt").read_text().split()
+    for number in range(3):
+        own = tmp_path / f"owner-{number}"
+        own.mkdir()
+        owners.write(own / "rows.csv", owners.people(20, number))
+        (own / "owner.toml").write_text(owns.replace("FINGERPRINT", fingerprint).replace(
+            "trust.json", str(place.home.path / "trust.json")))  # fmt: skip
+        files["owner.toml"] = str(own / "owner.toml")
+        assert "two shares" in run(lines[4], INVITATION=invitations[number])
+    assert "started" in run(lines[5])
+    first = threading.Thread(target=run, args=(lines[6],), kwargs=tokens)
+    first.start()
+    assert "of 3 owners' shares" in run(lines[7], **tokens)
+    first.join()
+    assert "issued" in run(lines[8])
+    assert "poll" in run(lines[9])

@@ -1,0 +1,40 @@
+"""An aggregator that is killed at one step of its answer: `aggregator_crash.py STEP FOLDER CAMPAIGN TOKEN`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from training.aggregator import program, store
+from training.aggregator.settings import read_settings
+
+STEPS = ("collected", "held", "drawn", "committed", "delivered")
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(step: str) -> None:
+    """Make the step the last thing that this process does."""
+    own = store.AggregatorStore
+    really_noisy, really_hold = program.noisy, own.hold
+    if step == "collected":
+        own.hold = die
+    elif step == "held":
+        own.hold = lambda *given: (really_hold(*given), die())[0]
+    elif step == "drawn":  # within the transaction, after the noise was drawn
+        program.noisy = lambda *given: (really_noisy(*given), die())[0]
+    elif step == "committed":
+        really_tell = program._tell
+        program._tell = lambda own, name, what, *rest: die() if what == "sum" else really_tell(own, name, what, *rest)
+    elif step == "delivered":
+        own.confirm = die
+
+
+if __name__ == "__main__":
+    arm(sys.argv[1])
+    line = program.answer(read_settings(Path(sys.argv[2])), *sys.argv[3:], 30.0)
+    print(line.owners)
