@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 
 Share = NDArray[np.uint64]
-PURPOSE, MECHANISM = "sum of all owners' statistics", "discrete-gaussian"  # of the one release that shares are for
 BITS = 64
 OVERHEAD = 48  # bytes of a sealed text beyond the text: HPKE's own public key, and the tag
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)

@@ -27,6 +27,7 @@ PUBLIC_TRAINING = {
     "training.evaluation.evaluate",
     "training.evaluation.public_rows",
     "training.job",
+    "training.job_words",
     "training.job_views",
     "training.learners.choice",
     "training.learners.docs",

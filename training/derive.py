@@ -22,9 +22,9 @@ from accountant.ledger import key_life
 from accountant.ledger.records import Why
 from models.edit.editing import to_additive
 from models.forms.additive import AdditiveEnsemble
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx
 from models.store import placing
-from models.store.bundle import ensemble_bytes, ensemble_from_bytes
 from models.store.lineage import ancestors
 from models.store.loading import VerifiedModel
 from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, named, sign, store

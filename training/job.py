@@ -18,7 +18,7 @@ from accountant.home import Home
 from accountant.ledger.families import Started
 from accountant.ledger.records import Holding, Job, State, request_from_entry
 from models.forms.ensemble import Ensemble
-from models.store.placing import champion_of
+from models.store.versions import champion_of
 from models.worth.statements import statement_of, worth_to_json
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth, evaluator_of, measured_by

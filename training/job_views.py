@@ -13,10 +13,9 @@ from accountant.ledger.families import Dataset, Family
 from accountant.ledger.forecast import forecast
 from accountant.ledger.grants import Access
 from accountant.ledger.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
-from models.store.placing import champion_of, versions_by_entry
 from models.store.standing import Standing
-from training.plans import chosen_to_json, jobs_left
-from training.tuning.tune import TUNING, choice_of, runs_of
+from models.store.versions import champion_of, versions_by_entry
+from training.job_words import TUNING, chosen_to_json
 
 LAST = 2**53  # above every job's number
 
@@ -27,7 +26,11 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: b
     `detail`: quotas and the forecast as well. `priced`: how many jobs of each learner still fit, which loads all of
     them and takes a second.
     """
-    registration = dataset.registration
+    registration, fits = dataset.registration, dict[str, Any]()
+    if priced:
+        from training.plans import jobs_left  # loads every learner
+
+        fits = {"jobs_left": jobs_left(home, dataset)}
     more: dict[str, Any] = {}
     if detail:
         more = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}
@@ -47,7 +50,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: b
         **({"targets": list(registration.targets)} if registration.targets else {}),
         "schema": registration.schema,
         **_holdout(home, dataset),
-        "budget": {**dataset.summary(), **({"jobs_left": jobs_left(home, dataset)} if priced else {})},
+        "budget": {**dataset.summary(), **fits},
     } | more
 
 
@@ -86,11 +89,15 @@ def job_to_json(
     """
     entry = home.ledger.reservation(job.seq).value
     delta = Decimal(0) if "evaluates" in entry else None  # whose noise is pure
-    total = runs_of(entry["parameters"]) or job.total
-    version, state = None, None
-    chosen, certificate = None, None  # a tuned job's setting and its score are released with the model, not before
+    total, chosen = job.total, {}
+    if TUNING in entry["parameters"]:
+        from training.tuning.tune import choice_of, runs_of  # loads every learner, and most jobs are not tuned
+
+        total = runs_of(entry["parameters"]) or total
+        # a tuned job's setting and its score are released with the model, not before
+        chosen = {"chosen": None if job.issued is None else choice_of(home, job.seq)}
+    version, state, certificate = None, None, None
     if job.issued is not None:
-        chosen = choice_of(home, job.seq)
         statement = str(home.ledger.log.entry(job.issued).value["statement"])
         certificate = {"entry": job.issued, "statement": statement}
         known = versions_by_entry(home, job.model) if versions is None and job.model else versions or {}
@@ -120,7 +127,7 @@ def job_to_json(
         "replaces": champion_of(home, job.model) if "promote" in entry and version is None else None,
         "by": entry["by"],
         "time": entry["time"],
-        **({"chosen": chosen} if TUNING in entry["parameters"] else {}),
+        **chosen,
         "certificate": certificate,
         "waiting": WAITING.get(job.waiting or "") if job.state is State.RESERVED else None,
         "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,

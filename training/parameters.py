@@ -14,7 +14,6 @@ from accountant.errors import InputError, UnknownName
 from training.learner import Learner
 from training.learners import LEARNERS
 
-CHOSEN = "chosen-by-auto"  # why it is this learner, among a job's parameters: none of a learner can be called so
 OWN = {"schema", "epsilon", "delta", "relation", "account"}
 Stored = str | int | bool | None
 

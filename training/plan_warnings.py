@@ -26,9 +26,10 @@ from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
 from models.features import CategoricalFeature, Feature
 from models.forms.ensemble import Ensemble
+from models.forms.registry import ensemble_bytes
 from models.onnx.check import MAX_BYTES
 from models.onnx.export import to_onnx
-from models.store.bundle import FILES, ensemble_bytes
+from models.store.bundle import FILES
 from training.calibrate import rehearse
 from training.learner import Learner, Recipe
 from training.session import Public

@@ -16,13 +16,14 @@ from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
 from accountant.ledger.refusal import refusal
 from accountant.privacy.claims import Price
-from models.store.placing import champion_of
 from models.store.standing import Standing
+from models.store.versions import champion_of
+from training.job_words import CHOSEN, CLOSES, chosen_to_json
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
 from training.learners.choice import AUTO, choose
 from training.learners.expected import Expected, expected
-from training.parameters import CHOSEN, learner_of, stored
+from training.parameters import learner_of, stored
 from training.pricing import fit_for, offer_for, references_for
 from training.rows.datasets import schema_of
 from training.rows.rows import ROW_LIMIT
@@ -31,7 +32,6 @@ from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
 
 SAY_TARGET = "which one? Say it with --target NAME (over REST: `target`)"
-CLOSES = "this job takes the whole total: nothing is admitted after it, even where the total is raised later"
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,6 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
         found = learner_of(name, asked.parameters)
         kept = stored(found)
     return Request(asked.dataset, name, budget, {**kept, **why}, model, target, promote=asked.promote), found
-
-
-def chosen_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Why it is this learner, where a public rule chose it; else nothing."""
-    return {"chosen_by_auto": parameters[CHOSEN]} if CHOSEN in parameters else {}
 
 
 def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:

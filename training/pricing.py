@@ -20,10 +20,11 @@ from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
 from accountant.privacy.claims import claim
 from accountant.privacy.events import BoundedRange, Plan, Release
+from training.job_words import CHOSEN
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
 from training.learners.choice import AUTO
-from training.parameters import CHOSEN, learner_of, stored
+from training.parameters import learner_of, stored
 from training.plan_warnings import warnings_of
 from training.session import Public
 from training.tuning.tune import Tuned, fits_of

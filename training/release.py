@@ -22,9 +22,10 @@ from accountant.ledger import key_life, model_names
 from accountant.ledger.records import Job, request_from_entry
 from accountant.privacy.events import plan_from_json
 from models.forms.ensemble import Ensemble
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx
 from models.store import placing
-from models.store.bundle import Bundle, ModelStore, ensemble_bytes, ensemble_from_bytes
+from models.store.bundle import Bundle, ModelStore
 from models.store.loading import card_of, domains, stated_range
 
 ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"

@@ -12,7 +12,6 @@ from accountant.ledger import derived_entries
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.records import Job, Request, State, request_from_entry
 from accountant.log.entries import Signed, TransparencyLog, read_entry
-from accountant.store.entry_kinds import entry_index
 from accountant.store.store import Store, body_at
 from accountant.store.tables import job_table
 
@@ -81,24 +80,28 @@ def enter_profile(log: TransparencyLog, seq: int, statement: str, signed_by: str
 def profiles_of(database: Store, dataset: str) -> list[int]:
     """The jobs whose profiles of this dataset stand, the newest first."""
     with database.reading() as connection:
-        index = entry_index(database, connection)
-        numbers = index.of_kind("profiled").nonzero()[0][::-1]
         return [
-            int(index.jobs[number])
-            for number in numbers
-            if read_entry(int(number), body_at(connection, int(number))).value["dataset"] == dataset
+            job
+            for number, job in _stated(database, connection, "profiled")
+            if read_entry(number, body_at(connection, number)).value["dataset"] == dataset
         ]
 
 
 def by_model(database: Store) -> dict[int, list[int]]:
     """By the entry that certifies a model: the jobs whose statements are about it, the newest first."""
     with database.reading() as connection:
-        index = entry_index(database, connection)
         found: dict[int, list[int]] = {}
-        for number in index.of_kind("evaluated").nonzero()[0][::-1]:
-            job = int(index.jobs[number])
+        for _, job in _stated(database, connection, "evaluated"):
             found.setdefault(read_entry(job, body_at(connection, job)).value["evaluates"], []).append(job)
         return found
+
+
+def _stated(database: Store, connection: Connection, kind: str) -> list[tuple[int, int]]:
+    """Entries of this kind, the newest first, each with its job."""
+    from accountant.store.entry_kinds import entry_index  # loads numpy, which most commands do without
+
+    index = entry_index(database, connection)
+    return [(int(number), int(index.jobs[number])) for number in index.of_kind(kind).nonzero()[0][::-1]]
 
 
 def same(database: Store, request: Request) -> int | None:

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from accountant import shares
 from accountant.budget import Budget, Relation
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.ledger.left import left_to_json
-from accountant.ledger.records import Registration, Request, Unit
+from accountant.ledger.records import SHARED, Registration, Request, Unit
 from accountant.privacy.claims import Claim, Price, price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
@@ -247,7 +246,7 @@ class Dataset:
         remote = self.registration.unit.remote
         asked = [(release.mechanism, release.purpose, count) for release, count in plan.runs]
         if self.registration.shared:
-            wrong = asked != [(shares.MECHANISM, shares.PURPOSE, 1)]
+            wrong = asked != [(*reversed(SHARED), 1)]
         else:
             wrong = any((mechanism == REPORT) != remote for mechanism, _, _ in asked)
         if wrong:

@@ -19,6 +19,10 @@ from accountant.privacy.events import Plan
 MOST_CONTRIBUTIONS = 10_000
 LONGEST_REASON, LONGEST_NAME = 500, 200  # characters
 CERTIFYING = ("issued", "derived")  # entries that bind a certificate
+SHARED = (
+    "sum of all owners' statistics",
+    "discrete-gaussian",
+)  # of the one release of shares
 HOLDOUT = "holdout"  # the part of a family whose units are kept aside for evaluation; the other part has no name
 
 

@@ -3,6 +3,7 @@ one, and a line here."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,3 +26,23 @@ def ensemble_from_json(body: Mapping[str, Any]) -> Ensemble:
         raise ModelInvalid(f"ensemble.json: not a released ensemble ({error})") from error
     *others, last = map(repr, FORMS)
     raise ModelInvalid(f"type={body['type']!r}: must be {', '.join(others)} or {last}")
+
+
+def ensemble_bytes(ensemble: Ensemble) -> bytes:
+    """The content of ensemble.json: the same ensemble gives the same bytes."""
+    body = json.dumps(ensemble.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return body.encode() + b"\n"
+
+
+def ensemble_from_bytes(raw: bytes) -> Ensemble:
+    """Inverse of `ensemble_bytes`. Anything that is not exactly what it writes raises ModelInvalid."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ModelInvalid(f"ensemble.json: not JSON ({error})") from error
+    if not isinstance(body, dict):
+        raise ModelInvalid("ensemble.json: must be an object")
+    ensemble = ensemble_from_json(body)
+    if ensemble_bytes(ensemble) != raw:
+        raise ModelInvalid("ensemble.json: not in its one canonical form")
+    return ensemble

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -15,8 +14,6 @@ from pathlib import Path
 
 from accountant.errors import InputError, ModelInvalid, NameTaken, NothingServed, UnknownName
 from accountant.files import PRIVATE, PUBLIC, open_no_link, replace_file, sync_directory, write_new
-from models.forms.ensemble import Ensemble
-from models.forms.registry import ensemble_from_json
 from models.store.standing import way_out
 
 CHAMPION = "champion"
@@ -44,26 +41,6 @@ class Bundle:
     proof: bytes
     ensemble: bytes
     card: bytes
-
-
-def ensemble_bytes(ensemble: Ensemble) -> bytes:
-    """The content of ensemble.json: the same ensemble gives the same bytes."""
-    body = json.dumps(ensemble.to_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return body.encode() + b"\n"
-
-
-def ensemble_from_bytes(raw: bytes) -> Ensemble:
-    """Inverse of `ensemble_bytes`. Anything that is not exactly what it writes raises ModelInvalid."""
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise ModelInvalid(f"ensemble.json: not JSON ({error})") from error
-    if not isinstance(body, dict):
-        raise ModelInvalid("ensemble.json: must be an object")
-    ensemble = ensemble_from_json(body)
-    if ensemble_bytes(ensemble) != raw:
-        raise ModelInvalid("ensemble.json: not in its one canonical form")
-    return ensemble
 
 
 def write_bundle(directory: Path, bundle: Bundle) -> None:

@@ -22,8 +22,9 @@ from accountant.keys.trust import PublicKeys
 from models.explain.card import model_card
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
+from models.forms.registry import ensemble_from_bytes
 from models.onnx.runtime import OnnxModel
-from models.store.bundle import FILES, Bundle, ensemble_from_bytes, read_bundle
+from models.store.bundle import FILES, Bundle, read_bundle
 from models.store.lineage import check_edits, check_released
 
 STRICT = Policy()

@@ -9,14 +9,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accountant.errors import CertificateRevoked, InputError, ModelInvalid, UnknownName, VerificationError, WrongState
+from accountant.errors import CertificateRevoked, InputError, VerificationError, WrongState
 from accountant.files import holding, open_directory
 from accountant.home import Home
-from accountant.keys import key_rows
 from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_promotion, record
 from models.store.bundle import CHAMPION, ModelStore
 from models.store.loading import load_of_home
-from models.store.standing import Standing, entry_of, standing, way_out
+from models.store.standing import Standing, way_out
+from models.store.versions import versions_by_entry
 from models.worth.statements import require_worth
 
 
@@ -98,31 +98,6 @@ def promote_once(home: Home, name: str, version: int, issued: int, reason: str, 
             _place(home, PROMOTED, name, version, reason, by, ModelStore.promote)
         elif decided is not None and decided["issued"] == issued:
             store.promote(name, version)
-
-
-def champion_of(home: Home, name: str) -> str | None:
-    """`adult@2`, which the name alone means now; None where it means nothing."""
-    with suppress(UnknownName):
-        champion = ModelStore(home.models).champion(name)
-        return None if champion is None else f"{name}@{champion}"
-    return None
-
-
-def versions_by_entry(home: Home, name: str) -> dict[int, tuple[int, Standing]]:
-    """Of every version of a name: the entry that issued its certificate -> its number, and how it stands."""
-    store = ModelStore(home.models)
-    try:
-        versions, champion, retired = store.versions(name), store.champion(name), store.retired(name)
-    except (UnknownName, ModelInvalid):
-        return {}
-    with home.ledger.log.database.reading() as connection:
-        revoked = key_rows.revoked(connection)
-    found = {}
-    for version in versions:
-        entry = entry_of(home.models / name / str(version))
-        if entry is not None:
-            found[entry] = version, standing(version, champion, version in retired, entry in revoked)
-    return found
 
 
 def answering(home: Home, name: str) -> tuple[str | None, int | None]:

@@ -34,7 +34,7 @@ TREE: Nodes = {
     "predict": Leaf("models:predict", "Predict every row of a file, in its order, with a verified model."),
     "verify": Leaf("certificates:verify", "Verify a model, its certificate and its place in the ledger."),
     "serve": Leaf("server:serve", "Serve the models, run queued jobs and audit the ledger in processes beside it."),
-    "worker": Leaf("jobs:worker", "Run queued jobs until told to stop; a job that runs is finished first."),
+    "worker": Leaf("server:worker", "Run queued jobs until told to stop; a job that runs is finished first."),
     "auditor": Leaf("server:auditor", "Audit the ledger now, every so often, and when it was asked for at the server."),
     "config": Leaf("server:config", "Print every setting that is in force, and where it came from."),
     "dataset": Branch(

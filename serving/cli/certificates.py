@@ -24,7 +24,7 @@ from models.onnx.runtime import OnnxModel
 from models.profile.stated import check as check_profile
 from models.store.loading import load_verified, unvouched
 from models.worth.stated import check
-from serving.cli.terminal import Json, paint, show
+from serving.cli.terminal import Json, busy, paint, show
 
 BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
 WRITERS = {".txt": to_text, ".md": to_markdown, ".html": to_html}
@@ -64,7 +64,8 @@ def verify(
     try:
         if path.name.endswith(".dsse.json"):
             return _show_statement(path, _trusted(trust), json)
-        verified, others = _verify(path, _trusted(trust), admitted)
+        with busy(f"verifying {path.name}"):
+            verified, others = _verify(path, _trusted(trust), admitted)
         if strict and others:
             raise ModelInvalid(
                 f"{path.name}: holds what its certificate does not vouch for: {', '.join(map(repr, others))}"

@@ -16,8 +16,6 @@ from accountant.ledger.records import NewPeople
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
 from training.job_views import dataset_to_json, family_to_json
-from training.rows import datasets
-from training.rows.row_files import draft_schema
 
 Name = Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=DATASETS)]
 
@@ -58,6 +56,8 @@ def register(
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5 --holdout 0.2
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     """
+    from training.rows import datasets  # loads what reads rows: lists wait for none of it
+
     home = Home.open()
     budget = _total(epsilon, delta, family or [])
     promised, shared = parse_relation(relation), [home.ledger.member(name) for name in family or []]
@@ -152,7 +152,8 @@ def show_dataset(name: Name, json: Json = False) -> None:
     dpserve dataset show adult
     """
     home = Home.open()
-    body = dataset_to_json(home, home.ledger.dataset(name))
+    with busy("pricing a job of each learner"):
+        body = dataset_to_json(home, home.ledger.dataset(name))
     show(json, body, _dataset_text(body))
 
 
@@ -195,6 +196,8 @@ def draft(
     \b
     dpserve schema draft adult.parquet > adult.yaml
     """
+    from training.rows.row_files import draft_schema  # loads what reads rows
+
     text = draft_schema(file)
     show(json, {"schema": text}, text.rstrip("\n"))
     note("Fill in every FILL-IN from public knowledge, never from the rows: dpserve accepts the file only then.")

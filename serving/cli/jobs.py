@@ -1,10 +1,7 @@
-"""Commands on jobs, whoever submitted them: list, show, watch, cancel; and the worker that runs them."""
+"""Commands on jobs, whoever submitted them: list, show, watch, cancel."""
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from typing import Annotated, Any
 
@@ -15,12 +12,9 @@ from accountant.home import Home
 from accountant.ledger.left import left_words
 from accountant.ledger.records import PUBLIC_STATES
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, allowed, note, require_end, rounds, show, this_user
-from serving.cli.train import closing
-from serving.process import logs
-from serving.process.launch import WORKER_PARENT
-from training import job, queue
+from serving.cli.terminal import Json, aligned, allowed, note, rounds, show, this_user
 from training.job_views import job_to_json, jobs_to_json
+from training.job_words import closing
 
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
 LOOK_SECONDS = 0.5
@@ -109,39 +103,3 @@ def _text(body: dict[str, Any]) -> str:
         ("left", left_words(body["left"])),
     ]
     return aligned(lines)
-
-
-def worker(
-    once: Annotated[
-        bool, typer.Option("--once", help="Settle what a crash left, run one job if there is one, stop.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Run queued jobs until told to stop; a job that runs is finished first. --json goes with --once.
-
-    \b
-    dpserve worker
-    """
-    require_end(once, json)
-    os.nice(5)  # whoever waits for a prediction goes before
-    logs.set_up()
-    home = Home.open()
-    if once:
-        job.recover(home)
-        seq = queue.work_once(home)
-        state = None if seq is None else home.ledger.job(seq).state.value
-        note("no job was queued" if seq is None else f"job {seq}: {state}")
-        return show(True, {"job": seq, "state": state}, "") if json else None
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
-    queue.work(home, stop)
-
-
-def _stop_with_parent(stop: threading.Event) -> None:
-    """A worker that `dpserve serve` started goes when that is killed."""
-    parent = os.environ.get(WORKER_PARENT)
-    while parent and not stop.wait(1.0):
-        if os.getppid() != int(parent):
-            stop.set()

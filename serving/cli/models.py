@@ -32,7 +32,6 @@ from serving.process.registry import Registry
 from training import job
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth
-from training.evaluation.public_rows import evaluate_rows
 from training.rows.row_files import read_columns, write_predictions
 
 Answer = tuple[NDArray[Any], NDArray[Any]]  # labels (n,) and probabilities (n, classes)
@@ -274,6 +273,8 @@ def evaluate(
 
 
 def _evaluate_rows(name: str, data: Path, out: Path | None, json: bool) -> None:
+    from training.evaluation.public_rows import evaluate_rows  # loads scikit-learn
+
     folder, verified = open_model(name)
     with busy(f"evaluating {reference(folder)} on {data.name}"):
         found = evaluate_rows(Home.open(), verified, reference(folder), data, this_user())

@@ -1,4 +1,4 @@
-"""Commands that set up and run: init, serve, auditor, config."""
+"""Commands that set up and run: init, serve, auditor, worker, config."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from accountant.home import Home, place
 from serving.cli.terminal import Json, aligned, note, require_end, show
 from serving.pages import static_files
 from serving.process import audit_runs, logs
-from serving.process.launch import launch
+from serving.process.launch import WORKER_PARENT, launch
 from serving.process.settings import ServerSettings, all_settings
 from serving.process.startup import (
     AUDIT_SECONDS,
@@ -165,3 +166,41 @@ def _audit(path: Path, url: str) -> bool:
     else:
         LOG.error("audit: %d entries, NOT SOUND: %s", audit["entries"], audit["problems"][0])
     return bool(audit["ok"])
+
+
+def worker(
+    once: Annotated[
+        bool, typer.Option("--once", help="Settle what a crash left, run one job if there is one, stop.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Run queued jobs until told to stop; a job that runs is finished first. --json goes with --once.
+
+    \b
+    dpserve worker
+    """
+    from training import job, queue  # loads every learner, which `init` and `serve` do without
+
+    require_end(once, json)
+    os.nice(5)  # whoever waits for a prediction goes before
+    logs.set_up()
+    home = Home.open()
+    if once:
+        job.recover(home)
+        seq = queue.work_once(home)
+        state = None if seq is None else home.ledger.job(seq).state.value
+        note("no job was queued" if seq is None else f"job {seq}: {state}")
+        return show(True, {"job": seq, "state": state}, "") if json else None
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
+    queue.work(home, stop)
+
+
+def _stop_with_parent(stop: threading.Event) -> None:
+    """A worker that `dpserve serve` started goes when that is killed."""
+    parent = os.environ.get(WORKER_PARENT)
+    while parent and not stop.wait(1.0):
+        if os.getppid() != int(parent):
+            stop.set()

@@ -10,6 +10,7 @@ import getpass
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from accountant.home import Home
     from accountant.ledger.grants import Access
 
+PATIENCE = 0.5  # seconds that a person waits without asking whether anything happens
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Style = Literal["bold", "good", "bad", "dim"]
 CODES: Mapping[Style, str] = {"bold": "1", "good": "32", "bad": "1;31", "dim": "2"}
@@ -75,14 +77,26 @@ def rounds(label: str) -> Iterator[Callable[[int, int | None], None]]:
 
 @contextmanager
 def busy(label: str) -> Iterator[None]:
-    """A sign of life on stderr, for work whose steps cannot be counted."""
-    from rich.console import Console  # loads slowly
-
+    """A sign of life on stderr after half a second of work whose steps cannot be counted."""
     if not sys.stderr.isatty():
         yield
         return
-    with Console(stderr=True).status(label):
+    over = threading.Event()
+
+    def turn() -> None:
+        if not over.wait(PATIENCE):
+            from rich.console import Console  # loads slowly
+
+            with Console(stderr=True).status(label):
+                over.wait()
+
+    spinner = threading.Thread(target=turn, daemon=True)
+    spinner.start()
+    try:
         yield
+    finally:
+        over.set()
+        spinner.join()
 
 
 def this_user() -> str:

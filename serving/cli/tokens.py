@@ -15,8 +15,8 @@ from accountant.ledger.records import Why
 from accountant.ledger.tokens import SCOPES, Limits, Token, own_principal, revoke, tokens
 from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
-from serving.process.access_log import lines
 from serving.process.tokens import new_token
+from serving.process.trail_lines import lines
 
 Name = Annotated[str, typer.Option(help="Whose.")]
 Scopes = Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SCOPES)}. Repeatable.")]

@@ -14,8 +14,9 @@ from models.store.bundle import ModelStore
 from models.store.standing import Standing
 from serving.cli.complete import LEARNERS
 from serving.cli.datasets import Name
-from serving.cli.terminal import Json, aligned, allowed, rounds, show, this_user
+from serving.cli.terminal import Json, aligned, allowed, busy, rounds, show, this_user
 from training import job, plans
+from training.job_words import closing
 from training.learners.choice import AUTO
 from training.learners.docs import learners_to_json
 from training.plans import Asked
@@ -52,7 +53,8 @@ def plan(
     asked = Asked(name, learner, epsilon, delta, parameters(set), model, target=target)
     home = Home.open()
     held = allowed(home, "train", dataset=name)
-    body = plans.plan(home, asked, this_user(), promotes(held, asked)).to_json()
+    with busy("pricing"):
+        body = plans.plan(home, asked, this_user(), promotes(held, asked)).to_json()
     instead = f", in place of {body['replaces']}" if body["replaces"] else ""
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}{_about(body)}, {body['rounds']} releases"),
@@ -111,11 +113,6 @@ def train(
 def promotes(held: Access, asked: Asked) -> bool:
     """Whether who sits here may promote versions of the model that is asked for."""
     return held.may("promote", model=asked.model or asked.dataset)
-
-
-def closing(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """The line that says of a job, if it does, that it closes its family."""
-    return [("closes", plans.CLOSES)] if body.get("whole") and body["state"] != "released" else []
 
 
 def _version(home: Home, body: dict[str, Any]) -> str:

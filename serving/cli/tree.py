@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from serving.cli.terminal import busy
 from serving.process.loading import loading
 
 Command = TyperCommand | TyperGroup
@@ -33,7 +34,7 @@ class Leaf:
     def function(self) -> Callable[..., None]:
         """What the command runs; loads its module."""
         module, _, name = self.place.partition(":")
-        with loading():
+        with busy("loading"), loading():
             found: Callable[..., None] = getattr(import_module(f"serving.cli.{module}"), name)
         return found
 

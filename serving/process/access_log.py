@@ -15,10 +15,9 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from functools import lru_cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import orjson
 from accountant.files import locked
 from accountant.home import local
 from serving.process.settings import ServerSettings
+from serving.process.trail_lines import path_of
 from serving.wire.errors import NotReady
 
 LOG = logging.getLogger("dpserve.serving")
@@ -127,47 +127,8 @@ class Trail:
                 os.unlink(path_of(self._folder, 0))
 
 
-def path_of(folder: Path, number: int) -> Path:
-    """0: the file that is written to; 1: the one before it, and so on."""
-    return folder / (f"access.{number}.jsonl" if number else "access.jsonl")
-
-
 @lru_cache(maxsize=1)
 def trail(home: Path) -> Trail:
     """This process's."""
     settings = ServerSettings()
     return Trail(local(home) / "logs", settings.trail_bytes, settings.trail_files)
-
-
-def lines(home: Path) -> Iterator[dict[str, Any]]:
-    """All that is kept, the newest first. A line that was cut off is left out."""
-    for path in (path_of(local(home) / "logs", number) for number in count()):
-        if not path.exists():
-            return
-        for text in _from_the_end(path):
-            found = _line(text)
-            if found is not None:
-                yield found
-
-
-def _from_the_end(path: Path) -> Iterator[bytes]:
-    """A file's lines, the last first, without reading more of it than is asked for."""
-    with path.open("rb") as file:
-        place, rest = file.seek(0, os.SEEK_END), b""
-        while place:
-            size = min(BLOCK, place)
-            place -= size
-            file.seek(place)
-            first, *others = (file.read(size) + rest).split(b"\n")
-            yield from filter(None, reversed(others))
-            rest = first
-        if rest:
-            yield rest
-
-
-def _line(text: bytes) -> dict[str, Any] | None:
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return found if isinstance(found, dict) else None

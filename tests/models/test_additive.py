@@ -15,9 +15,8 @@ from models.edits import Edit
 from models.explain.card import model_card
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import MAX_INTEGER, AdditiveEnsemble
-from models.forms.registry import ensemble_from_json
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
 from models.forms.voting import VotingEnsemble
-from models.store.bundle import ensemble_bytes, ensemble_from_bytes
 from models.votes import Vote
 
 FEATURES = (

@@ -21,13 +21,12 @@ from models.explain.card import model_card
 from models.explain.explain import contributions, shapes
 from models.explain.picture import picture
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
-from models.forms.registry import ensemble_from_json
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel, columns_from_records
 from models.onnx.trees import merged
-from models.store.bundle import ensemble_bytes, ensemble_from_bytes
 from models.trees import MAX_DEPTH, MAX_WEIGHT, Leaf, Split, route, tree_text
 from models.votes import Vote, holds
 from training.rows.data import columns_of

@@ -33,8 +33,8 @@ from accountant.log.notes import verify_checkpoint
 from models.store.loading import load_verified
 from serving.app import DOORS
 from serving.http.routes import Doors
-from serving.process.access_log import lines
 from serving.process.tokens import new_token
+from serving.process.trail_lines import lines
 from serving.wire.errors import error_response
 from training import job
 from training.plans import Asked

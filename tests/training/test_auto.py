@@ -21,10 +21,10 @@ from models.store.loading import load_verified
 from serving.cli import app
 from training import job, plans
 from training.job_views import dataset_to_json
+from training.job_words import CHOSEN
 from training.learners import LEARNERS, AutoClassifier, AutoRegressor
 from training.learners.choice import choose
 from training.notebook import Columns
-from training.parameters import CHOSEN
 from training.plans import Asked
 from training.rows.datasets import register
 from training.session import Public

@@ -13,10 +13,10 @@ import pytest
 from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, DataError, InputError, LedgerUnavailable, ModelInvalid
 from accountant.home import Home
+from models.forms.registry import ensemble_bytes
 from models.onnx import check
 from models.onnx.check import MAX_NODES
 from models.onnx.export import to_onnx
-from models.store.bundle import ensemble_bytes
 from training import job, plan_warnings, plans, queue
 from training.learners import LEARNERS
 from training.learners.boosting.bdpe import SplitRisks

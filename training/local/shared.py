@@ -22,6 +22,7 @@ from accountant.budget import Budget
 from accountant.canonical import JSON, exact_integer, exact_object, exact_text, parse_decimal
 from accountant.errors import InputError
 from accountant.keys.trust import fingerprint
+from accountant.ledger.records import SHARED
 from accountant.privacy import gdp
 from accountant.privacy.events import Gaussian, Plan, Release
 from training.local.groups import Groups
@@ -159,7 +160,7 @@ class SharedDefinition(Question):
 def plan_of(layout: Groups, noise_multiplier: Decimal) -> Plan:
     """One discrete Gaussian of this width on the whole sum."""
     noise = Gaussian(noise_multiplier)
-    return Plan.of([Release(shares.PURPOSE, shares.MECHANISM, "l2", layout.sensitivity, noise)])
+    return Plan.of([Release(*SHARED, "l2", layout.sensitivity, noise)])
 
 
 def multiplier_for(layout: Groups, budget: Budget) -> Decimal:

@@ -23,14 +23,14 @@ from accountant.files import PRIVATE, partial_of, replace_file
 from accountant.home import Home
 from accountant.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
 from training.calibrate import calibrate, rehearse
+from training.job_words import CHOSEN, TUNING
 from training.learner import Learner, Recipe
-from training.parameters import CHOSEN, OWN, Stored, defaults_of, learner_of, stored
+from training.parameters import OWN, Stored, defaults_of, learner_of, stored
 from training.plan_warnings import check_exportable
 from training.session import Public, Selector
 from training.tuning.ceilings import Shape, shape_of
 from training.tuning.selecting import BestOf, Outcome, most_runs
 
-TUNING = "private-tuning"  # no parameter of a learner can be called so
 MOST_SETTINGS, MOST_RUNS = 64, 64
 SCORE_SHARE = Fraction(1, 10)  # of what a run costs
 RUN_SHARE = Decimal("0.5")  # of a job's epsilon, about what is left for one run (.43 to .59, docs/tuning.md)

@@ -35,8 +35,9 @@ from accountant.ledger import key_life
 from accountant.ledger.records import Why
 from models.edit import editing
 from models.edit.editing import EditNote, to_additive
+from models.forms.registry import ensemble_bytes
 from models.store import lineage
-from models.store.bundle import ModelStore, ensemble_bytes, read_bundle
+from models.store.bundle import ModelStore, read_bundle
 from models.store.loading import VerifiedModel, load_of_home, load_verified
 from training import derive as deriving
 from training import release

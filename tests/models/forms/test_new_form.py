@@ -22,11 +22,11 @@ from models.explain.picture import picture
 from models.features import Feature
 from models.forms import registry
 from models.forms.ensemble import Ensemble, SumEnsemble
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.nodes import Graph, Inputs, Namer, regressor
 from models.onnx.runtime import OnnxModel
-from models.store.bundle import ensemble_bytes, ensemble_from_bytes
 from serving.cli import explain as cli_explain
 from serving.cli.app import run
 from serving.pages import shapes as page_shapes

@@ -12,18 +12,11 @@ import warm
 
 from accountant.errors import InputError, ModelInvalid, NameTaken, NothingServed, UnknownName
 from models.features import CategoricalFeature, NumericFeature
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.store import bundle as module
-from models.store.bundle import (
-    FILES,
-    Bundle,
-    ModelStore,
-    ensemble_bytes,
-    ensemble_from_bytes,
-    read_bundle,
-    write_bundle,
-)
+from models.store.bundle import FILES, Bundle, ModelStore, read_bundle, write_bundle
 from models.trees import Leaf, Split
 from models.votes import Vote
 

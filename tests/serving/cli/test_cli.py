@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import stat
 import subprocess
 import sys
+import time
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,6 +22,7 @@ from small_home import DATA, ROOT, dpserve, environment, write_files
 from accountant.home import Home
 from models.store.bundle import FILES
 from models.store.loading import load_verified
+from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.train import parameters
 from training import job
@@ -593,16 +596,48 @@ def test_bug_says_so_and_nothing_of_the_data(home, monkeypatch, capsys):
 
 
 def test_light_commands_stay_light(home):
-    """What a person types often must not load what trains or serves."""
+    """What a person types often must not load what trains or serves: docs/results/cli.md has what each costs."""
     heavy = {"numba", "sklearn", "bentoml", "opendp", "pyarrow", "onnxruntime"}
-    for words in (["config"], ["token", "list"], ["ledger", "show"], ["--help"]):
-        look = f"import sys; from serving.cli.app import run; run({words!r}); print({heavy!r} & sys.modules.keys())"
+    listed = heavy | {"scipy", "numpy", "onnx", "vl_convert", "pydantic_settings", "starlette", "prometheus_client"}
+    nothing = listed | {"sqlalchemy", "cryptography", "pydantic", "rich"}
+    for words, kept_out in (
+        ("--help", nothing),
+        ("token list", listed),
+        ("grant list", listed),
+        ("dataset list", listed),
+        ("job list", listed),
+        ("ledger show", heavy),
+        ("config", heavy),
+        ("model list", {"sklearn", "bentoml"}),
+        ("ledger audit", {"sklearn", "bentoml", "pyarrow", "opendp"}),
+    ):
+        look = f"import sys; from serving.cli.app import run; run({words.split()!r})"
+        look += f"; print({kept_out!r} & sys.modules.keys())"
         command = [sys.executable, "-c", look]
         done = subprocess.run(command, cwd=ROOT, env=environment(home), capture_output=True, text=True)
-        assert done.stdout.splitlines()[-1] == "set()", done.stderr
+        assert done.stdout.splitlines()[-1] == "set()", (words, done.stdout[-200:], done.stderr)
 
 
-@pytest.mark.parametrize("words", ["dataset list", "job list", "plan --help", "train --help"])
+def test_a_spinner_comes_after_half_a_second_and_on_a_terminal_alone(monkeypatch):
+    """Real threads and a real pseudo-terminal; what is quick shows nothing."""
+    monkeypatch.setenv("TERM", "xterm")
+    for patience, shown in ((0.05, True), (30.0, False)):
+        monkeypatch.setattr(terminal, "PATIENCE", patience)
+        master, slave = os.openpty()
+        with open(slave, "w") as stream, monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", stream)
+            with terminal.busy("pricing"):
+                time.sleep(0.3 if shown else 0.01)
+            stream.write("over")
+            stream.flush()
+            text = ""
+            while not text.endswith("over"):
+                text += os.read(master, 1 << 16).decode()
+        os.close(master)
+        assert ("pricing" in text) is shown
+
+
+@pytest.mark.parametrize("words", ["plan --help", "train --help"])
 def test_commands_that_compute_nothing_load_no_compiler_and_no_learner(home, words):
     heavy = {"numba", "sklearn", "bentoml", "onnxruntime", "training.learners.base"}
     look = f"import sys; from serving.cli.app import run; run({words.split()!r}); print({heavy!r} & sys.modules.keys())"

@@ -13,8 +13,9 @@ from accountant.errors import CertificateRevoked, ModelInvalid, NothingServed, R
 from accountant.home import Home
 from accountant.ledger.key_life import mark_compromised as compromise
 from accountant.ledger.key_life import revoke, rotate
+from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.store import index
-from models.store.bundle import FILES, ModelStore, ensemble_bytes, ensemble_from_bytes
+from models.store.bundle import FILES, ModelStore
 from serving.process import registry as registry_of_models
 from serving.process.metrics import FAILURES
 from serving.process.registry import NotHeld, Registry

@@ -18,8 +18,8 @@ from small_home import free_port, serving, until
 from accountant.home import Home
 from accountant.ledger import tokens
 from accountant.ledger.tokens import Limits
-from serving.process.access_log import lines
 from serving.process.tokens import new_token
+from serving.process.trail_lines import lines
 
 pytestmark = pytest.mark.server
 

@@ -20,7 +20,8 @@ from accountant.ledger.tokens import Limits
 from serving.http.routes import Door, in_thread
 from serving.pages import login
 from serving.process import access_log
-from serving.process.access_log import Trail, about, lines, path_of
+from serving.process.access_log import Trail, about
+from serving.process.trail_lines import lines, path_of
 from serving.wire.errors import ClientGone, NotReady
 
 SECRET = "31337"

@@ -1,0 +1,36 @@
+"""The versions of a name as they stand: read from the folder of models and the ledger's index, no model looked at."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from accountant.errors import ModelInvalid, UnknownName
+from accountant.home import Home
+from accountant.keys import key_rows
+from models.store.bundle import ModelStore
+from models.store.standing import Standing, entry_of, standing
+
+
+def champion_of(home: Home, name: str) -> str | None:
+    """`adult@2`, which the name alone means now; None where it means nothing."""
+    with suppress(UnknownName):
+        champion = ModelStore(home.models).champion(name)
+        return None if champion is None else f"{name}@{champion}"
+    return None
+
+
+def versions_by_entry(home: Home, name: str) -> dict[int, tuple[int, Standing]]:
+    """Of every version of a name: the entry that issued its certificate -> its number, and how it stands."""
+    store = ModelStore(home.models)
+    try:
+        versions, champion, retired = store.versions(name), store.champion(name), store.retired(name)
+    except (UnknownName, ModelInvalid):
+        return {}
+    with home.ledger.log.database.reading() as connection:
+        revoked = key_rows.revoked(connection)
+    found = {}
+    for version in versions:
+        entry = entry_of(home.models / name / str(version))
+        if entry is not None:
+            found[entry] = version, standing(version, champion, version in retired, entry in revoked)
+    return found
