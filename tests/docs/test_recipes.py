@@ -115,7 +115,7 @@ WALKS = {
         2: (
             "serving/app.py",
             ("    *operations.DOORS,\n", "    *operations.DOORS,\n    *letters.DOORS,\n"),
-            ("from serving.rest import ", "from serving.rest import letters, "),
+            ("    ledger,\n    models,\n", "    ledger,\n    letters,\n    models,\n"),
         ),
     },
     "kind of entry": {
