@@ -61,4 +61,4 @@ def link_of(settings: Defaults) -> float:
     datasets of the study; calibrating it on private rows would have a price.
     """
     total = float(np.sum((1 + np.arange(settings.rounds) / 5) ** -settings.decay))
-    return 75 * settings.rate / (total + 35)
+    return (75 if settings.weighting == "exponential" else 56) * settings.rate / (total + 35)

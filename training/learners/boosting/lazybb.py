@@ -18,13 +18,10 @@ from models.forms.voting import VotingEnsemble
 from models.votes import Vote
 from training.learners.boosting.defaults import Defaults, link_of
 from training.learners.boosting.leaf_rules import OneRules, one_rules
+from training.learners.boosting.probabilities import ScoreCounts
 from training.learners.boosting.reweighting import Reweighting
 from training.learners.boosting.smooth_boosting import (
     SmoothBooster,
-    Thresholds,
-    threshold_lean,
-    threshold_price,
-    threshold_step,
     unit_of,
     weight_of_vote,
 )
@@ -67,13 +64,13 @@ class WeightedAgreement:
 
 
 @dataclass(frozen=True)
-class ThresholdAgreement(Thresholds):
-    """The thresholds for the scores of these votes."""
+class VoteScores(ScoreCounts):
+    """By the scores of these votes."""
 
     votes: Sequence[Vote]
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
-        return self.agreeing(rows.score_counts(self.votes, self.bound))
+        return self.banded(rows.score_counts(self.votes, self.bound))
 
 
 @dataclass(eq=False, repr=False)
@@ -84,7 +81,8 @@ class LazyBB(SmoothBooster):
     `rounds`; `weighting` "exponential" or "logistic", with its `rate` lambda per vote; `slope` of the schedule;
     `decay`: vote t + 1 weighs (1 + t/5)^-decay, 0 for equal votes; `reweighting` "scheduled", or "projected" (the
     paper's: equal votes, exponential weights, two classes) with its `density` kappa; `threshold`: whether one more
-    selection places the decision threshold of two classes (the paper has it at 0).
+    release, of noisy counts by class and score, places the decision threshold of two classes (the paper has it at 0)
+    and says how steep probabilities are.
 
     Each round costs one selection at the calibrated price (range, not twice the sensitivity: half the paper's noise),
     however many classes there are.
@@ -101,7 +99,7 @@ class LazyBB(SmoothBooster):
             raise InputError("reweighting='projected': two classes only; scheduled reweighting takes more")
 
     def learn(self, session: Releaser) -> VotingEnsemble:
-        """A selection per round, each a vote; then one for the threshold where there are two classes."""
+        """A selection per round, each a vote; then the counts by score where there are two classes."""
         public, settings = session.public, self.settings(session.public)
         assert public.classes is not None
         cast = _Cast(one_rules(public.features), 1 if len(public.classes) == 2 else len(public.classes))
@@ -109,12 +107,10 @@ class LazyBB(SmoothBooster):
         for _ in range(settings.rounds):
             query = WeightedAgreement(cast.rules, reweighting, cast.votes, cast.bound, cast.outputs, public)
             cast.add(session.release(query, mechanism), settings)
-        votes = tuple(cast.votes)
+        votes, link = tuple(cast.votes), link_of(settings) / unit_of(settings)
         if self.threshold and cast.outputs == 1:
-            last = ThresholdAgreement(cast.bound, threshold_step(settings), threshold_lean(session.unit), votes)
-            pick = session.release(last, public.selection(threshold_price(session.unit)))
-            votes = (*votes, Vote("always", 0, 0, -last.threshold(pick)))
-        link = link_of(settings) / unit_of(settings)
+            link, constant = self.place(session, VoteScores(cast.bound, link, votes))
+            votes = (*votes, Vote("always", 0, 0, constant))
         return VotingEnsemble(public.features, public.target, public.classes, votes, link)
 
 

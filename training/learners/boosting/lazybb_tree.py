@@ -16,9 +16,6 @@ from models.forms.trees import TreeEnsemble
 from training.learners.boosting.defaults import link_of, strength
 from training.learners.boosting.smooth_boosting import (
     SmoothBooster,
-    threshold_lean,
-    threshold_price,
-    threshold_step,
     unit_of,
     weight_of_vote,
 )
@@ -29,7 +26,7 @@ from training.learners.boosting.tree_queries import (
     LeafVotes,
     SplitGains,
     SplitTests,
-    TreeThreshold,
+    TreeScores,
     Weighing,
     level_of,
     public_cuts,
@@ -95,7 +92,7 @@ class LazyBBTree(SmoothBooster):
             raise InputError("criterion='public': nothing is best first; grow level by level")
 
     def learn(self, session: Releaser) -> TreeEnsemble:
-        """Tree after tree: splits, then what the leaves say; then one selection for the threshold."""
+        """Tree after tree: splits, then what the leaves say; then the counts by score."""
         public, settings = session.public, self.settings(session.public)
         tests, reweighting = split_tests(public.features), self.reweighting_of(settings)
         trees: tuple[Grown, ...] = ()
@@ -104,11 +101,10 @@ class LazyBBTree(SmoothBooster):
             weight = weight_of_vote(number, settings)
             trees = (*trees, self._tree(session, tests, Weighing(reweighting, trees, bound, public), weight))
             bound += weight
-        constant = 0
+        constant, link = 0, link_of(settings) / unit_of(settings)
         if self.threshold:
-            last = TreeThreshold(bound, threshold_step(settings), threshold_lean(session.unit), trees)
-            constant = -last.threshold(int(session.release(last, public.selection(threshold_price(session.unit)))))
-        grown, link = tuple(tree.tree() for tree in trees), link_of(settings) / unit_of(settings)
+            link, constant = self.place(session, TreeScores(bound, link, trees))
+        grown = tuple(tree.tree() for tree in trees)
         assert public.classes is not None
         return TreeEnsemble(public.features, public.target, public.classes, grown, constant, link)
 

@@ -1,4 +1,4 @@
-"""What boosted trees ask of rows: where to split, what leaves say, the threshold. Proofs: docs/privacy/topdown.md.
+"""What boosted trees ask of rows: where to split, what leaves say, where scores lie. Proofs: docs/privacy/topdown.md.
 
 A row's margin is y * (sum of the votes of the trees released so far); its weight is a function of that alone, an
 integer (`reweighting`). Every score here is "what all candidates share" plus a sum of some cell(a, b) over a partition
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from models.features import Feature
+from training.learners.boosting.probabilities import ScoreCounts
 from training.learners.boosting.reweighting import Reweighting
-from training.learners.boosting.smooth_boosting import Thresholds
 from training.rows.kernels import trees as kernels
 from training.rows.rows import Rows
 from training.rows.tree_rows import Cut, Grown, TreeRows
@@ -203,13 +203,13 @@ def _ruled(cuts: Cuts, tests: SplitTests, picks: tuple[int, ...], weight: int) -
 
 
 @dataclass(frozen=True)
-class TreeThreshold(Thresholds):
-    """The thresholds for the scores of these trees."""
+class TreeScores(ScoreCounts):
+    """By the scores of these trees."""
 
     trees: tuple[Grown, ...]
 
     def __call__(self, rows: Rows) -> Integers:
-        return self.agreeing(TreeRows(rows).score_counts(self.trees, self.bound))
+        return self.banded(TreeRows(rows).score_counts(self.trees, self.bound))
 
 
 def level_of(cuts: Cuts, tests: SplitTests, picks: Sequence[int]) -> Cuts:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from math import log, sqrt
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +42,8 @@ from training.session import Public, Releaser
 
 MAX_EPOCHS = 5000
 LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
+OFF, MOST_OFF = 0.5, 2.0  # logits by which clipped residuals may leave a constant wrong: about so many, at most so many
+NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 64) for i in range(64)])
 RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -98,7 +101,8 @@ class DPEBM(PrivateLearner):
         return replace(ebm_defaults(public), **{name: value for name, value in given.items() if value is not None})
 
     def learn(self, session: Releaser) -> AdditiveEnsemble:
-        """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it."""
+        """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it. Of two
+        classes, in the end one sum of all that is left."""
         public, settings = session.public, self.settings(session.public)
         noise = noise_of(public, session.unit, settings)
         features = list(enumerate(public.features))
@@ -112,6 +116,8 @@ class DPEBM(PrivateLearner):
             for f, feature in features:
                 leaves = partition(feature, settings.leaves, settings.mass, model.counts[f], (f, epoch))
                 model.step(f, leaves, session.release(model.query(f, leaves), noise.summing))
+        if public.classes is not None:
+            model.centre(session.release(model.unclipped(whole), noise.starting))
         return model.ensemble()
 
 
@@ -172,6 +178,29 @@ class _Model:
             rate = min(max(0.5 + mean, RARE), 1 - RARE)
             self._constant, self._curvature = round(log(rate / (1 - rate)) * SCORES), rate * (1 - rate)
         self._clip = self.settings.clip
+
+    def unclipped(self, whole: Integers) -> LeafSums:
+        """The sum of all residuals as they are: with clipped ones a rare class stays under-predicted."""
+        self._clip = 1.0
+        return self.query(0, whole)
+
+    def centre(self, total: Integers) -> None:
+        """From the sum of all residuals: the constant, by a step that is shorter the more the noise is.
+
+        The curvature is that of scores whose features are independent, by the histograms.
+        """
+        worth, rows = self._residuals().worth, self._rows()
+        middle, spread = self._constant / SCORES, 0.0
+        for term, count in zip(self._terms, self.counts, strict=True):
+            share = np.maximum(count, 0) + 1e-9
+            share, logits = share / share.sum(), term / SCORES
+            mean = float(share @ logits)
+            middle, spread = middle + mean, spread + float(share @ (logits - mean) ** 2)
+        chances = 1 / (1 + np.exp(-(middle + sqrt(spread) * NORMAL)))
+        curved = rows * float((chances * (1 - chances)).mean())
+        doubt = self._noise(self.noise.starting, worth) ** 2 + curved
+        step = float(total[0]) * worth * curved / (curved**2 + doubt / OFF**2)
+        self._constant += round(min(max(step, -MOST_OFF), MOST_OFF) * SCORES)
 
     def squares(self) -> SquareSum:
         return SquareSum(self._constant, self.noise.norm)

@@ -20,7 +20,7 @@ START = Fraction(1, 100)  # of the budget, for each sum that a model starts from
 
 @dataclass(frozen=True)
 class Noise:
-    """`counting` for the histograms, `starting` for what a model starts from, `summing` for the rest."""
+    """`counting` for the histograms, `starting` for what a model starts from and ends with, `summing` for the rest."""
 
     counting: Mechanism
     starting: Mechanism
@@ -36,8 +36,10 @@ def noise_of(public: Public, unit: Decimal, settings: EbmDefaults) -> Noise:
 
 
 def starts(public: Public, settings: EbmDefaults) -> int:
-    """How many sums a model starts from: of the target, and for the clip of a number's residuals."""
-    return 2 if public.classes is None and settings.spread else 1
+    """How many sums a model starts from, or ends with: of the target, and for the clip of a number's residuals, or of
+    two classes' residuals in the end.
+    """
+    return 2 if public.classes is not None or settings.spread else 1
 
 
 def unit_near(public: Public, settings: EbmDefaults) -> Decimal:

@@ -34,7 +34,7 @@ from accountant.privacy.claims import claim
 from accountant.privacy.renyi import compose_pure, compose_rdp
 from models.features import BooleanFeature, NumericFeature
 from training.calibrate import rehearse
-from training.learners.boosting.lazybb import LazyBB, ThresholdAgreement, WeightedAgreement
+from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import PROJECTED_ONE, Projected, Scheduled
 from training.rows.rows import ROW_LIMIT, Rows
@@ -46,7 +46,7 @@ SLACK = 1e-9
 TIGHT = 0.6
 UNIT = Decimal(2)
 SIZES = {ADD: range(5), REPLACE: range(3, 4)}  # rows in common; under replace-one the public count is 4
-COMBINATIONS = list(product((ADD, REPLACE), ("scheduled", "projected"), (False, True), (False, True)))
+COMBINATIONS = list(product((ADD, REPLACE), ("scheduled", "projected"), (False, True)))
 
 
 def log_sum(values) -> float:
@@ -66,9 +66,8 @@ def delta_at(p, q, epsilon: float) -> float:
 def halved_sensitivity():
     """The bug that every check here must notice: the learner's queries say half of their sensitivity."""
     with pytest.MonkeyPatch.context() as patch:
-        for query in (WeightedAgreement, ThresholdAgreement):
-            true = query.sensitivity
-            patch.setattr(query, "sensitivity", lambda self, relation, true=true: true(self, relation) / 2)
+        true = WeightedAgreement.sensitivity
+        patch.setattr(WeightedAgreement, "sensitivity", lambda self, relation: true(self, relation) / 2)
         yield
 
 
@@ -111,28 +110,27 @@ def check_curve(p, q, plan) -> None:
         assert found <= delta, f"delta {found} at epsilon {epsilon}, claimed {delta}"
 
 
-def learner_of(reweighting: str, threshold: bool, rounds: int = 2, rate: float = 0.1) -> LazyBB:
-    return LazyBB(
-        rounds=rounds, rate=rate, reweighting=reweighting, slope=0.1, decay=0.0, density=1.0, threshold=threshold
-    )
+def learner_of(reweighting: str, rounds: int = 2, rate: float = 0.1) -> LazyBB:
+    """Selections alone: the counts that place probabilities are in test_probabilities.py."""
+    return LazyBB(rounds=rounds, rate=rate, reweighting=reweighting, slope=0.1, decay=0.0, density=1.0, threshold=False)
 
 
-@pytest.mark.parametrize(("relation", "reweighting", "pure", "threshold"), COMBINATIONS)
-def test_every_transcript_of_two_rounds(relation, reweighting, pure, threshold):
-    assert TIGHT <= worst_loss(learner_of(reweighting, threshold), relation, pure) <= 1 + SLACK
-    assert worst_loss(learner_of(reweighting, threshold, rate=1.5), relation, pure) <= 1 + SLACK
+@pytest.mark.parametrize(("relation", "reweighting", "pure"), COMBINATIONS)
+def test_every_transcript_of_two_rounds(relation, reweighting, pure):
+    assert TIGHT <= worst_loss(learner_of(reweighting), relation, pure) <= 1 + SLACK
+    assert worst_loss(learner_of(reweighting, rate=1.5), relation, pure) <= 1 + SLACK
 
 
-@pytest.mark.parametrize(("relation", "reweighting", "pure", "threshold"), COMBINATIONS)
-def test_half_the_sensitivity_shows_in_the_transcripts(relation, reweighting, pure, threshold):
+@pytest.mark.parametrize(("relation", "reweighting", "pure"), COMBINATIONS)
+def test_half_the_sensitivity_shows_in_the_transcripts(relation, reweighting, pure):
     with pytest.raises(AssertionError, match="claimed"):
-        worst_loss(learner_of(reweighting, threshold), relation, pure, fault=halved_sensitivity)
+        worst_loss(learner_of(reweighting), relation, pure, fault=halved_sensitivity)
 
 
 @pytest.mark.parametrize(("reweighting", "records"), [("scheduled", 1), *(("projected", n) for n in (1, 2, 16, 10**6))])
 def test_a_wrong_guess_of_the_row_count_breaks_no_claim(reweighting, records):
     for density in (0.3, 1.0):
-        learner = learner_of(reweighting, True).set_params(density=density)
+        learner = learner_of(reweighting).set_params(density=density)
         assert worst_loss(learner, ADD, pure=False, records=records) <= 1 + SLACK
 
 
@@ -140,13 +138,13 @@ def test_a_wrong_guess_of_the_row_count_breaks_no_claim(reweighting, records):
 @pytest.mark.parametrize("reweighting", ["scheduled", "projected"])
 def test_every_transcript_of_three_rounds(relation, reweighting):
     alike = ((0, 0), (0, 1))  # a constant feature
-    assert TIGHT <= worst_loss(learner_of(reweighting, False, rounds=3), relation, False, rows=alike) <= 1 + SLACK
+    assert TIGHT <= worst_loss(learner_of(reweighting, rounds=3), relation, False, rows=alike) <= 1 + SLACK
 
 
 def test_the_known_worst_pair_of_one_round():
     """kappa 1, one round, n = 4, constant feature, labels (-,-,-,-) and (+,-,-,-): log-ratio .814 of "predicts +1"."""
     public, unit = public_of(REPLACE), Decimal(1)
-    learner = learner_of("projected", False, rounds=1)
+    learner = learner_of("projected", rounds=1)
     one, other = (rows_of([(0, label), (0, 0), (0, 0), (0, 0)]) for label in (0, 1))
     laws = [transcript_law(learner, public, unit, rows, 1) for rows in (one, other)]
     rules = one_rules(public.features)
@@ -159,7 +157,7 @@ def test_the_known_worst_pair_of_one_round():
 
 def test_permute_and_flip_is_not_of_bounded_range():
     """Why it may not be priced as the exponential mechanism: its losses spread wider than epsilon."""
-    learner, unit = learner_of("scheduled", False, rounds=1), Decimal(2)
+    learner, unit = learner_of("scheduled", rounds=1), Decimal(2)
     spread = {}
     for pure in (False, True):
         public = public_of(ADD, pure=pure)
@@ -303,46 +301,6 @@ def test_no_range_above_the_sensitivity_anywhere(picks, counts, row, second, rew
     one = rows_of([*shared, row] if relation is REPLACE else shared, NUMERIC)
     other = rows_of([*shared, second], NUMERIC)
     assert score_range(query, one, other) <= query.sensitivity(relation)
-    threshold = ThresholdAgreement(query.bound, 1, 0, query.votes)
-    assert score_range(threshold, one, other) <= threshold.sensitivity(relation)
-
-
-def widest_threshold(relation: Relation) -> float:
-    """The same for the release of the decision threshold, after every history of two votes."""
-    worst = 0.0
-    rules = one_rules(public_of(relation).features)
-    for picks in product(range(rules.size), repeat=2):
-        query = ThresholdAgreement(2, 1, 0, tuple(rules.vote(pick, 1) for pick in picks))
-        limit = query.sensitivity(relation)
-        for one, other in neighbours(relation, 2):
-            found = score_range(query, rows_of(one), rows_of(other))
-            assert found <= limit, f"range {found} > {limit}"
-            worst = max(worst, found / limit)
-    return worst
-
-
-@pytest.mark.parametrize("relation", [ADD, REPLACE])
-def test_range_of_the_threshold(relation):
-    assert widest_threshold(relation) == 1
-    with halved_sensitivity(), pytest.raises(AssertionError, match="range"):
-        widest_threshold(relation)
-
-
-@pytest.mark.parametrize("step", [1, 2, 3, 5])
-@pytest.mark.parametrize("picks", [(0, 2, 4, 0), (0, 0, 0, 0)])
-def test_the_threshold_counts_agreements(picks, step):
-    """Against its definition: for every b that can be released, also where the lowest lies below every score, the rows
-    on which `score > b` agrees with the label."""
-    votes = tuple(one_rules(public_of(ADD).features).vote(pick, 1) for pick in picks)
-    data = [(0, 0)] * 9 + [(1, 0)] * 2 + [(0, 1)] + [(1, 1)] * 5 + [(2, 1)] * 2
-    scores = [sum(int(vote.table(3)[code]) for vote in votes) for code, _ in data]
-    query = ThresholdAgreement(4, step, 0, votes)
-    thresholds = [query.threshold(pick) for pick in range(query.size)]
-    assert (thresholds[0], thresholds[-1]) == (-4 // step * step, -(-4 // step) * step)
-    expected = [
-        sum((score > b) == (label == 1) for score, (_, label) in zip(scores, data, strict=True)) for b in thresholds
-    ]
-    assert query(rows_of(data)).tolist() == expected
 
 
 # ---- every term of the projection's proof is needed ------------------------------------------------------------------

@@ -20,8 +20,7 @@ from accountant.privacy.renyi import compose_pure
 from models.features import CategoricalFeature
 from training.calibrate import rehearse
 from training.learners.boosting.defaults import Defaults
-from training.learners.boosting.lazybb import LazyBB, ThresholdAgreement, WeightedAgreement
-from training.learners.boosting.leaf_rules import one_rules
+from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.reweighting import SCHEDULED_ONE, Scheduled
 from training.learners.boosting.smooth_boosting import FIRST_WEIGHT, weight_of_vote
 from training.session import Session
@@ -37,9 +36,8 @@ CLASSES = {2: ("no", "yes"), 3: ("a", "b", "c")}
 @contextmanager
 def halved_sensitivity():
     with pytest.MonkeyPatch.context() as patch:
-        for query in (WeightedAgreement, ThresholdAgreement):
-            true = query.sensitivity
-            patch.setattr(query, "sensitivity", lambda self, relation, true=true: true(self, relation) / 2)
+        true = WeightedAgreement.sensitivity
+        patch.setattr(WeightedAgreement, "sensitivity", lambda self, relation: true(self, relation) / 2)
         yield
 
 
@@ -73,7 +71,7 @@ def of_form(weighting: str, decay: float, rate: float = 0.1, **more) -> LazyBB:
 
 @pytest.mark.parametrize(("relation", "weighting", "decay"), FORMS)
 def test_every_transcript_of_two_classes(relation, weighting, decay):
-    """Without the threshold: it has many candidates, and its range has a test of its own."""
+    """Selections alone: the counts that place probabilities are in test_probabilities.py."""
     learner = of_form(weighting, decay, threshold=False)
     assert TIGHT <= worst_share(learner, relation, 2) <= 1 + SLACK
     assert worst_share(of_form(weighting, decay, 2.0, threshold=False), relation, 2) <= 1 + SLACK
@@ -94,42 +92,6 @@ def test_three_classes_cost_what_two_cost():
     learner, unit = LazyBB(rounds=7, threshold=False), Decimal("0.01")
     plans = [rehearse(learner, public_of(ADD, classes=classes), unit) for classes in CLASSES.values()]
     assert plans[0] == plans[1]
-
-
-@pytest.mark.parametrize(("relation", "most"), [(ADD, 1), (REPLACE, 2)])
-@pytest.mark.parametrize(("step", "lean"), [(1, 0), (3, 7), (16, 1000)])
-def test_range_of_the_threshold_on_a_grid(relation, most, step, lean):
-    rules, worst = one_rules(BOOLEAN), 0
-    for picks in product(range(rules.size), repeat=2):
-        votes = tuple(rules.vote(pick, weight) for pick, weight in zip(picks, (64, 45), strict=True))
-        query = ThresholdAgreement(109, step, lean, votes)
-        assert query.sensitivity(relation) == most
-        for one, other in neighbours(relation, 1):
-            change = query(rows_of(other)) - query(rows_of(one))
-            assert len(change) == query.size
-            worst = max(worst, int(np.ptp(change)))
-    assert worst == most
-
-
-def test_the_threshold_on_a_grid_counts_agreements():
-    rules = one_rules(BOOLEAN)
-    votes = (rules.vote(0, 64), rules.vote(2, 45))
-    data = [(0, 0)] * 3 + [(1, 0)] * 2 + [(0, 1)] + [(1, 1)] * 5 + [(2, 1)] * 2
-    scores = [sum(int(vote.table(3)[code]) for vote in votes) for code, _ in data]
-    query = ThresholdAgreement(109, 16, 0, votes)
-    thresholds = [query.threshold(pick) for pick in range(query.size)]
-    assert thresholds == list(range(-112, 113, 16))
-    expected = [sum((score > b) == (y == 1) for score, (_, y) in zip(scores, data, strict=True)) for b in thresholds]
-    assert query(rows_of(data)).tolist() == expected
-
-
-def test_of_thresholds_that_agree_alike_the_smallest_is_likeliest():
-    """One class alone: every threshold above all scores is right on all rows; without a preference, any would do."""
-    votes = (one_rules(BOOLEAN).vote(0, 64),)
-    rows = rows_of([(0, 0)] * 50)
-    plain, leaning = (ThresholdAgreement(64, 16, lean, votes)(rows) for lean in (0, 80))
-    assert plain.tolist() == [50] * 9  # the score of these rows is -64, which no threshold of the grid is below
-    assert leaning.tolist() == [50 - 20 * abs(k) for k in range(-4, 5)]
 
 
 @pytest.mark.parametrize("weighting", ["exponential", "logistic"])

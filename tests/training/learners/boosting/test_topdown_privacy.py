@@ -28,7 +28,6 @@ from training.learners.boosting.tree_queries import (
     LeafVotes,
     SplitGains,
     SplitTests,
-    TreeThreshold,
     Weighing,
     split_tests,
 )
@@ -39,7 +38,7 @@ from training.session import sensitivity_of
 pytestmark = pytest.mark.slow
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
-QUERIES = (SplitGains, LeafVotes, LeafRules, TreeThreshold)
+QUERIES = (SplitGains, LeafVotes, LeafRules)
 SLACK, TIGHT = 1e-9, 0.6
 UNIT = Decimal(1)
 
@@ -196,7 +195,7 @@ SMALL = [
 ]
 
 
-def every_pair(relation, reweighting, criterion, parameters, threshold, fault=nullcontext) -> float:
+def every_pair(relation, reweighting, criterion, parameters, fault=nullcontext) -> float:
     facts = public_of(relation, 4)
     chosen = {
         "criterion": criterion,
@@ -206,7 +205,7 @@ def every_pair(relation, reweighting, criterion, parameters, threshold, fault=nu
         "decay": 0.0,
         **parameters,
     }
-    learner = LazyBBTree(threshold=threshold, **chosen)
+    learner = LazyBBTree(threshold=False, **chosen)
     plan = rehearse(learner, facts, UNIT)
     price, worst = compose_pure(plan.events) / NANO, 0.0
 
@@ -225,15 +224,15 @@ def every_pair(relation, reweighting, criterion, parameters, threshold, fault=nu
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
 @pytest.mark.parametrize("reweighting", ["scheduled", "projected"])
-@pytest.mark.parametrize(("criterion", "parameters", "threshold"), [
-    ("error", SMALL[0], False),
-    ("error", SMALL[1], True),
-    ("gini", SMALL[2], False),
-    ("public", SMALL[3], False),
-    ("error", SMALL[4], False),
+@pytest.mark.parametrize(("criterion", "parameters"), [
+    ("error", SMALL[0]),
+    ("error", SMALL[1]),
+    ("gini", SMALL[2]),
+    ("public", SMALL[3]),
+    ("error", SMALL[4]),
 ])  # fmt: skip
-def test_every_pair_of_neighbours_in_a_small_domain(relation, reweighting, criterion, parameters, threshold):
-    assert every_pair(relation, reweighting, criterion, parameters, threshold) <= 1 + SLACK
+def test_every_pair_of_neighbours_in_a_small_domain(relation, reweighting, criterion, parameters):
+    assert every_pair(relation, reweighting, criterion, parameters) <= 1 + SLACK
 
 
 # ---- single queries: the range of the joint change is at most the sensitivity ----------------------------------------
@@ -282,7 +281,6 @@ KINDS = {
     "error, best first": lambda tests, weighing, cuts: SplitGains(tests, weighing, cuts, "error", True),
     "rules": LeafRules,
     "votes": lambda tests, weighing, cuts: LeafVotes(weighing, cuts),
-    "threshold": lambda tests, weighing, cuts: TreeThreshold(weighing.bound, 1, 0, weighing.trees),
 }
 REWEIGHTINGS = {
     "scheduled": lambda random: Scheduled(

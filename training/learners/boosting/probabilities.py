@@ -1,0 +1,86 @@
+"""How steep and where probabilities are: one noisy count of rows by class and score, after the last round, and what it
+says of 1 / (1 + exp(-link * score)). Everything after the counts is arithmetic on what was released.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import MAX_EPSILON, Relation
+from accountant.mechanisms import DiscreteLaplace
+from training.learners.leaf_sensitivity import reach
+from training.rows.rows import Rows
+from training.session import Public
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+EDGES = np.arange(-3.0, 4.0)  # log-odds of the public rule, between which rows are counted
+MIDDLES = np.arange(-3.5, 4.0)
+CLASSES = 2
+PRIOR = 0.3  # how far, in log-odds and as a share of the slope, the public rule is thought to be off
+MOST_MOVED, LEAST_SLOPE, MOST_SLOPE = 3.0, 0.3, 2.5
+STEPS = 4
+
+
+@dataclass(frozen=True)
+class ScoreCounts(ABC):
+    """Rows per class and band of scores: (2 bands,), class 0 first. A row counts once, in one place: a row more or less
+    moves the counts by 1 in L1, and one that is replaced by 2. `link`: log-odds per point of score by the public rule.
+    """
+
+    bound: int
+    link: float
+    purpose: ClassVar[str] = "count rows by class and score"
+    norm: ClassVar[str] = "l1"
+    size: ClassVar[int] = CLASSES * MIDDLES.size
+
+    def sensitivity(self, relation: Relation) -> int:
+        """1 under add/remove, 2 under replace-one, in rows."""
+        return reach(1, 0, relation, "l1")
+
+    @abstractmethod
+    def __call__(self, rows: Rows) -> Integers:
+        """What is `banded`, of these rows."""
+
+    def banded(self, counts: Integers) -> Integers:
+        """`counts` (2, 2 bound + 1): rows per class and score -> (size,)."""
+        running = np.concatenate([np.zeros((CLASSES, 1), np.int64), np.cumsum(counts, axis=1)], axis=1)
+        ends = np.clip(np.floor(EDGES / self.link), -self.bound - 1, self.bound).astype(np.int64) + self.bound + 1
+        return np.diff(running[:, [0, *ends, 2 * self.bound + 1]], axis=1).ravel()
+
+
+def counting(unit: Decimal) -> DiscreteLaplace:
+    """The noise: of the price, in squares, of four of the rounds."""
+    return DiscreteLaplace(min(MAX_EPSILON, unit))
+
+
+def placed(noisy: Integers, link: float, noise: float) -> tuple[float, int]:
+    """The link, and the constant to add to every score, both by what was counted. `noise`: its standard deviation in
+    rows.
+
+    Steps of weighted least squares on the gradient of the log loss in (intercept, slope), each weighed by what noise
+    and sampling do to it, and drawn towards the public rule: where noise drowns the rows, that rule stands.
+    """
+    first, second = np.asarray(noisy, np.float64).reshape(CLASSES, -1)
+    rows, moved, design = np.maximum(first + second, 0.0), np.zeros(2), np.stack([np.ones(MIDDLES.size), MIDDLES])
+    for _ in range(STEPS):
+        chance = 1 / (1 + np.exp(-(MIDDLES + moved @ design)))
+        pull = design @ (second * (1 - chance) - first * chance)
+        curved = (design * (rows * chance * (1 - chance))) @ design.T
+        doubt = curved + (design * (noise**2 * ((1 - chance) ** 2 + chance**2))) @ design.T
+        weighed = curved @ np.linalg.inv(doubt + 1e-6 * np.eye(2))
+        wanted = np.linalg.solve(weighed @ curved + np.eye(2) / PRIOR**2, weighed @ pull - moved / PRIOR**2)
+        moved = np.clip(moved + wanted, [-MOST_MOVED, LEAST_SLOPE - 1], [MOST_MOVED, MOST_SLOPE - 1])
+    found = link * float(1 + moved[1])
+    return found, round(float(moved[0]) / found)
+
+
+def noise_in_rows(query: ScoreCounts, mechanism: DiscreteLaplace, public: Public) -> float:
+    """The standard deviation of a count's noise."""
+    return mechanism.event.deviation * query.sensitivity(public.relation) * public.contributions
