@@ -185,9 +185,8 @@ class _Model:
         return self.query(0, whole)
 
     def centre(self, total: Integers) -> None:
-        """From the sum of all residuals: the constant, by a step that is shorter the more the noise is.
-
-        The curvature is that of scores whose features are independent, by the histograms.
+        """From the sum of all residuals: the constant at which chances add up to what was found, by a part of the way
+        that is smaller the more the noise is. Of scores whose features are independent, by the histograms.
         """
         worth, rows = self._residuals().worth, self._rows()
         middle, spread = self._constant / SCORES, 0.0
@@ -196,11 +195,13 @@ class _Model:
             share, logits = share / share.sum(), term / SCORES
             mean = float(share @ logits)
             middle, spread = middle + mean, spread + float(share @ (logits - mean) ** 2)
-        chances = 1 / (1 + np.exp(-(middle + sqrt(spread) * NORMAL)))
-        curved = rows * float((chances * (1 - chances)).mean())
+        moves = np.linspace(-MOST_OFF, MOST_OFF, 401)
+        chances = 1 / (1 + np.exp(-(middle + sqrt(spread) * NORMAL + moves[:, None])))
+        curved = rows * float((chances * (1 - chances))[200].mean())
         doubt = self._noise(self.noise.starting, worth) ** 2 + curved
-        step = float(total[0]) * worth * curved / (curved**2 + doubt / OFF**2)
-        self._constant += round(min(max(step, -MOST_OFF), MOST_OFF) * SCORES)
+        missing = float(total[0]) * worth / (1 + doubt / (OFF * curved) ** 2)
+        sums = rows * (chances.mean(axis=1) - chances[200].mean())
+        self._constant += round(float(np.interp(missing, sums, moves)) * SCORES)
 
     def squares(self) -> SquareSum:
         return SquareSum(self._constant, self.noise.norm)

@@ -465,6 +465,6 @@ def test_the_last_sum_mends_what_clipped_residuals_leave(monkeypatch):
         model = DPEBMClassifier(schema=schema, epsilon=8, clip=0.4)
         return float(model.fit(table, np.where(rare, "yes", "no")).predict_proba(table)[:, 1].mean() / rare.mean())
 
-    assert 0.93 < said() < 1.07
+    assert 0.8 < said() < 1.25
     monkeypatch.setattr("training.learners.ebm.ebm._Model.centre", lambda self, total: None)
-    assert said() < 0.85
+    assert said() < 0.75
