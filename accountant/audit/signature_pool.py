@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import marshal
-import os
 import subprocess
 import sys
 from collections import deque
@@ -25,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from accountant.audit import signature_worker
 from accountant.errors import DpserveError
 from accountant.keys.verifier_keys import key_id
+from accountant.processors import processors
 
 KeyAt = Callable[[int], Ed25519PublicKey]
 """The log's key for the checkpoint of a size. A key holds for one unbroken range of sizes."""
@@ -50,8 +50,9 @@ class Signatures:
     def __init__(self, origin: str, key_at: KeyAt, helpers: int | None = None) -> None:
         self._origin, self._key_at = origin, key_at
         # Two helpers beside the reader share even two cores best; with one core there is nothing to share.
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        spare = MOST_HELPERS if cores > 1 and sys.executable else 0  # inside another program there is no interpreter
+        spare = (
+            MOST_HELPERS if processors() > 1 and sys.executable else 0
+        )  # inside another program there is no interpreter
         self._wanted = spare if helpers is None else helpers
         self._helpers: list[_Helper] = []
         self._sent = 0

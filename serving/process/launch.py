@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from accountant.home import local
+from accountant.processors import processors
 from serving.process.audit_runs import is_asked
 from serving.process.price_desk import SOCKET as PRICES
 from serving.process.startup import Listening, announce
@@ -63,8 +64,7 @@ def server_environment(base: Mapping[str, str], home: Path, port: int, workers: 
     own = {"BENTOML_HOME": str(place), "BENTOML_DO_NOT_TRACK": "true", "DPSERVE_HOME": str(home.absolute())}
     own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), PRICES: str(place / "prices")}
     own["MALLOC_ARENA_MAX"] = base.get("MALLOC_ARENA_MAX", "2")  # or each thread keeps what large bodies took
-    if workers is not None:
-        own["DPSERVE_WORKERS"] = str(workers)
+    own["DPSERVE_WORKERS"] = str(workers or processors())
     paths = [str(ROOT), *filter(None, [base.get("PYTHONPATH")])]
     # With BENTOML_CONTAINERIZED a worker that died would not be replaced while others live.
     theirs = ("PROMETHEUS_MULTIPROC_DIR", "BENTOML_CONTAINERIZED")

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from accountant.errors import InputError
+from accountant.processors import processors
 from serving.process import logs
 from serving.process.loading import loading
 
@@ -35,7 +36,7 @@ LOG = logging.getLogger("dpserve.prices")
 SOCKET = "DPSERVE_PRICES"
 MOST_OF_ONE = 8  # requests of one caller, running and waiting
 MOST = 64  # of all
-AT_ONCE = max(2, (os.cpu_count() or 1) // 2)  # forks; a single caller has one, so a second one is there for the others
+AT_ONCE = max(2, processors() // 2)  # forks; a single caller has one, so a second one is there for the others
 MEMORY_BYTES = 2 << 30  # that a fork may take beside what it begins with
 CALLER_BYTES = 32  # a digest
 LOOK_SECONDS = 1.0

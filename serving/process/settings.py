@@ -18,6 +18,7 @@ from accountant.canonical import whole_number
 from accountant.errors import InputError
 from accountant.home import Setting
 from accountant.home import settings as home_settings
+from accountant.processors import processors
 from serving.process.startup import AUDIT_SECONDS, DRAIN_SECONDS, HOST, JOB_WORKERS, PORT
 
 FORMATS = ("text", "json")
@@ -71,7 +72,7 @@ class ServerSettings(BaseSettings):
 
     host: str = HOST
     port: Annotated[int, _within(1, 65535, "a port, 1 to 65535")] = PORT
-    workers: Above0 = os.cpu_count() or 1
+    workers: Above0 = processors()
     tls_cert: str = ""
     tls_key: str = ""
     log_format: Annotated[str, BeforeValidator(_log_format)] = "text"

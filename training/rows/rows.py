@@ -4,7 +4,6 @@ session.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import DataError, InputError
+from accountant.processors import processors
 from models.votes import Vote, holds
 from training.rows import kernels
 
@@ -24,7 +24,7 @@ ROW_LIMIT = 1 << 26
 PARALLEL_CELLS = 4_000_000
 JOINT_CODES = 1 << 13  # 64 KiB of sums: more features in a group would cost more cache misses than it saves additions
 TARGET_GRID = 1 << 20  # a number's target in steps of half its public range over this: from -TARGET_GRID to TARGET_GRID
-THREADS = min(os.cpu_count() or 1, 8)
+THREADS = min(processors(), 8)
 _POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="engine")
 
 
