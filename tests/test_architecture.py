@@ -38,11 +38,14 @@ PUBLIC_TRAINING = {
     "training.owner",
     "training.plans",
     "training.profiles.profile",
+    "training.profiles.refine",
     "training.profiles.release",
     "training.pricing",
     "training.queue",
     "training.rows.datasets",
+    "training.rows.made_up",
     "training.rows.row_files",
+    "training.rows.schema",
     "training.tuning.tune",
 }
 
@@ -93,7 +96,7 @@ training/tuning: accountant(. privacy) models(. forms) training(. rows)
 serving: accountant(ledger) training(learners) serving(http pages process rest wire)
 serving/cli: accountant(. audit certificates keys ledger log store) models(. edit explain forms onnx profile
     store worth) training(. evaluation learners rows tuning) serving(pages process)
-serving/cli/data: accountant(. ledger) models(profile) serving(cli) training(. profiles)
+serving/cli/data: accountant(. certificates ledger) models(profile) serving(cli) training(. profiles rows)
 serving/cli/local: accountant(. keys) models(store) serving(cli) training(aggregator local owner)
 serving/http: accountant(. ledger) training(.) serving(process wire)
 serving/pages: accountant(. certificates ledger log store) models(. explain forms profile store worth)

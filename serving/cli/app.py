@@ -47,7 +47,14 @@ TREE: Nodes = {
             "show": Leaf("datasets:show_dataset"),
         },
     ),
-    "schema": Branch("Schemas: what everybody may know before any row is read.", {"draft": Leaf("datasets:draft")}),
+    "schema": Branch(
+        "Schemas: what everybody may know before any row is read.",
+        {
+            "draft": Leaf("datasets:draft"),
+            "refine": Leaf("data.schema:refine"),
+            "sample": Leaf("data.schema:sample"),
+        },
+    ),
     "learner": Branch(
         "Learners: what can be trained, and what each takes.",
         {"list": Leaf("train:list_learners"), "show": Leaf("train:show_learner")},

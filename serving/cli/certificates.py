@@ -27,6 +27,7 @@ from models.worth.stated import check
 from serving.cli.terminal import Json, busy, paint, show
 
 BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
+PROFILE_SUFFIX = ".dsse.json"
 WRITERS = {".txt": to_text, ".md": to_markdown, ".html": to_html}
 
 
@@ -63,9 +64,9 @@ def verify(
     admitted = _policy(policy, largest_epsilon)
     try:
         if path.name.endswith(".dsse.json"):
-            return _show_statement(path, _trusted(trust), json)
+            return _show_statement(path, trusted(trust), json)
         with busy(f"verifying {path.name}"):
-            verified, others = _verify(path, _trusted(trust), admitted)
+            verified, others = _verify(path, trusted(trust), admitted)
         if strict and others:
             raise ModelInvalid(
                 f"{path.name}: holds what its certificate does not vouch for: {', '.join(map(repr, others))}"
@@ -118,17 +119,22 @@ def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Wort
 
 def _show_statement(path: Path, trust: PublicKeys, json: bool) -> None:
     """Of what a model is worth, or of how the rows of a dataset are spread: by what it says that it is."""
-    envelope = _read(path, BESIDE[".dsse.json"])
+    envelope, proof = proof_beside(path)
     if not profile.is_profile(envelope):
         return _show_worth(_worth_of(path, trust), json)
-    proof = _read(_proof_of(path), BESIDE[".tlog-proof"])
-    found = profile.verify(envelope, proof.decode("utf-8", "replace"), trust)
+    found = profile.verify(envelope, proof, trust)
     check_profile(found)
     body = {"ok": True, "dataset": found.dataset, "schema": found.schema, "epsilon": decimal_string(found.epsilon)}
     body |= {"delta": decimal_string(found.delta), "relation": found.form.claim.relation, "entry": found.entry}
     line = f"{len(found.form.columns)} columns of {found.form.rows.part} rows, schema {found.schema[:16]}.."
     body |= {"profile": found.statement["predicate"], "problems": []}
     show(json, body, f"{paint('verified', 'good')}: how the rows of {found.dataset} are spread: {line}")
+
+
+def proof_beside(path: Path) -> tuple[bytes, str]:
+    """A statement's envelope, and the proof that lies beside it; InputError where either cannot be read."""
+    proof = _read(_proof_of(path), BESIDE[".tlog-proof"])
+    return _read(path, BESIDE[".dsse.json"]), proof.decode("utf-8", "replace")
 
 
 def _proof_of(path: Path) -> Path:
@@ -155,7 +161,8 @@ def _read(path: Path, most: int) -> bytes:
     return content
 
 
-def _trusted(trust: Path | None) -> PublicKeys:
+def trusted(trust: Path | None) -> PublicKeys:
+    """The pinned keys: of this file, or of this home. InputError where they cannot be read."""
     path = trust or Path(settings()["DPSERVE_HOME"].value) / "trust.json"
     try:
         return PublicKeys.from_json(path.read_bytes())

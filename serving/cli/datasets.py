@@ -45,6 +45,7 @@ def register(
         bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
     ] = False,
     reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
+    tries: Annotated[bool, typer.Option("--made-up", help="The rows are made up, to try things with.")] = False,
     json: Json = False,
 ) -> None:
     """Register a dataset: with its total budget, or in the family of others whose people it holds too.
@@ -56,9 +57,10 @@ def register(
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5 --holdout 0.2
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     """
-    from training.rows import datasets  # loads what reads rows: lists wait for none of it
+    from training.rows import datasets, made_up  # load what reads rows: lists wait for none of it
 
     home = Home.open()
+    made_up.require_real(data, tries)
     budget = _total(epsilon, delta, family or [])
     promised, shared = parse_relation(relation), [home.ledger.member(name) for name in family or []]
     for dataset in shared:
