@@ -17,16 +17,12 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 
 import ledgers
 
 from accountant.home import Home
-from accountant.privacy import adaptive
-from accountant.privacy.events import BoundedRange
 from training import job
-from training.learners import LEARNERS
 from training.plans import Asked
 from training.rows import datasets
 from training.session import Session
@@ -136,7 +132,6 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    assert LEARNERS[ASKED.learner]  # imported once, for all children
-    adaptive.epsilon_of(((BoundedRange(Decimal("0.01")), 8),), Decimal("0.000001"))  # compiled once, for all children
+    ledgers.play_a_job()  # loaded and compiled once, for all children
     print("ready", flush=True)
     serve()

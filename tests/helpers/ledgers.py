@@ -172,6 +172,22 @@ def trained() -> Path:
     return home.path
 
 
+def play_a_job() -> None:
+    """All that a job and its audit load and compile is there then, for every fork of this process."""
+    from accountant.audit.audit import audit_home
+    from training import job
+    from training.plans import Asked
+
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home.open(place(copy(prepared(), Path(folder) / "home")))
+        job.train(home, Asked("adult", "lazybb", "0.05", parameters={"rounds": 8}), by="test")
+        assert audit_home(home, bundles(home.path)).ok
+        home.ledger.log.database.close()
+    shutil.rmtree(_scratch())
+    prepared.cache_clear()
+    _scratch.cache_clear()
+
+
 def bundles(home: Path) -> list[tuple[str, bytes, bytes, bytes]]:
     """What the audit takes: name, envelope, proof and model of every bundle of a home."""
     from models.store.bundle import ModelStore, read_bundle

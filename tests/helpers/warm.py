@@ -91,18 +91,17 @@ def end_as(status: int) -> None:
 
 
 def import_rooms() -> None:
-    """What commands import, at once or in their work: the learners, and numba with all that its first kernel loads: two
-    seconds. No BentoML and no prometheus_client, which read the environment as they are imported.
+    """What commands import, at once or in their work: the learners, and what a job loads and compiles. No BentoML and
+    no prometheus_client, which read the environment as they are imported.
     """
     for name in MODULES:
         import_module(name)
-    from decimal import Decimal
+    from ledgers import play_a_job
 
-    from accountant.privacy import adaptive, events
     from training.learners import LEARNERS
 
     assert all(LEARNERS.values())  # which imports them
-    adaptive.epsilon_of(((events.BoundedRange(Decimal("0.01")), 8),), Decimal("0.000001"))
+    play_a_job()
     too_early = {"bentoml", "prometheus_client"} & sys.modules.keys()
     assert not too_early, f"they read the environment as they are imported: {too_early}"
 

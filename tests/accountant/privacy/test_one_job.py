@@ -98,7 +98,7 @@ def test_of_several_families_it_fits_into_each():
     assert one_job([rich, noisy, pure_only], delta) == OneJob(Decimal("0.7"), Decimal(0))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(TOTALS), st.floats(0, 0.95), st.booleans(),
     st.lists(st.tuples(st.floats(0.001, 1), st.integers(1, 400), st.booleans()), min_size=1, max_size=4),

@@ -47,6 +47,14 @@ def make(kind, **parameters):
     return kind(**{"schema": RULE, "epsilon": "50", "account": account, **parameters})
 
 
+FEW = {"rounds": 25, "epochs": 8, "trees": 8}
+
+
+def small(kind, **parameters):
+    """A learner that is quick: what odd rows do to it does not depend on how long it learns."""
+    return make(kind, **{name: few for name, few in FEW.items() if name in kind().get_params()}, **parameters)
+
+
 def refused(learner, X, y, error, said):
     """Nothing is spent on what is refused."""
     with pytest.raises(error, match=said):
@@ -64,7 +72,7 @@ def refused(learner, X, y, error, said):
 def test_constant_features_give_the_most_frequent_class(kind, relation, constant):
     y = ["yes"] * 150 + ["no"] * 50
     X = np.full((ROWS, 3), constant)
-    model = make(kind, relation=relation).fit(X, y)
+    model = small(kind, relation=relation).fit(X, y)
     assert (model.predict(X) == "yes").all()
 
 
@@ -73,7 +81,7 @@ def test_constant_features_give_the_most_frequent_class(kind, relation, constant
 @pytest.mark.parametrize("only", ["no", "yes"])
 def test_one_class_only_is_what_is_predicted_and_both_are_declared(kind, relation, only):
     X, _ = data()
-    model = make(kind, relation=relation).fit(X, [only] * ROWS)
+    model = small(kind, relation=relation).fit(X, [only] * ROWS)
     assert (model.predict(X) == only).mean() > 0.9
     assert model.predict_proba(X).shape == (ROWS, 2)
     assert model.classes_.tolist() == ["no", "yes"]
@@ -86,7 +94,7 @@ def test_a_feature_with_one_category(kind, relation, values):
     """One that is listed, one of two, and one that is not listed at all."""
     rule = replace(RULE, columns={"colour": {"type": "categorical", "values": values}})
     X = {"colour": ["red"] * ROWS}
-    model = make(kind, schema=rule, relation=relation).fit(X, ["yes"] * 150 + ["no"] * 50)
+    model = small(kind, schema=rule, relation=relation).fit(X, ["yes"] * 150 + ["no"] * 50)
     assert (model.predict({"colour": ["red", "blue", "", None]}) == "yes").sum() >= 1
     assert (model.predict(X) == "yes").all()
 
@@ -126,7 +134,7 @@ def test_numbers_beyond_the_range_are_clipped_and_missing_ones_have_a_bin(kind, 
     """As they are when they are served: only the public bin counts."""
     X, y = data()
     X[::3, 1] = np.nan
-    model = make(kind, relation=relation).fit(np.where(X > 0.97, np.inf, np.where(X <= 0, -np.inf, X)), y)
+    model = small(kind, relation=relation).fit(np.where(X > 0.97, np.inf, np.where(X <= 0, -np.inf, X)), y)
     far, near = np.array([[9e9, -9e9, np.inf]]), np.array([[1.0, -1.0, 1.0]])
     assert (model.decision_function(far) == model.decision_function(near)).all()
     assert (model.predict(X) == y).mean() > 0.7
@@ -194,13 +202,13 @@ def test_labels_that_were_not_declared_are_refused(kind, relation, case):
 @pytest.mark.parametrize("form", [pa.array, lambda y: pa.chunked_array([y[:9], y[9:]]), list, np.ndarray.tolist])
 def test_labels_come_in_every_form(kind, form):
     X, y = data()
-    assert (make(kind).fit(X, form(y)).predict(X) == y).mean() > 0.7
+    assert (small(kind).fit(X, form(y)).predict(X) == y).mean() > 0.7
 
 
 @EVERY
 def test_records_to_predict_that_do_not_fit_are_refused(kind):
     X, y = data()
-    model = make(kind).fit(X, y)
+    model = small(kind).fit(X, y)
     for wrong, said in ((X[:, :2], "X has 2 features"), (X.T, "X has 200 features"), ({"x0": X[:, 0]}, "'x1', 'x2'")):
         for method in (model.predict, model.predict_proba, model.decision_function):
             with pytest.raises(ValueError, match=said):
