@@ -101,7 +101,7 @@ def job_to_json(
         statement = str(home.ledger.log.entry(job.issued).value["statement"])
         certificate = {"entry": job.issued, "statement": statement}
         known = versions_by_entry(home, job.model) if versions is None and job.model else versions or {}
-        if not (home.jobs / str(job.seq)).exists():  # else it is among the models, or not, and may be champion yet
+        if not is_placing(home, job):  # else it is among the models, or not, and may be champion yet
             version, state = known.get(job.issued, (None, None))
     over = job.issued is not None or job.state is State.COMMITTED
     return {
@@ -132,6 +132,11 @@ def job_to_json(
         "waiting": WAITING.get(job.waiting or "") if job.state is State.RESERVED else None,
         "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,
     }
+
+
+def is_placing(home: Home, job: Job) -> bool:
+    """Whether what an issued job released is being stored here this moment, or waits for a worker that does."""
+    return job.issued is not None and (home.jobs / str(job.seq)).exists()
 
 
 def jobs_to_json(

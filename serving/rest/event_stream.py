@@ -36,15 +36,18 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # nginx woul
 
 @dataclass(frozen=True)
 class Event:
-    """`name` says what is told, so that one who comes back is not told it again; `job`: as GET /v1/jobs/{job}."""
+    """`name` says what is told, so that one who comes back is not told it again; `job`: as GET /v1/jobs/{job};
+    `placing`: it is issued, and what it released has no place yet.
+    """
 
     name: str
     job: Mapping[str, Any]
+    placing: bool = False
 
     @property
     def last(self) -> bool:
-        """Whether the job is over."""
-        return not PUBLIC_STATES[self.job["state"]].open
+        """Whether the job is over, and what it released where it belongs."""
+        return not PUBLIC_STATES[self.job["state"]].open and not self.placing
 
     def encode(self) -> bytes:
         """As it goes over the wire."""

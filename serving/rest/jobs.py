@@ -167,8 +167,9 @@ async def job_events(request: Request) -> Response:
 
     def event(home: Home, seen: str | None) -> Event | None:
         known = home.ledger.job(seq)
-        name = f"{known.public_state}:{known.done}"
-        return None if name == seen else Event(name, job_views.job_to_json(home, known))
+        placing = job_views.is_placing(home, known)  # before its version is looked up, so that the last event has it
+        name = f"{known.public_state}:{known.done}" + (":placing" if placing else "")
+        return None if name == seen else Event(name, job_views.job_to_json(home, known), placing)
 
     async def look(seen: str | None) -> Event | None:
         return await in_thread(event, state(request).home, seen)

@@ -36,6 +36,6 @@
   const source = new EventSource(`/v1/jobs/${place().dataset.job}/events`);
   const told = event => show(JSON.parse(event.data));
   source.addEventListener("job", told);
-  source.addEventListener("end", event => { source.close(); told(event); });
+  source.addEventListener("end", () => { source.close(); renew(); }); // all that became of it is known
   source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) ask(); });
 })();

@@ -76,10 +76,9 @@ def test_events_lead_from_where_it_stands_to_its_end(server):
     assert (status, headers["content-type"].split(";")[0]) == (200, "text/event-stream")
     assert headers["cache-control"] == "no-store"
     assert [event for _, event, _ in found] == ["job"] * (len(found) - 1) + ["end"]
-    last = found[-1][2]
-    placed = {name: last[name] for name in ("version", "version_state")}  # a moment after the job was issued
-    assert last == server.get(f"/v1/jobs/{seq}").json() | placed
-    assert last["state"] == "issued"
+    assert found[-1][2] == server.get(f"/v1/jobs/{seq}").json()
+    assert found[-1][2]["state"] == "issued"
+    assert found[-1][2]["version_state"] is not None
     done = [data["progress"]["done"] for _, _, data in found]
     assert done == sorted(done)
     assert {data["progress"]["total"] for _, _, data in found} == {done[-1]}
@@ -243,6 +242,7 @@ def test_an_event_is_one_line_of_data():
     job = {"job": 3, "state": "burned", "error": "a\nb"}
     assert Event("burned:1", job).encode().count(b"\n") == 4
     assert Event("burned:1", job).last
+    assert not Event("issued:1:placing", {"state": "issued"}, True).last
 
 
 def test_a_stream_does_not_keep_the_server_from_stopping(server):
