@@ -260,9 +260,13 @@ class _Model:
         return mechanism.event.deviation * self.public.contributions * GRID * worth
 
     def _rows(self) -> float:
-        """How many rows there are: public under replace-one, else by the histograms, the shorter the surer."""
+        """How many rows there are: public under replace-one, else by the histograms, the shorter the surer, and by the
+        declared number, which is taken to be off by half of itself: of weak histograms alone it might come out as none.
+        """
         if self.public.relation is Relation.REPLACE_ONE:
             return float(self.public.records)
         sizes = np.array([count.size for count in self.counts])
         found = np.array([count.sum() for count in self.counts]) @ (1 / sizes) / (1 / sizes).sum()
-        return max(1.0, float(found))
+        doubt = (self.noise.counting.event.deviation * self.public.contributions) ** 2 / float((1 / sizes).sum())
+        trust = 1 / (1 + doubt / (self.public.records / 2) ** 2)
+        return max(1.0, trust * float(found) + (1 - trust) * self.public.records)
