@@ -6,7 +6,8 @@ WORKERS ?= 3
 ARGS ?=
 # What the manifests are judged by; kubernetes-validate knows the versions of its own time.
 KUBERNETES := 1.34.0
-# FAST=1 leaves out what trains long, draws samples, starts servers or follows a whole page: for the inner loop.
+# FAST=1 leaves out what trains long, draws samples, starts servers, asks PostgreSQL or follows a whole page: for the
+# inner loop.
 FAST ?=
 
 SHELL := bash

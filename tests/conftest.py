@@ -52,9 +52,14 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Files with long tests go first, or one process would be left with them at the end."""
+    """Files with long tests go first, or one process would be left with them at the end. What PostgreSQL is asked as
+    SQLite was counts as slow: to start it takes seconds.
+    """
     long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "server", "statistical")))}
     items.sort(key=lambda item: item.path not in long)
+    for item in items:
+        if hasattr(item, "callspec") and "postgresql" in map(str, item.callspec.params.values()):
+            item.add_marker("slow")
 
 
 def pytest_collection_finish():

@@ -25,6 +25,7 @@ def chances(values, scale):
     return weights / weights.sum()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("near", [0, 0.5, 2, 16])
 def test_the_law_is_that_of_the_exponential_mechanism(monkeypatch, near):
     """The coin and the far part are in use all the time, but for the last. False alarm: below 1e-6."""

@@ -26,6 +26,7 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
     assert (folder / "exported" / "model.onnx").exists()
 
 
+@pytest.mark.slow
 def test_the_notebook_snippet_runs() -> None:
     (snippet,) = blocks("README.md", "python")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

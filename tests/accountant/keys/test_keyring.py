@@ -567,6 +567,7 @@ for number in range(12):
 """
 
 
+@pytest.mark.slow
 def test_processes_append_while_others_rotate_every_key(home):
     """Nobody is refused, no entry is lost, and an auditor who pinned the first keys follows."""
     pinned, names = home.trust, ("a", "b", "issuer", "issuer", "log")

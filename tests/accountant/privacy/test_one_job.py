@@ -98,6 +98,7 @@ def test_of_several_families_it_fits_into_each():
     assert one_job([rich, noisy, pure_only], delta) == OneJob(Decimal("0.7"), Decimal(0))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(TOTALS), st.floats(0, 0.95), st.booleans(),

@@ -161,6 +161,7 @@ def test_numbers():
     assert [amount(each) for each in (0.0, 79967.4, -0.04125, 12.0)] == ["0", "+79,967", "−0.0413", "+12"]
 
 
+@pytest.mark.slow
 @pytest.mark.system("chromium")
 def test_a_browser_runs_the_script_under_the_policy(tmp_path):
     page_of(CLASSES, tmp_path)

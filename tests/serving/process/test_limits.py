@@ -216,6 +216,7 @@ print(count)
 """
 
 
+@pytest.mark.slow
 def test_exact_over_processes_that_ask_at_once(tmp_path):
     most, path = 20_000, tmp_path / "run" / "limits"
     script = HAMMER.format(root=str(ROOT), path=str(path), now=MORNING, most=most)

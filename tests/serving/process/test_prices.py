@@ -64,6 +64,7 @@ def forks(desk, count):
     return until(lambda: len(desk.children()) == count, f"{count} forks")
 
 
+@pytest.mark.slow
 def test_it_is_worked_out_elsewhere_one_after_the_other(ask, desk):
     found = [ask("a", wait, 0.0).result() for _ in range(3)]
     assert len({os.getpid(), desk.pid, *found}) == 5

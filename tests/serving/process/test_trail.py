@@ -242,6 +242,7 @@ for number in range(300):
 """
 
 
+@pytest.mark.slow
 def test_no_line_is_lost_or_torn_between_workers(tmp_path):
     script = WRITER.format(root=str(ROOT), path=str(tmp_path / "logs"))
     names = ["one", "two", "three"]

@@ -60,6 +60,7 @@ class Bounded:
         return int(self.process.stdout.readline() or -1)
 
 
+@pytest.mark.slow
 def test_no_body_takes_a_gigabyte(home, tmp_path):
     """Each is answered, none with a fault of ours, under a limit that the system keeps; and then all is as before."""
     worker = Bounded(home, tmp_path / "log")

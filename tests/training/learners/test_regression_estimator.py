@@ -190,6 +190,7 @@ def test_a_clone_is_a_new_release_and_an_account_adds_up(kind):
     assert account.fits == 2
 
 
+@pytest.mark.slow
 @EVERY
 def test_check_estimator_passes_but_for_the_listed_exceptions(kind):
     rule = Columns(low=-5, high=5, target_range=(-4, 4), records=100)
