@@ -177,7 +177,9 @@ class Replay:
 
     def _started(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "started")
-        self.books.start(self.books.dataset(job.dataset, job.part), job.costs)
+        dataset = self.books.dataset(job.dataset, job.part)
+        self.books.start(dataset, job.costs)
+        self.books.judge_after(value, dataset.families)
 
     def _committed(self, seq: int, value: Value) -> None:
         require_hex(value, "released")
@@ -348,6 +350,7 @@ class Replay:
         "reserved": frozenset(
             {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}
         ),
+        "started": frozenset({"after"}),
         "released": frozenset({"after"}),
         "model-promoted": frozenset({"replaces", "worth"}),
         "budget-changed": frozenset({"largest", "after"}),

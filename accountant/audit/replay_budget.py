@@ -231,12 +231,14 @@ class Books:
         self.judge_after(value, [value["family"], *([] if held is None else [held])])
 
     def judge_after(self, value: Value, accounts: Iterable[str]) -> None:
-        """What an entry says that accounts have used after it, where it says so, is what they have used."""
+        """What an entry says that accounts have used after it, where it says so, is what they have used; and what of it
+        has not begun, which the first that said so did not say."""
         if "after" in value:
-            lines = []
+            lines, waits = [], any("reserved" in line for line in value["after"])
             for identity in accounts:
                 each, part = self.families[identity], {"part": "holdout"} if identity in self.held.values() else {}
                 lines.append({"family": each.seq, "changed": each.changed, "used": each.sums(), **part})
+                lines[-1] |= {"reserved": each.stored(each.reserved)} if waits else {}
             require(value["after"] == lines, f"after: is not what the entries before it give, {lines}")
 
     def quota_set(self, seq: int, value: Value) -> None:

@@ -116,6 +116,8 @@ def load_family(
         whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
     quota = None if analyst is None else _quota(connection, row.id, analyst, design)
+    if signed and analyst is not None:
+        _require_shares(connection, signed, row.id, identity, analyst)
     rest = family_name(founding), before, whole, _share(founding), part, row.changed
     return Family(identity, row.seq, relation, unit, design, used, reserved, quota, *rest)
 
@@ -142,9 +144,22 @@ def _require_newest(signed: Signed, row: Row[Any], part: str | None, sums: dict[
         ours = [line for line in lines if account_number(line["family"], line.get("part")) == number]
         said = ours[0] if ours else _summed(signed, number, part, design)
     else:
-        said = {"used": price_to_json(design.nothing(), design.orders), "changed": None}
-    if (sums, row.changed) != (said["used"], said["changed"]):
+        nothing = price_to_json(design.nothing(), design.orders)
+        said = {"used": nothing, "changed": None, "reserved": nothing}
+    reserved = json.loads(row.reserved)  # of the first ledgers no entry says it
+    if (sums, row.changed, reserved) != (said["used"], said["changed"], said.get("reserved", reserved)):
         raise _mismatch(f"family {row.id}", newest or row.seq)
+
+
+def _require_shares(connection: Connection, signed: Signed, account: str, identity: str, analyst: str) -> None:
+    """LedgerInvalid unless the rows of the analyst, and of everybody, have the quotas that were set last."""
+    entries = [each for each in signed.rare() if each.value["type"] == "quota-set"]
+    said = {each.value["analyst"]: each for each in entries if each.value["family"] == identity}
+    rows = {row.name: row.share for row in _analysts(connection, account, (analyst, EVERYBODY))}
+    for name in (analyst, EVERYBODY):
+        share = said[name].value["share"] if name in said else None
+        if rows.get(name) != share:
+            raise _mismatch(f"analyst {name}", said[name].seq if name in said else 0)
 
 
 def _summed(signed: Signed, number: int, part: str | None, design: Filter) -> dict[str, Any]:
@@ -253,32 +268,29 @@ def found_family(connection: Connection, identity: str, seq: int, design: Filter
     connection.execute(insert(family_table).values(**values))
 
 
-def account(connection: Connection, family: Family, line: Mapping[str, Any], reserved: Price) -> None:
-    """Put a family's sums at what `line` of `after` says, of which `reserved` has not started."""
-    values = {"used": dumps(line["used"]), "reserved": price_text(reserved, family.filter)}
+def account(connection: Connection, family: Family, line: Mapping[str, Any]) -> None:
+    """Put a family's sums at what `line` of `after` says."""
+    values = {"used": dumps(line["used"]), "reserved": dumps(line["reserved"])}
     connection.execute(_ACCOUNT, {"at": family.account, **values})
-
-
-def start_account(connection: Connection, family: Family, reserved: Price) -> None:
-    """Of what a family has used, `reserved` has not started."""
-    connection.execute(_ACCOUNT, {"at": family.account, "reserved": price_text(reserved, family.filter)})
 
 
 def after(
     families: Iterable[Family], costs: Iterable[Price], sign: int = 1, whole: int | None = None
 ) -> list[dict[str, Any]]:
-    """What an entry says that charges each family its cost, or (`sign` -1) gives it back: what the family's row says
-    after it, so that one that is set back is told from it (`accountant.log.newest`). `whole`: the job that takes the
-    whole total; where it is given back, nothing is used, and the family is open again.
+    """What an entry says that charges each family its cost, gives it back (`sign` -1), or begins to spend it (0): what
+    the family's row says after it, so that one that is set back is told from it (`accountant.log.newest`). `whole`: the
+    job that takes the whole total; where it is given back, nothing is used, and the family is open again.
     """
     lines = []
     for family, cost in zip(families, costs, strict=True):
-        used = family.used + cost if sign > 0 else family.used - cost
+        used = family.used + cost if sign > 0 else family.used - cost if sign else family.used
+        reserved = family.reserved + cost if sign > 0 else family.reserved - cost
         job = whole if family.whole is None else family.whole.job
         mark = {} if job is None or used == family.filter.nothing() else {WHOLE: job}
         sums = price_to_json(used, family.filter.orders) | mark
         part = {} if family.part is None else {"part": family.part}
-        lines.append({"family": family.seq, "changed": family.changed, "used": sums, **part})
+        waits = price_to_json(reserved, family.filter.orders)
+        lines.append({"family": family.seq, "changed": family.changed, "used": sums, "reserved": waits, **part})
     return lines
 
 

@@ -22,7 +22,7 @@ from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows, model_names
 from accountant.ledger.families import Dataset, Started
-from accountant.ledger.family_rows import account, after, charge_analyst, load, member, quotas, start_account
+from accountant.ledger.family_rows import account, after, charge_analyst, load, member, quotas
 from accountant.ledger.job_rows import add_job, find_job, job_of, read_job, require_state
 from accountant.ledger.records import (
     Holding,
@@ -195,7 +195,7 @@ class Ledger:
             lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
             seq = writer.append("reserved", **fields, after=lines)
             for family, charge, line in zip(dataset.families, costs, lines, strict=True):
-                account(connection, family, line, family.reserved + charge)
+                account(connection, family, line)
                 charge_analyst(connection, family, by, charge)
             job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), by=by)
             add_job(connection, job, request, by, key, owner, lease)
@@ -218,9 +218,10 @@ class Ledger:
             costs = dataset.costs_from_json(stored["price"])
             outgrown = dataset.outgrown(costs, parse_decimal(stored["claim"]["epsilon"]))
             if outgrown is None:
-                writer.append("started", reservation=seq)
-                for family, cost in zip(dataset.families, costs, strict=True):
-                    start_account(writer.connection, family, family.reserved - cost)
+                lines = after(dataset.families, costs, 0)
+                writer.append("started", reservation=seq, after=lines)
+                for family, line in zip(dataset.families, lines, strict=True):
+                    account(writer.connection, family, line)
                 expires = engines.clock(writer.connection) + lease
                 values = {"state": State.STARTED, "owner": owner, "expires": expires, "doubted": None}
                 writer.connection.execute(_SET_JOB, {"at": seq, **values})
@@ -262,7 +263,7 @@ class Ledger:
         lines = after(dataset.families, costs, -1)
         self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires, after=lines)
         for family, cost, line in zip(dataset.families, costs, lines, strict=True):
-            account(connection, family, line, family.reserved - cost)
+            account(connection, family, line)
             charge_analyst(connection, family, stored["by"], cost, -1)
 
     def issue(self, seq: int, statement: str, model: str, signed_by: str | None = None) -> int:

@@ -91,9 +91,11 @@ class Subjects:
         families = [account_number(line["family"], line.get("part")) for line in after_of(body)]
         if kind in _STEPS:
             job = _RESERVATION.first_integer(body)
-            if kind == "released" and not families:
+            if kind in ("started", "released") and not families:  # of the first ledgers
                 families = self._jobs[job or 0]
             return families if job is None else [account_number(job), *families]
+        if families and kind == "reserved":
+            self._jobs[seq] = families
         if families or kind not in (*_NAMING, *_KEPT):
             return families
         value = json.loads(body)

@@ -171,6 +171,57 @@ def test_a_family_that_is_set_back_admits_nothing_and_is_named(home, with_all):
     assert small(home.ledger) == size
 
 
+def test_what_has_not_started_is_read_from_what_was_signed(home):
+    """Told as nothing, a job would start though the total was lowered below what has started."""
+    first = small(home.ledger)
+    home.ledger.start(first, "owner:1:1", 60.0)
+    second = small(home.ledger)
+    nothing = home.ledger.log.entry(first + 1).value["after"][0]["reserved"]
+    for text in (json.dumps(nothing), sql(home, "SELECT used FROM family")[0][0]):
+        before = sql(home, "SELECT reserved FROM family")[0]
+        sql(home, "UPDATE family SET reserved = ?", text)
+        for act in (
+            lambda: small(home.ledger),
+            lambda: home.ledger.start(second, "owner:1:1", 60.0),
+            lambda: home.ledger.release(second),
+            lambda: home.ledger.change_budget("adult", Decimal("4"), "more", "test"),
+        ):
+            with pytest.raises(LedgerInvalid, match="index: family"):
+                act()
+        assert named(home, "index: family")
+        sql(home, "UPDATE family SET reserved = ?", *before)
+    home.ledger.start(second, "owner:1:1", 60.0)
+    assert home.ledger.log.entry(home.ledger.log.size() - 1).value["after"][0]["reserved"]["pure"] == "0"
+    assert audit_home(home).ok
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE analyst SET share = '1' WHERE name = 'ann'",
+        "UPDATE analyst SET share = NULL WHERE name = 'ann'",
+        "DELETE FROM analyst WHERE name = 'ann'",
+        "UPDATE analyst SET share = '1' WHERE name = '*'",
+        "DELETE FROM analyst",
+    ],
+)
+def test_a_quota_row_that_was_changed_admits_nothing(home, change):
+    home.ledger.set_quota("adult", "ann", Decimal("0.9"), "a test", "steward")
+    home.ledger.set_quota("adult", "ann", Decimal("0.5"), "a test", "steward")
+    home.ledger.set_quota("adult", "*", Decimal("0.4"), "a test", "steward")
+    assert small(home.ledger, by="ann")
+    rows, size = sql(home, "SELECT * FROM analyst"), home.ledger.log.size()
+    sql(home, change)
+    with pytest.raises(LedgerInvalid, match="index: analyst"):
+        small(home.ledger, by="ann")
+    assert home.ledger.log.size() == size
+    assert named(home, "index: analyst")
+    sql(home, "DELETE FROM analyst")
+    for row in rows:
+        sql(home, f"INSERT INTO analyst VALUES ({', '.join('?' * len(row))})", *row)
+    assert small(home.ledger, by="ann") == size
+
+
 def test_a_total_that_is_set_back_admits_nothing(home):
     home.ledger.change_budget("adult", Decimal("0.01"), "too much", "test")
     sql(home, "UPDATE family SET changed = NULL")
