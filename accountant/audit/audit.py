@@ -24,7 +24,7 @@ from sqlalchemy import Connection
 from accountant import home as homes
 from accountant.audit.checkpoints import Signed
 from accountant.audit.index_check import compare_index
-from accountant.audit.judge_models import Bundle, Models
+from accountant.audit.judge_models import Bundle, Champions, Models
 from accountant.audit.replay import Replay
 from accountant.audit.signature_pool import Checked, Signatures
 from accountant.audit.tree_of_entries import Findings, Head, Heads, Report, StoredNodes, Tree
@@ -55,6 +55,7 @@ def audit(
     progress: Progress | None = None,
     total: int = 0,
     helpers: int | None = None,
+    champions: Champions = dict,
 ) -> Report:
     """Judge every entry and every checkpoint against pinned keys, believing nobody.
 
@@ -62,7 +63,7 @@ def audit(
         entries: (index, exact bytes), in order from 0.
         checkpoints: (tree size, signed note), in order of size.
         trust: the keys that the auditor pinned, from a way that is not this ledger's.
-        bundles: models whose certificates must belong to this ledger.
+        bundles, champions: models whose certificates must belong to this ledger, and which of them answer.
         seen, mark: checkpoints from before, and a (tree size, root hash of 32 bytes), which the ledger must continue.
         database: where the derived index and the stored subtrees stand, to be compared too.
         progress: called every `EVERY` entries with how many were judged, and `total` (0: not known).
@@ -75,7 +76,7 @@ def audit(
         DpserveError: the evidence could not be read to its end. What is wrong with it is in the report.
     """
     findings, tree, replay = Findings(), Tree(), Replay(trust)
-    models, signed = Models(trust, findings), Signed(replay.keys, findings)
+    models, signed = Models(trust, findings, champions), Signed(replay.keys, findings)
     beside = [*models.take(bundles), *([Head(mark[0], 1, mark[1], "high-water mark")] if mark else [])]
     nodes = StoredNodes(database) if database is not None else None
     with Signatures(trust.origin, signed.guess, helpers) as signatures, _seldom_collected():
@@ -99,9 +100,8 @@ def audit(
                 progress(tree.size, total)
         signed.ended = True
         _end(findings, tree, replay, heads, models, nodes)
-    if database is not None:
-        for problem in compare_index(database, replay):
-            findings.add(None, problem)
+    for problem in () if database is None else compare_index(database, replay):
+        findings.add(None, problem)
     return replace(findings.report(tree), notes=tuple(replay.access.notes()))
 
 
@@ -147,6 +147,7 @@ def audit_place(
     bundles: Iterable[Bundle] = (),
     seen: Iterable[str] = (),
     progress: Progress | None = None,
+    champions: Champions = dict,
 ) -> Report:
     """As `audit_home`, for a home that may refuse to open: needs its trust file and no private key.
 
@@ -155,7 +156,7 @@ def audit_place(
     path, url = homes.place(environment)
     database = Store(url)
     try:
-        return _audit_store(database, path, _trust_file(path), bundles, seen, progress)
+        return _audit_store(database, path, _trust_file(path), bundles, seen, progress, champions)
     finally:
         database.close()
 
@@ -167,6 +168,7 @@ def _audit_store(
     bundles: Iterable[Bundle],
     seen: Iterable[str],
     progress: Progress | None,
+    champions: Champions = dict,
 ) -> Report:
     problems, mark = _beside(path, trust)  # the mark first: it may only lag behind the snapshot
     try:
@@ -175,7 +177,7 @@ def _audit_store(
                 leaves(connection),
                 checkpoints(connection),
                 trust, bundles=bundles, seen=seen, mark=mark, database=connection,
-                progress=progress, total=size(connection),
+                progress=progress, total=size(connection), champions=champions,
             )  # fmt: skip
     except TypeError as error:  # the database itself checks no types
         raise LedgerInvalid(f"ledger database: a column holds something of another type ({error})") from error

@@ -5,7 +5,7 @@ holds. One that was revoked is settled: nobody accepts it, and what is wrong wit
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -27,11 +27,16 @@ Bundle = tuple[str, bytes, bytes, bytes]
 """A model's name, envelope, proof and ONNX bytes."""
 
 
+Champions = Callable[[], Mapping[str, int]]
+"""By name, the version that answers to it, as the folder of models has it (`models.store.versions`)."""
+
+
 class Models:
     """Certificates to be held against the entries as these go by."""
 
-    def __init__(self, trust: PublicKeys, findings: Findings) -> None:
+    def __init__(self, trust: PublicKeys, findings: Findings, champions: Champions = dict) -> None:
         self._trust, self._findings = trust, findings
+        self._champions, self._answering = champions, champions()
         self._waiting: dict[int, list[tuple[str, Certificate]]] = {}
         self._ancestors: dict[int, list[tuple[str, str]]] = {}
         self._found: dict[int, Certificate] = {}
@@ -120,8 +125,22 @@ class Models:
         if not follows or not same_promise(found.statement["predicate"], base.statement["predicate"]):
             self._findings.add(None, f"model {name}: promises something else than entry {base.issued}, its base")
 
+    def _check_champions(self, replay: Replay) -> None:
+        """What the folder of models says answers to a name, before or after the entries were read, for one may have
+        been promoted meanwhile, is what they say.
+        """
+        issued = {name: found.issued for waiting in self._waiting.values() for name, found in waiting}
+        before, after = self._answering, self._champions()
+        for name, version in before.items():
+            said = replay.names.champions.get(name, issued.get(f"{name}@{version}"))
+            stands = [issued.get(f"{name}@{each.get(name)}", said) for each in (before, after)]
+            if said not in stands:
+                by = "no version does" if said is None else f"the one that entry {said} certified does"
+                self._findings.add(None, f"model {name}: {name}@{version} answers to it, and by the entries {by}")
+
     def check_end(self, replay: Replay) -> None:
-        """After the last entry: what was issued, by whom, and whether it stands."""
+        """After the last entry: what was issued, by whom, and whether it stands and answers."""
+        self._check_champions(replay)
         for seq, waiting in self._waiting.items():
             job = replay.jobs.get(seq)
             for name, found in waiting:

@@ -211,6 +211,7 @@ class Replay:
         job.issued = seq
         self.issued.add(seq)
         self.models[seq] = job.model, bytes.fromhex(value["model"])
+        self.names.issued(seq, job.model, job, self.jobs)
 
     def _evaluated(self, seq: int, value: Value) -> None:
         """A statement of what a model is worth, by a committed evaluation of that very model."""
@@ -267,6 +268,8 @@ class Replay:
             type(issued) is int and issued in self.issued, f"issued={issued!r:.40}: must be a certified model before"
         )
         require(type(version) is int and version > 0, f"version={version!r:.40}: must be a whole number from 1")
+        if value["type"] == "model-promoted":
+            self.names.promoted(value["name"], issued)
         if "replaces" in value:
             before = value["replaces"]
             sound = type(before) is int and before > 0 and before != version

@@ -22,9 +22,15 @@ class Reserved(Protocol):
 @dataclass
 class Names:
     """By name, the jobs that something came of or may come of, in order: the first of them binds it. In the first
-    ledgers nothing was said of it, and nothing was asked for."""
+    ledgers nothing was said of it, and nothing was asked for.
+
+    `champions`: by name, the certificate of the version that answers, None: none does. The first of a name answers from
+    the start, where its job is as the name is bound to; then what was promoted last. Of names that were issued before
+    the ledger said so nothing is known until then."""
 
     told: bool = False
+    champions: dict[str, int | None] = field(default_factory=dict)
+    _issued: set[str] = field(default_factory=set)
     _jobs: dict[str, deque[int]] = field(default_factory=dict)
 
     def reserved(
@@ -49,3 +55,18 @@ class Names:
         if owner != seq and ((binds.dataset, binds.target, binds.by) != asked or "promote" in value):
             who = f"{value['by']:.80} may not promote it"
             require(promotes(), f"model={name:.80}: bound by entry {owner}, and {who}")
+
+    def issued(self, seq: int, name: str, job: Reserved, known: Mapping[int, Reserved]) -> None:
+        """A certificate for a model of this name, by a job."""
+        if name in self._issued:
+            return
+        self._issued.add(name)
+        if self.told:
+            owner = next(known[each] for each in self._jobs[name] if known[each].state not in ("released", "burned"))
+            own = (owner.dataset, owner.target, owner.by) == (job.dataset, job.target, job.by)
+            self.champions[name] = seq if own else None
+
+    def promoted(self, name: str, issued: int) -> None:
+        """The version that was certified so answers from here on."""
+        if self.told:
+            self.champions[name] = issued

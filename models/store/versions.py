@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 from accountant.errors import ModelInvalid, UnknownName
 from accountant.home import Home
@@ -34,3 +35,12 @@ def versions_by_entry(home: Home, name: str) -> dict[int, tuple[int, Standing]]:
         if entry is not None:
             found[entry] = version, standing(version, champion, version in retired, entry in revoked)
     return found
+
+
+def champions(models: Path) -> dict[str, int]:
+    """By name, the version that the name alone means, as the folder of models has it."""
+    store, found = ModelStore(models), {}
+    for name in store.names():
+        with suppress(UnknownName, ModelInvalid):
+            found[name] = store.champion(name)
+    return {name: version for name, version in found.items() if version is not None}

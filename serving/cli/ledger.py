@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from json import dumps as as_text
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ from accountant.log.collect import cosign, judge, keep, kept, newest, read_note
 from accountant.log.entries import Entry
 from accountant.log.notes import parse_checkpoint
 from accountant.log.witness_policy import WitnessPolicy, read_witness_policy
+from models.store.versions import champions
 from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
 from serving.process.audit_runs import bundles_of
 
@@ -229,8 +231,11 @@ def _audit(
         home = place(os.environ)[0]
         cosigned = kept(home)
         notes += [] if cosigned is None else [cosigned]
+        models = home / "models"
         with rounds("audit") as progress:
-            report = audit_place(bundles=bundles_of(home / "models"), seen=notes, progress=progress)
+            report = audit_place(
+                bundles=bundles_of(models), seen=notes, progress=progress, champions=partial(champions, models)
+            )
         keys = PublicKeys.from_json((home / TRUST).read_bytes())
     if policy is None:
         return report, None

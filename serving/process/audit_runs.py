@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +63,12 @@ def _report(path: Path, url: str) -> Report:
     # It brings numba: whoever only reads the result need not wait for that.
     from accountant.audit.audit import audit_place
     from accountant.log.collect import kept
+    from models.store.versions import champions
 
     cosigned = kept(path)
     place = {**os.environ, "DPSERVE_HOME": str(path), "DPSERVE_LEDGER_URL": url}
-    return audit_place(place, bundles_of(path / "models"), [] if cosigned is None else [cosigned])
+    known = [] if cosigned is None else [cosigned]
+    return audit_place(place, bundles_of(path / "models"), known, champions=partial(champions, path / "models"))
 
 
 def bundles_of(models: Path) -> Iterator[Bundle]:

@@ -5,14 +5,16 @@ The ledger under attack holds every type of entry (`ledgers.fill`). Each attack 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import ledgers
 import pytest
 from audited import COUNT, KINDS, LEAVES, report, trust
 from ledgers import changed, copy, filled, place, raw
 
 from accountant import canonical, merkle
-from accountant.audit.audit import audit, audit_home
+from accountant.audit.audit import audit, audit_home, audit_place
 from accountant.audit.tree_of_entries import Tree
 from accountant.canonical import encode_base64
 from accountant.errors import KeyInvalid, LedgerInvalid
@@ -20,6 +22,11 @@ from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
 from accountant.log import notes
 from accountant.log.last_seen import HighWater
+from models.store import placing
+from models.store.bundle import ModelStore
+from models.store.standing import entry_of
+from models.store.versions import champions
+from serving.cli.app import run
 
 
 @pytest.fixture
@@ -285,3 +292,26 @@ def test_the_audit_needs_no_private_key(home):
     for name in ("log.pem", "issuer.pem", "commitment.key"):
         (home / "keys" / name).unlink()
     assert report(home).ok
+
+
+def test_a_champion_that_no_entry_made_is_named(tmp_path, monkeypatch, capsys):
+    path = ledgers.copy(ledgers.trained(), tmp_path / "home")
+    monkeypatch.setenv("DPSERVE_HOME", str(path))
+    models = ModelStore(path / "models")
+    says = "model adult: adult@{} answers to it, and by the entries the one that entry {} certified does"
+
+    def problems() -> list[str]:
+        found = audit_place(bundles=ledgers.bundles(path), champions=partial(champions, path / "models"))
+        return list(found.problems)
+
+    first, second = (entry_of(path / "models" / "adult" / str(version)) for version in (1, 2))
+    assert problems() == []  # the first of its name, by its owner: no entry need say so
+    models.promote("adult", 2)  # the file alone
+    assert problems() == [says.format(2, first)]
+    assert run(["ledger", "audit"]) == 4
+    assert says.format(2, first) in capsys.readouterr().out
+    models.promote("adult", 1)
+    placing.promote(Home.open(), "adult@2", "better", "test")
+    assert problems() == []
+    models.promote("adult", 1)
+    assert problems() == [says.format(1, second)]

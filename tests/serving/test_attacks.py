@@ -1,0 +1,109 @@
+"""Attacks that worked once, against a running server: by whoever holds one token, or writes the database without a key.
+
+They use nothing but doors, files and SQL. What one body may take of a server's memory is `wire/test_decoded_size.py`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+from small_home import serving, until, write_files
+
+from accountant.audit.audit import audit_place
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from accountant.ledger import key_life
+from training import job
+from training.plans import Asked
+from training.rows.datasets import register
+
+pytestmark = pytest.mark.server
+
+FEW = {"rounds": 5}
+EVIL = "dps_" + "e" * 43
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One dataset of epsilon 1, and a champion that took .6 of it."""
+    folder = tmp_path_factory.mktemp("attacks")
+    files = write_files(folder / "files")
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    data, schema = files / "rows.parquet", files / "schema.yaml"
+    register(home, "adult", data, schema, Budget.of(1, "1e-5"), Relation.ADD_REMOVE, None)
+    unused = sql(home.path, "SELECT used, reserved FROM family")[0]
+    job.train(home, Asked("adult", "lazybb", "0.6", parameters=FEW), by="steward")
+    with serving(home.path, workers=1) as found:
+        found.unused = unused
+        until(lambda: found.predict().status_code == 200, "the champion answers")
+        yield found
+
+
+def sql(path, text, *values):
+    with closing(sqlite3.connect(path / "ledger.db", timeout=30, isolation_level=None)) as connection:
+        return connection.execute(text, values).fetchall()
+
+
+def problems(server):
+    return " ".join(audit_place({"DPSERVE_HOME": str(server.path)}).problems)
+
+
+def test_a_token_to_train_does_not_replace_the_champion_of_another(server):
+    body = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.05", "parameters": FEW, "model": "adult"}
+    answer = server.post("/v1/jobs", body, scope="train")
+    if answer.status_code == 202:  # then it must come to nothing that answers
+        number = answer.json()["job"]
+        ends = ("issued", "burned", "released")
+        until(lambda: server.get(f"/v1/jobs/{number}").json()["state"] in ends, "the job is over")
+        time.sleep(2)
+    assert server.predict().json()["model"] == "adult@1"
+    assert answer.status_code == 403
+
+
+def test_a_row_in_the_table_of_tokens_is_no_admin(server):
+    values = (hashlib.sha256(EVIL.encode()).hexdigest(), 0, "evil", "admin")
+    sql(server.path, "INSERT INTO token (hash, seq, name, scopes) VALUES (?, ?, ?, ?)", *values)
+    try:
+        for _ in range(15):
+            answer = server.get("/v1/ledger", scope=None, headers={"Authorization": f"Bearer {EVIL}"})
+            assert answer.status_code == 401
+            time.sleep(0.2)
+        assert "token" in problems(server)
+    finally:
+        sql(server.path, "DELETE FROM token WHERE name = 'evil'")
+    assert "token" not in problems(server)
+
+
+def test_sums_that_are_set_back_do_not_give_the_budget_again(server):
+    now = sql(server.path, "SELECT used, reserved FROM family")[0]
+    sql(server.path, "UPDATE family SET used = ?, reserved = ?", *server.unused)
+    try:
+        size = server.home.ledger.log.size()
+        body = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.6", "parameters": FEW, "model": "mine"}
+        assert server.post("/v1/jobs", body, scope="train").status_code == 503
+        assert server.home.ledger.log.size() == size
+        assert "family" in problems(server)
+    finally:
+        sql(server.path, "UPDATE family SET used = ?, reserved = ?", *now)
+    assert problems(server) == ""
+
+
+def test_a_revoked_certificate_is_not_good_again_once_its_row_is_gone(server):
+    """Last: the certificate of the only model is revoked."""
+    issued = server.home.ledger.jobs()[0].issued
+    key_life.revoke(server.home, issued, "steward", "a test")
+    until(lambda: server.predict().status_code == 503, "it answers no more")
+    row = sql(server.path, "SELECT issued, seq FROM revoked")[0]
+    sql(server.path, "DELETE FROM revoked")
+    try:
+        for _ in range(15):
+            assert server.predict().status_code == 503
+            time.sleep(0.2)
+        assert "revocation" in problems(server)
+    finally:
+        sql(server.path, "INSERT INTO revoked VALUES (?, ?)", *row)
+    assert problems(server) == ""
