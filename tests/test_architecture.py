@@ -43,6 +43,7 @@ PUBLIC_TRAINING = {
     "training.pricing",
     "training.queue",
     "training.rows.datasets",
+    "training.rows.file_check",
     "training.rows.made_up",
     "training.rows.row_files",
     "training.rows.schema",

@@ -51,6 +51,7 @@ TREE: Nodes = {
         "Schemas: what everybody may know before any row is read.",
         {
             "draft": Leaf("datasets:draft"),
+            "check": Leaf("data.schema:check"),
             "refine": Leaf("data.schema:refine"),
             "sample": Leaf("data.schema:sample"),
         },

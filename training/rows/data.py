@@ -82,6 +82,12 @@ def most_rows(path: Path) -> int:
         return 1 + sum(part.count(b"\n") + part.count(b"\r") for part in iter(lambda: file.read(1 << 20), b""))
 
 
+def has_quotes(path: Path) -> bool:
+    """Whether a line break in a .csv may be within quotes: then where a row ends is to be looked for."""
+    with path.open("rb") as file:
+        return any(b'"' in part for part in iter(lambda: file.read(1 << 20), b""))
+
+
 def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with path.open(encoding="utf-8") as file:
         header = file.readline()
@@ -104,8 +110,9 @@ def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[s
     convert = pyarrow.csv.ConvertOptions(
         column_types=types, null_values=NULLS, strings_can_be_null=False, include_columns=wanted
     )
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=has_quotes(path))
     try:
-        yield from pyarrow.csv.open_csv(path, convert_options=convert)
+        yield from pyarrow.csv.open_csv(path, convert_options=convert, parse_options=parse)
     except pa.ArrowInvalid as error:
         column = re.match(r"In CSV column #(\d+)", str(error))
         if column is None:

@@ -21,12 +21,16 @@ from accountant.errors import DataError, InputError
 from accountant.files import replacing
 from models.answers import ClassLabel
 from models.features import Feature, NumericFeature, RawColumns
-from training.rows.data import BATCH_ROWS, public_part, raw_values
+from training.rows.data import BATCH_ROWS, has_quotes, public_part, raw_values
 from training.rows.people import NULLS
+from training.rows.unit_question import names_people, words_of
 
 NUMERIC = "{type: numeric, range: [FILL-IN, FILL-IN], bins: 32}"
 # What stands in rows and names no column: nothing, a missing value, a number with its sign and unit, a date, a time.
 NO_NAME = re.compile(r"\s*(na|n/a|nan|null|none|true|false|[-+<>=$€£%.,:/\s\d]*(e[-+]?)?[\d%$€£]*)\s*", re.IGNORECASE)
+ID_WORDS = frozenset(["id", "ids", "uuid", "guid", "uid", "key", "hash"])
+TIME_WORDS = frozenset(["date", "time", "datetime", "timestamp", "birthday", "datum", "zeit"])
+TEXT_WORDS = frozenset(["comment", "comments", "text", "note", "notes", "description", "remark", "remarks", "freetext"])
 CATEGORICAL = "{type: categorical, values: FILL-IN}"
 HEAD = """\
 # Draft from the column names and types of {name}. No value was read, and dpserve never fills this in from rows.
@@ -71,7 +75,8 @@ def file_batches(path: Path, features: Sequence[Feature]) -> Iterator[pa.RecordB
             convert = pyarrow.csv.ConvertOptions(
                 column_types=types, null_values=NULLS, strings_can_be_null=False, include_columns=names
             )
-            yield from pyarrow.csv.open_csv(path, convert_options=convert)
+            parse = pyarrow.csv.ParseOptions(newlines_in_values=has_quotes(path))
+            yield from pyarrow.csv.open_csv(path, convert_options=convert, parse_options=parse)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from None
 
@@ -114,8 +119,23 @@ def draft_schema(path: Path) -> str:
             f"data={path.name}: the first line must be a header with the columns' names, and what stands at "
             f"{odd[:10]} (counted from 1) is a number, a date, or nothing; put a header before it"
         )
-    lines = [f"  {json.dumps(name)}: {_draft(kind)}" for name, kind in columns.items()]
-    return HEAD.format(name=path.name) + "\n".join(lines) + "\nmissing: own-bin\n"
+    left_out = {name: why for name, kind in columns.items() if (why := why_ignored(name, kind))}
+    lines = [f"  {json.dumps(name)}: {_draft(kind)}" for name, kind in columns.items() if name not in left_out]
+    ignored = [f"  - {json.dumps(name)} # {why}" for name, why in left_out.items()]
+    told = ["ignore: # proposed by names and types; a column that models shall read belongs under features", *ignored]
+    people = [name for name in columns if names_people(name)]
+    asked = [f"# (--unit {people[0]}, when it is registered, if that names the person)"] if people else []
+    return HEAD.format(name=path.name) + "\n".join([*lines, *(told if ignored else []), *asked, "missing: own-bin", ""])
+
+
+def why_ignored(name: str, kind: pa.DataType | None) -> str:
+    """Why a column of this name and type is no feature as it stands; empty where it may be one."""
+    words = words_of(name) or [""]
+    if names_people(name) or words[-1] in ID_WORDS:
+        return "an id"
+    if (kind is not None and pa.types.is_temporal(kind)) or TIME_WORDS.intersection(words):
+        return "a date or a time: as a number it may be a feature, days since a date for instance"
+    return "free text" if TEXT_WORDS.intersection(words) else ""
 
 
 def _draft(kind: pa.DataType | None) -> str:

@@ -1,4 +1,4 @@
-"""Commands on schemas: refine one by a profile, and make rows up from one."""
+"""Commands on schemas: check a file against one, refine one by a profile, and make rows up from one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,42 @@ from accountant.certificates import profile as profiles
 from accountant.certificates.profile import Profile
 from accountant.errors import InputError, SchemaError
 from accountant.home import Home
-from models.profile.stated import check
+from models.profile.stated import check as check_profile
 from serving.cli.certificates import PROFILE_SUFFIX, proof_beside, trusted
 from serving.cli.terminal import Json, aligned, note, show
 from training.profiles.refine import refine as refined_by
 from training.profiles.release import profile_of
+from training.rows.file_check import check_file
 from training.rows.made_up import write_made_up
 from training.rows.schema import parse_schema
 
 SchemaFile = Annotated[Path, typer.Option(help="The schema, YAML.")]
+
+
+def check(
+    schema: Annotated[Path, typer.Argument(help="The schema, YAML.")],
+    data: Annotated[Path, typer.Option(help="The rows, .parquet or .csv.")],
+    json: Json = False,
+) -> None:
+    """Check a file against a schema before it is registered: every problem at once. Nothing is stored or spent.
+
+    Rows are counted as a spreadsheet does, the header being row 1. What was found is told in kind, never as it stands.
+    Exit code 2 where there are problems.
+
+    \b
+    dpserve schema check adult.yaml --data adult.csv
+    """
+    problems = [each.to_json() for each in check_file(parse_schema(_read(schema)), data)]
+    rows = [("COLUMN", "FOUND", "ROWS", "REMEDY")]
+    for each in problems:
+        more = ", .." if each["count"] > len(each["rows"]) else ""
+        rows.append(
+            (each["column"] or "(the file)", each["found"], ", ".join(map(str, each["rows"])) + more, each["remedy"])
+        )
+    text = aligned(rows) if problems else f"{data.name} can be registered with {schema.name}"
+    show(json, {"ok": not problems, "problems": problems}, text)
+    if problems:
+        raise typer.Exit(2)
 
 
 def refine(
@@ -80,7 +107,7 @@ def _profile(text: str, trust: Path | None) -> Profile:
         found = profiles.verify(envelope, proof, trusted(trust))
     else:
         raise InputError(f"profile={text[:80]}: must be a job's number, or a file that ends in {PROFILE_SUFFIX}")
-    check(found)
+    check_profile(found)
     return found
 
 

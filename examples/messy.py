@@ -1,0 +1,104 @@
+"""A messy table, as people bring it: 6,120 rows and 202 columns of a made-up hospital, nobody's.
+
+    python examples/messy.py messy.csv messy.yaml mended.csv
+
+writes the table as it came, the schema that a person would write for it, and the table after the mending that
+`dpserve schema check` asks for. Dates in two formats, decimal commas, line breaks in cells, ids, free text, words for
+yes and no in two languages, five targets. The same every time.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import sys
+from pathlib import Path
+
+ROWS, LABS, PATIENTS = 6120, 185, 2100
+HEAD = [
+    "patient_id", "insurance_no", "record_uuid", "visit_date", "birth_date", "visit_time", "comment", "diagnosis_text",
+    "smoker", "allergy", "sex", "region",
+]  # fmt: skip
+TARGETS = ["readmitted", "ward", "stay_days", "died", "cost"]
+REGIONS = ["north", "east", "south", "west"]
+WARDS = ["surgery", "medicine", "children", "other"]
+WORDS = ["stable after the night", "improved; see letter", "family informed", "pain gone", "to be seen again"]
+
+
+def labs() -> list[str]:
+    """Names of the laboratory columns."""
+    return [f"lab_{number:03d}" for number in range(1, LABS + 1)]
+
+
+def rows(mended: bool) -> list[list[str]]:
+    """The table; `mended`: numbers with points, and yes or no in one language."""
+    draw = random.Random(19)
+    found = []
+    for row in range(ROWS):
+        patient = draw.randrange(PATIENTS)
+        sick = draw.gauss(0, 1)
+        day, month, year = draw.randint(1, 28), draw.randint(1, 12), draw.randint(2019, 2024)
+        date = f"{day:02d}.{month:02d}.{year}" if draw.random() < 0.4 else f"{year}-{month:02d}-{day:02d}"
+        smoker, allergy = draw.random() < 0.3, draw.random() < 0.2
+        german = draw.random() < 0.2 and not mended
+        said = [("ja" if each else "nein") if german else ("yes" if each else "no") for each in (smoker, allergy)]
+        comment = f"{draw.choice(WORDS)},\n{draw.choice(WORDS)}" if draw.random() < 0.3 else draw.choice(WORDS)
+        values = [
+            f"P{patient:05d}", f"{10**9 + 7919 * patient}", f"{draw.getrandbits(64):016x}", date,
+            f"{draw.randint(1, 28):02d}.{draw.randint(1, 12):02d}.{draw.randint(1930, 2015)}",
+            f"{draw.randint(0, 23):02d}:{draw.randint(0, 59):02d}", comment, draw.choice(WORDS), *said,
+            draw.choice(["female", "male"]), draw.choice(REGIONS),
+        ]  # fmt: skip
+        for number in range(LABS):
+            value = 50 + 12 * (0.6 * sick if number < 20 else 0.0) + 12 * draw.gauss(0, 1)
+            text = f"{value:.2f}"
+            comma = number % 3 == 0 and row % 2 == 0 and not mended
+            values.append("NA" if draw.random() < 0.04 else text.replace(".", ",") if comma else text)
+        stay = max(0.0, 4 + 2.5 * sick + draw.gauss(0, 2))
+        values += [
+            "yes" if sick + draw.gauss(0, 1) > 0.9 else "no", WARDS[min(3, int(abs(sick + draw.gauss(0, 1)) * 1.6))],
+            f"{stay:.1f}", "1" if draw.random() < 0.0046 else "0",
+            "" if draw.random() < 0.1 else f"{900 + 700 * stay + 200 * draw.gauss(0, 1):.0f}",
+        ]  # fmt: skip
+        found.append(values)
+    return found
+
+
+def schema() -> str:
+    """What a person writes down who knows the forms of that hospital, and has not looked at the rows."""
+    numbers = [f"  {name}: {{type: numeric, range: [0, 120]}}" for name in labs()]
+    return "\n".join(
+        [
+            "# The schema of the messy table: public knowledge, from the forms of the hospital.",
+            "targets:",
+            '  readmitted: {classes: ["no", "yes"]}',
+            f"  ward: {{classes: [{', '.join(WARDS)}]}}",
+            "  stay_days: {range: [0, 30]}",
+            "  died: {classes: [0, 1]}",
+            "  cost: {range: [0, 30000], missing: leave-out}",
+            f"records: {ROWS}",
+            "features:",
+            "  smoker: {type: boolean}",
+            "  allergy: {type: boolean}",
+            "  sex: {type: categorical, values: [female, male]}",
+            f"  region: {{type: categorical, values: [{', '.join(REGIONS)}]}}",
+            *numbers,
+            f"ignore: [{', '.join(HEAD[:8])}]",
+            "",
+        ]
+    )
+
+
+def write(path: Path, mended: bool) -> None:
+    """One of the two tables."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*HEAD, *labs(), *TARGETS])
+        writer.writerows(rows(mended))
+
+
+if __name__ == "__main__":
+    table, described, clean = map(Path, sys.argv[1:4])
+    write(table, mended=False)
+    described.write_text(schema(), "utf-8")
+    write(clean, mended=True)

@@ -1,0 +1,90 @@
+"""docs/schema.md names every key, and the messy table's page runs as it stands, block by block, in one shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import warm
+import yaml
+from ledgers import ROOT
+
+from training.rows import schema
+from training.rows.file_check import REMEDIES, check_file, kind_of
+from training.rows.schema import parse_schema
+
+SCHEMA_PAGE = ROOT / "docs" / "schema.md"  # "schema.md"
+
+
+def test_the_page_names_every_key_and_its_example_is_a_schema():
+    text = SCHEMA_PAGE.read_text()
+    models = schema._File, schema._Target, schema._Question, schema._Numeric, schema._Categorical, schema._Boolean
+    keys = {key for model in models for key in model.model_fields}
+    assert {key for key in keys if not re.search(rf"^\| `{key}` \|", text, re.M)} == set()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    parse_schema(example.encode())
+    assert {*yaml.safe_load(example)} <= keys
+
+
+@pytest.mark.slow
+def test_the_messy_table_from_the_draft_to_a_model(tmp_path):
+    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "tutorials" / "messy.md").read_text(), re.M | re.S)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    programs = (
+        f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\npython() {{ {sys.executable} "$@"; }}\n'
+    )
+    script = "set -e\n" + programs + "\n".join(blocks)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.count("write 1.5 for 1,5 in the whole column") == 62
+    assert done.stdout.count("a word for yes or no") == 2
+    assert "to be mended" in done.stdout
+    assert "mended.csv can be registered with messy.yaml" in done.stdout
+    draft = yaml.safe_load((tmp_path / "draft.yaml").read_text())
+    assert set(draft["ignore"]) == {
+        "patient_id", "record_uuid", "visit_date", "birth_date", "visit_time", "comment", "diagnosis_text"
+    } | ({"insurance_no"} & set(draft["ignore"]))  # fmt: skip
+    assert len(draft["features"]) + len(draft["ignore"]) == 202
+
+
+SMALL = b"""
+target: {name: y, classes: ["no", "yes"]}
+records: 10
+features: {a: {type: numeric, range: [0, 9]}, b: {type: boolean}, c: {type: categorical, values: [x]}}
+ignore: [note]
+"""
+
+
+def found(tmp_path, content: bytes):
+    (tmp_path / "rows.csv").write_bytes(content)
+    return {(each.column, each.found): each.rows for each in check_file(parse_schema(SMALL), tmp_path / "rows.csv")}
+
+
+def test_every_problem_is_told_at_once_by_the_rows_of_a_spreadsheet(tmp_path):
+    rows = b'a,b,c,note,y\n1,yes,x,"two\nlines",no\n"1,5",ja,q,t,yes\n03.04.2021,1,,t,perhaps\n7 mg,2,x,t,\n1,1,1\n'
+    assert found(tmp_path, rows) == {
+        ("a", "a number with a decimal comma"): [3],
+        ("b", "a word for yes or no"): [3],
+        ("a", "a date"): [4],
+        ("y", "no class"): [4],
+        ("a", "a number with a unit"): [5],
+        ("b", "text"): [5],
+        ("y", "nothing"): [5],
+        ("", "a row with more or fewer cells than the first one"): [6],
+    }
+    assert found(tmp_path, b"a,b,c,note,y\n1,yes,x,t,no\nNA,,,,yes\n") == {}
+    assert found(tmp_path, b"a,b,c,more,y\n") == {("more", "a column that the schema does not speak of"): []}
+    assert ("b", "no such column") in found(tmp_path, b"a,c,y\n1,x,no\n")
+    semicolons = found(tmp_path, b"a;b;c;note;y\n1,5;yes;x;t;no\n")
+    assert semicolons == {("", "columns parted by ';'"): [], ("a", "a number with a decimal comma"): [2]}
+    assert ("", "text that is not UTF-8 (read here as cp1252)") in found(
+        tmp_path, "a,b,c,note,y\n1,1,é,t,no\n".encode("cp1252")
+    )
+    assert all(kind_of(text) in REMEDIES for text in ("12:30", "1.234,5", "€ 5", "later", "n"))
