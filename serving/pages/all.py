@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from serving.http.routes import Door
-from serving.pages import audit, datasets, home, jobs, ledger, models, profiles, tokens
+from serving.pages import audit, campaigns, datasets, home, jobs, ledger, models, profiles, tokens
 
 PAGES: tuple[Door, ...] = (
     *home.DOORS,
     *datasets.DOORS,
     *profiles.DOORS,
     *jobs.DOORS,
+    *campaigns.DOORS,
     *models.DOORS,
     *ledger.DOORS,
     *audit.DOORS,

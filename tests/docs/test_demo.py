@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import loopback
 import pytest
 import warm
 
@@ -16,7 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.slow
 @pytest.mark.server
 def test_the_demo_of_owners_tells_the_whole_story(tmp_path):
-    command = [sys.executable, str(ROOT / "examples" / "demo_local.py"), "--home", str(tmp_path / "home")]
+    """With no network but loopback, where such a namespace can be made: nothing of it needs another, or listens there."""
+    command = [
+        *loopback.command(),
+        sys.executable,
+        str(ROOT / "examples" / "demo_local.py"),
+        "--home",
+        str(tmp_path / "home"),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr

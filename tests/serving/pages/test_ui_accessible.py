@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 
 import ledgers
+import owners
 import pytest
 from browser import DESK, PHONE, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in
 from small_home import SCOPES, serving, until
@@ -18,6 +19,7 @@ from serving.pages.ui import PLACES
 from serving.process import audit_runs
 from serving.process.tokens import new_token
 from training import job
+from training.local import campaigns
 from training.profiles.profile import AskedProfile
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
@@ -33,6 +35,7 @@ EXAMPLES = {
     "/ui/jobs": "/ui/jobs",
     "/ui/jobs/new": "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=0.1",
     "/ui/jobs/{job}": "/ui/jobs/{job}",
+    "/ui/campaigns": "/ui/campaigns",
     "/ui/profiles/{job}": "/ui/profiles/{profile}",
     "/ui/models": "/ui/models",
     "/ui/models/{name}": "/ui/models/adult",
@@ -254,3 +257,28 @@ def test_a_grant_is_made_looked_at_and_revoked(page, server):
 def listed(server, secret):
     answer = server.ask("GET", "/v1/models", None, headers={"Authorization": f"Bearer {secret}"})
     return answer.json()["models"] if answer.status_code == 200 else None
+
+
+def test_campaign_is_followed_as_owners_answer(page, server, tmp_path):
+    """One that is open grows by itself; closed, it leads to what became of it."""
+    owners.asking(tmp_path, server.home, 5, 2)
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(DESK)
+    page.goto("/ui")
+    page.locator("nav a", has_text="Campaigns").click()
+    card = page.locator("#campaign-survey")
+    card.get_by_text("0 of 5 owners have answered; 2 are needed, 2 more.").wait_for()
+    assert card.locator("progress").get_attribute("max") == "5"
+    no_serious_findings(page)
+    for number in (1, 4):
+        campaigns.receive(server.home, "survey", campaigns.invitation(server.home, "survey", number), number)
+    card.get_by_text("2 of 5 owners have answered; 2 are needed.").wait_for()  # without being asked for again
+    page.set_viewport_size(PHONE)
+    page.emulate_media(color_scheme="dark")
+    no_serious_findings(page)
+    no_sideways_scroll(page)
+    campaigns.close(server.home, "survey")
+    card.locator(".badge.good", has_text="done").wait_for()
+    card.get_by_role("link", name="closed by entry").click()
+    assert "2 owners had answered" in page.locator("main").inner_text()
+    no_faults(page)

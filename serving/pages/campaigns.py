@@ -1,0 +1,40 @@
+"""The page of campaigns among owners: how many have answered, of how many that are wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.home import Home
+from serving.http.routes import Door, in_thread, state
+from serving.pages.ui import page
+from serving.wire.request_bodies import known_query
+from training.local import campaigns
+
+# What a campaign's state is called here: (badge, words).
+STATES = {
+    "unopened": ("off", "never opened"),
+    "open": ("run", "open"),
+    "started": ("wait", "closed, not learnt from yet"),
+    "committed": ("run", "signing"),
+    "issued": ("good", "done"),
+    "burned": ("bad", "no model"),
+}
+
+
+async def listed(request: Request) -> Response:
+    """All of them, the newest first."""
+    known_query(request)
+    found = await in_thread(_campaigns, state(request).home)
+    waits = any(each["state"] in ("open", "started") for each in found)
+    return page(request, "campaigns.html", campaigns=found, states=STATES, waits=waits)
+
+
+def _campaigns(home: Home) -> list[dict[str, Any]]:
+    found = [campaigns.state(home, name) for name in campaigns.names(home)]
+    return sorted(found, key=lambda each: -each["job"])
+
+
+DOORS = (Door("GET", "/ui/campaigns", ("train", "audit"), listed, "Campaigns", media="text/html", hidden=True),)
