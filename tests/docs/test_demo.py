@@ -18,13 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.server
 def test_the_demo_of_owners_tells_the_whole_story(tmp_path):
     """With no network but loopback, where such a namespace can be made: nothing of it needs another, or listens there."""
-    command = [
-        *loopback.command(),
-        sys.executable,
-        str(ROOT / "examples" / "demo_local.py"),
-        "--home",
-        str(tmp_path / "home"),
-    ]
+    demo = str(ROOT / "examples" / "demo_local.py")
+    command = [*loopback.command(), sys.executable, demo, "--home", str(tmp_path / "home")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
