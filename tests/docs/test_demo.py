@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.slow
 @pytest.mark.server
 def test_the_demo_of_owners_tells_the_whole_story(tmp_path):
-    """With no network but loopback, where such a namespace can be made: nothing of it needs another, or listens there."""
+    """With no network but loopback, where such a namespace can be made: nothing of it needs another."""
     demo = str(ROOT / "examples" / "demo_local.py")
     command = [*loopback.command(), sys.executable, demo, "--home", str(tmp_path / "home")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
