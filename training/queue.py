@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections.abc import Collection
 
 from accountant.errors import DpserveError, LedgerUnavailable, WrongState
 from accountant.home import Home
@@ -15,16 +17,16 @@ from training import job
 from training.rows.datasets import require_rows
 
 LOG = logging.getLogger("dpserve.worker")
-IDLE_SECONDS = 0.25
 RECOVER_SECONDS = 15.0
 
 
-def work_once(home: Home, left: set[int] | None = None) -> int | None:
+def work_once(home: Home, left: set[int] | None = None, datasets: Collection[str] = ()) -> int | None:
     """Run the oldest queued job whose rows can be read here to its end; its number, or None where there is none.
 
     A job whose rows cannot is left for another worker, and says so. `left`: those of which the log was told.
+    `datasets`: the only ones whose jobs are taken, where any is named.
     """
-    seq = _claimable(home, set() if left is None else left)
+    seq = _claimable(home, set() if left is None else left, datasets)
     if seq is None:
         return None
     try:
@@ -39,9 +41,9 @@ def work_once(home: Home, left: set[int] | None = None) -> int | None:
     return seq
 
 
-def _claimable(home: Home, left: set[int]) -> int | None:
+def _claimable(home: Home, left: set[int], datasets: Collection[str]) -> int | None:
     unread: set[str] = set()
-    while (seq := home.ledger.next_queued(unread)) is not None:
+    while (seq := home.ledger.next_queued(unread, datasets)) is not None:
         dataset = home.ledger.dataset(home.ledger.job(seq).dataset)
         try:
             require_rows(home, dataset)
@@ -55,17 +57,20 @@ def _claimable(home: Home, left: set[int]) -> int | None:
     return None
 
 
-def work(home: Home, stop: threading.Event) -> None:
-    """Work until `stop` is set; a job that runs is finished first."""
+def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> None:
+    """Work until `stop` is set; a job that runs is finished first. `datasets` as for `work_once`."""
     idle = RECOVER_SECONDS
     left: set[int] = set()
+    bell = home.ledger.bell()
     while not stop.is_set():
         if idle >= RECOVER_SECONDS:
             _recover(home)
             idle = 0.0
-        if work_once(home, left) is None:
-            idle += IDLE_SECONDS
-            stop.wait(IDLE_SECONDS)
+        if work_once(home, left, datasets) is None:
+            since = time.monotonic()
+            bell.wait(stop)
+            idle += time.monotonic() - since
+    bell.close()
 
 
 def _recover(home: Home) -> None:

@@ -42,6 +42,8 @@ def add_job(
         "total": job.total,
     }
     connection.execute(_NEW_JOB, row)
+    if owner is None:
+        engines.announce(connection)
 
 
 def find_job(connection: Connection, by: str, key: str, request: Request) -> Job | None:

@@ -21,6 +21,7 @@ from accountant.errors import DpserveError, InputError, LedgerInvalid, LedgerRep
 FORMS = "must be sqlite:///<file> or postgresql+psycopg://<user>:<password>@<host>/<database>"
 LOCK = int.from_bytes(b"dpserve\0")
 WAIT_SECONDS = 30.0  # for another writer
+CHANNEL = "dpserve_queue"
 _UNUSABLE_SQLITE = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -149,6 +150,27 @@ def clock(connection: Connection) -> float:
     if connection.dialect.name == "sqlite":
         return time.time()
     return float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
+
+
+def announce(connection: Connection) -> None:
+    """Tell who listens that a job was queued, as soon as this transaction is committed; only PostgreSQL can."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_notify('{CHANNEL}', '')")
+
+
+def listening(engine: Engine) -> Any:
+    """The driver's own connection that hears what is announced from now on; None where the database cannot tell."""
+    if engine.dialect.name != "postgresql":
+        return None
+    pooled = engine.raw_connection()
+    line: Any = pooled.driver_connection
+    pooled.detach()  # the pool never sees it again
+    try:
+        line.execute(f"LISTEN {CHANNEL}")
+    except BaseException:
+        line.close()
+        raise
+    return line
 
 
 def begun(engine: Engine, begin: Begin, again: bool = True) -> Connection:

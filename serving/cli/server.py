@@ -16,6 +16,7 @@ import typer
 
 from accountant.errors import DpserveError, VerificationError
 from accountant.home import Home, place
+from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, require_end, show
 from serving.pages import static_files
 from serving.process import audit_runs, logs
@@ -172,12 +173,17 @@ def worker(
     once: Annotated[
         bool, typer.Option("--once", help="Settle what a crash left, run one job if there is one, stop.")
     ] = False,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(help="Only its jobs: where its rows are. Repeatable.", autocompletion=DATASETS),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run queued jobs until told to stop; a job that runs is finished first. --json goes with --once.
 
     \b
     dpserve worker
+    dpserve worker --dataset adult
     """
     from training import job, queue  # loads every learner, which `init` and `serve` do without
 
@@ -187,7 +193,7 @@ def worker(
     home = Home.open()
     if once:
         job.recover(home)
-        seq = queue.work_once(home)
+        seq = queue.work_once(home, datasets=dataset or ())
         state = None if seq is None else home.ledger.job(seq).state.value
         note("no job was queued" if seq is None else f"job {seq}: {state}")
         return show(True, {"job": seq, "state": state}, "") if json else None
@@ -195,7 +201,7 @@ def worker(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
-    queue.work(home, stop)
+    queue.work(home, stop, dataset or ())
 
 
 def _stop_with_parent(stop: threading.Event) -> None:
