@@ -18,6 +18,7 @@ from accountant.ledger.ledger import Ledger
 from accountant.log.entries import TransparencyLog
 from accountant.log.last_seen import HighWater
 from accountant.store import engines
+from accountant.store.bell import Bell
 from accountant.store.engines import without_secrets
 from accountant.store.store import Store, size
 
@@ -158,6 +159,10 @@ class Home:
         """What an auditor pins: origin, public keys and what they speak for, certificates that were revoked."""
         with self.ledger.log.signed() as signed:
             return signed.trust(self.ledger.log.origin)
+
+    def bell(self) -> Bell:
+        """What wakes a worker when a job is queued."""
+        return Bell(self.ledger.log.database)
 
     @property
     def models(self) -> Path:

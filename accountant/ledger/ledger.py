@@ -42,7 +42,6 @@ from accountant.merkle import EMPTY_ROOT, leaf_hash
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan, plan_from_json
 from accountant.store import engines
-from accountant.store.bell import Bell
 from accountant.store.store import Store, body_at
 from accountant.store.tables import dataset_table, job_table
 
@@ -362,19 +361,13 @@ class Ledger:
             return job_rows.holdings(connection)
 
     def next_queued(self, without: Collection[str] = (), among: Collection[str] = ()) -> int | None:
-        """The oldest reservation in the queue; none on the datasets named in `without`, and only on those named in
-        `among`, where any is.
-        """
+        """The oldest reservation in the queue; none on datasets in `without`, and only on those in `among`, if any."""
         where = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
         where &= job_table.c.dataset.not_in(without)
         if among:
             where &= job_table.c.dataset.in_(among)
         with self.log.database.reading() as connection:
             return connection.execute(select(job_table.c.seq).where(where).order_by(job_table.c.seq).limit(1)).scalar()
-
-    def bell(self) -> Bell:
-        """What wakes a worker when a job is queued."""
-        return Bell(self.log.database)
 
     def leave_waiting(self, seq: int, why: str) -> None:
         """Say of a queued job why a worker left it for another: one of `records.WAITING`. Not an entry."""

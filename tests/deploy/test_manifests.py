@@ -130,7 +130,7 @@ def test_what_the_image_is_built_from_is_not_ignored():
     assert Path(ROOT / ".dockerignore").resolve() == ROOT / ".containerignore"
 
 
-def test_continuous_integration_builds_the_image_and_judges_the_files():
+def test_continuous_integration_judges_the_files_and_make_test_leaves_the_image_out():
     called = (ROOT / ".ci" / "run").read_text().splitlines()
-    assert [line for line in called if line.startswith("make ")][1:] == ["make lint-deploy", "make image-test"]
+    assert [line.split()[1] for line in called if line.startswith("make ")] == ["lint-deploy", "test"]
     assert "not image$(if $(FAST)" in (ROOT / "Makefile").read_text()
