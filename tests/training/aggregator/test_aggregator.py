@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -25,6 +26,8 @@ from in_process import Site
 from small_home import ROOT, dpserve
 
 from accountant.audit.audit import audit_home
+from accountant.audit.replay import Replay
+from accountant.canonical import decode
 from accountant.certificates.deployments import to_yaml
 from accountant.certificates.plain_words import plain, to_text
 from accountant.errors import (
@@ -32,11 +35,13 @@ from accountant.errors import (
     CertificateInvalid,
     IdempotencyConflict,
     InputError,
+    LedgerInvalid,
     LedgerUnavailable,
     NotInvited,
     WrongState,
 )
 from accountant.home import Home
+from accountant.ledger.records import request_from_entry
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.rest import aggregators
@@ -317,6 +322,44 @@ def test_sums_of_different_owners_are_no_model(place, census):
         )
     with pytest.raises(CertificateInvalid, match="different owners"):
         campaigns.close(place.home, "torn")
+
+
+def test_auditor_believes_nobody_about_shares(place, census):
+    """The entries of the campaign with one lie each: about the plan, the two, or how the population is asked."""
+    definition, _ = census
+    campaigns.close(place.home, "census")
+    values = [decode(entry.body) for entry in place.home.ledger.log.entries(0, 12)]
+    at = next(seq for seq, value in enumerate(values) if value["type"] == "reserved")
+    population = next(seq for seq, value in enumerate(values) if value["type"] == "dataset-registered")
+    assert values[at]["parameters"]["definition"] == definition.digest
+
+    def judge(changed: int = -1, *path: object, lie: object = None) -> None:
+        replay = Replay(place.home.trust)
+        for seq, value in enumerate(values):
+            told = copy.deepcopy(value)
+            if seq == changed:
+                here = told
+                for step in path[:-1]:
+                    here = here[step]
+                here[path[-1]] = lie
+                if "request" in told:  # a liar who keeps the digests right
+                    told["request"] = request_from_entry(told).digest
+            replay.read(seq, json.dumps(told, sort_keys=True, separators=(",", ":")).encode())
+
+    judge()
+    second = values[at]["parameters"]["aggregator_2"]
+    for path, lie, said in (
+        (("parameters", "aggregator_1"), second, "must be two"),
+        (("parameters", "least"), OWNERS + 1, "owners:"),
+        (("plan", 0, "purpose"), "something else", "one sum of shares"),
+        (("plan", 0, "mechanism"), "one-of-k", "one sum of shares"),
+        (("plan", 0, "count"), 2, None),
+        (("plan", 0, "event", "noise_multiplier"), "1", None),
+    ):
+        with pytest.raises(LedgerInvalid, match=said):
+            judge(at, *path, lie=lie)
+    with pytest.raises(LedgerInvalid, match="replace-one for reports"):
+        judge(population, "relation", lie="replace-one")
 
 
 def test_populations_of_reports_and_of_shares_are_apart(place, census, tmp_path):
