@@ -52,7 +52,7 @@ TREE: Nodes = {
         {
             "draft": Leaf("datasets:draft"),
             "check": Leaf("data.schema:check"),
-            "refine": Leaf("data.schema:refine"),
+            "refine": Leaf("data.refine:refine"),
             "sample": Leaf("data.schema:sample"),
         },
     ),
