@@ -18,7 +18,6 @@ from accountant.errors import DataError
 from accountant.ledger.records import Unit
 from accountant.privacy.claims import compose_pure
 from training.calibrate import rehearse
-from training.learners.boosting import smooth_boosting
 from training.learners.boosting.lazybb import LazyBB
 from training.rows.data import BATCH_ROWS
 from training.rows.datasets import pack
@@ -199,12 +198,11 @@ def numbers_used(folder, rows, most):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_the_exact_loss_of_a_person_is_at_most_the_claim(tmp_path, monkeypatch, suffix):
+def test_the_exact_loss_of_a_person_is_at_most_the_claim(tmp_path, suffix):
     """Real files, with and without a person, through `pack` into the exact law of LazyBB's transcripts, whatever ids
     stand there, blank ones too. One pooled person of all the blanks had 1.9995 times the claim.
     """
-    monkeypatch.setattr(smooth_boosting, "LEAN", 0)
-    learner = LazyBB(rounds=2, rate=0.1, slope=0.1, decay=0.0, reweighting="scheduled", density=1.0, threshold=True)
+    learner = LazyBB(rounds=2, rate=0.1, slope=0.1, decay=0.0, reweighting="scheduled", density=1.0, threshold=False)
     public = public_of(Relation.ADD_REMOVE, 4, True)
     plan = rehearse(learner, public, Decimal(2))
     price = compose_pure(plan.events) / NANO
