@@ -102,7 +102,7 @@ serving/cli/local: accountant(. keys) models(store) serving(cli) training(aggreg
 serving/http: accountant(. ledger) training(.) serving(process wire)
 serving/pages: accountant(. certificates ledger log store) models(. explain forms profile store worth)
     training(. learners local profiles) serving(http process rest wire)
-serving/process: accountant(. audit certificates keys ledger log) models(store) serving(wire)
+serving/process: accountant(. audit certificates keys ledger log) models(store worth) serving(wire)
 serving/rest: accountant(. ledger log) models(explain onnx store worth)
     training(. evaluation learners local profiles tuning)
     serving(http process wire)

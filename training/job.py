@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from accountant.budget import check_key
-from accountant.errors import BudgetRefused, DpserveError, JobFailed, PlanMismatch, WrongState
+from accountant.budget import Budget, check_key
+from accountant.errors import BudgetRefused, DpserveError, IdempotencyConflict, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.ledger.families import Started
 from accountant.ledger.records import Holding, Job, State, request_from_entry
@@ -23,7 +25,7 @@ from models.worth.statements import statement_of, worth_to_json
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth, evaluator_of, measured_by
 from training.evaluation.release import finish_evaluation, keep_counts
-from training.job_views import job_to_json
+from training.job_views import following, job_to_json
 from training.lease import Lease, is_dead, this_process
 from training.plans import Asked, plan, public_of, request_of
 from training.profiles import profile as profiles
@@ -52,18 +54,33 @@ def submit(
         request, _ = request_of(home, home.ledger.dataset(asked.dataset), asked)
         known = home.ledger.find(by, key, request)
         if known:
+            _check_following(home, known, asked)
             return known
     if not queued:
         require_rows(home, home.ledger.dataset(asked.dataset))
     planned = plan(home, asked, by, promotes)
     recipe = planned.recipe
     owner = None if queued else this_process()
+    follows = None
+    if asked.evaluate is not None:
+        then = evaluations.plan_following(home, planned.request, asked.evaluate, by)
+        follows = then.request, then.recipe.unit, then.recipe.plan
     try:
         what = (planned.request, recipe.unit, recipe.plan)
-        return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes)
+        return home.ledger.reserve(
+            *what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes, evaluation=follows
+        )
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
         plan(home, asked, by, promotes)
         raise
+
+
+def _check_following(home: Home, known: Job, asked: Asked) -> None:
+    """IdempotencyConflict where a job that is asked for again came with another evaluation, or with none."""
+    then = following(home, known.seq)
+    came = None if then is None else Decimal(home.ledger.reservation(then.seq).value["epsilon"])
+    if came != (None if asked.evaluate is None else Budget.of(str(asked.evaluate), "0").epsilon):
+        raise IdempotencyConflict(f"evaluate: job {known.seq} came with {came or 'none'} before", job=known.seq)
 
 
 def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> Path:
@@ -163,12 +180,20 @@ def train(
     before = champion_of(home, asked.model or asked.dataset)
     reserved = submit(home, asked, by=by, key=key, queued=False, promotes=promotes)
     told = _through(home, reserved, progress)
+    then = following(home, reserved.seq)
+    if then is not None:  # a worker may have been faster, and go on with it
+        with suppress(WrongState):
+            told |= {"evaluated": evaluated(home, then)}
     return {**told, "replaces": before if before != champion_of(home, reserved.model) else None}
 
 
 def evaluate(home: Home, asked: AskedWorth, *, by: str, key: str | None = None) -> dict[str, Any]:
     """Submit and run in this process: `dpserve evaluate`. What was measured before costs nothing again."""
-    reserved = evaluations.submit(home, asked, by=by, key=key, queued=False)
+    return evaluated(home, evaluations.submit(home, asked, by=by, key=key, queued=False))
+
+
+def evaluated(home: Home, reserved: Job) -> dict[str, Any]:
+    """An evaluation that was reserved, to its end: its job, and what the model is worth."""
     body = _through(home, reserved, lambda done, total: None)
     return body | {"worth": worth_to_json(reserved.seq, statement_of(home, reserved.seq)[2])}
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.ledger import evaluations
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.forecast import forecast
 from accountant.ledger.grants import Access
@@ -76,6 +77,12 @@ def family_to_json(family: Family, datasets: list[str]) -> dict[str, Any]:
     }
 
 
+def following(home: Home, seq: int) -> Job | None:
+    """The evaluation that was reserved together with this job; None where none was."""
+    with home.ledger.log.database.reading() as connection:
+        return evaluations.following(connection, seq)
+
+
 Versions: TypeAlias = Mapping[int, tuple[int, Standing]]
 
 
@@ -103,6 +110,7 @@ def job_to_json(
         known = versions_by_entry(home, job.model) if versions is None and job.model else versions or {}
         if not is_placing(home, job):  # else it is among the models, or not, and may be champion yet
             version, state = known.get(job.issued, (None, None))
+    then = following(home, job.seq)
     over = job.issued is not None or job.state is State.COMMITTED
     return {
         "job": job.seq,
@@ -111,6 +119,7 @@ def job_to_json(
         "dataset": job.dataset,
         "learner": entry["learner"],
         **chosen_to_json(entry["parameters"]),
+        **({} if then is None else {"evaluation": {"job": then.seq, "state": then.public_state}}),
         **{
             name: entry[name]
             for name in ("target", "evaluates", "against", "profile", "part", "whole")

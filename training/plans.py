@@ -40,6 +40,7 @@ class Asked:
     dataset's; `model` None: the dataset's name; with `tuning`, the best of runs with settings of its grid, `parameters`
     being what all of them share. `target`: what to predict, which must be said where the dataset has several targets.
     `promote`: make its model champion at once.
+    `evaluate`: the epsilon at which the model is evaluated afterwards, on what the dataset keeps aside.
     """
 
     dataset: str
@@ -51,6 +52,7 @@ class Asked:
     tuning: Tuning | None = None
     target: str | None = None
     promote: bool = False
+    evaluate: str | float | Decimal | None = None
 
 
 @dataclass(frozen=True)

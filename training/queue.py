@@ -14,6 +14,7 @@ from collections.abc import Collection
 from accountant.errors import DpserveError, LedgerUnavailable, WrongState
 from accountant.home import Home
 from training import job
+from training.evaluation.evaluate import is_early
 from training.rows.datasets import require_rows
 
 LOG = logging.getLogger("dpserve.worker")
@@ -43,7 +44,11 @@ def work_once(home: Home, left: set[int] | None = None, datasets: Collection[str
 
 def _claimable(home: Home, left: set[int], datasets: Collection[str]) -> int | None:
     unread: set[str] = set()
-    while (seq := home.ledger.next_queued(unread, datasets)) is not None:
+    early: set[int] = set()
+    while (seq := home.ledger.next_queued(unread, datasets, early)) is not None:
+        if is_early(home, seq):
+            early.add(seq)
+            continue
         dataset = home.ledger.dataset(home.ledger.job(seq).dataset)
         try:
             require_rows(home, dataset)

@@ -104,7 +104,7 @@ class Replay:
 
     def _reserved(self, seq: int, value: Value) -> None:
         dataset = self.books.dataset(value["dataset"], value.get("part"))
-        evaluates = self._to_evaluate(value) if "evaluates" in value else None
+        evaluates = self._to_evaluate(seq, value) if "evaluates" in value else None
         against = self._compared(value) if "against" in value else None
         profile = self._is_profile(value)
         aside = "evaluates" in value or profile
@@ -147,8 +147,15 @@ class Replay:
         require(not others, f"profile: does not go with {others}")
         return True
 
-    def _to_evaluate(self, value: Value) -> int:
+    def _to_evaluate(self, seq: int, value: Value) -> int:
         certified = value["evaluates"]
+        if type(certified) is int and certified in self.jobs:  # reserved together: what the job is going to make
+            making = self.jobs[certified]
+            sound = certified == seq - 1 and making.evaluates is None and not making.profile
+            sound = sound and "against" not in value
+            require(sound, f"evaluates={certified}: must be the job reserved just before, which makes a model")
+            require(value["model"] == making.model, f"model={value['model']!r:.80}: must be {making.model}")
+            return certified
         if type(certified) is not int or certified not in self.issued or certified in self.keys.revocations:
             raise LedgerInvalid(f"evaluates={certified!r:.40}: must be a certified model before that stands")
         name, _ = self.models[certified]
@@ -177,6 +184,8 @@ class Replay:
 
     def _started(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "started")
+        if job.evaluates in self.jobs:
+            require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
         dataset = self.books.dataset(job.dataset, job.part)
         self.books.start(dataset, job.costs)
         self.books.judge_after(value, dataset.families)
@@ -222,10 +231,11 @@ class Replay:
         if job.evaluates is None:
             raise LedgerInvalid(f"job {value['reservation']}: evaluates no model")
         require(value["name"] == job.model, f"name={value['name']!r:.80}: must be {job.model}")
-        same = value["model"] == self.models[job.evaluates][1].hex()
-        require(same, f"model: must be that of entry {job.evaluates}, which was evaluated")
+        made = self.jobs[job.evaluates].issued if job.evaluates in self.jobs else job.evaluates
+        same = made is not None and value["model"] == self.models[made][1].hex()
+        require(same, f"model: must be that of entry {made}, which was evaluated")
         job.issued = seq
-        self.worths[seq] = job.evaluates
+        self.worths[seq] = int(made or 0)
 
     def _profiled(self, seq: int, value: Value) -> None:
         """A statement of how the rows of a dataset are spread, by a committed profile of that very dataset."""

@@ -248,8 +248,8 @@ def verify(envelope: bytes, proof: str, trust: PublicKeys, model: bytes | None =
     body, stated = read(payload)
     predicate, subject = stated.predicate, stated.subject[0]
     certified = [each.certificate for each in (predicate.model, predicate.against) if each is not None]
-    if predicate.ledger.reservation >= parsed.index or max(certified) >= predicate.ledger.reservation:
-        raise CertificateInvalid("ledger: certificate, reservation and statement must stand in this order")
+    if max(predicate.ledger.reservation, *certified) >= parsed.index:
+        raise CertificateInvalid("ledger: certificate and reservation must stand before the statement")
     if model is not None and digest(model) != subject.digest.sha256:
         raise CertificateInvalid("subject: the model's bytes are not those the statement speaks of")
     if predicate.model.certificate in trust.revoked:

@@ -1,4 +1,6 @@
-"""What each job was charged to a family's budget, read from the entries: quickly, for there may be many thousands."""
+"""What jobs are charged to a family's budget: an admission, checked and appended within the writer's transaction; and
+what each was charged, read from the entries: quickly, for there may be many thousands.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,18 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
+from accountant.budget import check_name
 from accountant.canonical_bytes import Key
-from accountant.errors import LedgerInvalid
+from accountant.errors import InputError, LedgerInvalid
+from accountant.ledger import evaluations, model_names
 from accountant.ledger.families import Family
-from accountant.ledger.records import State
-from accountant.log.entries import read_entry
-from accountant.privacy.claims import Price
+from accountant.ledger.family_rows import account, after, charge_analyst, load
+from accountant.ledger.job_rows import add_job
+from accountant.ledger.records import Job, Request, State, reservation_fields
+from accountant.ledger.refusal import refusal
+from accountant.log.entries import Writer, read_entry
+from accountant.privacy.claims import Price, claim
+from accountant.privacy.events import Plan
 from accountant.privacy.filter import price_from_json
 from accountant.store.store import stream
 from accountant.store.tables import dataset_table, entry_table, job_table
@@ -56,3 +64,43 @@ def charges(connection: Connection, family: Family, newest_first: bool = False) 
 @lru_cache(maxsize=4096)  # jobs of one kind have one price
 def _price(raw: bytes, orders: tuple[Decimal, ...]) -> Price:
     return price_from_json(json.loads(raw), orders)
+
+
+def reserve(
+    writer: Writer,
+    request: Request,
+    unit: Decimal,
+    plan: Plan,
+    by: str,
+    key: str | None,
+    owner: str | None,
+    lease: float,
+    promotes: bool,
+    follows: bool = False,
+) -> Job:
+    """As `Ledger.reserve` has it. `follows`: it evaluates what the job that was reserved just before is going to make,
+    in place of what a certificate stands for.
+    """
+    if not request.profile:  # which makes no model
+        check_name("model", request.model)
+    claimed, connection = claim(plan, request.budget.delta), writer.connection
+    if claimed.epsilon > request.budget.epsilon:
+        raise InputError(f"plan: costs epsilon {claimed.epsilon}, more than the {request.budget.epsilon} asked for")
+    dataset = load(connection, request.dataset, by, request.part, writer.signed)
+    if not follows:
+        evaluations.check(writer.signed, request)
+    bound = model_names.admit(writer, request, by, promotes)
+    cost = dataset.price_to_json(plan)
+    costs = dataset.costs_from_json(cost)  # what the entry says is what is charged
+    whole = dataset.refusing(costs) is not None
+    if whole and not dataset.gives_whole(claimed):
+        raise refusal(dataset, request, costs)
+    fields = reservation_fields(request, unit, plan, claimed, cost, by, key, whole, bound)
+    lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
+    seq = writer.append("reserved", **fields, after=lines)
+    for family, charge, line in zip(dataset.families, costs, lines, strict=True):
+        account(connection, family, line)
+        charge_analyst(connection, family, by, charge)
+    job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), by=by)
+    add_job(connection, job, request, by, key, owner, lease)
+    return job

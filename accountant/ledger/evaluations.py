@@ -4,6 +4,10 @@ rows of a dataset are spread, to the job that measured it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from sqlalchemy import Connection, select, update
 
 from accountant.errors import InputError, WrongState
@@ -12,7 +16,7 @@ from accountant.ledger import derived_entries
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.records import Job, Request, State, request_from_entry
 from accountant.log.entries import Signed, TransparencyLog, read_entry
-from accountant.store.store import Store, body_at
+from accountant.store.store import Store, body_at, size
 from accountant.store.tables import job_table
 
 
@@ -36,6 +40,29 @@ def check(signed: Signed, request: Request) -> None:
         raise WrongState(f"model={request.model}: the certificate of entry {each} was revoked")
 
 
+def certified_of(connection: Connection, evaluates: int) -> int | None:
+    """The entry that certifies what is evaluated: the one that is named; of a job's reservation, that of its model,
+    None while there is none.
+    """
+    if read_entry(evaluates, body_at(connection, evaluates)).value["type"] != "reserved":
+        return evaluates
+    return read_job(connection, evaluates).issued
+
+
+def following(connection: Connection, seq: int) -> Job | None:
+    """The evaluation that was reserved together with this job, and so as the very next entry; None where none was."""
+    if seq + 1 >= size(connection):
+        return None
+    value = read_entry(seq + 1, body_at(connection, seq + 1)).value
+    return read_job(connection, seq + 1) if value["type"] == "reserved" and value.get("evaluates") == seq else None
+
+
+def require_made(connection: Connection, stored: Mapping[str, Any]) -> None:
+    """WrongState where a `reserved` entry evaluates the model of a job that has not made it yet."""
+    if "evaluates" in stored and certified_of(connection, stored["evaluates"]) is None:
+        raise WrongState(f"job {stored['evaluates']}: has made no model yet, which is to be evaluated")
+
+
 def require_uncertified(connection: Connection, job: Job) -> None:
     """WrongState where the job has a certificate, or gets none: it evaluates a model, and makes none."""
     if job.issued is not None:
@@ -55,9 +82,10 @@ def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int
         job = read_job(writer.connection, seq)
         require_state(job, State.COMMITTED, "enter a statement for")
         request = request_from_entry(read_entry(seq, body_at(writer.connection, seq)).value)
-        if job.issued is not None or request.evaluates is None:
+        made = None if request.evaluates is None else certified_of(writer.connection, request.evaluates)
+        if job.issued is not None or made is None:
             raise WrongState(f"job {seq}: is no evaluation without a statement", job=seq)
-        model = derived_entries.certified(writer.connection, request.evaluates).value["model"]
+        model = derived_entries.certified(writer.connection, made).value["model"]
         index = writer.append("evaluated", reservation=seq, statement=statement, model=model, name=job.model)
         writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(issued=index))
         return index
@@ -92,7 +120,9 @@ def by_model(database: Store) -> dict[int, list[int]]:
     with database.reading() as connection:
         found: dict[int, list[int]] = {}
         for _, job in _stated(database, connection, "evaluated"):
-            found.setdefault(read_entry(job, body_at(connection, job)).value["evaluates"], []).append(job)
+            certified = certified_of(connection, read_entry(job, body_at(connection, job)).value["evaluates"])
+            if certified is not None:
+                found.setdefault(certified, []).append(job)
         return found
 
 
@@ -105,9 +135,13 @@ def _stated(database: Store, connection: Connection, kind: str) -> list[tuple[in
 
 
 def same(database: Store, request: Request) -> int | None:
-    """The newest job that was asked the same and has a statement."""
-    row = job_table.c
-    query = select(row.seq).where(row.request == request.digest, row.issued.is_not(None)).order_by(row.seq.desc())
+    """The newest job that was asked the same and has a statement, be it that it was asked for with the training."""
+    row, digests = job_table.c, [request.digest]
     with database.reading() as connection:
+        if request.evaluates is not None and request.against is None:
+            made = derived_entries.certified(connection, request.evaluates).value
+            if made["type"] == "issued":
+                digests.append(replace(request, evaluates=made["reservation"]).digest)
+        query = select(row.seq).where(row.request.in_(digests), row.issued.is_not(None)).order_by(row.seq.desc())
         found = connection.execute(query.limit(1)).scalar()
     return None if found is None else int(found)

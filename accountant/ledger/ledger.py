@@ -8,22 +8,24 @@ is given back.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
-from accountant.budget import check_key, check_name
+from accountant.budget import check_key
 from accountant.canonical import parse_decimal
-from accountant.errors import InputError, LedgerInvalid, UnknownName, WrongState
+from accountant.errors import LedgerInvalid, UnknownName, WrongState
 from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
-from accountant.ledger import derived_entries, evaluations, family_changes, job_rows, model_names
+from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
+from accountant.ledger.charges import reserve
 from accountant.ledger.families import Dataset, Started
 from accountant.ledger.family_rows import account, after, charge_analyst, load, member, quotas
-from accountant.ledger.job_rows import add_job, find_job, job_of, read_job, require_state
+from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
 from accountant.ledger.records import (
     Holding,
     Job,
@@ -33,13 +35,11 @@ from accountant.ledger.records import (
     State,
     Why,
     request_from_entry,
-    reservation_fields,
 )
-from accountant.ledger.refusal import outgrown_refusal, refusal
+from accountant.ledger.refusal import outgrown_refusal
 from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
 from accountant.log.last_seen import HighWater
 from accountant.merkle import EMPTY_ROOT, leaf_hash
-from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan, plan_from_json
 from accountant.store import engines
 from accountant.store.store import Store, body_at
@@ -151,6 +151,7 @@ class Ledger:
         owner: str | None = None,
         lease: float = 0.0,
         promotes: bool = True,
+        evaluation: tuple[Request, Decimal, Plan] | None = None,
     ) -> Job:
         """Check and append in one transaction; where it raises, nothing was changed. On untouched families a job that
         claims no more than their totals takes the whole of them, where the filters do not admit it beside others.
@@ -164,6 +165,8 @@ class Ledger:
                 is returned and nothing is charged.
             owner: the process that will run the job itself, taken to live for `lease` seconds without a word; None puts
                 it in the queue, for any worker to start.
+            evaluation: request, unit and plan of an evaluation of the model that the job will make, whose price is
+                charged with it: both or none. It waits in the queue, and is given back where nothing comes of the job.
 
         Raises:
             Forbidden: the model's name is another's, or its version shall be champion, and `by` may not promote it.
@@ -172,33 +175,16 @@ class Ledger:
             InputError: the plan costs more than was asked for, or the model's name or the key is not allowed.
             UnknownName: no such dataset.
         """
-        if not request.profile:  # which makes no model
-            check_name("model", request.model)
-        claimed = claim(plan, request.budget.delta)
-        if claimed.epsilon > request.budget.epsilon:
-            raise InputError(f"plan: costs epsilon {claimed.epsilon}, more than the {request.budget.epsilon} asked for")
         check_key(key)
         with self.log.writing() as writer:
-            connection = writer.connection
-            known = find_job(connection, by, key, request) if key is not None else None
+            known = find_job(writer.connection, by, key, request) if key is not None else None
             if known:
                 return known
-            dataset = load(connection, request.dataset, by, request.part, writer.signed)
-            evaluations.check(writer.signed, request)
-            bound = model_names.admit(writer, request, by, promotes)
-            cost = dataset.price_to_json(plan)
-            costs = dataset.costs_from_json(cost)  # what the entry says is what is charged
-            whole = dataset.refusing(costs) is not None
-            if whole and not dataset.gives_whole(claimed):
-                raise refusal(dataset, request, costs)
-            fields = reservation_fields(request, unit, plan, claimed, cost, by, key, whole, bound)
-            lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
-            seq = writer.append("reserved", **fields, after=lines)
-            for family, charge, line in zip(dataset.families, costs, lines, strict=True):
-                account(connection, family, line)
-                charge_analyst(connection, family, by, charge)
-            job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), by=by)
-            add_job(connection, job, request, by, key, owner, lease)
+            job = reserve(writer, request, unit, plan, by, key, owner, lease, promotes)
+            if evaluation is not None:
+                asked, its_unit, its_plan = evaluation
+                asked = replace(asked, evaluates=job.seq)
+                reserve(writer, asked, its_unit, its_plan, by, None, None, 0.0, promotes, follows=True)
             return job
 
     def start(self, seq: int, owner: str, lease: float) -> Started:
@@ -214,6 +200,7 @@ class Ledger:
             require_state(job, State.RESERVED, "start")
             job_rows.require_first(writer.signed, job, "start")
             stored = read_entry(seq, writer.signed.body(seq)).value
+            evaluations.require_made(writer.connection, stored)
             dataset = load(writer.connection, job.dataset, part=stored.get("part"), signed=writer.signed)
             costs = dataset.costs_from_json(stored["price"])
             outgrown = dataset.outgrown(costs, parse_decimal(stored["claim"]["epsilon"]))
@@ -245,6 +232,7 @@ class Ledger:
         """
         with self.log.writing() as writer:
             self._move(writer, seq, State.STARTED, State.BURNED, owner, expires, reason=reason)
+            self._give_back_following(writer, seq)
 
     def release(self, seq: int, owner: str | None = None, expires: float | None = None) -> None:
         """RESERVED -> RELEASED: no row was read, the price is given back. WrongState where it has started, or is not
@@ -265,6 +253,13 @@ class Ledger:
         for family, cost, line in zip(dataset.families, costs, lines, strict=True):
             account(connection, family, line)
             charge_analyst(connection, family, stored["by"], cost, -1)
+        self._give_back_following(writer, seq)
+
+    def _give_back_following(self, writer: Writer, seq: int) -> None:
+        """Of a job that came to nothing: the evaluation of what it would have made."""
+        job = evaluations.following(writer.connection, seq)
+        if job is not None and job.state is State.RESERVED:
+            self._give_back(writer, job.seq)
 
     def issue(self, seq: int, statement: str, model: str, signed_by: str | None = None) -> int:
         """Bind the statement's and the model's sha256 to a committed job, once; returns the index of the `issued`
@@ -360,10 +355,14 @@ class Ledger:
         with self.log.database.reading() as connection:
             return job_rows.holdings(connection)
 
-    def next_queued(self, without: Collection[str] = (), among: Collection[str] = ()) -> int | None:
-        """The oldest reservation in the queue; none on datasets in `without`, and only on those in `among`, if any."""
+    def next_queued(
+        self, without: Collection[str] = (), among: Collection[str] = (), passed: Collection[int] = ()
+    ) -> int | None:
+        """The oldest reservation in the queue; none on datasets in `without`, and only on those in `among`, if any;
+        none of those in `passed`.
+        """
         where = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
-        where &= job_table.c.dataset.not_in(without)
+        where &= job_table.c.dataset.not_in(without) & job_table.c.seq.not_in(passed)
         if among:
             where &= job_table.c.dataset.in_(among)
         with self.log.database.reading() as connection:

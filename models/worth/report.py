@@ -17,6 +17,7 @@ from accountant.errors import InputError
 from models.explain.html import ADDRESSES, page, paragraph, table
 from models.explain.vega import FOR, to_svg
 from models.explain.vega_parts import CONFIG
+from models.worth import thresholds
 from models.worth.layout import BINS
 
 Floats = NDArray[np.float64]
@@ -37,7 +38,8 @@ class Curve:
 @dataclass(frozen=True)
 class Report:
     """`facts`: sentences on what was measured, how, and by whose word; `metrics`: as statements have them, `low` and
-    `high` absent where a figure has no interval; `body`: all of it for programs.
+    `high` absent where a figure has no interval; `body`: all of it for programs; `thresholds`: of two classes, what
+    holds at each.
     """
 
     title: str
@@ -45,6 +47,7 @@ class Report:
     metrics: Sequence[dict[str, Any]]
     curves: tuple[Curve, ...]
     body: dict[str, Any]
+    thresholds: Sequence[dict[str, Any]] = ()
 
 
 def curves_of(counts: Floats, middles: Floats) -> tuple[Curve, ...]:
@@ -73,7 +76,9 @@ def write(report: Report, path: Path) -> None:
     if path.suffix == ".html":
         drawn = "".join(f"<figure>{_picture(curve)}</figure>" for curve in report.curves)
         told = "".join(paragraph(fact) for fact in report.facts)
-        text = page(report.title, f"{told}<div>{drawn}</div>{table(HEAD, rows)}")
+        at_each = f"<h2>At every threshold</h2>{table(thresholds.HEAD, thresholds.table_rows(report.thresholds))}"
+        whole = f"{told}<div>{drawn}</div>{table(HEAD, rows)}{at_each if report.thresholds else ''}"
+        text = page(report.title, whole)
     elif path.suffix == ".json":
         text = json.dumps(report.body, indent=2, ensure_ascii=False) + "\n"
     elif path.suffix == ".csv":

@@ -14,6 +14,7 @@ from models.worth.layout import Layout
 from models.worth.metrics import beats_constant, metrics
 from models.worth.paired import PairedLayout, paired_metrics
 from models.worth.report import Curve, Report, curves_of
+from models.worth.thresholds import thresholds
 
 LEVEL = "0.95"
 AnyLayout = Layout | PairedLayout
@@ -108,13 +109,17 @@ def _same(stated: Sequence[dict[str, Any]], own: Sequence[dict[str, Any]]) -> bo
     )
 
 
-def report_of(body: dict[str, Any]) -> Report:
-    """A statement, as programs have it, as a report with its pictures."""
+def report_of(body: dict[str, Any], contributions: int) -> Report:
+    """A statement, as programs have it, as a report with its pictures and what holds at every threshold."""
     histogram = body["histogram"]
     curves: tuple[Curve, ...] = ()
+    at_each: list[dict[str, Any]] = []
     if histogram["kind"] == "binary":
         layout = Layout(("0", "1"), float(histogram["link"]))
         curves = curves_of(layout.table(histogram["counts"]), layout.middles)
+        at_each = thresholds(
+            layout, histogram["counts"], Noise(float(histogram["variance"]), float(LEVEL), contributions)
+        )
     seen = " The model learnt from these rows: it looks better than it is." if body["seen"] else ""
     other = body.get("against")
     than = "a constant answer" if other is None else f"{other['model']}, certified by entry {other['certificate']}"
@@ -124,4 +129,5 @@ def report_of(body: dict[str, Any]) -> Report:
         f"{body['delta']}; signed, and entered in the ledger as entry {body['entry']}.{seen}{better}",
         f"Intervals of level {body['level']} count how the rows were drawn and the noise that was added.",
     )
-    return Report(f"What {body['model']} is worth on {body['dataset']}", facts, body["metrics"], curves, body)
+    title = f"What {body['model']} is worth on {body['dataset']}"
+    return Report(title, facts, body["metrics"], curves, body | {"thresholds": at_each}, at_each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from accountant.certificates import worth
@@ -71,12 +71,15 @@ def mark(home: Home, lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Lines of versions with `better`: whether each is shown to be better than a constant answer, by what it is judged
     by; None where nobody evaluated it, or its certificate is not known here.
     """
-    by_model, found = evaluations.by_model(home.ledger.log.database), []
+    return [{**line, "better": None if own is None else own["better"]} for line, own in judgements(home, lines)]
+
+
+def judgements(home: Home, lines: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Each line of a version with the statement that it is judged by."""
+    by_model = evaluations.by_model(home.ledger.log.database)
     for line in lines:
         jobs = by_model.get(line["certificate"]["entry"], ()) if line["certificate"] else ()
-        own = judged([each for seq in jobs if (each := _quick(home, seq)) is not None])
-        found.append({**line, "better": None if own is None else own["better"]})
-    return found
+        yield line, judged([each for seq in jobs if (each := _quick(home, seq)) is not None])
 
 
 def _quick(home: Home, seq: int) -> dict[str, Any] | None:
@@ -131,3 +134,19 @@ def require_worth(
             command=command,
         )
     return int(speaks["entry"])
+
+
+def short_worth(body: dict[str, Any]) -> str:
+    """A statement of worth in a few words: its first figure with the interval, and what is to be known of it."""
+    first = body["metrics"][0]
+    seen = ", on rows it learnt from" if body["seen"] else ""
+    than = f"entry {body['against']['certificate']}" if "against" in body else "a constant answer"
+    better = "" if body["better"] else f", not shown to be better than {than}"
+    if "against" in body:
+        better = f" against {body['against']['model']} of {than}" if body["better"] else better
+    return f"{first['metric']} {short_figure(first['low'])} to {short_figure(first['high'])}{seen}{better}"
+
+
+def short_figure(text: str) -> str:
+    """A figure for people: four decimals, or none where it is large."""
+    return f"{float(text):.4f}" if abs(float(text)) < 10 else f"{float(text):,.0f}"

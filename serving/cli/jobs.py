@@ -97,6 +97,7 @@ def _text(body: dict[str, Any]) -> str:
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}"),
         ("model", body["model"]),
         *closing(body),
+        *([("evaluation", "job {job}: {state}".format(**body["evaluation"]))] if "evaluation" in body else []),
         *([("certificate", f"entry {certificate['entry']}")] if certificate else []),
         *([("waiting", body["waiting"])] if body["waiting"] else []),
         *([("error", body["error"])] if body["error"] else []),

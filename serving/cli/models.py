@@ -24,7 +24,7 @@ from models.store.placing import answering
 from models.store.standing import way_out
 from models.worth import report
 from models.worth.stated import report_of
-from models.worth.statements import ENVELOPE, judged, statement_of, worths
+from models.worth.statements import ENVELOPE, judged, short_figure, short_worth, statement_of, worths
 from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
 from serving.cli.complete import DATASETS, MODELS
 from serving.cli.terminal import Json, aligned, allowed, busy, note, rounds, show, this_user
@@ -80,17 +80,6 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
         return (line["model"], f"{line['state']}{problem}", "", "", "", "")
     worth = [short_worth(each) for each in line["worth"]] or ["not evaluated"]
     return (line["model"], line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"], *worth)
-
-
-def short_worth(body: dict[str, Any]) -> str:
-    """A statement of worth in a few words: its first figure with the interval, and what is to be known of it."""
-    first = body["metrics"][0]
-    seen = ", on rows it learnt from" if body["seen"] else ""
-    than = f"entry {body['against']['certificate']}" if "against" in body else "a constant answer"
-    better = "" if body["better"] else f", not shown to be better than {than}"
-    if "against" in body:
-        better = f" against {body['against']['model']} of {than}" if body["better"] else better
-    return f"{first['metric']} {_short(first['low'])} to {_short(first['high'])}{seen}{better}"
 
 
 def show_model(
@@ -266,7 +255,8 @@ def evaluate(
     with busy(f"evaluating {name} on {dataset}"):
         body = job.evaluate(home, asked, by=this_user(), key=idempotency_key)
     if out is not None:
-        report.write(report_of(body["worth"]), out)
+        unit = statement_of(home, body["job"])[2].form.claim.unit
+        report.write(report_of(body["worth"], unit.contributions), out)
     folder: Path = home.evaluations / str(body["job"]) / ENVELOPE
     show(json, body | {"statement": str(folder)}, worth_text(body["worth"]))
     note(f"statement {folder}; left {left_words(body['left'], 'evaluation')}")
@@ -280,7 +270,7 @@ def _evaluate_rows(name: str, data: Path, out: Path | None, json: bool) -> None:
         found = evaluate_rows(Home.open(), verified, reference(folder), data, this_user())
     if out is not None:
         report.write(found, out)
-    rows = [("FIGURE", "VALUE"), *((each["metric"], _short(each["value"])) for each in found.metrics)]
+    rows = [("FIGURE", "VALUE"), *((each["metric"], short_figure(each["value"])) for each in found.metrics)]
     show(json, {**found.body, "out": None if out is None else str(out)}, "\n".join([*found.facts, "", aligned(rows)]))
 
 
@@ -299,15 +289,11 @@ def worth_text(body: dict[str, Any]) -> str:
     lines = [
         (
             each["metric"] + (f" of {each['class']}" if "class" in each else ""),
-            "not told by the counts" if each["value"] is None else _short(each["value"]),
-            f"{_short(each['low'])} to {_short(each['high'])}",
+            "not told by the counts" if each["value"] is None else short_figure(each["value"]),
+            f"{short_figure(each['low'])} to {short_figure(each['high'])}",
         )
         for each in body["metrics"]
     ]
     percent = f"{float(body['level']) * 100:g} %"
     rows = [("FIGURE", "VALUE", f"{percent} INTERVAL"), *lines]
     return f"{aligned(head)}\n\n{aligned(rows)}"
-
-
-def _short(text: str) -> str:
-    return f"{float(text):.4f}" if abs(float(text)) < 10 else f"{float(text):,.0f}"

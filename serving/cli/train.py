@@ -12,6 +12,7 @@ from accountant.ledger.grants import Access
 from accountant.ledger.left import left_words
 from models.store.bundle import ModelStore
 from models.store.standing import Standing
+from models.worth.statements import short_worth
 from serving.cli.complete import LEARNERS
 from serving.cli.datasets import Name
 from serving.cli.terminal import Json, aligned, allowed, busy, rounds, show, this_user
@@ -77,6 +78,10 @@ def train(
     model: Model = None,
     target: Target = None,
     promote: Promote = False,
+    evaluate: Annotated[
+        str | None,
+        typer.Option(help="Evaluate it afterwards at this epsilon on what the dataset keeps aside; charged together."),
+    ] = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -87,10 +92,12 @@ def train(
     \b
     dpserve train adult --epsilon 0.5
     dpserve train adult --learner lazybb --epsilon 0.5
+    dpserve train adult --epsilon 0.5 --evaluate 0.25
     """
     home = Home.open()
     held = allowed(home, "train", dataset=name)
-    asked = Asked(name, learner, epsilon, delta, parameters(set), model, target=target, promote=promote)
+    own = parameters(set)
+    asked = Asked(name, learner, epsilon, delta, own, model, target=target, promote=promote, evaluate=evaluate)
     job.recover(home)
     with rounds(f"{learner} on {name}") as progress:
         body = job.train(
@@ -104,10 +111,22 @@ def train(
         ("version", _version(home, body)),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
+        *_evaluated(body),
         *closing(body),
         ("left", left_words(body["left"])),
     ]
     show(json, body, aligned(lines))
+
+
+def _evaluated(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the model is worth, where that was asked for together with it."""
+    if "evaluated" not in body:
+        then = body.get("evaluation")
+        return [("worth", f"a worker measures it: job {then['job']}")] if then else []
+    then = body["evaluated"]
+    return [
+        ("worth", f"{short_worth(then['worth'])}; epsilon {then['epsilon']} of what is kept aside, job {then['job']}")
+    ]
 
 
 def promotes(held: Access, asked: Asked) -> bool:

@@ -22,7 +22,9 @@ from accountant.errors import LedgerInvalid
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Family, families_of, one_job_in
 from accountant.ledger.job_counts import JobFigures, queue
+from models.store.bundle import CHAMPION
 from models.store.standing import Standing
+from models.worth.statements import judgements
 from serving.process.audit_runs import read_last
 
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -156,6 +158,29 @@ class ServingGauges(Collector):
         yield family
         yield _gauge("dpserve_models_loaded", "Model versions verified and served.", self.served)
         yield _gauge("dpserve_models_refused", "Model versions that do not verify, and are not served.", self.refused)
+
+
+class WorthGauges(Collector):
+    """What champions were measured to be worth: of signed statements alone, whose figures are public."""
+
+    def __init__(self, home: Home, lines: list[dict[str, Any]]) -> None:
+        self.home, self.lines = home, [line for line in lines if line[CHAMPION]]
+
+    def collect(self) -> Iterable[Metric]:
+        """Of what each champion is judged by: its first figure with the interval, and the verdict."""
+        worth = GaugeMetricFamily(
+            "dpserve_model_worth", "What the champion is worth, as stated.", labels=["model", "metric", "bound"]
+        )
+        better = GaugeMetricFamily(
+            "dpserve_model_better", "Whether the champion is shown to be better than a constant.", labels=["model"]
+        )
+        for line, own in judgements(self.home, self.lines):
+            if own is not None:
+                first = own["metrics"][0]
+                better.add_metric([line["name"]], float(own["better"]))
+                for bound in (each for each in ("value", "low", "high") if first[each] is not None):
+                    worth.add_metric([line["name"], first["metric"], bound], float(first[bound]))
+        yield from (worth, better)
 
 
 def _by_dataset(name: str, help: str, datasets: list[Dataset], figure: Callable[[Dataset], float]) -> Metric:

@@ -89,6 +89,7 @@ def asked(body: dict[str, Any]) -> Asked:
         tuning,
         body.get("target"),
         body.get("promote", False),
+        body.get("evaluate"),
     )
 
 
@@ -106,7 +107,7 @@ def _tuning(body: dict[str, Any]) -> Tuning:
 
 async def submit_job(request: Request) -> Response:
     """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
-    body = await json_fields(request, REQUIRED, KEYED)
+    body = await json_fields(request, REQUIRED, {**KEYED, "evaluate": NUMBER})
     held = await require_dataset(request, ("train",), body["dataset"])
     found = await with_prices(request, submitted, state(request).home, body, held)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
@@ -259,6 +260,8 @@ JOB = {
     "required": ["dataset", "epsilon"],
     "properties": ASKED,
 }
+EVALUATED = {**DECIMAL, "description": "epsilon at which the model is evaluated then, on what is kept aside"}
+SUBMITTED = {**JOB, "properties": {**ASKED, "evaluate": EVALUATED}}
 LIST: Query = {
     "dataset": {**TEXT, "description": "only of this dataset"},
     "state": {**TEXT, "enum": list(PUBLIC_STATES), "description": "only in this state"},
@@ -273,7 +276,7 @@ DOORS = (
         submit_job,
         "Submit a job; it is charged now",
         202,
-        JOB,
+        SUBMITTED,
         json_schemas.JOB,
         on=NAMED,
     ),

@@ -18,7 +18,7 @@ from serving.http import cookies
 from serving.http.rights import NOTHING
 from serving.http.routes import TEXT, Door, in_thread, state
 from serving.process import audit_runs
-from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges, render
+from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges, WorthGauges, render
 from serving.rest import json_schemas
 from serving.wire.errors import NotReady, json_response
 from serving.wire.request_bodies import known_query
@@ -27,9 +27,10 @@ from serving.wire.request_bodies import known_query
 async def metrics(request: Request) -> Response:
     """What all workers counted, and what the home says now."""
     serving = state(request)
-    home, standings = serving.home, Counter(line["state"] for line in serving.registry.to_json())
+    home, lines = serving.home, serving.registry.to_json()
+    standings = Counter(line["state"] for line in lines)
     models = ServingGauges(serving.registry.loaded, serving.registry.refused, standings)
-    collectors = (LedgerGauges(home, serving.figures), AuditGauges(home), models)
+    collectors = (LedgerGauges(home, serving.figures), AuditGauges(home), models, WorthGauges(home, lines))
     return Response(await in_thread(render, collectors), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -17,6 +17,7 @@ from small_home import dpserve
 
 
 @pytest.mark.slow
+@pytest.mark.system("openssl", "jq")
 def test_every_command_of_the_page_runs(tmp_path):
     rows = pq.read_table(EXAMPLES / "adult_train.parquet"), pq.read_table(EXAMPLES / "adult_test.parquet")
     parts = {"adult": rows[0].slice(0, 4000), "others": rows[1].slice(0, 1000), "public": rows[1].slice(4000, 1000)}
@@ -34,11 +35,14 @@ def test_every_command_of_the_page_runs(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("verified") == 5  # the model with its statements, and each of the four
+    assert done.stdout.count("Signature Verified Successfully") == 1  # by openssl
     assert all("<svg" in (tmp_path / page).read_text() for page in ("worth.html", "report.html"))
-    shown = json.loads(dpserve(home, "model", "list", "--json").stdout)["models"][0]
+    assert "At every threshold" in (tmp_path / "worth.html").read_text()
+    shown = json.loads(dpserve(home, "model", "list", "--json").stdout)["models"]
+    shown = next(line for line in shown if line["model"] == "adult@1")
     assert shown["worth"][0]["dataset"] == "others"
     spent = json.loads(dpserve(home, "dataset", "show", "adult", "--json").stdout)["holdout"]["budget"]["spent"]
-    assert spent["pure"] == "0.5"
+    assert spent["pure"] == "0.6"
     assert dpserve(home, "ledger", "audit").returncode == 0
     changed = next((tmp_path / "adult-model").glob("worth-*.tlog-proof"))
     changed.write_text(changed.read_text().replace("index ", "index 1"))

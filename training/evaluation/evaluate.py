@@ -14,15 +14,17 @@ from typing import Any
 from accountant.budget import Budget
 from accountant.canonical import decimal_string
 from accountant.certificates.certificate import Certificate
-from accountant.errors import BudgetRefused, InputError
+from accountant.errors import BudgetRefused, InputError, WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations
+from accountant.ledger.evaluations import certified_of
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import HOLDOUT, Job, Request
 from accountant.ledger.refusal import refusal
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
+from models.worth.layout import Layout
 from models.worth.stated import layout_of, paired_layout_of
 from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
 from training.learner import Recipe
@@ -106,11 +108,37 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
     )
     recipe = evaluator.recipe(public_of(dataset, schema.question(target), budget))
     known = evaluations.same(home.ledger.log.database, request)
-    costs = dataset.costs(recipe.plan)
-    if known is None and dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim):
-        most = dataset.one_job(Decimal(0)).epsilon  # the noise is pure, whatever delta was asked for
-        raise refusal(dataset, request, costs, Budget(most, budget.delta).to_json() if most else None)
+    if known is None:
+        _require_room(dataset, request, recipe)
     return PlannedWorth(request, recipe, dataset, known)
+
+
+def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
+    costs = dataset.costs(recipe.plan)
+    if dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim):
+        most = dataset.one_job(Decimal(0)).epsilon  # the noise is pure, whatever delta was asked for
+        raise refusal(dataset, request, costs, Budget(most, request.budget.delta).to_json() if most else None)
+
+
+def plan_following(home: Home, training: Request, epsilon: str | float | Decimal, by: str) -> PlannedWorth:
+    """Of the model that a job is going to make, on what its dataset keeps aside: to be reserved together with the job,
+    whose number `evaluates` is set to then. Raises as `plan`.
+    """
+    if home.ledger.dataset(training.dataset).holdout is None:
+        raise InputError(
+            f"evaluate: dataset {training.dataset} keeps no rows aside, which is declared when a family is founded "
+            "(dataset register --holdout 0.2). Train, then evaluate on a dataset of other people"
+        )
+    dataset = home.ledger.dataset(training.dataset, by, HOLDOUT)
+    asked = schema_of(home, dataset).question(training.target)
+    layout = Layout(tuple(asked.classes or ()), 1.0, asked.target_range)  # how many cells, whatever the scores mean
+    budget = Budget.of(str(epsilon), "0")
+    request = Request(
+        training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, 0, HOLDOUT
+    )
+    recipe = Evaluator(CellCounts(None, layout)).recipe(public_of(dataset, asked, budget))
+    _require_room(dataset, request, recipe)
+    return PlannedWorth(request, recipe, dataset, None)
 
 
 def evaluator_of(ensembles: Sequence[Ensemble]) -> Evaluator:
@@ -121,11 +149,23 @@ def evaluator_of(ensembles: Sequence[Ensemble]) -> Evaluator:
     return Evaluator(PairedCounts((own, other), paired_layout_of(own, other)))
 
 
+def is_early(home: Home, seq: int) -> bool:
+    """Whether a job evaluates a model that is still to be made, by the job that it was reserved with."""
+    named = home.ledger.reservation(seq).value.get("evaluates")
+    with home.ledger.log.database.reading() as connection:
+        return named is not None and certified_of(connection, named) is None
+
+
 def measured_by(home: Home, request: Request) -> list[VerifiedModel]:
     """The model that an evaluation measures, and the one that it is compared with, if one is. InputError where one is
     not in the home any more; raises as `load_of_home`.
     """
-    issued = [each for each in (request.evaluates, request.against) if each is not None]
+    named = [each for each in (request.evaluates, request.against) if each is not None]
+    with home.ledger.log.database.reading() as connection:
+        made = [certified_of(connection, each) for each in named]
+    if None in made:
+        raise WrongState(f"job {request.evaluates}: has made no model yet, which is to be evaluated")
+    issued = [each for each in made if each is not None]
     return [certified(home, home.ledger.log.entry(each).value["name"], each) for each in issued]
 
 

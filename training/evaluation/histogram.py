@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.budget import Relation
+from accountant.errors import PlanMismatch
 from accountant.mechanisms import DiscreteLaplace
 from models.forms.ensemble import Ensemble
 from models.worth.layout import Layout
@@ -30,9 +31,11 @@ AT_ONCE = 1 << 16  # rows whose scores are in memory at one time
 
 @dataclass(frozen=True)
 class CellCounts:
-    """Records per cell of `layout`, (layout.size,): by what `ensemble` says of them and their true answers."""
+    """Records per cell of `layout`, (layout.size,): by what `ensemble` says of them and their true answers. None: it is
+    not made yet, and the query can be rehearsed alone.
+    """
 
-    ensemble: Ensemble
+    ensemble: Ensemble | None
     layout: Layout
     purpose: ClassVar[str] = "records by true answer and what the model says"
     norm: ClassVar[str] = "l1"
@@ -47,6 +50,8 @@ class CellCounts:
         return self.layout.counted * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        if self.ensemble is None:
+            raise PlanMismatch(f"{self.purpose}: there is no model yet")
         counts = np.zeros(self.size, np.int64)
         for codes, answers in _parts(rows):
             cells = self.layout.cells(self.ensemble.coded_scores(codes), answers)

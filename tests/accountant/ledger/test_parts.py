@@ -119,6 +119,72 @@ def test_what_is_no_evaluation_of_a_certified_model_is_refused(home):
         reserve(home.ledger, replace(evaluation(certified), dataset="plain"), PURE)
 
 
+def test_a_job_and_the_evaluation_of_what_it_makes_are_reserved_together_or_not_at_all(home):
+    """Charged both before a row is read; what comes to nothing takes its evaluation back with it, and none can start
+    before there is a model.
+    """
+    what = evaluation(0), Decimal("0.1"), PURE
+    together = lambda **more: reserve(home.ledger, request("adult", "1", "0", **more), PURE, evaluation=what)  # noqa: E731
+    burned = together()
+    assert (spent(home), spent(home, HOLDOUT)) == ("0", "0")
+    assert home.ledger.dataset("adult", part=HOLDOUT).summary()["reserved"]["epsilon"] == "1"
+    then = evaluations.following
+    with home.ledger.log.database.reading() as connection:
+        follows = then(connection, burned.seq).seq
+        assert then(connection, follows) is None
+    with pytest.raises(WrongState, match="has made no model yet"):
+        home.ledger.start(follows, "owner:1:1", 60.0)
+    advance(home.ledger, burned.seq, "burned")
+    assert (home.ledger.job(follows).state, spent(home), spent(home, HOLDOUT)) == ("released", "1", "0")
+    given = together(again="1")
+    home.ledger.release(given.seq)
+    assert home.ledger.job(given.seq + 1).state == "released"
+    made = together(again="2")
+    advance(home.ledger, made.seq, "issued")
+    finish(home, made.seq + 1)
+    certified = home.ledger.job(made.seq).issued
+    assert evaluations.by_model(home.ledger.log.database) == {certified: [made.seq + 1]}
+    assert evaluations.same(home.ledger.log.database, evaluation(certified)) == made.seq + 1
+    size = home.ledger.log.size()
+    home.ledger.change_budget("adult", Decimal("3"), "room for training", "steward")
+    big = replace(evaluation(0), budget=Budget.of("3")), Decimal("0.1"), plan(PureDp(Decimal("0.1")), 25)
+    with pytest.raises(BudgetRefused):  # the evaluation does not fit beside 1 of 3: nothing of either is kept
+        reserve(home.ledger, request("adult", "1", "0", again="3"), PURE, evaluation=big)
+    assert home.ledger.log.size() == size + 1
+    with pytest.raises(InputError):  # nobody else's reservation
+        reserve(home.ledger, evaluation(made.seq), PURE)
+    assert sound(home)
+    _judged(home, made.seq)
+
+
+def _judged(home: Home, seq: int) -> None:
+    """The auditor by itself: what stands with a job is of that job, and starts after it."""
+    import json
+
+    from accountant import canonical
+    from accountant.audit.replay import Replay
+
+    log = home.ledger.log
+    values = [json.loads(log.entry(number).body) for number in range(log.size())]
+    starts = next(at for at, each in enumerate(values) if each["type"] == "started" and each["reservation"] == seq + 1)
+    issued = next(at for at, each in enumerate(values) if each["type"] == "issued" and each["reservation"] == seq)
+    swapped = [*values[:issued], values[starts], *values[issued:]]
+
+    def read(entries, **changed) -> None:
+        replay = Replay(home.trust)
+        for number, value in enumerate(entries):
+            replay.read(number, canonical.encode({**value, **(changed if number == seq + 1 else {})}))
+
+    read(values)
+    for entries, changed, problem in (
+        (swapped, {}, "has made no model to evaluate"),
+        (values, {"evaluates": seq - 3}, "reserved just before|certified model"),
+        (values, {"model": "other"}, "must be adult"),
+    ):
+        with pytest.raises(LedgerInvalid, match=problem):
+            read(entries, **changed)
+
+
 def test_families_with_parts_are_joined_by_those_who_name_their_people(home):
     home.ledger.register(registration("more", None, unit=Unit("person", "name"), families=("adult",)))
     assert home.ledger.dataset("more").holdout == KEPT

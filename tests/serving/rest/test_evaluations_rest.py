@@ -11,7 +11,7 @@ from accountant.budget import Budget, Relation
 from accountant.certificates import worth
 from accountant.home import Home
 from models.worth.stated import check
-from serving.rest import evaluations, jobs, models, placing
+from serving.rest import evaluations, jobs, models, operations, placing
 from training import job, queue
 from training.plans import Asked
 from training.rows.datasets import register
@@ -20,7 +20,9 @@ from training.rows.datasets import register
 def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers._scratch() / "files"
-    with site_at(tmp_path / "home", (*evaluations.DOORS, *jobs.DOORS, *models.DOORS, *placing.DOORS)) as site:
+    with site_at(
+        tmp_path / "home", (*evaluations.DOORS, *jobs.DOORS, *models.DOORS, *placing.DOORS, *operations.DOORS)
+    ) as site:
         home: Home = site.home
         rows = files / "rows.parquet", files / "schema.yaml"
         budget = Budget.of("2", "0.00001")
@@ -61,6 +63,12 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         assert site.bear(chief, "POST", place, json=wants | {"if_better": "yes"}).status_code == 400
         lines = site.bear(secret, "GET", "/v1/models").json()["models"]
         assert {line["model"]: line["better"] for line in lines} == {"adult@1": body["better"], "adult@2": None}
+        counted = site.bear(site.token("watch", "audit"), "GET", "/metrics").text
+        assert f'dpserve_model_better{{model="adult"}} {float(body["better"])}' in counted
+        assert (
+            f'dpserve_model_worth{{bound="low",metric="auroc",model="adult"}} {float(body["metrics"][0]["low"])}'
+            in counted
+        )
         refused = site.bear(secret, "POST", "/v1/evaluations", json=asked | {"epsilon": "1.9"})
         assert refused.status_code == 403
         assert refused.json()["error"]["details"]["would_fit"]
