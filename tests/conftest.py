@@ -56,7 +56,8 @@ def pytest_collection_modifyitems(items):
     SQLite was counts as slow: to start it takes seconds.
     """
     long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "server", "statistical")))}
-    items.sort(key=lambda item: item.path not in long)
+    files = list(dict.fromkeys(item.path for item in items))
+    items.sort(key=lambda item: (item.path not in long, files.index(item.path), bool(item.get_closest_marker("last"))))
     for item in items:
         if hasattr(item, "callspec") and "postgresql" in map(str, item.callspec.params.values()):
             item.add_marker("slow")

@@ -455,6 +455,7 @@ def test_a_picture_says_log_odds_and_ends_without_infinity():
 # ---- last, for it breaks a model
 
 
+@pytest.mark.last
 def test_a_model_that_does_not_verify_is_not_shown(page, server):
     path = server.path / "models" / "woods" / "1" / "model.onnx"
     path.write_bytes(path.read_bytes() + b"\0")
@@ -471,6 +472,7 @@ def test_a_model_that_does_not_verify_is_not_shown(page, server):
 # ---- a champion that was revoked: the last, for nothing answers to the name afterwards
 
 
+@pytest.mark.last
 def test_a_revoked_champion_says_that_nothing_is_served_and_what_could_be(browser, server):
     page = signed_in(browser, server, "admin", "/ui/models/adult@1")
     entry = server.get("/v1/models/adult@1").json()["certificate"]["entry"]

@@ -245,8 +245,9 @@ def test_an_event_is_one_line_of_data():
     assert not Event("issued:1:placing", {"state": "issued"}, True).last
 
 
+@pytest.mark.last
 def test_a_stream_does_not_keep_the_server_from_stopping(server):
-    """The last test of this file: it stops what the others use."""
+    """It stops what the others use."""
     with listen(server, held_job(server), server.tokens["train"]) as connection:
         assert server.stop() == 0
         assert rest(connection).endswith(b"0\r\n\r\n")  # ended by the server, and not torn down
