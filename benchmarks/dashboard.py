@@ -32,12 +32,15 @@ import pyarrow.parquet as pq
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.ledger import grants
+from accountant.ledger.grants import Grant
 from accountant.ledger.records import NewPeople, State
 from benchmarks import made_ledger
 from models.store.bundle import ModelStore
 from serving.process.tokens import new_token
 from training import job
 from training.plans import Asked
+from training.profiles.profile import AskedProfile
 from training.rows.datasets import register
 
 ROOT = Path(__file__).parent.parent
@@ -47,8 +50,8 @@ BOUND = 300.0  # milliseconds
 REPEATS = 9
 READY_SECONDS = 300.0
 
-# Every page: what it is called, and where it is. {job}: the newest that was issued; {entry}: one in the middle; {turn}:
-# another one each time. PART: what a page asks for once it is shown, so nobody waits for the page meanwhile.
+# Every page: what it is called, and where it is. {job}, {profile}, {grant}: the newest; {entry}: one in the middle;
+# {turn}: another one each time. PART: what a page asks for once it is shown, so nobody waits for the page meanwhile.
 PART = "part: "
 PAGES = (
     ("Home", "/ui"),
@@ -81,6 +84,10 @@ PAGES = (
     ("Entry's proof", "/ui/ledger/{entry}/proof"),
     ("Audit", "/ui/audit"),
     ("Checkpoint", "/ui/audit/checkpoint"),
+    ("Profile", "/ui/profiles/{profile}"),
+    ("Campaigns", "/ui/campaigns"),
+    ("Grants", "/ui/grants"),
+    ("Grant", "/ui/grants/{grant}"),
     ("Tokens", "/ui/tokens"),
     ("Sign in", "/ui/login"),
 )
@@ -128,6 +135,8 @@ def make(folder: Path, size: Size) -> Home:
     for number in range(size.models):
         asked = Asked("adult", "lazybb", "0.01", parameters={"rounds": 2}, model=f"model-{number}")
         job.train(home, asked, by=f"analyst-{number % 7}")
+    job.profile(home, AskedProfile("adult", "0.1"), by="analyst-0")
+    grants.add(home.ledger, [Grant("team", "audit", "everything", "", None, None)], "benchmark")
     return home
 
 
@@ -171,8 +180,13 @@ def _until(holds: Any, process: subprocess.Popen[bytes]) -> None:
 
 
 def measure(client: httpx.Client, home: Home, models: int, repeats: int = REPEATS) -> list[Line]:
-    issued = next(each for each in reversed(home.ledger.jobs()) if each.issued is not None)
-    known = {"job": str(issued.seq), "entry": str(home.ledger.log.size() // 2)}
+    issued = [each for each in reversed(home.ledger.jobs()) if each.issued is not None]
+    known = {
+        "job": str(next(each.seq for each in issued if each.model)),
+        "profile": str(next(each.seq for each in issued if not each.model)),
+        "entry": str(home.ledger.log.size() // 2),
+        "grant": str(grants.grants(home.ledger)[-1].index),
+    }
     turns = iter(range(models))
     return [_line(client, name, path, known, turns, repeats) for name, path in PAGES]
 
