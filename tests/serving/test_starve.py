@@ -59,8 +59,9 @@ def server(tmp_path_factory):
     register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
     job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
     clock = MovedClock(folder)
-    with serving(home.path, workers=2, **noted_draws.environment(folder), **clock.environment) as found:
-        found.clock, found.folder = clock, folder
+    environment = {**noted_draws.environment(folder), **clock.environment}
+    with serving(home.path, workers=2, **environment) as found:
+        found.clock, found.folder, found.environment = clock, folder, environment
         found.tokens["other"] = new_token(home, "other", ["train"])[0]
         until(lambda: (home.path / "run" / str(found.port) / "prices").exists(), "the price desk is there")
         until(lambda: found.ask("POST", "/v1/plans", "other", json=THEIRS).status_code == 200, "a first price")
@@ -287,3 +288,33 @@ def test_killed_at_random_under_load_it_comes_back(server):
             until(lambda least=count: issued(server.home) > least, "jobs go on")
             others_are_answered(server)
     settled(server, load, FIRST[server.folder])
+
+
+@pytest.mark.last
+def test_who_starts_the_others_is_killed_under_load(server):
+    """What it started ends by itself, and nothing is lost: whoever starts the server again finds all as it was."""
+    began, jobs, now = FIRST[server.folder], set(), server
+    with contextlib.ExitStack() as stack:
+        for which in ("supervisor", "launcher"):
+            launcher, known = psutil.Process(now.process.pid), {each.pid for each, _ in victims(now)}
+            (supervisor,) = [each for each in launcher.children() if each.pid not in known and each.children()]
+            everybody = [launcher, *launcher.children(recursive=True)]
+            with Load(now) as load:
+                jobs_go_on(now)
+                {"supervisor": supervisor, "launcher": launcher}[which].kill()
+                now.process.wait(60)
+                _, alive = psutil.wait_procs(everybody, timeout=60)
+                assert alive == [], (which, [each.cmdline() for each in alive])
+            jobs |= load.jobs
+            now = stack.enter_context(serving(server.path, workers=2, **server.environment))
+            now.folder, now.tokens = server.folder, server.tokens
+        with Load(now) as load:
+            jobs_go_on(now)
+            others_are_answered(now)
+        load.jobs |= jobs
+        settled(now, load, began)
+
+
+def jobs_go_on(server):
+    count = issued(server.home)
+    until(lambda: issued(server.home) > count, "jobs go on")
