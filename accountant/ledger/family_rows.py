@@ -115,9 +115,12 @@ def load_family(
         claimed = read_entry(sums[WHOLE], body_at(connection, sums[WHOLE])).value["claim"]
         whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
-    quota = None if analyst is None else _quota(connection, row.id, analyst, design)
-    if signed and analyst is not None:
-        _require_shares(connection, signed, row.id, identity, analyst)
+    quota = None
+    if analyst is not None:
+        shares = {each.name: each for each in _analysts(connection, row.id, (analyst, EVERYBODY))}
+        quota = _quota(shares, analyst, design)
+        if signed:
+            _require_shares(shares, signed, identity, analyst)
     rest = family_name(founding), before, whole, _share(founding), part, row.changed
     return Family(identity, row.seq, relation, unit, design, used, reserved, quota, *rest)
 
@@ -151,14 +154,13 @@ def _require_newest(signed: Signed, row: Row[Any], part: str | None, sums: dict[
         raise _mismatch(f"family {row.id}", newest or row.seq)
 
 
-def _require_shares(connection: Connection, signed: Signed, account: str, identity: str, analyst: str) -> None:
+def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, analyst: str) -> None:
     """LedgerInvalid unless the rows of the analyst, and of everybody, have the quotas that were set last."""
     entries = [each for each in signed.rare() if each.value["type"] == "quota-set"]
     said = {each.value["analyst"]: each for each in entries if each.value["family"] == identity}
-    rows = {row.name: row.share for row in _analysts(connection, account, (analyst, EVERYBODY))}
     for name in (analyst, EVERYBODY):
         share = said[name].value["share"] if name in said else None
-        if rows.get(name) != share:
+        if (rows[name].share if name in rows else None) != share:
             raise _mismatch(f"analyst {name}", said[name].seq if name in said else 0)
 
 
@@ -233,9 +235,8 @@ def _budget(entry: dict[str, Any]) -> Budget:
     return Budget.of(entry["budget"]["epsilon"], entry["budget"]["delta"])
 
 
-def _quota(connection: Connection, family: str, analyst: str, design: Filter) -> Quota | None:
+def _quota(rows: Mapping[str, Any], analyst: str, design: Filter) -> Quota | None:
     """The analyst's own quota, else everybody's; None where neither was set."""
-    rows = {row.name: row for row in _analysts(connection, family, (analyst, EVERYBODY))}
     shares = [rows[name].share for name in (analyst, EVERYBODY) if name in rows and rows[name].share is not None]
     if not shares:
         return None

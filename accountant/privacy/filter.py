@@ -148,16 +148,19 @@ def _criteria(budget: Budget) -> tuple[Criterion, ...]:
     return tuple(criterion for criterion in found if criterion.cap > 0)
 
 
+@lru_cache(maxsize=256)
+def _spelled(orders: tuple[Decimal, ...]) -> tuple[str, ...]:
+    """The same few orders are spelled eight times for each admission."""
+    return tuple(map(decimal_string, orders))
+
+
 def price_to_json(price: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
     """The stored form of a price at `orders`: exact decimals as texts."""
-    rdp = {
-        decimal_string(order): decimal_string(from_nano(figure))
-        for order, figure in zip(orders, price.rdp, strict=True)
-    }
+    rdp = {order: decimal_string(from_nano(figure)) for order, figure in zip(_spelled(orders), price.rdp, strict=True)}
     return {"pure": decimal_string(from_nano(price.pure)), "unbounded": price.unbounded, "rdp": rdp}
 
 
 def price_from_json(body: Mapping[str, Any], orders: tuple[Decimal, ...]) -> Price:
     """Inverse of `price_to_json`, of those of its orders that are asked for. KeyError where one is missing."""
-    rdp = tuple(nano(parse_decimal(body["rdp"][decimal_string(order)])) for order in orders)
+    rdp = tuple(nano(parse_decimal(body["rdp"][order])) for order in _spelled(orders))
     return Price(nano(parse_decimal(body["pure"])), body["unbounded"], rdp)
