@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
 from models.features import Feature, NumericFeature
-from models.votes import describe, holds
+from models.votes import describe
 
 MAX_DEPTH = 32
 MAX_WEIGHT = 1 << 53  # of a leaf or a constant: what JSON carries exactly everywhere
@@ -41,18 +41,50 @@ class Split:
 Tree = Leaf | Split
 
 
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """A tree as arrays, an entry for each node, breadth first: `feature`, the `first` code that passes and `count` of
+    them; `after` (2 nodes,): where what fails, and what passes, goes on, which is itself at a leaf; `weight` of leaves.
+    """
+
+    feature: NDArray[np.int64]
+    first: NDArray[np.int64]
+    count: NDArray[np.uint64]
+    after: NDArray[np.intp]
+    weight: NDArray[np.int64]
+    depth: int
+
+    def weights_of(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+        """The weight of the leaf that each row of `codes` (features, n) reaches: (n,)."""
+        rows = codes.shape[1]
+        flat, place, node = codes.ravel(), np.arange(rows), np.zeros(rows, np.intp)
+        for _ in range(self.depth):
+            beyond = flat.take(self.feature.take(node) * rows + place) - self.first.take(node)
+            passes = beyond.view(np.uint64) < self.count.take(node)  # what is below the first is a huge number
+            node = self.after.take(2 * node + passes)
+        return self.weight.take(node)
+
+
+def walk_of(tree: Tree, widths: Sequence[int]) -> Walk:
+    """`widths`: bins per feature, the last code of each is the missing value's."""
+    nodes, depths, lines = [tree], [0], list[tuple[int, ...]]()
+    for at, node in enumerate(nodes):  # which grows meanwhile
+        if isinstance(node, Leaf):
+            lines.append((0, 0, 0, at, at, node.weight))
+            continue
+        above = node.test == "above"
+        passing = (node.code + 1, widths[node.feature] - 2 - node.code) if above else (node.code, 1)
+        lines.append((node.feature, *passing, len(nodes) + 1, len(nodes), 0))
+        nodes += [node.yes, node.no]
+        depths += [depths[at] + 1] * 2
+    found = np.array(lines, np.int64)
+    feature, first, count, _, _, weight = np.ascontiguousarray(found.T)
+    return Walk(feature, first, count.astype(np.uint64), found[:, 3:5].astype(np.intp).ravel(), weight, max(depths))
+
+
 def route(tree: Tree, codes: Sequence[NDArray[Any]], widths: Sequence[int]) -> NDArray[np.int64]:
     """The weight of the leaf that each row reaches: (n,). `codes`: (features, n); `widths`: bins per feature."""
-    weights = np.empty(len(codes[0]), dtype=np.int64)
-    waiting: list[tuple[Tree, NDArray[np.intp]]] = [(tree, np.arange(weights.size))]
-    while waiting:
-        at, rows = waiting.pop()
-        if isinstance(at, Leaf):
-            weights[rows] = at.weight
-            continue
-        passes = holds(at.test, at.code, widths[at.feature])[codes[at.feature][rows]]
-        waiting += [(at.yes, rows[passes]), (at.no, rows[~passes])]
-    return weights
+    return walk_of(tree, widths).weights_of(np.stack(codes))
 
 
 def splits(tree: Tree) -> Iterator[Split]:
