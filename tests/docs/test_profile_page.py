@@ -10,11 +10,13 @@ import shutil
 import subprocess
 
 import pyarrow.parquet as pq
+import pytest
 import warm
 from ledgers import EXAMPLES, ROOT
 from small_home import dpserve
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_runs(tmp_path):
     pq.write_table(pq.read_table(EXAMPLES / "adult_train.parquet").slice(0, 2000), tmp_path / "adult.parquet")
     shutil.copy(EXAMPLES / "adult.schema.yaml", tmp_path / "adult.yaml")

@@ -226,11 +226,13 @@ def test_the_recipe_of_a_database_names_every_file_that_knows_which_it_is():
     assert 'params=["sqlite", "postgresql"]' in (ROOT / files[-1]).read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_a_toy_learner_keeps_the_contract(house):
     contract = "tests/training/learners/test_learner_contract.py"
     run(house, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", contract, "-k", "toy")
 
 
+@pytest.mark.slow
 def test_a_toy_door_answers_and_is_described(house, tmp_path):
     run(house, "-c", KNOWS_DOOR, str(tmp_path))
 

@@ -172,6 +172,7 @@ def test_the_recipe_names_the_files_that_the_walk_edits():
         assert {f"`{name}`" for name, _, _ in edits} == {line.split(":")[0]}
 
 
+@pytest.mark.slow
 @pytest.mark.system("node")
 def test_a_new_event_is_four_files(house):
     take(house, 1)
