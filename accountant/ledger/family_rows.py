@@ -169,7 +169,8 @@ def _summed(signed: Signed, number: int, part: str | None, design: Filter) -> di
     The next one says it.
     """
     used, changed, whole, prices, subjects = design.nothing(), None, None, dict[int, Price](), Subjects(whole=True)
-    for seq, body in signed_entries(signed.connection, 0, signed.size, signed.root):
+    size = signed.size  # what this transaction has appended since is not signed yet
+    for seq, body in signed_entries(signed.connection, 0, size, signed.root, end=size):
         if number not in subjects.of(seq, body):
             continue
         value = read_entry(seq, body).value

@@ -135,14 +135,16 @@ def _before(rare: int) -> int:
     return account_number(rare, "before")
 
 
-def signed_entries(connection: Connection, start: int, size: int, root: bytes) -> Iterator[tuple[int, bytes]]:
-    """The entries from `start` on and their bytes. LedgerInvalid at the end, where with the subtrees before them they
-    do not give the signed tree (size, root).
+def signed_entries(
+    connection: Connection, start: int, size: int, root: bytes, end: int | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """The entries from `start` on, below `end`, and their bytes. LedgerInvalid at the end, where with the subtrees
+    before them they do not give the signed tree (size, root).
     """
     read = node_reader(connection)
     last = {level: read(level, (start >> level) - 1) for level in range(start.bit_length()) if start >> level & 1}
     query = select(entry_table).where(entry_table.c.seq >= start).order_by(entry_table.c.seq)
-    for seq, raw in stream(connection, query):
+    for seq, raw in stream(connection, query if end is None else query.where(entry_table.c.seq < end)):
         body = bytes(raw)
         for level, _, digest in merkle.new_nodes(seq, merkle.leaf_hash(body), lambda level, _: last[level]):
             last[level] = digest
