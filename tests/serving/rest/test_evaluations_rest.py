@@ -11,6 +11,7 @@ from accountant.budget import Budget, Relation
 from accountant.certificates import worth
 from accountant.home import Home
 from models.worth.stated import check
+from serving.pages import models as pages
 from serving.rest import evaluations, jobs, models, operations, placing
 from training import job, queue
 from training.plans import Asked
@@ -20,9 +21,8 @@ from training.rows.datasets import register
 def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers._scratch() / "files"
-    with site_at(
-        tmp_path / "home", (*evaluations.DOORS, *jobs.DOORS, *models.DOORS, *placing.DOORS, *operations.DOORS)
-    ) as site:
+    rooms = (evaluations, jobs, models, placing, operations, pages)
+    with site_at(tmp_path / "home", [door for room in rooms for door in room.DOORS]) as site:
         home: Home = site.home
         rows = files / "rows.parquet", files / "schema.yaml"
         budget = Budget.of("2", "0.00001")
@@ -77,5 +77,11 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         site.look()
         shown = site.bear(secret, "GET", "/v1/models/adult").json()
         assert [each["job"] for each in shown["worth"]] == [compared["job"], number]
+        page = site.ask("GET", "/ui/models/adult", {"Cookie": f"dpserve={secret}", "Accept": "text/html"})
+        assert page.status_code == 200
+        for figure in body["metrics"]:
+            assert f"{figure['low']} to {figure['high']}" in page.text
+        listed = site.ask("GET", "/ui/models", {"Cookie": f"dpserve={secret}", "Accept": "text/html"})
+        assert listed.status_code == 200
         reader = site.token("reader", "predict")
         assert site.bear(reader, "POST", "/v1/evaluations", json=asked).status_code == 403
