@@ -30,6 +30,8 @@ from training.local.question import Question
 
 SHARED_LEARNERS = ("shared-additive",)
 AGGREGATORS = 2
+MOST_BYTES = 1 << 20  # of one request, and of a signed statement: what the platform reads
+ROOM = 1 << 12  # of that, for all but owners, shares and numbers
 FINEST = Decimal("0.000001")  # of the noise multiplier
 WIDEST = Decimal(10**6)
 
@@ -101,6 +103,11 @@ class SharedDefinition(Question):
         costs = gdp.epsilon_of(self.plan, self.delta)
         if costs is None or costs > self.epsilon:
             raise InputError(f"noise_multiplier={self.noise_multiplier}: costs {costs}, more than {self.epsilon}")
+        if self.largest > MOST_BYTES:  # nobody could answer it, and every owner would be charged for trying
+            raise InputError(
+                f"groups={self.groups}, owners={self.owners}: the largest answer would have {self.largest} bytes; at "
+                f"most {MOST_BYTES}: ask for fewer groups, or fewer owners"
+            )
 
     @property
     def delta(self) -> Decimal:
@@ -116,6 +123,14 @@ class SharedDefinition(Question):
     def share_bytes(self) -> int:
         """Of one sealed share."""
         return 8 * self.layout.numbers + shares.OVERHEAD
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest that is sent, at most: an owner's two shares; or a sum with a bit for every owner, in
+        base64 within a statement, in base64 within its envelope.
+        """
+        said = (self.owners // 8 + 8 * self.layout.numbers) * 16 // 9
+        return max(AGGREGATORS * self.share_bytes, said) + ROOM
 
     @property
     def plan(self) -> Plan:

@@ -48,6 +48,8 @@ def collect(home: Home, name: str, shown: str, after: int) -> dict[str, Any]:
     stranger.
     """
     campaign, at = _aggregator(home, name, shown)
+    if not -1 <= after < campaign.definition.owners:
+        raise InputError("after: must be an owner's number, or -1 for the first page")
     if not campaign.reports.is_closed():
         raise WrongState(f"campaign={name}: is open; shares are handed out once it is closed")
     size = _definition(campaign).share_bytes

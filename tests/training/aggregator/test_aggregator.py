@@ -271,6 +271,9 @@ def test_what_aggregators_refuse_and_are_refused(place, census, tmp_path):
     for owner in (0, 1):
         sharing.send(place.home, asked, owner, sharing.sealed(asked, owner, owners.people(1, owner)))
     campaigns.close(place.home, "quiet")
+    for after in (-2, 6, 10**30):
+        with pytest.raises(InputError, match="after"):
+            shared_campaigns.collect(place.home, "quiet", token, after)
     with pytest.raises(Refused, match="token"):
         program.answer(settings, "quiet", "dpa_1_" + "0" * 40, 1)
     with pytest.raises(LedgerUnavailable, match="other aggregator"):  # the second is silent

@@ -10,14 +10,19 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from accountant import shares
 from accountant.budget import Budget
+from accountant.canonical import encode_base64
 from accountant.errors import InputError
+from accountant.keys.dsse import ENVELOPE_LIMIT
 from accountant.mechanisms import DiscreteGaussian
 from accountant.privacy import gdp
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from serving.wire.request_bodies import CONTROL_BYTES
 from training.local.groups import GRID, Groups
-from training.local.shared import Aggregator, SharedDefinition, multiplier_for, plan_of
+from training.local.shared import MOST_BYTES, ROOM, Aggregator, SharedDefinition, multiplier_for, plan_of
 from training.local.shared_learning import groups_for, learn_shared
+from training.local.sums import LIMIT, NoisySum, sum_payload
 from training.owner.own_rows import numbers
 
 FEATURES = (
@@ -102,6 +107,21 @@ def test_noise_of_one_aggregator_is_what_the_claim_needs():
             replace(found, **wrong)
     with pytest.raises(InputError, match="Gaussian"):
         multiplier_for(found.layout, Budget.of("1", "0"))
+
+
+def test_what_nobody_could_send_is_not_asked_for():
+    """The largest answer of a campaign that is allowed is read by the platform; of a larger one there is none."""
+    assert MOST_BYTES == CONTROL_BYTES == ENVELOPE_LIMIT == LIMIT
+    wide = tuple(NumericFeature(f"x{at}", tuple(map(float, range(20)))) for at in range(23))
+    for features, owners in ((FEATURES, 4_500_000), (wide[:22], 800_000)):
+        found = replace(definition(features, groups=16), owners=owners)
+        total = NoisySum(np.ones(owners, bool), shares.split(np.arange(found.layout.numbers))[0])
+        envelope = len(encode_base64(sum_payload(found, 1, total))) + 512  # keyid, signature, names
+        assert found.largest - 2 * ROOM <= envelope <= found.largest <= MOST_BYTES
+        with pytest.raises(InputError, match="fewer owners"):
+            replace(found, owners=owners + 500_000)
+    with pytest.raises(InputError, match="fewer groups"):  # two shares alone
+        definition(wide, groups=16)
 
 
 def loss_is_within(noises: int, factor: float, draws: int = 20_000) -> bool:
