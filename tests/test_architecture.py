@@ -90,7 +90,7 @@ training/aggregator: accountant(. keys) training(local)
 training/local: accountant(. keys ledger log privacy) models(. forms) training(. rows)
 training/owner: accountant(.) models(.) training(local)
 training/notebook: accountant(.) training(. learners rows)
-training/profiles: accountant(. certificates keys ledger privacy) models(profile) training(. evaluation rows)
+training/profiles: accountant(. certificates ledger privacy) models(profile) training(. evaluation rows)
 training/rows: accountant(. ledger) models(.) training(rows/kernels)
 training/rows/kernels:
 training/tuning: accountant(. privacy) models(. forms) training(. rows)

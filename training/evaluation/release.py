@@ -1,4 +1,4 @@
-"""From noisy counts to a signed statement of worth: free, and resumable at every step.
+"""From noisy counts to a signed statement, of worth here: free, and resumable at every step.
 
 `jobs/<number>/counts.json` holds what was released, before it is committed; the signed envelope is written there before
 its entry. Every step gives the same bytes when it is done again.
@@ -7,6 +7,9 @@ its entry. Every step gives the same bytes when it is done again.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +23,7 @@ from accountant.files import PRIVATE, replace_file, sync_directory
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import evaluations, key_life
-from accountant.ledger.records import Job, Request, request_from_entry
+from accountant.ledger.records import Job, request_from_entry
 from accountant.privacy.events import Plan, PureDp, plan_from_json
 from models.worth.stated import LEVEL, check, figures, histogram_form, is_better, model_form
 from models.worth.statements import ENVELOPE, PROOF
@@ -40,33 +43,64 @@ def keep_counts(home: Home, seq: int, counts: NDArray[np.int64]) -> str:
     return digest(raw)
 
 
+@dataclass(frozen=True)
+class Stated:
+    """A kind of signed statement about released counts. `place`: where those lie that are finished; `payload`: what is
+    signed, of a job and its counts; `enter`: the job, the statement's digest, its key's id -> its new entry; `check`:
+    raises unless envelope and proof verify, and every figure follows from the counts.
+    """
+
+    place: Path
+    envelope: str
+    proof: str
+    payload: Callable[[Job, list[int]], bytes]
+    enter: Callable[[int, str, str], int]
+    check: Callable[[bytes, str], None]
+
+
 def finish_evaluation(home: Home, seq: int) -> Path:
     """Bring a committed evaluation to its end, from wherever it stands. The folder of its statement."""
-    folder, place = home.jobs / str(seq), home.evaluations / str(seq)
+    return finish_stated(
+        home,
+        seq,
+        Stated(
+            home.evaluations,
+            ENVELOPE,
+            PROOF,
+            partial(_payload, home),
+            partial(evaluations.enter, home.ledger.log),
+            lambda envelope, proof: check(worth.verify(envelope, proof, home.trust)),
+        ),
+    )
+
+
+def finish_stated(home: Home, seq: int, kind: Stated) -> Path:
+    """Bring a committed job to its signed statement, from wherever it stands. The statement's folder."""
+    folder, place = home.jobs / str(seq), kind.place / str(seq)
     with alone(home, seq):
         job = home.ledger.job(seq)
         if not folder.exists():
-            if not (place / ENVELOPE).exists():
+            if not (place / kind.envelope).exists():
                 raise JobFailed(f"job {seq}: is {job.state.value}, and its counts are not in the home", job=seq)
             return place
-        envelope, issued = _envelope(home, folder, job), job.issued
+        envelope, issued = _envelope(home, folder, job, kind), job.issued
         if issued is None:
             payload = dsse.parse(envelope).payload
-            issued = evaluations.enter(home.ledger.log, seq, digest(payload), key_life.signed_by(envelope))
+            issued = kind.enter(seq, digest(payload), key_life.signed_by(envelope))
         proof = home.ledger.log.proof(issued)
-        check(worth.verify(envelope, proof, home.trust))
+        kind.check(envelope, proof)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(place / PROOF, proof.encode(), PRIVATE, alone=True)
-        replace_file(place / ENVELOPE, envelope, PRIVATE, alone=True)
+        replace_file(place / kind.proof, proof.encode(), PRIVATE, alone=True)
+        replace_file(place / kind.envelope, envelope, PRIVATE, alone=True)
         discard(folder)
         return place
 
 
-def _envelope(home: Home, folder: Path, job: Job) -> bytes:
+def _envelope(home: Home, folder: Path, job: Job, kind: Stated) -> bytes:
     """The signed statement, written once, so that every later try speaks of the same bytes; signed anew only where its
     key may sign no more and it was not entered yet.
     """
-    path = folder / ENVELOPE
+    path = folder / kind.envelope
     if path.exists():
         envelope = path.read_bytes()
         if job.issued is not None or key_life.may_issue(home.ledger, key_life.signed_by(envelope)):
@@ -75,13 +109,12 @@ def _envelope(home: Home, folder: Path, job: Job) -> bytes:
     raw = (folder / COUNTS).read_bytes()
     if digest(raw) != home.ledger.released_digest(job.seq):
         raise LedgerInvalid(f"job {job.seq}: {COUNTS} is not what was committed")
+    return sign(home, path, kind.payload(job, json.loads(raw)))
+
+
+def _payload(home: Home, job: Job, counts: list[int]) -> bytes:
     entry = home.ledger.reservation(job.seq).value
-    return sign(
-        home, path, _payload(home, job, request_from_entry(entry), plan_from_json(entry["plan"]), json.loads(raw))
-    )
-
-
-def _payload(home: Home, job: Job, request: Request, plan: Plan, counts: list[int]) -> bytes:
+    request, plan = request_from_entry(entry), plan_from_json(entry["plan"])
     assert request.evaluates is not None
     models = measured_by(home, request)
     layout = evaluator_of([each.ensemble for each in models]).query.layout

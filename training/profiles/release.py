@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from accountant.budget import Relation
 from accountant.certificates import profile as profiles
-from accountant.certificates.certificate import digest
 from accountant.certificates.profile import Counted, Profile
-from accountant.errors import JobFailed, LedgerInvalid, UnknownName
-from accountant.files import PRIVATE, replace_file
+from accountant.errors import UnknownName
 from accountant.home import Home
-from accountant.keys import dsse
-from accountant.ledger import evaluations, key_life
+from accountant.ledger import evaluations
 from accountant.ledger.records import Job, request_from_entry
 from accountant.privacy.events import plan_from_json
 from models.profile.stated import check, figures, noise_of
 from training.evaluation.evaluate import part_of
-from training.evaluation.release import COUNTS
+from training.evaluation.release import Stated, finish_stated
 from training.profiles.counts import GRID
 from training.profiles.profile import pairs_of, profiler_of
-from training.release import alone, discard, sign
 from training.rows.datasets import schema_of
 
 ENVELOPE, PROOF = "profile.dsse.json", "profile.tlog-proof"
@@ -30,42 +26,22 @@ ENVELOPE, PROOF = "profile.dsse.json", "profile.tlog-proof"
 
 def finish_profile(home: Home, seq: int) -> Path:
     """Bring a committed profile to its end, from wherever it stands. The folder of its statement."""
-    folder, place = home.jobs / str(seq), home.profiles / str(seq)
-    with alone(home, seq):
-        job = home.ledger.job(seq)
-        if not folder.exists():
-            if not (place / ENVELOPE).exists():
-                raise JobFailed(f"job {seq}: is {job.state.value}, and its counts are not in the home", job=seq)
-            return place
-        envelope, issued = _envelope(home, folder, job), job.issued
-        if issued is None:
-            payload = dsse.parse(envelope).payload
-            issued = evaluations.enter_profile(home.ledger.log, seq, digest(payload), key_life.signed_by(envelope))
-        proof = home.ledger.log.proof(issued)
-        check(profiles.verify(envelope, proof, home.trust))
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(place / PROOF, proof.encode(), PRIVATE, alone=True)
-        replace_file(place / ENVELOPE, envelope, PRIVATE, alone=True)
-        discard(folder)
-        return place
+    return finish_stated(
+        home,
+        seq,
+        Stated(
+            home.profiles,
+            ENVELOPE,
+            PROOF,
+            partial(_payload, home),
+            partial(evaluations.enter_profile, home.ledger.log),
+            lambda envelope, proof: check(profiles.verify(envelope, proof, home.trust)),
+        ),
+    )
 
 
-def _envelope(home: Home, folder: Path, job: Job) -> bytes:
-    """The signed statement, written once; signed anew only where its key may sign no more and it was not entered."""
-    path = folder / ENVELOPE
-    if path.exists():
-        envelope = path.read_bytes()
-        if job.issued is not None or key_life.may_issue(home.ledger, key_life.signed_by(envelope)):
-            return envelope
-        return sign(home, path, dsse.parse(envelope).payload)
-    raw = (folder / COUNTS).read_bytes()
-    if digest(raw) != home.ledger.released_digest(job.seq):
-        raise LedgerInvalid(f"job {job.seq}: {COUNTS} is not what was committed")
+def _payload(home: Home, job: Job, counts: list[int]) -> bytes:
     entry = home.ledger.reservation(job.seq).value
-    return sign(home, path, _payload(home, job, entry, json.loads(raw)))
-
-
-def _payload(home: Home, job: Job, entry: dict[str, Any], counts: list[int]) -> bytes:
     request, plan = request_from_entry(entry), plan_from_json(entry["plan"])
     dataset = home.ledger.dataset(request.dataset, part=request.part)
     _, columns = profiler_of(schema_of(home, dataset), request.parameters)

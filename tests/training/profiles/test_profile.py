@@ -21,6 +21,7 @@ from models.profile import report
 from models.profile.stated import check
 from serving.pages.burndown import history
 from training import job
+from training.evaluation import release as evaluation_release
 from training.plans import Asked
 from training.profiles import profile, release
 from training.profiles.profile import AskedProfile
@@ -183,10 +184,10 @@ def test_a_cut_after_the_commit_is_gone_on_with_and_changed_counts_are_not_signe
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(release, "sign", cut)
+        patched.setattr(evaluation_release, "sign", cut)
         with pytest.raises(KeyboardInterrupt):
             job.run(home, reserved.seq)
-    path = home.jobs / str(reserved.seq) / release.COUNTS
+    path = home.jobs / str(reserved.seq) / evaluation_release.COUNTS
     kept = path.read_text()
     path.write_text(kept.replace("[", "[1", 1))
     with pytest.raises(LedgerInvalid, match="not what was committed"):
