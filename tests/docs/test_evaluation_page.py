@@ -42,7 +42,7 @@ def test_every_command_of_the_page_runs(tmp_path):
     shown = next(line for line in shown if line["model"] == "adult@1")
     assert shown["worth"][0]["dataset"] == "others"
     spent = json.loads(dpserve(home, "dataset", "show", "adult", "--json").stdout)["holdout"]["budget"]["spent"]
-    assert spent["pure"] == "0.6"
+    assert spent["pure"] == "0.85"
     assert dpserve(home, "ledger", "audit").returncode == 0
     changed = next((tmp_path / "adult-model").glob("worth-*.tlog-proof"))
     changed.write_text(changed.read_text().replace("index ", "index 1"))
