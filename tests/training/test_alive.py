@@ -9,9 +9,11 @@ import logging
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,6 +88,19 @@ def until_drawn(home: Path, count: int) -> None:
     until(lambda: drawn(home) >= count, f"{count} draws")
 
 
+def stand_still(holder: subprocess.Popen, home: Path) -> None:
+    """Stopped, and not in the middle of writing: nobody writes to SQLite while a stopped process holds its lock."""
+    while True:
+        tell(holder, signal.SIGSTOP)
+        with closing(sqlite3.connect(home / "ledger.db", timeout=0.5)) as ledger:
+            try:
+                ledger.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError:
+                tell(holder, signal.SIGCONT)
+                time.sleep(0.05)
+
+
 def check_sound(home: Path) -> Home:
     opened = Home.open(place(home))
     assert audit_home(opened, ledgers.bundles(home)).problems == ()
@@ -125,10 +140,11 @@ def test_clocks_an_hour_apart_burn_no_living_job(tmp_path, start, database, shif
 def test_who_stood_still_for_longer_than_the_lease_neither_draws_nor_commits(home, start):
     holder = start("train", home, pause=2.0, lease=2.0, grace=1.0)
     until_drawn(home, 2)
-    tell(holder, signal.SIGSTOP)
+    stand_still(holder, home)
     before = drawn(home)
-    assert len(answer(start("recover", home, first=True, grace=1.0))) == 1
+    settled = answer(start("recover", home, first=True, grace=1.0))
     (burned,) = Home.open(place(home)).ledger.jobs()
+    assert settled == [burned.seq]
     used = Home.open(place(home)).ledger.dataset("adult").used
     assert burned.state == "burned"
     tell(holder, signal.SIGCONT)
@@ -146,7 +162,7 @@ def test_who_stood_still_for_longer_than_the_lease_neither_draws_nor_commits(hom
 def test_who_stands_still_where_it_can_be_seen_goes_on_afterwards(home, start):
     holder = start("train", home, apart=False, pause=0.25, lease=2.0, grace=1.0)
     until_drawn(home, 2)
-    tell(holder, signal.SIGSTOP)
+    stand_still(holder, home)
     assert answer(start("recover", home, apart=False, seconds=5.0, grace=1.0)) == []
     tell(holder, signal.SIGCONT)
     assert answer(holder) == "issued"
