@@ -1,4 +1,6 @@
-"""A hook of MkDocs: the pages under reference/ are made from the code when the site is built, and cannot go stale."""
+"""A hook of MkDocs: the pages under reference/ are made from the code when the site is built, and cannot go stale; what
+changed is the project's own CHANGELOG.md.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
 from typing import Any
@@ -34,9 +37,11 @@ from training.session import Session
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds every page of PAGES."""
+    """Adds every page of PAGES, and the changelog."""
     for name, page in PAGES.items():
         files.append(File.generated(config, f"reference/{name}.md", content=page()))
+    changes = (Path(config.docs_dir).parent / "CHANGELOG.md").read_text("utf-8")
+    files.append(File.generated(config, "changelog.md", content=changes.replace("](docs/", "](")))
     return files
 
 
