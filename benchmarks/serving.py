@@ -46,7 +46,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Server:
-    """A running server. `word`: stands in the command of each process that serves."""
+    """A running server. `word`: stands in the name or the command of each process that serves."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -57,7 +57,7 @@ class Server:
 
     def processes(self) -> list[psutil.Process]:
         tree = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
-        return [each for each in tree if self.word in " ".join(each.cmdline())]
+        return [each for each in tree if self.word in " ".join([each.name(), *each.cmdline()])]
 
     def cpu(self) -> float:
         """Seconds of processor that the serving processes have had."""
@@ -213,7 +213,7 @@ def dpserve(bench: Bench, token: str, workers: int) -> Iterator[Server]:
     port = free_port()
     command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", str(workers)]
     more = {"DPSERVE_HOME": str(bench.folder / "home"), "DPSERVE_AUDIT_SECONDS": "0"}
-    with running(bench, "dpserve", command, "_bentoml_impl", more, port=port, token=token) as server:
+    with running(bench, "dpserve", command, "dpserve-serving", more, port=port, token=token) as server:
         yield server
 
 

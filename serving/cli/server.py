@@ -20,7 +20,8 @@ from serving.cli.complete import DATASETS
 from serving.cli.terminal import Json, aligned, note, require_end, show
 from serving.pages import static_files
 from serving.process import audit_runs, logs
-from serving.process.launch import WORKER_PARENT, launch
+from serving.process.forks import WORKER_PARENT
+from serving.process.launch import launch
 from serving.process.settings import ServerSettings, all_settings
 from serving.process.startup import (
     AUDIT_SECONDS,
@@ -122,7 +123,7 @@ def serve(
     home = Home.open()  # keys, ledger, high-water mark
     check_home(home)
     home.ledger.log.database.close()
-    raise typer.Exit(launch(home.path, asked, settings.audit_seconds, drain_seconds, settings.job_workers))
+    launch(home.path, asked, settings.audit_seconds, drain_seconds, settings.job_workers)
 
 
 def auditor(

@@ -13,12 +13,12 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 WAIT_SECONDS = 5.0
 
 
-def is_ready(host: str, port: int, tls: bool) -> bool:
+def is_ready(host: str, port: int, tls: bool, seconds: float = WAIT_SECONDS) -> bool:
     """Whether the server answers that it is. Our own server on our own machine: its certificate names another."""
     connection = (
-        HTTPSConnection(host, port, timeout=WAIT_SECONDS, context=ssl._create_unverified_context())
+        HTTPSConnection(host, port, timeout=seconds, context=ssl._create_unverified_context())
         if tls
-        else HTTPConnection(host, port, timeout=WAIT_SECONDS)
+        else HTTPConnection(host, port, timeout=seconds)
     )
     try:
         connection.request("GET", "/readyz")

@@ -1,114 +1,149 @@
-"""The processes of `dpserve serve`: BentoML's server, beside it workers that train (one, unless told otherwise), one
-that works out prices, and now and then one that audits. They stop together, and none outlives the `dpserve serve` that
-started it, however that ended: a port that is still held would keep the next one from starting.
+"""The processes of `dpserve serve`: those that serve, beside them workers that train (one, unless told otherwise), one
+that works out prices, and now and then one that audits. What any of them needs is loaded once, in the process that
+starts them; they go on from there as its forks, so that one that ended is replaced at once. They stop together, and
+none outlives the `dpserve serve` that started it, however that ended: a port that is still held would keep the next one
+from starting.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import shutil
 import signal
-import subprocess
-import sys
+import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from types import FrameType
 
 from accountant.home import local
 from accountant.processors import processors
+from serving.process import price_desk
 from serving.process.audit_runs import is_asked
-from serving.process.price_desk import SOCKET as PRICES
-from serving.process.startup import Listening, announce
+from serving.process.forks import WORKER_PARENT, command, fork
+from serving.process.loading import loading
+from serving.process.startup import Listening, bound, said_ready
 
 LOG = logging.getLogger("dpserve.launch")
 ROOT = Path(__file__).resolve().parents[2]
-WORKER_PARENT = "DPSERVE_WORKER_PARENT"
+SERVICE = "serving.service:DpserveService"
+# What the processes import, at once or later.
+OURS = (SERVICE.partition(":")[0], "training.queue", "training.pricing", "serving.cli.app")
+OTHERS = ("_bentoml_impl.server.app", "opentelemetry.instrumentation.asgi", "opentelemetry.sdk.trace", "uvloop")
 STOPPING = "DPSERVE_STOPPING"
+COUNTS = "PROMETHEUS_MULTIPROC_DIR"
 TICK_SECONDS = 0.2
-RESTART_SECONDS = 2.0
+RESTART_SECONDS = 2.0  # one that ends is not started again more often
 ANSWER_SECONDS = 10  # for requests that are being answered when the server is told to stop
 SERVER_STOP_SECONDS = ANSWER_SECONDS + 5.0
 FIRST_AUDIT_SECONDS = 3.0  # the server starts first
+BACKLOG = 2048  # connections that wait to be taken
+M_ARENA_MAX, ARENAS = -8, 2  # of <malloc.h>; or each thread keeps what large bodies took
 # Of TLS 1.2, whose default here would be CBC with SHA-1 alone; those of TLS 1.3 are all as good.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-Process = subprocess.Popen[bytes]
 
 
-def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: float, job_workers: int) -> int:
-    """Run until told to stop (SIGTERM, SIGINT) or until the server ends. Returns the exit code."""
-    environment = server_environment(os.environ, home, listening.port, listening.workers)
-    Path(environment[STOPPING]).unlink(missing_ok=True)
-    stop = _Stop()
-    server = _start([sys.executable, "-m", "bentoml", "serve", *_server_arguments(listening)], environment)
-    desk = ["serving.process.price_desk", environment[PRICES], str(os.getpid())]
-    worker = [sys.executable, "-m", "serving.cli", "worker"]
-    beside = [_Beside("training worker", worker, environment) for _ in range(job_workers)]
-    beside.append(_Beside("price desk", [sys.executable, "-m", *desk], environment))
-    audits = _Audits(home, environment, audit_seconds)
-    announce(listening, stop.event)
-    while not stop.asked and server.poll() is None:
+def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: float, job_workers: int) -> None:
+    """Run until told to stop (SIGTERM, SIGINT)."""
+    os.environ |= server_environment(os.environ, home, listening.port, listening.workers)
+    stopping, prices = Path(os.environ[STOPPING]), Path(os.environ[price_desk.SOCKET])
+    stopping.unlink(missing_ok=True)
+    stop, listener = _Stop(), bound(listening)
+    load()
+    listener.listen(BACKLOG)
+    serving = [
+        _Kept("serving worker", "dpserve-serving", partial(_serve, listener, number, listening))
+        for number in range(listening.workers or processors())
+    ]
+    beside = [
+        _Kept("training worker", "dpserve-train", partial(_aside, listener, command, "worker"))
+        for _ in range(job_workers)
+    ]
+    desk = partial(_aside, listener, price_desk.main, prices, os.getpid())
+    beside.append(_Kept("price desk", "dpserve-prices", desk))
+    audits = _Audits(home, partial(_aside, listener, command, "auditor", "--once"), audit_seconds)
+    ready = False
+    while not stop.asked:
         time.sleep(TICK_SECONDS)
         audits.look()
-        for each in beside:
+        for each in (*serving, *beside):
             each.look()
-    _drain(Path(environment[STOPPING]), drain_seconds, stop)
-    return _end(server, [*(each.process for each in beside), *audits.running], stop)
+        ready = ready or said_ready(listening)
+    _drain(stopping, drain_seconds, stop)
+    listener.close()
+    _end([each.process for each in serving], [*(each.process for each in beside), *audits.running], stop)
+
+
+def load() -> None:
+    """Everything that a process of the server imports, which reads the environment: some seconds, once."""
+    if "MALLOC_ARENA_MAX" not in os.environ:  # which is read before a process begins
+        with suppress(AttributeError):  # another C library
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
+    with loading():
+        for name in (*OURS, *OTHERS):
+            import_module(name)
+        import_module("training.pricing").warm()
 
 
 def server_environment(base: Mapping[str, str], home: Path, port: int, workers: int | None) -> dict[str, str]:
-    """Two servers must not share BENTOML_HOME: each would wipe the other's metrics. A port is one server's alone."""
+    """Two servers must not share BENTOML_HOME, nor what their workers count. A port is one server's alone."""
     place = local(home) / "run" / str(port)
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    counts = place / "counts"
+    shutil.rmtree(counts, ignore_errors=True)
+    counts.mkdir(mode=0o700, parents=True)
     own = {"BENTOML_HOME": str(place), "BENTOML_DO_NOT_TRACK": "true", "DPSERVE_HOME": str(home.absolute())}
-    own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), PRICES: str(place / "prices")}
-    own["MALLOC_ARENA_MAX"] = base.get("MALLOC_ARENA_MAX", "2")  # or each thread keeps what large bodies took
-    own["DPSERVE_WORKERS"] = str(workers or processors())
+    own |= {WORKER_PARENT: str(os.getpid()), STOPPING: str(place / "stopping"), COUNTS: str(counts)}
+    own |= {price_desk.SOCKET: str(place / "prices"), "DPSERVE_WORKERS": str(workers or processors())}
     paths = [str(ROOT), *filter(None, [base.get("PYTHONPATH")])]
-    # With BENTOML_CONTAINERIZED a worker that died would not be replaced while others live.
-    theirs = ("PROMETHEUS_MULTIPROC_DIR", "BENTOML_CONTAINERIZED")
-    kept = {name: value for name, value in base.items() if name not in theirs}
-    return {**kept, **own, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**base, **own, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def _server_arguments(listening: Listening) -> list[str]:
-    place = ["--working-dir", str(ROOT), "--host", listening.host, "--port", str(listening.port)]
-    graceful = ["--timeout-graceful-shutdown", str(ANSWER_SECONDS)]
+def _serve(listener: socket.socket, number: int, listening: Listening) -> None:
+    from serving.process.library_internals import serve  # BentoML, which `dpserve --help` does without
+
     tls = listening.tls
     files = [] if tls is None else ["--ssl-certfile", str(tls.certificate), "--ssl-keyfile", str(tls.key)]
-    return ["serving.service:DpserveService", *place, *graceful, *files, "--ssl-ciphers", CIPHERS]
+    graceful = ["--timeout-graceful-shutdown", str(ANSWER_SECONDS), "--backlog", str(BACKLOG)]
+    os.chdir(ROOT)
+    serve(SERVICE, listener, number, [*graceful, *files, "--ssl-ciphers", CIPHERS])
 
 
-def _start(command: list[str], environment: Mapping[str, str]) -> Process:
-    """In a session of its own: Ctrl-C comes to us, and we pass it on in order."""
-    return subprocess.Popen(command, env=dict(environment), stdout=sys.stderr.fileno(), start_new_session=True)
+def _aside(listener: socket.socket, work: Callable[..., object], *arguments: object) -> None:
+    """In a fork that does not serve: it must not hold the port when all others are gone."""
+    listener.close()
+    work(*arguments)
 
 
-class _Beside:
-    """A process beside the server that is started again where it ends."""
+class _Kept:
+    """A process that is started again where it ends."""
 
-    def __init__(self, name: str, command: list[str], environment: Mapping[str, str]) -> None:
-        self._name, self._command, self._environment = name, command, environment
-        self.process, self._due = _start(command, environment), 0.0
+    def __init__(self, what: str, name: str, work: Callable[[], None]) -> None:
+        self._what, self._name, self._work = what, name, work
+        self._start()
+
+    def _start(self) -> None:
+        self.process, self._began = fork(self._name, self._work), time.monotonic()
 
     def look(self) -> None:
-        now = time.monotonic()
-        if self.process.poll() is None:
-            self._due = 0.0
-        elif not self._due:
-            LOG.error("the %s ended with %s; starting another", self._name, self.process.returncode)
-            self._due = now + RESTART_SECONDS
-        elif now >= self._due:
-            self.process, self._due = _start(self._command, self._environment), 0.0
+        code = self.process.exitcode
+        if code is not None and time.monotonic() >= self._began + RESTART_SECONDS:
+            LOG.error("the %s ended with %s; starting another", self._what, code)
+            self._start()
 
 
 class _Audits:
     """Starts an audit at the start, every `seconds` (0: never by itself), and when it was asked for; one at a time."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str], seconds: int) -> None:
-        self._home, self._environment, self._seconds = home, environment, seconds
-        self._process: Process | None = None
+    def __init__(self, home: Path, work: Callable[[], None], seconds: int) -> None:
+        self._home, self._work, self._seconds = home, work, seconds
+        self._process: ForkProcess | None = None
         self._due = time.monotonic() + FIRST_AUDIT_SECONDS
         self._rest = self._due  # until then not even when asked: one that cannot start is not tried without end
 
@@ -116,17 +151,17 @@ class _Audits:
         if self.running:
             return
         if self._process is not None:
-            if self._process.returncode:
-                LOG.error("the audit ended with %s; dpserve ledger audit says more", self._process.returncode)
+            if self._process.exitcode:
+                LOG.error("the audit ended with %s; dpserve ledger audit says more", self._process.exitcode)
             self._process = None
         now = time.monotonic()
         if (self._seconds and now >= self._due) or (now >= self._rest and is_asked(self._home)):
-            self._process = _start([sys.executable, "-m", "serving.cli", "auditor", "--once"], self._environment)
+            self._process = fork("dpserve-audit", self._work)
             self._due, self._rest = now + self._seconds, now + RESTART_SECONDS
 
     @property
-    def running(self) -> list[Process]:
-        return [] if self._process is None or self._process.poll() is not None else [self._process]
+    def running(self) -> list[ForkProcess]:
+        return [] if self._process is None or self._process.exitcode is not None else [self._process]
 
 
 class _Stop:
@@ -156,40 +191,14 @@ def _drain(stopping: Path, seconds: float, stop: _Stop) -> None:
             time.sleep(TICK_SECONDS)
 
 
-def _end(server: Process, others: list[Process], stop: _Stop) -> int:
+def _end(serving: list[ForkProcess], beside: list[ForkProcess], stop: _Stop) -> None:
     """Stop all; the worker first finishes the job it runs, whose budget is spent anyway. A second signal kills."""
-    if stop.asked:
-        LOG.info("stopping: no more requests are taken; a job that runs is finished first")
-    else:
-        LOG.error("the server ended by itself, with %s", server.returncode)
-    for process in (server, *others):
-        if process.poll() is None:
-            process.terminate()
+    LOG.info("stopping: no more requests are taken; a job that runs is finished first")
+    for process in (*serving, *beside):
+        process.terminate()
     deadline = time.monotonic() + SERVER_STOP_SECONDS
-    while any(process.poll() is None for process in (server, *others)):
-        if stop.count > 1:
-            for process in others:
-                process.kill()
-        if stop.count > 1 or time.monotonic() > deadline:
-            server.kill()
+    while any(process.exitcode is None for process in (*serving, *beside)):
+        overdue = time.monotonic() > deadline
+        for process in (*serving, *beside) if stop.count > 1 else serving if overdue else ():
+            process.kill()
         time.sleep(TICK_SECONDS / 4)
-    return 0 if stop.asked else 1
-
-
-def is_orphan() -> bool:
-    """Whether `dpserve serve` started this server and is gone."""
-    parent = os.environ.get(WORKER_PARENT, "")
-    if not parent.isdigit():
-        return False
-    try:
-        os.kill(int(parent), 0)
-    except OSError:  # none of this number, or somebody else's that was given it since
-        return True
-    return False
-
-
-def stop_server() -> None:
-    """End the whole server from a serving process: its supervisor, or where that is gone too, this process."""
-    logging.getLogger("dpserve.serving").error("dpserve serve is gone; stopping")
-    supervisor = os.getppid()
-    os.kill(supervisor if supervisor > 1 else os.getpid(), signal.SIGTERM)

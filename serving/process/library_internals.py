@@ -1,6 +1,7 @@
 """What is used of BentoML, circus (kantoku is the fork that it brings), tornado and uvicorn beyond what they promise.
 
-`bentoml serve` has no flag for any of it, and every process of it imports the service, which calls `install`.
+`bentoml serve` has no flag for any of it, and every process of it imports the service, which calls `install`. Under
+`dpserve serve` there is no supervisor but ours, and its serving processes are forks that run BentoML's worker.
 `LIBRARIES` are the versions with which this was seen to work. Where one is raised,
 tests/serving/process/test_library_internals.py names what is gone; when it passes again, raise the version here too.
 """
@@ -8,14 +9,19 @@ tests/serving/process/test_library_internals.py names what is gone; when it pass
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from functools import partial
 from typing import Any
 
+from _bentoml_impl.worker import service as bentoml_worker  # type: ignore[import-untyped]
+from bentoml._internal import log as bentoml_log
 from bentoml._internal.utils import circus as bentoml_circus
 from tornado.ioloop import IOLoop
 from uvicorn.config import HTTP_PROTOCOLS
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from serving.process.logs import set_up
 
 LIBRARIES = {"bentoml": "1.4.39", "kantoku": "0.18.3", "tornado": "6.6.1", "uvicorn": "0.54.0"}
 
@@ -44,6 +50,15 @@ def install() -> None:
     if not isinstance(slow, partial):
         bentoml_circus.create_standalone_arbiter = partial(slow, check_delay=CHECK_SECONDS)
     HTTP_PROTOCOLS["auto"] = HTTP_PROTOCOLS["httptools"] = f"{__name__}:Patient"
+
+
+def serve(service: str, listener: socket.socket, number: int, options: list[str]) -> None:
+    """Be the worker `number` of BentoML's server, until told to stop; its supervisor would start it as a program, which
+    sets up logs before the service takes their place.
+    """
+    bentoml_log.configure_server_logging = set_up
+    own = [service, "--fd", str(listener.detach()), "--worker-id", str(number)]
+    bentoml_worker.main([*own, *options], standalone_mode=False)
 
 
 class Patient(HttpToolsProtocol):

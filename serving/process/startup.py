@@ -10,7 +10,6 @@ import os
 import socket
 import ssl
 import stat
-import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +22,7 @@ from serving.process.healthy import is_ready
 
 LOG = logging.getLogger("dpserve.launch")
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 1.0  # for an answer
 HOST, PORT, AUDIT_SECONDS, DRAIN_SECONDS, JOB_WORKERS = (
     "127.0.0.1",
     3000,
@@ -94,19 +93,26 @@ def check_listening(asked: Listening) -> None:
     if asked.tls is not None:
         _check_tls(asked.tls)
     try:
-        address = ipaddress.ip_address(asked.host)
+        ipaddress.ip_address(asked.host)
     except ValueError:
         raise InputError(f"host={asked.host}: must be an IP address of this machine, as 127.0.0.1 or 0.0.0.0") from None
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: what is being closed is free
-        try:
-            probe.bind((asked.host, asked.port))
-        except PermissionError:
+    bound(asked).close()
+
+
+def bound(asked: Listening) -> socket.socket:
+    """A socket that has the address and does not listen yet. InputError where it cannot be had."""
+    family = socket.AF_INET if ipaddress.ip_address(asked.host).version == 4 else socket.AF_INET6
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what is being closed is free
+    try:
+        found.bind((asked.host, asked.port))
+    except OSError as error:
+        found.close()
+        if isinstance(error, PermissionError):
             raise InputError(f"port={asked.port}: not allowed to this user; take one from 1024 on") from None
-        except OSError as error:
-            why = f"port={asked.port}: cannot be listened on at {asked.host} ({error.strerror}); take another --port"
-            raise InputError(why) from None
+        why = f"port={asked.port}: cannot be listened on at {asked.host} ({error.strerror}); take another --port"
+        raise InputError(why) from None
+    return found
 
 
 def _check_tls(tls: Tls) -> None:
@@ -132,13 +138,10 @@ def _check_tls(tls: Tls) -> None:
         )
 
 
-def announce(listening: Listening, stop: threading.Event) -> None:
-    """Log one line as soon as /readyz answers 200, in a thread that ends with `stop`."""
-    threading.Thread(target=_announce, args=(listening, stop), daemon=True).start()
-
-
-def _announce(listening: Listening, stop: threading.Event) -> None:
-    while not stop.wait(LOOK_SECONDS):
-        if is_ready(EVERYWHERE.get(listening.host, listening.host), listening.port, listening.tls is not None):
-            LOG.info("ready, listening on %s; the dashboard is at %s/ui", listening.url, listening.url)
-            return
+def said_ready(listening: Listening) -> bool:
+    """Whether /readyz answers 200; it is logged where it does."""
+    host = EVERYWHERE.get(listening.host, listening.host)
+    ready = is_ready(host, listening.port, listening.tls is not None, LOOK_SECONDS)
+    if ready:
+        LOG.info("ready, listening on %s; the dashboard is at %s/ui", listening.url, listening.url)
+    return ready

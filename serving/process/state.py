@@ -16,7 +16,7 @@ import anyio
 from accountant.errors import DpserveError, LedgerReplaced
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
-from serving.process.launch import is_orphan, stop_server
+from serving.process.forks import is_orphan, stop_serving
 from serving.process.metrics import MISMATCHES
 from serving.process.registry import Registry
 from serving.process.settings import ServerSettings
@@ -113,7 +113,7 @@ class ServingState:
             await asyncio.sleep(LOOK_SECONDS)
             await anyio.to_thread.run_sync(self.refresh, limiter=LOOKING)
             if is_orphan():
-                return stop_server()
+                return stop_serving()
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:

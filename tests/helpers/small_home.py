@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pyarrow.parquet as pq
 import warm
 
@@ -22,6 +23,7 @@ from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
 from serving.process.tokens import new_token
 
+Process = subprocess.Popen[bytes] | warm.Popen
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "examples" / "data"
 ROWS = 2000
@@ -80,7 +82,7 @@ class Server:
 
     path: Path
     port: int
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
     tokens: dict[str, str] = field(default_factory=dict)
 
@@ -108,6 +110,14 @@ class Server:
             return self.get("/readyz", scope=None).status_code == 200
         return False
 
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Those that it started, of one name: dpserve-serving, dpserve-train, dpserve-prices, dpserve-audit."""
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [child] if child.name() == name else []
+        return found
+
     def stop(self) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -115,11 +125,13 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(home: Path, command: list[str], port: int, cwd: Path, **more: str) -> Iterator[Server]:
+def running(
+    home: Path, command: list[str], port: int, cwd: Path, start: type[Process] = subprocess.Popen, **more: str
+) -> Iterator[Server]:
     """The command as a server over the home, from ready to stopped."""
     log = home / "server.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(command, cwd=cwd, env=environment(home, **more), stdout=out, stderr=out)
+        process = start(command, cwd=cwd, env=environment(home, **more), stdout=out, stderr=out)
     server = Server(home, port, process, log)
     try:
         for scope in SCOPES:
@@ -134,6 +146,8 @@ def running(home: Path, command: list[str], port: int, cwd: Path, **more: str) -
 
 
 def serving(home: Path, workers: int = 2, **more: str) -> contextlib.AbstractContextManager[Server]:
+    """`dpserve serve` as a fork of the warm process, unless it is given what only the start of a process looks at."""
     port = free_port()
     command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port), "--workers", str(workers)]
-    return running(home, command, port, home.parent, **more)
+    start = subprocess.Popen if {"LD_PRELOAD", "PYTHONPATH"} & more.keys() else warm.Popen
+    return running(home, command, port, home.parent, start, **more)

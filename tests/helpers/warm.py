@@ -2,8 +2,8 @@
 
 `python()` is a command that stands for the interpreter: `[*python(), "-m", "serving.cli", "init"]`. It hands its
 arguments, folder, environment and streams to a process that has imported what most commands need, which forks; it
-passes signals on and ends as the fork ends. What is claimed of imports, or of the start of a process, must use
-`sys.executable`.
+passes signals on and ends as the fork ends. `Popen` is the fork itself. What is claimed of imports, or of the start of
+a process, must use `sys.executable`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import BinaryIO, TextIO
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAMS = (0, 1, 2)
@@ -53,18 +54,50 @@ def python() -> list[str]:
     return [sys.executable, "-IS", __file__, str(place)]
 
 
+class Popen:
+    """As `subprocess.Popen` of a command that begins with `sys.executable`, with the fork's own number."""
+
+    def __init__(self, command: list[str], cwd: Path, env: dict[str, str], stdout: BinaryIO, stderr: BinaryIO) -> None:
+        assert command[0] == sys.executable
+        place = python()[-1]
+        with open(os.devnull) as nothing:
+            streams = (nothing.fileno(), stdout.fileno(), stderr.fileno())
+            self._answers = begun(place, command[1:], str(cwd), env, streams)
+        self.pid = int(self._answers.readline())
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, or a signal's number below 0. TimeoutExpired when it lives on for longer."""
+        if self.returncode is None:
+            if not select.select([self._answers], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+            self.returncode = os.waitstatus_to_exitcode(int(self._answers.readline()))
+            self._answers.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """As `wait`; None while it lives."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """None where it ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """At once."""
+        self.send_signal(signal.SIGKILL)
+
+
 # ---- what takes the place of the command: nothing but the standard library, and little of it -------------------------
 
 
 def ask(place: str, arguments: list[str]) -> int:
     """Have the arguments run; the wait status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until it is known to whom
-    with socket.socket(socket.AF_UNIX) as door:
-        door.connect(place)
-        asked = json.dumps({"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
-        socket.send_fds(door, [len(asked).to_bytes(4, "big")], STREAMS)
-        door.sendall(asked)
-        answers = door.makefile("r")
+    with begun(place, arguments, os.getcwd(), dict(os.environ), STREAMS) as answers:
         pid = int(answers.readline())
 
         def pass_on(number: int, frame: object) -> None:
@@ -75,6 +108,18 @@ def ask(place: str, arguments: list[str]) -> int:
             signal.signal(number, pass_on)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         return int(answers.readline())
+
+
+def begun(
+    place: str, arguments: list[str], folder: str, environment: dict[str, str], streams: tuple[int, ...]
+) -> TextIO:
+    """What comes of it: a line with the fork's number, and once it ended a line with its wait status."""
+    with socket.socket(socket.AF_UNIX) as door:
+        door.connect(place)
+        asked = json.dumps({"arguments": arguments, "folder": folder, "environment": environment}).encode()
+        socket.send_fds(door, [len(asked).to_bytes(4, "big")], streams)
+        door.sendall(asked)
+        return door.makefile("r")
 
 
 def end_as(status: int) -> None:

@@ -16,7 +16,6 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from small_home import SCOPES, records, serving, until, write_files
 
@@ -80,16 +79,8 @@ def spoken(connection):
     return found
 
 
-def processes(server, word):
-    found = []
-    for child in psutil.Process(server.process.pid).children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found += [child] if word in " ".join(child.cmdline()) else []
-    return found
-
-
 def memory(server):
-    return sum(each.memory_info().rss for each in processes(server, "_bentoml_impl"))
+    return sum(each.memory_info().rss for each in server.processes("dpserve-serving"))
 
 
 @pytest.fixture
@@ -448,12 +439,12 @@ def test_other_sites_read_nothing(server, unharmed):
 
 
 def test_killed_while_it_serves(server, unharmed):
-    (worker,) = processes(server, "_bentoml_impl")
+    (worker,) = server.processes("dpserve-serving")
     with connect(server) as connection:
         connection.sendall(head(server, Content_Length=len(SAME)).encode() + SAME[:20].encode())
         worker.kill()
         assert not spoken(connection).startswith(b"HTTP/1.1 2")
-    until(lambda: [each for each in processes(server, "_bentoml_impl") if each.pid != worker.pid], "there is another")
+    until(lambda: [each for each in server.processes("dpserve-serving") if each.pid != worker.pid], "there is another")
     until(server.ready, "the server answers")
 
 
@@ -462,7 +453,7 @@ def test_killed_while_it_trains(server):
     spent = float(server.get("/v1/datasets/adult").json()["budget"]["spent"]["epsilon"])
     long = server.post("/v1/jobs", LONG_JOB).json()["job"]
     until(lambda: server.get(f"/v1/jobs/{long}").json()["state"] == "started", "the job has started")
-    (worker,) = processes(server, "serving.cli worker")
+    (worker,) = server.processes("dpserve-train")
     worker.kill()
     short = server.post("/v1/jobs", SHORT_JOB).json()["job"]
     until(lambda: server.get(f"/v1/jobs/{short}").json()["state"] == "issued", "the next job is issued")

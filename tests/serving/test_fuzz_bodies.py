@@ -43,11 +43,7 @@ def server(tmp_path_factory):
 
 
 def worker_of(server):
-    (found,) = [
-        child
-        for child in psutil.Process(server.process.pid).children(recursive=True)
-        if "_bentoml_impl" in " ".join(child.cmdline())
-    ]
+    (found,) = server.processes("dpserve-serving")
     return found
 
 

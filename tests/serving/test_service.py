@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -424,16 +423,8 @@ def test_cancel_before_the_start_and_never_after(server):
     assert code(server.ask("DELETE", f"/v1/jobs/{issued}")) == (409, "wrong_state")
 
 
-def children(server, word):
-    found = []
-    for child in psutil.Process(server.process.pid).children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found += [child] if word in " ".join(child.cmdline()) else []
-    return found
-
-
 def test_killed_training_process_is_replaced_and_the_queue_goes_on(server):
-    (worker,) = children(server, "serving.cli")
+    (worker,) = server.processes("dpserve-train")
     worker.kill()
     seq = server.post("/v1/jobs", JOB).json()["job"]
     assert finished(server, seq)["state"] == "issued"
@@ -441,7 +432,7 @@ def test_killed_training_process_is_replaced_and_the_queue_goes_on(server):
 
 def test_killed_serving_worker_is_replaced(server):
     """The killed one is gone and another in its place, which has verified the models: it is about to answer."""
-    before = {worker.pid for worker in children(server, "_bentoml_impl")}
+    before = {worker.pid for worker in server.processes("dpserve-serving")}
     assert len(before) == 2
     killed = min(before)
     os.kill(killed, signal.SIGKILL)
@@ -450,9 +441,21 @@ def test_killed_serving_worker_is_replaced(server):
     until(server.ready, "the server answers")
 
 
+def test_who_does_not_serve_does_not_hold_the_port(server):
+    """It may finish a job when all others are gone, and another server is to start meanwhile."""
+    held = {
+        name: [
+            {each.laddr.port for each in one.net_connections() if each.status == "LISTEN"}
+            for one in server.processes(name)
+        ]
+        for name in ("dpserve-serving", "dpserve-train", "dpserve-prices")
+    }
+    assert held == {"dpserve-serving": [{server.port}] * 2, "dpserve-train": [set()], "dpserve-prices": [set()]}
+
+
 def replaced(server, before, killed):
     """The workers that were not there before, once there are as many as before without the killed one."""
-    now = {worker.pid for worker in children(server, "_bentoml_impl")}
+    now = {worker.pid for worker in server.processes("dpserve-serving")}
     return now - before if killed not in now and len(now) == len(before) else set()
 
 
@@ -581,7 +584,7 @@ def test_status_of_each_error(error, expected):
 
 
 def test_counts_add_up_over_the_workers(server):
-    assert len(children(server, "_bentoml_impl")) == 2
+    assert len(server.processes("dpserve-serving")) == 2
     before = metric(server, "dpserve_predictions_total", model="adult@1")
     requests = metric(server, "dpserve_prediction_seconds_count", model="adult@1")
     for _ in range(30):
@@ -699,4 +702,4 @@ def test_built_bento_serves_from_another_folder(tmp_path):
         answer = bento.predict(count=5).json()
         assert (answer["model"], len(answer["predictions"])) == ("adult@1", 5)
         assert answer["certificate"]["entry"] == released["certificate"]["entry"]
-        assert "src" in json.dumps([child.cwd() for child in children(bento, "_bentoml_impl")])
+        assert "src" in json.dumps([child.cwd() for child in psutil.Process(bento.process.pid).children()])

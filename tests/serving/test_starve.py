@@ -88,8 +88,7 @@ def answered(wire):
 
 
 def forks(server):
-    children = psutil.Process(server.process.pid).children()
-    (desk,) = [each for each in children if "price_desk" in " ".join(each.cmdline())]
+    (desk,) = server.processes("dpserve-prices")
     return desk, desk.children()
 
 
@@ -248,19 +247,16 @@ def issued(home):
 
 
 def victims(server):
-    """Every process of the server but the two that start the others."""
-    words = {"_bentoml_impl": "serving", "serving.cli worker": "training", "price_desk": "prices"}
-    for each in psutil.Process(server.process.pid).children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            line, fork = " ".join(each.cmdline()), "price_desk" in " ".join(each.parent().cmdline())
-            yield from ((each, name) for word, name in words.items() if word in line and not fork)
+    """Every process of the server but the one that starts the others."""
+    for name in ("dpserve-serving", "dpserve-train", "dpserve-prices"):
+        yield from ((each, name) for each in server.processes(name))
 
 
 def killed(server, victim):
     """Kill it, and wait until all is as it was."""
     with contextlib.suppress(psutil.NoSuchProcess):
         victim.kill()
-    whole = ["prices", "serving", "serving", "training"]
+    whole = ["dpserve-prices", "dpserve-serving", "dpserve-serving", "dpserve-train"]
     until(lambda: sorted(k for each, k in victims(server) if each.pid != victim.pid) == whole, "another is there")
     until(server.ready, "the server is ready")
 
@@ -273,7 +269,7 @@ def test_a_clock_an_hour_back_and_forth(server):
             server.clock.set(3600 * hours)
             until(lambda least=count: issued(server.home) > least, "jobs go on")
             others_are_answered(server)
-        killed(server, next(each for each, kind in victims(server) if kind == "serving"))
+        killed(server, next(each for each, kind in victims(server) if kind == "dpserve-serving"))
         server.clock.set(0)
     settled(server, load, FIRST[server.folder])
 
@@ -295,19 +291,17 @@ def test_who_starts_the_others_is_killed_under_load(server):
     """What it started ends by itself, and nothing is lost: whoever starts the server again finds all as it was."""
     began, jobs, now = FIRST[server.folder], set(), server
     with contextlib.ExitStack() as stack:
-        for which in ("supervisor", "launcher"):
-            launcher, known = psutil.Process(now.process.pid), {each.pid for each, _ in victims(now)}
-            (supervisor,) = [each for each in launcher.children() if each.pid not in known and each.children()]
-            everybody = [launcher, *launcher.children(recursive=True)]
-            with Load(now) as load:
-                jobs_go_on(now)
-                {"supervisor": supervisor, "launcher": launcher}[which].kill()
-                now.process.wait(60)
-                _, alive = psutil.wait_procs(everybody, timeout=60)
-                assert alive == [], (which, [each.cmdline() for each in alive])
-            jobs |= load.jobs
-            now = stack.enter_context(serving(server.path, workers=2, **server.environment))
-            now.folder, now.tokens = server.folder, server.tokens
+        launcher = psutil.Process(now.process.pid)
+        everybody = [launcher, *launcher.children(recursive=True)]
+        with Load(now) as load:
+            jobs_go_on(now)
+            launcher.kill()
+            now.process.wait(60)
+            _, alive = psutil.wait_procs(everybody, timeout=60)
+            assert alive == [], [each.name() for each in alive]
+        jobs |= load.jobs
+        now = stack.enter_context(serving(server.path, workers=2, **server.environment))
+        now.folder, now.tokens = server.folder, server.tokens
         with Load(now) as load:
             jobs_go_on(now)
             others_are_answered(now)

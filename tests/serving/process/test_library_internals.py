@@ -21,12 +21,14 @@ from uvicorn.config import HTTP_PROTOCOLS, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from serving.process import library_internals
+from serving.process import launch, library_internals
 from serving.process.library_internals import CHECK_SECONDS, LIBRARIES, Patient
 
 # Name -> why it is needed.
 FUNCTIONS = {
     "bentoml._internal.utils.circus:create_standalone_arbiter": "the supervisor is made by it",
+    "_bentoml_impl.worker.service:main": "is what a serving process runs",
+    "bentoml._internal.log:configure_server_logging": "would take the place of our logs",
     "tornado.ioloop:IOLoop.time": "is the clock by which the supervisor looks",
     "uvicorn.config:HTTP_PROTOCOLS": "names the protocol that a server uses",
     "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol": "is subclassed",
@@ -54,6 +56,11 @@ def test_version_is_the_one_that_was_tried(library):
         f"{library} is {found}, tried with {LIBRARIES[library]}: where the other tests of this file, test_abuse.py and "
         f"test_service.py pass, say {found} in serving/process/library_internals.py"
     )
+
+
+@pytest.mark.parametrize("name", launch.OTHERS)
+def test_what_a_server_loads_before_it_forks_is_there(name):
+    importlib.import_module(name)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -28,7 +28,7 @@ from accountant.budget import Budget, Relation
 from accountant.errors import InputError, LedgerInvalid
 from accountant.home import Home
 from accountant.log.last_seen import HighWater
-from serving.process import audit_runs, launch, logs
+from serving.process import audit_runs, forks, logs
 from serving.process.launch import server_environment
 from serving.process.startup import Listening, Tls, check_home, check_listening, check_place, tls_of
 from serving.process.tokens import new_token
@@ -150,26 +150,23 @@ def test_setting_that_means_nothing(tmp_path, name, value):
     assert name in found.stderr
 
 
-def test_workers_that_die_are_replaced_in_a_container_too(tmp_path):
-    base = {"BENTOML_CONTAINERIZED": "1", "PROMETHEUS_MULTIPROC_DIR": "x", "KEPT": "1"}
-    found = server_environment(base, tmp_path, 3000, 2)
-    assert not {"BENTOML_CONTAINERIZED", "PROMETHEUS_MULTIPROC_DIR"} & found.keys()
-    assert found["KEPT"] == "1"
+def test_a_server_counts_in_a_place_of_its_own_and_from_nothing(tmp_path):
+    base = {"PROMETHEUS_MULTIPROC_DIR": "x", "KEPT": "1"}
+    old = Path(server_environment(base, tmp_path, 3000, 2)["PROMETHEUS_MULTIPROC_DIR"]) / "counter_1.db"
+    old.touch()
+    found, other = (server_environment(base, tmp_path, port, 2) for port in (3000, 3001))
+    assert (found["KEPT"], Path(found["PROMETHEUS_MULTIPROC_DIR"]), old.exists()) == ("1", old.parent, False)
+    assert other["PROMETHEUS_MULTIPROC_DIR"] != found["PROMETHEUS_MULTIPROC_DIR"]
 
 
 def test_server_whose_parent_is_gone_stops(monkeypatch):
-    gone = subprocess.Popen(["true"])
-    gone.wait()
     killed = []
-    monkeypatch.setattr(launch.os, "getppid", lambda: 4711)
-    for parent, expected in (("", False), (str(os.getpid()), False), (str(gone.pid), True)):
-        monkeypatch.setenv(launch.WORKER_PARENT, parent)
-        assert launch.is_orphan() is expected
-    monkeypatch.setattr(launch.os, "kill", lambda process, number: killed.append((process, number)))
-    launch.stop_server()
-    monkeypatch.setattr(launch.os, "getppid", lambda: 1)  # its supervisor is gone as well: never the first process
-    launch.stop_server()
-    assert killed == [(4711, signal.SIGTERM), (os.getpid(), signal.SIGTERM)]
+    for parent, expected in (("", False), (str(os.getppid()), False), ("4711", True)):
+        monkeypatch.setenv(forks.WORKER_PARENT, parent)
+        assert forks.is_orphan() is expected
+    monkeypatch.setattr(forks.os, "kill", lambda process, number: killed.append((process, number)))
+    forks.stop_serving()
+    assert killed == [(os.getpid(), signal.SIGTERM)]
 
 
 # Audits

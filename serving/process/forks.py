@@ -1,0 +1,69 @@
+"""Processes that go on from what this one has loaded: forks, each in a session of its own, with a name of its own and
+signals as they are by default.
+
+What is loaded once is there at once, and takes memory once. It is sound as long as this process has one thread, holds
+no connection and draws nothing: who draws noise takes it from the operating system, which knows a fork from its parent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+
+WORKER_PARENT = "DPSERVE_WORKER_PARENT"
+STOPS = (signal.SIGTERM, signal.SIGINT)
+NAME = Path("/proc/self/comm")  # what `ps` and `top` call a process, in at most 15 characters
+
+
+def fork(name: str, work: Callable[[], object]) -> ForkProcess:
+    """A process that does `work` and ends, with what it printed among its errors. It is stopped where this one ends by
+    an exception. RuntimeError where this process has several threads: a lock that another one held would be held for
+    ever.
+    """
+    if threading.active_count() > 1:
+        raise RuntimeError(f"{name}: cannot be forked from a process of {threading.active_count()} threads")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # or one that comes now would be taken for this process's
+    try:
+        process = get_context("fork").Process(target=_begin, args=(name, work, before), daemon=True)
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process
+
+
+def _begin(name: str, work: Callable[[], object], signals: set[signal.Signals]) -> None:
+    os.setsid()  # Ctrl-C comes to who started us, and is passed on in order
+    os.dup2(2, 1)
+    with suppress(OSError):
+        NAME.write_text(name)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+    work()
+
+
+def command(*arguments: str) -> None:
+    """What `dpserve ARGUMENTS` does."""
+    sys.argv = ["dpserve", *arguments]
+    import_module("serving.cli.app").main()
+
+
+def is_orphan() -> bool:
+    """Whether `dpserve serve` started this process and is gone."""
+    launcher = os.environ.get(WORKER_PARENT, "")
+    return launcher.isdigit() and os.getppid() != int(launcher)
+
+
+def stop_serving() -> None:
+    """End this serving process, once it has answered what it was asked."""
+    logging.getLogger("dpserve.serving").error("dpserve serve is gone; stopping")
+    os.kill(os.getpid(), signal.SIGTERM)

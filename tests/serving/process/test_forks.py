@@ -1,0 +1,98 @@
+"""Forks of a server: whole processes of their own, that draw what no other draws."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+import warm
+
+HEAD = """
+import json, os, signal, sys, threading, time
+from serving.process.forks import fork
+def ended(process):
+    process.join(60)
+    return process.exitcode
+"""
+ITSELF = """
+def tell():
+    masked, own = signal.pthread_sigmask(signal.SIG_BLOCK, ()), open("/proc/self/comm").read().strip()
+    print(json.dumps([os.getsid(0) == os.getpid(), own, signal.getsignal(signal.SIGTERM).name, sorted(masked)]))
+    sys.exit(3)
+def wait():
+    time.sleep(60)
+signal.signal(signal.SIGTERM, lambda *_: None)
+told = ended(fork("dpserve-one", tell))
+waits = fork("dpserve-two", wait)
+waits.terminate()
+print(told, ended(waits))
+"""
+THREADS = """
+gate = threading.Event()
+threading.Thread(target=gate.wait, daemon=True).start()
+try:
+    fork("dpserve-one", gate.set)
+except RuntimeError as error:
+    print(error)
+"""
+ORPHANS = """
+def wait():
+    time.sleep(60)
+waits = fork("dpserve-one", wait)
+print(waits.pid, flush=True)
+raise ValueError("what nobody foresaw")
+"""
+DRAWS = """
+import numpy as np
+from decimal import Decimal
+from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, PermuteAndFlip
+COUNT, FEW = 64, Decimal("0.001")
+MECHANISMS = {
+    DiscreteGaussian(Decimal(50)): np.zeros(COUNT, np.int64),
+    DiscreteLaplace(FEW): np.zeros(COUNT, np.int64),
+    ExponentialSelection(FEW): np.zeros(1 << 15, np.int64),
+    PermuteAndFlip(FEW): np.zeros(1 << 15, np.int64),
+}
+def draws():
+    return {type(each).__name__: np.ravel([each.draw(values, 1000) for _ in range(4)]).tolist()
+        for each, values in MECHANISMS.items()}
+def tell():
+    print(json.dumps(draws()), flush=True)
+print(json.dumps(draws()), flush=True)
+for _ in range(2):
+    assert ended(fork("dpserve-train", tell)) == 0
+"""
+
+
+def run(code, stderr=subprocess.STDOUT):
+    """Its lines; a fork prints among the errors of who started it."""
+    return subprocess.run([*warm.python(), "-c", HEAD + code], stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+
+def test_a_fork_is_a_process_of_its_own():
+    """Its session, name and signals are its own; a signal that comes at once stops it, whoever it was forked from."""
+    first, last = run(ITSELF).stdout.splitlines()
+    assert json.loads(first) == [True, "dpserve-one", "SIG_DFL", []]
+    assert last == "3 -15"
+
+
+def test_none_of_a_process_with_threads():
+    assert run(THREADS).stdout == "dpserve-one: cannot be forked from a process of 2 threads\n"
+
+
+def test_forks_end_with_who_fails():
+    found = run(ORPHANS, subprocess.PIPE)
+    assert "what nobody foresaw" in found.stderr
+    assert found.returncode == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(found.stdout), 0)
+
+
+def test_no_fork_draws_what_another_drew():
+    """Also where their parent has drawn before: that the same comes twice has less chance than 1e-17 in each."""
+    found = [json.loads(line) for line in run(DRAWS).stdout.splitlines()]
+    assert len(found) == 3
+    for name in found[0]:
+        assert len({tuple(each[name]) for each in found}) == 3, name
