@@ -18,9 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.server
 def test_the_demo_of_owners_tells_the_whole_story(tmp_path):
     """With no network but loopback, where such a namespace can be made: nothing of it needs another."""
-    demo = str(ROOT / "examples" / "demo_local.py")
-    command = [*loopback.command(), sys.executable, demo, "--home", str(tmp_path / "home")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    script = (
+        "import demo, warm; demo.DPSERVE = [*warm.python(), '-m', 'serving.cli']; import demo_local; demo_local.main()"
+    )
+    command = [*loopback.command(), sys.executable, "-c", script, "--home", str(tmp_path / "home")]
+    paths = (ROOT, ROOT / "examples", ROOT / "tests" / "helpers")  # the warm process is of that network too
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("epsilon 6 of your own budget") == 3
