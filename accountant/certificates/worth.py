@@ -48,6 +48,10 @@ METHOD = (
     "each interval holds the values that a test of the noisy counts does not refuse; its variance counts how records "
     "were drawn and the noise that was added"
 )
+AT_ONCE = (
+    "; the intervals of one figure hold in all groups at once, and that of a gap, the largest less the smallest, is "
+    "what they leave it among the groups it names"
+)
 Number = Annotated[str, StringConstraints(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$", max_length=60)]
 Whole = Annotated[int, Field(ge=-canonical.MAX_INTEGER, le=canonical.MAX_INTEGER)]
 
@@ -89,9 +93,18 @@ class MetricForm(Form):
 
     metric: Text
     class_name: Text | None = Field(None, alias="class", description="the class that it speaks of")
+    group: Text | None = Field(None, description="the group that it speaks of")
+    groups: list[Text] | None = Field(None, description="of a gap, the groups that it is the largest one between")
     value: Number | None = Field(description="null where the counts do not tell")
     low: Number
     high: Number
+
+
+class GroupsForm(Form):
+    """By which public groups records were counted."""
+
+    column: Text
+    names: list[Text] = Field(min_length=1, description="of each group, in the order of the counts")
 
 
 class CountsForm(Form):
@@ -106,6 +119,7 @@ class CountsForm(Form):
     link: Text = Field(description="what a score means, as in ensemble.json")
     counts: list[Whole]
     variance: Figure = Field(description="of the noise in each count")
+    groups: GroupsForm | None = Field(None, description="where each group has a histogram, one after another")
 
 
 class WorthPredicate(Form):
@@ -200,7 +214,7 @@ def statement(
         "level": measured.level,
         "metrics": [dict(each) for each in measured.metrics],
         "better": measured.better,
-        "method": METHOD,
+        "method": method_of(measured.histogram),
         "randomness": {"source": "operating system", "seeded": False},
         "implementation": dict(implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
@@ -213,6 +227,11 @@ def statement(
         "predicate": predicate,
     }
     return canonical.encode(body, STATEMENT_LIMIT)
+
+
+def method_of(histogram: Mapping[str, Any]) -> str:
+    """How the figures of such counts are made."""
+    return METHOD + (AT_ONCE if histogram.get("groups") else "")
 
 
 def read(payload: bytes) -> tuple[dict[str, Any], WorthStatement]:

@@ -49,13 +49,17 @@ class Noise:
 def ratio(counts: Floats, part: Floats, whole: Floats, noise: Noise) -> Interval:
     """sum(part * counts) / sum(whole * counts) in 0..1; `part` is between 0 and `whole`, which is 0, 1 or 2."""
     above, below = float(part @ counts), float(whole @ counts)
-    weights = part - GRID[:, None] * whole
+
+    def squares(by: Floats) -> Floats:
+        """Sum of by * (part - t * whole)^2, at each t of the grid."""
+        return np.asarray(by @ part**2 - 2 * GRID * (by @ (part * whole)) + GRID**2 * (by @ whole**2), np.float64)
+
     drawn = np.maximum(below, 0.0) * GRID * (1 - GRID)
     if whole.max() > 1:  # some are counted twice, as in F1: of these a share of t / 2, of the others of 1 - t
         drawn = drawn * (2 - GRID)
     elif ((part > 0) & (part < whole)).any():  # a mean of more than two values
-        drawn = np.maximum((weights**2 @ counts) + PSEUDO / 2 * (GRID**2 + (1 - GRID) ** 2), 0.0)
-    variance = noise.variance * (weights**2).sum(axis=1) + noise.grouped * drawn
+        drawn = np.maximum(squares(counts) + PSEUDO / 2 * (GRID**2 + (1 - GRID) ** 2), 0.0)
+    variance = noise.variance * squares(np.ones(len(counts))) + noise.grouped * drawn
     value = min(max(above / below, 0.0), 1.0) if below > 0 else None
     return _kept((above - GRID * below) ** 2 <= noise.z**2 * variance, value)
 

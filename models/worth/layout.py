@@ -98,6 +98,6 @@ class Layout:
             column = self.said(scores)
         return np.asarray(answers.astype(np.intp) * self.shape[1] + column)[None]
 
-    def table(self, counts: Sequence[int]) -> NDArray[np.float64]:
+    def table(self, counts: Sequence[float]) -> NDArray[np.float64]:
         """Released counts in the shape of the histogram."""
         return np.array(counts, np.float64).reshape(self.shape)

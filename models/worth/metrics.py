@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,35 +19,48 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Metric:
-    """`of`: the class that it speaks of, where it speaks of one."""
+    """`of`: the class that it speaks of, where it speaks of one; `group`: the group of people; `groups`: of a gap,
+    those that it is the largest one between.
+    """
 
     name: str
     found: Interval
     of: ClassLabel | None = None
+    group: str | None = None
+    groups: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, str | None]:
+    def to_json(self) -> dict[str, Any]:
         """As statements and programs have it: decimals as texts; `value` None where the counts do not tell."""
         value = None if self.found.value is None else _text(self.found.value)
         body = {"metric": self.name, "value": value, "low": _text(self.found.low), "high": _text(self.found.high)}
-        return body if self.of is None else {**body, "class": str(self.of)}
+        of = {} if self.of is None else {"class": str(self.of)}
+        who = {"group": self.group} if self.group is not None else {"groups": [*self.groups]} if self.groups else {}
+        return {**body, **of, **who}
 
 
 def _text(value: float) -> str:
     return f"{value:.{DIGITS}f}".replace("-0.000000", "0.000000")
 
 
-def metrics(layout: Layout, counts: Sequence[int], noise: Noise) -> list[Metric]:
+def metrics(layout: Layout, counts: Sequence[float], noise: Noise) -> list[Metric]:
     """Of released counts (layout.size,). The first one is what the model is judged by."""
     table = layout.table(counts)
     found = {"binary": _binary, "classes": _classes, "number": _number}[layout.kind](layout, table, noise)
     return [*found]
 
 
+def named(figure: Mapping[str, Any]) -> str:
+    """What a figure is of, for people: its name, class and group."""
+    of = f" of {figure['class']}" if "class" in figure else ""
+    where = f", {figure['group']}" if "group" in figure else ""
+    return f"{figure['metric']}{of}{where}" + (f" among {len(figure['groups'])} groups" if "groups" in figure else "")
+
+
 def beats_constant(kind: str, found: Sequence[dict[str, Any]]) -> bool:
     """Whether the model is better than always giving the same answer, by the interval: of two classes the AUROC is
     above a half, of more the accuracy is above the share of the most frequent class, of a number R2 is above 0.
     """
-    low = {each["metric"]: float(each["low"]) for each in found if "class" not in each}
+    low = {each["metric"]: float(each["low"]) for each in found if not {"class", "group", "groups"} & each.keys()}
     return low["auroc"] > 0.5 if kind == "binary" else low["advantage" if kind == "classes" else "r2"] > 0
 
 

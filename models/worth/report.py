@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from models.explain.vega import FOR, to_svg
 from models.explain.vega_parts import CONFIG
 from models.worth import thresholds
 from models.worth.layout import BINS
+from models.worth.metrics import named
 
 Floats = NDArray[np.float64]
 SIDE = 300  # of a picture, in pixels
 HEAD = ("figure", "class", "value", "low", "high")
+KEYS = ("metric", "class", "value", "low", "high")
 
 
 @dataclass(frozen=True)
@@ -71,19 +74,25 @@ def curves_of(counts: Floats, middles: Floats) -> tuple[Curve, ...]:
 
 def write(report: Report, path: Path) -> None:
     """By its suffix: .html, .json or .csv; else InputError."""
-    keys = ("metric", "class", "value", "low", "high")
-    rows = [tuple(str(each.get(key) or "") for key in keys) for each in report.metrics]
+    head: tuple[str, ...] = HEAD
+    rows = [tuple(str(each.get(key) or "") for key in KEYS) for each in report.metrics]
+    if any("group" in each for each in report.metrics):
+        groups = [each.get("group") or ", ".join(each.get("groups", ())) for each in report.metrics]
+        head, rows = (*HEAD, "group"), [(*row, group) for row, group in zip(rows, groups, strict=True)]
     if path.suffix == ".html":
         drawn = "".join(f"<figure>{_picture(curve)}</figure>" for curve in report.curves)
         told = "".join(paragraph(fact) for fact in report.facts)
         at_each = f"<h2>At every threshold</h2>{table(thresholds.HEAD, thresholds.table_rows(report.thresholds))}"
-        whole = f"{told}<div>{drawn}</div>{table(HEAD, rows)}{at_each if report.thresholds else ''}"
+        whole = (
+            f"{told}<div>{drawn}</div>{by_group(report.metrics)}{table(head, rows)}"
+            f"{at_each if report.thresholds else ''}"
+        )
         text = page(report.title, whole)
     elif path.suffix == ".json":
         text = json.dumps(report.body, indent=2, ensure_ascii=False) + "\n"
     elif path.suffix == ".csv":
         lines = io.StringIO()
-        csv.writer(lines, lineterminator="\n").writerows([HEAD, *rows])
+        csv.writer(lines, lineterminator="\n").writerows([head, *rows])
         text = lines.getvalue()
     else:
         raise InputError(f"out={path.name}: must end in .html, .json or .csv")
@@ -91,6 +100,39 @@ def write(report: Report, path: Path) -> None:
         path.write_text(text, "utf-8")
     except OSError as error:
         raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
+
+
+def by_group(metrics: Sequence[dict[str, Any]]) -> str:
+    """Each figure that groups are compared by as a picture: its interval and value in every group, one below another;
+    nothing where there are no groups.
+    """
+    figures: dict[str, list[dict[str, Any]]] = {}
+    for each in metrics:
+        if "group" in each and each["metric"] != "records":
+            figures.setdefault(named({key: each[key] for key in each if key != "group"}), []).append(each)
+    drawn = [f"<figure>{_intervals(name, found)}</figure>" for name, found in figures.items()]
+    return f"<h2>By group</h2><div>{''.join(drawn)}</div>" if drawn else ""
+
+
+def _intervals(name: str, found: Sequence[dict[str, Any]]) -> str:
+    """Plain SVG, drawn in the colour of the text around it."""
+    top = max(1e-9, *(float(each["high"]) for each in found))
+    lines = []
+    for at, each in enumerate(found):
+        y, low, high = 14 + 26 * at, *(SIDE * float(each[end]) / top for end in ("low", "high"))
+        said = f"{each['group']}: {each['value'] or 'not told'} ({each['low']} to {each['high']})"
+        dot = "" if each["value"] is None else f'<circle cx="{SIDE * float(each["value"]) / top:.1f}" cy="{y}" r="4"/>'
+        lines.append(
+            f'<g fill="{FOR}"><title>{escape(said)}</title><rect x="{low:.1f}" y="{y - 3}" height="6" opacity=".35" '
+            f'width="{max(high - low, 1):.1f}"/>{dot}</g><text x="0" y="{y + 15}" font-size="10" '
+            f'fill="currentColor">{escape(said)}</text>'
+        )
+    label = escape(f"{name} by group")
+    return (
+        f'<svg role="img" aria-label="{label}" viewBox="-6 -14 {SIDE + 12} {26 * len(found) + 20}" width="{SIDE + 12}">'
+        f'<text x="0" y="0" font-size="13" font-weight="600" fill="currentColor">{escape(name)}</text>'
+        f"{''.join(lines)}</svg>"
+    )
 
 
 def _picture(curve: Curve) -> str:

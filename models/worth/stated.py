@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from accountant.certificates.worth import METHOD, Worth, WorthPredicate, figure
+import numpy as np
+
+from accountant.certificates.worth import Worth, WorthPredicate, figure, method_of
 from accountant.errors import CertificateInvalid
+from models.features import Feature
 from models.forms.ensemble import Ensemble
 from models.worth import paired
+from models.worth.groups import GroupedLayout, group_names, grouped_metrics
 from models.worth.intervals import Noise
 from models.worth.layout import Layout
 from models.worth.metrics import beats_constant, metrics
@@ -17,7 +21,11 @@ from models.worth.report import Curve, Report, curves_of
 from models.worth.thresholds import thresholds
 
 LEVEL = "0.95"
-AnyLayout = Layout | PairedLayout
+AT_ONCE_SAID = (
+    "Those of one figure hold in all groups of {} at once; a gap is the largest less the smallest figure of the groups "
+    "that are shown to have records."
+)
+AnyLayout = Layout | PairedLayout | GroupedLayout
 
 
 def layout_of(ensemble: Ensemble) -> Layout:
@@ -28,6 +36,11 @@ def layout_of(ensemble: Ensemble) -> Layout:
 def paired_layout_of(ensemble: Ensemble, other: Ensemble) -> PairedLayout:
     """The cells in which records are counted for a model and another one."""
     return PairedLayout(layout_of(ensemble), layout_of(other))
+
+
+def grouped_layout_of(ensemble: Ensemble, group: Feature) -> GroupedLayout:
+    """The cells in which records are counted for a model, group by group."""
+    return GroupedLayout(layout_of(ensemble), group.name, group_names(group))
 
 
 def model_form(ensemble: Ensemble, name: str, certificate: int) -> dict[str, Any]:
@@ -45,6 +58,7 @@ def model_form(ensemble: Ensemble, name: str, certificate: int) -> dict[str, Any
 def histogram_form(layout: AnyLayout, counts: Sequence[int], variance: float) -> dict[str, Any]:
     """What was released, as a statement has it. `variance`: of the noise in each count."""
     rows, columns = layout.shape
+    groups = {"column": layout.column, "names": [*layout.names]} if isinstance(layout, GroupedLayout) else None
     return {
         "kind": layout.kind,
         "rows": rows,
@@ -52,16 +66,18 @@ def histogram_form(layout: AnyLayout, counts: Sequence[int], variance: float) ->
         "link": repr(layout.link),
         "counts": [int(each) for each in counts],
         "variance": figure(variance),
+        **({} if groups is None else {"groups": groups}),
     }
 
 
-def figures(
-    layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int
-) -> list[dict[str, str | None]]:
+def figures(layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int) -> list[dict[str, Any]]:
     """Every metric of these counts with its interval at LEVEL, as a statement has it."""
     noise = Noise(variance, float(LEVEL), contributions)
-    found = metrics(layout, counts, noise) if isinstance(layout, Layout) else paired_metrics(layout, counts, noise)
-    return [each.to_json() for each in found]
+    if isinstance(layout, PairedLayout):
+        return [each.to_json() for each in paired_metrics(layout, counts, noise)]
+    if isinstance(layout, GroupedLayout):
+        return [each.to_json() for each in grouped_metrics(layout, counts, noise)]
+    return [each.to_json() for each in metrics(layout, counts, noise)]
 
 
 def is_better(kind: str, found: Sequence[dict[str, Any]]) -> bool:
@@ -74,7 +90,7 @@ def check(worth: Worth) -> None:
     an interval, or that it is better than a constant answer.
     """
     form = worth.form
-    if form.method != METHOD:
+    if form.method != method_of(form.histogram.model_dump()):
         raise CertificateInvalid("method: this version knows another one, and cannot make its figures again")
     stated = [each.model_dump(by_alias=True, exclude_unset=True) for each in form.metrics]
     try:
@@ -91,7 +107,9 @@ def _layout(form: WorthPredicate) -> AnyLayout:
     link, ends = float(form.histogram.link), form.model.range
     span = None if ends is None else (float(ends[0]), float(ends[1]))
     own = Layout(() if span else tuple(form.model.classes or ()), link, span)
-    layout = own if form.against is None else PairedLayout(own, own)  # of the other's scores nothing is asked
+    layout: AnyLayout = own if form.against is None else PairedLayout(own, own)  # of the other's scores none is asked
+    if form.histogram.groups is not None:
+        layout = GroupedLayout(own, form.histogram.groups.column, tuple(form.histogram.groups.names))
     if layout.kind != form.histogram.kind or layout.size != len(form.histogram.counts):
         raise CertificateInvalid(f"histogram: must be of kind {layout.kind}, with {layout.size} counts")
     return layout
@@ -99,9 +117,11 @@ def _layout(form: WorthPredicate) -> AnyLayout:
 
 def _same(stated: Sequence[dict[str, Any]], own: Sequence[dict[str, Any]]) -> bool:
     """But for a last digit: other machines round sums of floats otherwise."""
-    if [(each["metric"], each.get("class")) for each in stated] != [
-        (each["metric"], each.get("class")) for each in own
-    ]:
+    heads = [
+        [{key: said for key, said in each.items() if key not in ("value", "low", "high")} for each in one]
+        for one in (stated, own)
+    ]
+    if heads[0] != heads[1]:
         return False
     pairs = [(a[key], b[key]) for a, b in zip(stated, own, strict=True) for key in ("value", "low", "high")]
     return all(
@@ -116,18 +136,21 @@ def report_of(body: dict[str, Any], contributions: int) -> Report:
     at_each: list[dict[str, Any]] = []
     if histogram["kind"] == "binary":
         layout = Layout(("0", "1"), float(histogram["link"]))
-        curves = curves_of(layout.table(histogram["counts"]), layout.middles)
+        groups = len(histogram.get("groups", {"names": [""]})["names"])  # of all together: each brings its noise
+        counts = np.array(histogram["counts"]).reshape(groups, layout.size).sum(axis=0)
+        curves = curves_of(layout.table(counts), layout.middles)
         at_each = thresholds(
-            layout, histogram["counts"], Noise(float(histogram["variance"]), float(LEVEL), contributions)
+            layout, counts.tolist(), Noise(groups * float(histogram["variance"]), float(LEVEL), contributions)
         )
     seen = " The model learnt from these rows: it looks better than it is." if body["seen"] else ""
     other = body.get("against")
     than = "a constant answer" if other is None else f"{other['model']}, certified by entry {other['certificate']}"
     better = f" It is {'' if body['better'] else 'not shown to be '}better than {than}."
+    by = "" if "groups" not in histogram else f" {AT_ONCE_SAID.format(histogram['groups']['column'])}"
     facts = (
         f"Measured privately on {body['part']} rows of {body['dataset']}, for epsilon {body['epsilon']} at delta "
         f"{body['delta']}; signed, and entered in the ledger as entry {body['entry']}.{seen}{better}",
-        f"Intervals of level {body['level']} count how the rows were drawn and the noise that was added.",
+        f"Intervals of level {body['level']} count how the rows were drawn and the noise that was added.{by}",
     )
     title = f"What {body['model']} is worth on {body['dataset']}"
     return Report(title, facts, body["metrics"], curves, body | {"thresholds": at_each}, at_each)

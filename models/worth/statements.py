@@ -55,7 +55,7 @@ def worth_to_json(seq: int, found: Worth) -> dict[str, Any]:
         "level": form.level,
         "better": form.better,
         "metrics": [each.model_dump(by_alias=True, exclude_unset=True) for each in form.metrics],
-        "histogram": form.histogram.model_dump(),
+        "histogram": form.histogram.model_dump(exclude_none=True),
     }
 
 

@@ -23,6 +23,7 @@ from models.store.loading import VerifiedModel, load_of_home
 from models.store.placing import answering
 from models.store.standing import way_out
 from models.worth import report
+from models.worth.metrics import named
 from models.worth.stated import report_of
 from models.worth.statements import ENVELOPE, judged, short_figure, short_worth, statement_of, worths
 from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
@@ -201,6 +202,12 @@ def _counted(answers: Iterator[Answer], progress: Callable[[int, int | None], No
         progress(done := done + len(labels), None)
 
 
+Part = Annotated[str | None, typer.Option(help="holdout, what was kept aside, or training, which is marked as such.")]
+Group = Annotated[
+    str | None, typer.Option(help="By the groups of this column, which the schema names: figures and gaps.")
+]
+
+
 def evaluate(
     name: Model,
     against: Annotated[
@@ -215,9 +222,8 @@ def evaluate(
         typer.Option(help="Private rows: of this dataset, at the price of --epsilon.", autocompletion=DATASETS),
     ] = None,
     epsilon: Annotated[str | None, typer.Option(help="Epsilon of this evaluation, a decimal.")] = None,
-    part: Annotated[
-        str | None, typer.Option(help="holdout, what was kept aside, or training, which is marked as such.")
-    ] = None,
+    part: Part = None,
+    group: Group = None,
     data: Annotated[
         Path | None, typer.Option(help="Rows that are nobody's secret, with the target: .parquet or .csv. Free.")
     ] = None,
@@ -237,13 +243,14 @@ def evaluate(
     dpserve evaluate adult --dataset adult --epsilon 0.25
     dpserve evaluate adult --dataset adult --epsilon 0.25 --part training
     dpserve evaluate adult@2 --against adult@1 --dataset adult --epsilon 0.25
+    dpserve evaluate adult --dataset adult --epsilon 0.25 --group sex
     dpserve evaluate adult --data public.parquet --out report.html
     """
-    if data is not None and (dataset, epsilon, part, against, idempotency_key, plan) == (*[None] * 5, False):
+    if data is not None and (dataset, epsilon, part, against, group, idempotency_key, plan) == (*[None] * 6, False):
         return _evaluate_rows(name, data, out, json)
     if dataset is None or epsilon is None or data is not None:
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
-    home, asked = Home.open(), AskedWorth(name, dataset, epsilon, part, against=against)
+    home, asked = Home.open(), AskedWorth(name, dataset, epsilon, part, against=against, group=group)
     allowed(home, "train", "evaluate", dataset=dataset)
     if plan:
         body = evaluations.plan(home, asked, this_user()).to_json()
@@ -288,7 +295,7 @@ def worth_text(body: dict[str, Any]) -> str:
     ]
     lines = [
         (
-            each["metric"] + (f" of {each['class']}" if "class" in each else ""),
+            named(each),
             "not told by the counts" if each["value"] is None else short_figure(each["value"]),
             f"{short_figure(each['low'])} to {short_figure(each['high'])}",
         )

@@ -25,7 +25,7 @@ from training.evaluation import evaluate
 
 EVALUATES = ("train", "evaluate")
 REQUIRED: Fields = {"model": (str,), "dataset": (str,), "epsilon": NUMBER}
-OPTIONAL: Fields = {"part": (str,), "against": (str,), "delta": NUMBER, "idempotency_key": (str,)}
+OPTIONAL: Fields = {"part": (str,), "against": (str,), "group": (str,), "delta": NUMBER, "idempotency_key": (str,)}
 
 
 async def submit_evaluation(request: Request) -> Response:
@@ -39,8 +39,9 @@ async def submit_evaluation(request: Request) -> Response:
 def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     """Reserve and queue an evaluation; the job's JSON. BudgetRefused, which is counted."""
     asked = evaluate.AskedWorth(
-        body["model"], body["dataset"], body["epsilon"], body.get("part"), body.get("delta") or "0", body.get("against")
-    )
+        body["model"], body["dataset"], body["epsilon"], body.get("part"), body.get("delta") or "0",
+        body.get("against"), body.get("group"),
+    )  # fmt: skip
     try:
         reserved = evaluate.submit(home, asked, by=by, key=body.get("idempotency_key"))
     except BudgetRefused as refused:
@@ -72,6 +73,7 @@ ASKED = {
         "epsilon": DECIMAL,
         "delta": DECIMAL,
         "against": {**TEXT, "description": "another model, to be compared with on the same rows"},
+        "group": {**TEXT, "description": "by the groups of this column, which the schema names"},
         "part": {"enum": ["holdout", "training"], "description": "what is kept aside, unless training is asked for"},
         "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
     },

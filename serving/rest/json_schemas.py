@@ -170,7 +170,12 @@ _WORTH = {
     "job": COUNT, "entry": COUNT, "model": TEXT, "certificate": COUNT, "dataset": TEXT,
     "part": {"enum": ["holdout", "training", "all"]}, "seen": TRUTH, "epsilon": DECIMAL, "delta": DECIMAL,
     "level": DECIMAL, "better": TRUTH, "histogram": ANY_OBJECT,
-    "metrics": array(record({"metric": TEXT, "value": maybe(TEXT), "low": TEXT, "high": TEXT}, {"class": TEXT})),
+    "metrics": array(
+        record(
+            {"metric": TEXT, "value": maybe(TEXT), "low": TEXT, "high": TEXT},
+            {"class": TEXT, "group": TEXT, "groups": array(TEXT)},
+        )
+    ),
 }  # fmt: skip
 _OTHER = record({"model": TEXT, "certificate": COUNT}, says="what it was compared with, on the same rows")
 WORTH = record(_WORTH, {"against": _OTHER}, says="what a model was measured to be worth, by a signed statement")

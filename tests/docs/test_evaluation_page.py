@@ -23,7 +23,9 @@ def test_every_command_of_the_page_runs(tmp_path):
     parts = {"adult": rows[0].slice(0, 4000), "others": rows[1].slice(0, 1000), "public": rows[1].slice(4000, 1000)}
     for name, part in parts.items():
         pq.write_table(part, tmp_path / f"{name}.parquet")
-    shutil.copy(EXAMPLES / "adult.schema.yaml", tmp_path / "adult.yaml")
+    groups = "\ngroups: {sex: {}, age: {type: numeric, edges: [30, 50]}}\n"  # as the page has them
+    assert groups.strip() in (ROOT / "docs" / "evaluation.md").read_text()
+    (tmp_path / "adult.yaml").write_text((EXAMPLES / "adult.schema.yaml").read_text() + groups)
     home = tmp_path / "home"
     dpserve(home, "init")
     shutil.copy(home / "trust.json", tmp_path)
@@ -34,15 +36,15 @@ def test_every_command_of_the_page_runs(tmp_path):
     command = ["bash", "-c", f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + script]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("verified") == 5  # the model with its statements, and each of the four
+    assert done.stdout.count("verified") == 6  # the model with its statements, and each of the five
     assert done.stdout.count("Signature Verified Successfully") == 1  # by openssl
-    assert all("<svg" in (tmp_path / page).read_text() for page in ("worth.html", "report.html"))
+    assert all("<svg" in (tmp_path / page).read_text() for page in ("worth.html", "groups.html", "report.html"))
     assert "At every threshold" in (tmp_path / "worth.html").read_text()
     shown = json.loads(dpserve(home, "model", "list", "--json").stdout)["models"]
     shown = next(line for line in shown if line["model"] == "adult@1")
-    assert shown["worth"][0]["dataset"] == "others"
+    assert shown["worth"][0]["histogram"]["groups"]["column"] == "sex"  # the newest one
     spent = json.loads(dpserve(home, "dataset", "show", "adult", "--json").stdout)["holdout"]["budget"]["spent"]
-    assert spent["pure"] == "0.85"
+    assert spent["pure"] == "1.35"
     assert dpserve(home, "ledger", "audit").returncode == 0
     changed = next((tmp_path / "adult-model").glob("worth-*.tlog-proof"))
     changed.write_text(changed.read_text().replace("index ", "index 1"))

@@ -21,11 +21,12 @@ from accountant.ledger.evaluations import certified_of
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import HOLDOUT, Job, Request
 from accountant.ledger.refusal import refusal
+from models.features import Feature
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
 from models.worth.layout import Layout
-from models.worth.stated import layout_of, paired_layout_of
+from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
 from training.learner import Recipe
 from training.lease import Lease, this_process
@@ -35,6 +36,7 @@ from training.rows.schema import Schema
 
 NAME = "evaluation"  # stands in the place of a learner
 TRAINING, ALL = "training", "all"
+MOST_CELLS = 1 << 14  # of all groups together
 Progress = Callable[[int, int], None]
 
 
@@ -42,7 +44,8 @@ Progress = Callable[[int, int], None]
 class AskedWorth:
     """An evaluation in the words of the one who asks. `model`: adult, adult@champion or adult@2. `part`: HOLDOUT,
     TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none. `against`:
-    another model, named likewise, that it is compared with on the same rows.
+    another model, named likewise, that it is compared with on the same rows. `group`: by the groups of this column,
+    which the schema names.
     """
 
     model: str
@@ -51,6 +54,7 @@ class AskedWorth:
     part: str | None = None
     delta: str | float | Decimal = "0"
     against: str | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class PlannedWorth:
             "dataset": self.request.dataset,
             "model": self.request.model,
             "against": self.request.against,
+            "group": self.request.parameters.get("group"),
             "part": part_of(self.dataset),
             "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
             "delta": decimal_string(claimed.delta),
@@ -94,12 +99,17 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
     budget.check_delta(dataset.registration.records)
     schema = schema_of(home, dataset)
     (target,) = {check_fits(each.ensemble, schema, asked.dataset) for each in models}
-    evaluator = evaluator_of([each.ensemble for each in models])
+    if asked.group is not None and asked.against is not None:
+        raise InputError("group: one model is measured by group; leave --against out, and evaluate each by itself")
+    group = None if asked.group is None else schema.group(asked.group)
+    evaluator = evaluator_of([each.ensemble for each in models], group)
+    if group is not None and evaluator.query.size > MOST_CELLS:
+        raise InputError(f"group={group.name}: {evaluator.query.size} cells, and a statement has room for {MOST_CELLS}")
     request = Request(
         asked.dataset,
         NAME,
         budget,
-        {"cells": evaluator.query.size},
+        {"cells": evaluator.query.size, **({} if group is None else {"group": group.name})},
         certificates[0].model,
         target if dataset.registration.targets else None,
         certificates[0].issued,
@@ -141,8 +151,16 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     return PlannedWorth(request, recipe, dataset, None)
 
 
-def evaluator_of(ensembles: Sequence[Ensemble]) -> Evaluator:
-    """What measures a model, or compares it with another one."""
+def group_of(schema: Schema, request: Request) -> Feature | None:
+    """By which groups a reserved evaluation counts."""
+    named = request.parameters.get("group")
+    return None if named is None else schema.group(str(named))
+
+
+def evaluator_of(ensembles: Sequence[Ensemble], group: Feature | None = None) -> Evaluator:
+    """What measures a model, in each group by itself where there are some, or compares it with another one."""
+    if group is not None:
+        return Evaluator(CellCounts(ensembles[0], grouped_layout_of(ensembles[0], group)))
     if len(ensembles) == 1:
         return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0])))
     own, other = ensembles

@@ -18,6 +18,7 @@ from accountant.budget import Relation
 from accountant.errors import PlanMismatch
 from accountant.mechanisms import DiscreteLaplace
 from models.forms.ensemble import Ensemble
+from models.worth.groups import GroupedLayout, group_places
 from models.worth.layout import Layout
 from models.worth.paired import PairedLayout
 from training.calibrate import calibrate
@@ -31,12 +32,12 @@ AT_ONCE = 1 << 16  # rows whose scores are in memory at one time
 
 @dataclass(frozen=True)
 class CellCounts:
-    """Records per cell of `layout`, (layout.size,): by what `ensemble` says of them and their true answers. None: it is
-    not made yet, and the query can be rehearsed alone.
+    """Records per cell of `layout`, (layout.size,): by what `ensemble` says of them, their true answers and, where the
+    layout has groups, the public group of each. None: it is not made yet, and the query can be rehearsed alone.
     """
 
     ensemble: Ensemble | None
-    layout: Layout
+    layout: Layout | GroupedLayout
     purpose: ClassVar[str] = "records by true answer and what the model says"
     norm: ClassVar[str] = "l1"
 
@@ -52,10 +53,17 @@ class CellCounts:
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         if self.ensemble is None:
             raise PlanMismatch(f"{self.purpose}: there is no model yet")
-        counts = np.zeros(self.size, np.int64)
+        layout, group = self.layout, rows.group
+        if isinstance(layout, GroupedLayout) and group is None:
+            raise PlanMismatch(f"{self.purpose}: the rows were opened without their groups")
+        own = layout if isinstance(layout, Layout) else layout.own
+        counts, start = np.zeros(self.size, np.int64), 0
         for codes, answers in _parts(rows):
-            cells = self.layout.cells(self.ensemble.coded_scores(codes), answers)
+            cells = own.cells(self.ensemble.coded_scores(codes), answers)
+            if isinstance(layout, GroupedLayout) and group is not None:
+                cells = cells + own.size * group_places(layout.names, group[start : start + len(answers)])
             counts += np.bincount(cells.ravel(), minlength=self.size)
+            start += len(answers)
         return counts
 
 

@@ -28,10 +28,11 @@ from training.calibrate import calibrate
 from training.learner import Recipe
 from training.notebook_budget import Account
 from training.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
+from training.rows.column_rules import Columns
 from training.rows.data import columns_of, rows_of
 from training.rows.frames import Unfitted, is_frame, label_column, table_from, target_column, value_errors
 from training.rows.rows import Rows
-from training.rows.schema import Columns, Schema, parse_schema
+from training.rows.schema import Schema, parse_schema
 from training.rows.selections import Selection, row_words
 from training.session import Public, Releaser, Session
 from training.would_fit import would_fit

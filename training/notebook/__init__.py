@@ -16,9 +16,10 @@ from training.learners.base import SpendWarning
 from training.notebook.row_folds import RowFolds
 from training.notebook_budget import Account
 from training.plan_warnings import PublicWarning
+from training.rows.column_rules import Columns, uniform_schema
 from training.rows.frames import frame_table
 from training.rows.row_files import HEAD, _draft
-from training.rows.schema import Columns, Schema, uniform_schema
+from training.rows.schema import Schema
 
 __all__ = [
     "CHECKS",

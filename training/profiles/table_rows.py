@@ -22,7 +22,10 @@ def open_table(home: Home, started: Started, schema: Schema, columns: Sequence[s
     folder = checked(home, started, schema)
     files = row_files(len(schema.targets), started.request.part)
     bins, *answers = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in files)
-    found = {feature.name: (feature.bins, codes) for feature, codes in zip(schema.features, bins, strict=True)}
+    found = {
+        feature.name: (feature.bins, codes)
+        for feature, codes in zip(schema.features, bins[: len(schema.features)], strict=True)
+    }
     for target, own in zip(schema.targets, answers, strict=True):
         if target.name in columns and target.name not in found:
             found[target.name] = answer_feature(target).bins, answer_codes(target, own)

@@ -42,7 +42,7 @@ def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
 
 def read_batches(path: Path, schema: Schema, also: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
     """Batches with the schema's columns (and `also`), after checking names. Raises DataError on anything else."""
-    wanted = [*dict.fromkeys((*(feature.name for feature in schema.features), *schema.target_names, *also))]
+    wanted = [*dict.fromkeys((*(feature.name for feature in schema.stored), *schema.target_names, *also))]
     try:
         if path.suffix == ".parquet":
             file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)  # no row group at once
@@ -102,8 +102,7 @@ def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[s
         )
     check_names(names, schema, also)
     types = {
-        feature.name: pa.float64() if isinstance(feature, NumericFeature) else pa.string()
-        for feature in schema.features
+        feature.name: pa.float64() if isinstance(feature, NumericFeature) else pa.string() for feature in schema.stored
     }
     types |= {target.name: pa.float64() if target.classes is None else pa.string() for target in schema.targets}
     types |= dict.fromkeys(also, pa.binary())  # of no promised type, nor encoding
@@ -122,7 +121,7 @@ def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[s
 
 def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:
     """Every column of the schema is there, and no column is there that the schema does not speak of."""
-    wanted = {feature.name for feature in schema.features} | {*schema.target_names, *also}
+    wanted = {feature.name for feature in schema.stored} | {*schema.target_names, *also}
     absent, unknown = wanted - set(names), set(names) - wanted - set(schema.ignore)
     if absent:
         raise DataError(f"columns {sorted(absent)}: in the schema but not in the data, which has {sorted(names)}")

@@ -1,8 +1,8 @@
 """Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
 
-Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features, rows), `labels.npy` (rows,), int32 targets
-where a number is to be predicted, `labels-2.npy` and so on of further targets, and `schema.yaml`; what is kept aside
-lies in `holdout-bins.npy`, `holdout-labels.npy` and so on, which no learner is given. The commitment is an
+Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features and groups, rows), `labels.npy` (rows,),
+int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets, and `schema.yaml`; what is
+kept aside lies in `holdout-bins.npy`, `holdout-labels.npy` and so on, which no learner is given. The commitment is an
 HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them. Beside
 them `sketch.npz`, by which the same people are known again in another file (`training.rows.overlap`).
 """
@@ -62,8 +62,8 @@ _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool]] = {}
 
 @dataclass(frozen=True)
 class Packed:
-    """Rows as integers: `bins` (features, rows), and for each target its `answers` (rows,): uint8 classes, or int32
-    targets of a number. `held`: which rows are kept aside for evaluation; None where the family has no such part.
+    """Rows as integers: `bins` (features, then groups, rows), and for each target its `answers` (rows,): uint8
+    classes, or int32 of a number. `held`: which rows are kept aside for evaluation; None where none are.
     """
 
     bins: NDArray[Any]
@@ -161,7 +161,7 @@ def pack(
     `scan` sees every row as it stands in the file. `parting` says which units are kept aside.
     """
     keep = FirstOfEach(unit.column, unit.contributions) if unit.column else None
-    described = {feature.name for feature in schema.features} | {*schema.target_names}
+    described = {feature.name for feature in schema.stored} | {*schema.target_names}
     seen = set() if scan is None else set(scan.names)
     questions = [schema.question(name) for name in schema.target_names]
     bins, answers = np.empty((0, 0)), [np.empty(0) for _ in questions]
@@ -170,7 +170,7 @@ def pack(
     for batch in read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described)):
         if not start:  # room for every row, of which the system gives what is written to: nothing is moved or copied
             most = most_rows(data)
-            bins = np.empty((len(schema.features), most), bin_dtype(schema.features))
+            bins = np.empty((len(schema.stored), most), bin_dtype(schema.stored))
             answers = [np.empty(most, answer_dtype(asked)) for asked in questions]
         if scan is not None:
             scan(batch, start)
@@ -178,7 +178,7 @@ def pack(
         end = used + (len(batch) if keep is None else int(np.count_nonzero(chosen)))
         if end > ROW_LIMIT:
             raise DataError(f"data={data.name}: more than {ROW_LIMIT} rows, the most that can be learnt from at once")
-        for codes, feature in zip(bins, schema.features, strict=True):
+        for codes, feature in zip(bins, schema.stored, strict=True):
             codes[used:end] = encode_column(feature, batch[feature.name], start)[chosen]
         for own, asked in zip(answers, questions, strict=True):
             own[used:end] = encode_answers(asked, batch[asked.target], start)[chosen]
@@ -193,9 +193,9 @@ def pack(
         if not has_answer(own[:used]).any():
             raise DataError(f"{asked.target}: no row that is used has an answer")
     bins, answers = bins[:, :used], [own[:used] for own in answers]
-    if parting is None:
-        return Packed(bins, tuple(answers))
-    return Packed(bins, tuple(answers), np.concatenate(held) if unit.column else parting.of_records([*bins, *answers]))
+    if parting is not None and not unit.column:
+        held = [parting.of_records([*bins, *answers])]
+    return Packed(bins, tuple(answers), np.concatenate(held) if held else None)
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
@@ -244,13 +244,13 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     asked = schema.question(started.request.target)
     files, at = row_files(len(schema.targets), started.request.part), 1 + schema.target_names.index(asked.target)
     bins, labels = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (files[0], files[at]))
-    columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
-    if len(columns) < len(schema.features):
-        bins = bins[columns]
     if asked.only.leave_out:
-        present = has_answer(labels)
-        bins, labels = bins[:, present], labels[present]
-    return Rows(bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()))
+        bins, labels = bins[:, has_answer(labels)], labels[has_answer(labels)]
+    columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
+    by = started.request.parameters.get("group")
+    group = None if by is None else bins[schema.stored.index(schema.group(str(by)), len(schema.features))]
+    bins = bins[: len(columns)] if len(columns) == len(schema.features) else bins[columns]
+    return Rows(bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()), group)
 
 
 def checked(home: Home, started: Started, schema: Schema) -> Path:

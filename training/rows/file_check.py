@@ -78,7 +78,7 @@ def check_file(schema: Schema, path: Path) -> list[Problem]:
 
     try:
         names, rows = _parquet(path, note) if path.suffix == ".parquet" else _csv(path, note)
-        wanted = [*dict.fromkeys((*(feature.name for feature in schema.features), *schema.target_names))]
+        wanted = [*dict.fromkeys((*(feature.name for feature in schema.stored), *schema.target_names))]
         for name in sorted(set(wanted) - set(names)):
             note(name, "no such column", "name it in the first row as the schema does, or take it out of the schema")
         for name in sorted(set(names) - set(wanted) - set(schema.ignore)):
@@ -100,7 +100,7 @@ def check_file(schema: Schema, path: Path) -> list[Problem]:
 def _tests(schema: Schema) -> dict[str, Test]:
     """By column: what is wrong with a cell, in kind; None where nothing is. Categories take anything."""
     found: dict[str, Test] = {}
-    for feature in schema.features:
+    for feature in schema.stored:
         if isinstance(feature, NumericFeature):
             found[feature.name] = _number
         elif isinstance(feature, BooleanFeature):

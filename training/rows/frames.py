@@ -19,8 +19,9 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from accountant.errors import DataError, InputError
 from models.features import CategoricalFeature
+from training.rows.column_rules import Columns, array_names
 from training.rows.data import table_of
-from training.rows.schema import Columns, Schema, array_names
+from training.rows.schema import Schema
 
 
 class BadData(DataError, ValueError):

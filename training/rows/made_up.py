@@ -38,8 +38,8 @@ def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
         )
     if not 1 <= rows <= MOST_ROWS:
         raise InputError(f"rows={rows}: must be 1 to {MOST_ROWS}")
-    names = {feature.name for feature in schema.features}
-    columns = {each.name: _feature(each, schema, rows, seed) for each in schema.features}
+    names = {feature.name for feature in schema.stored}
+    columns = {each.name: _feature(each, schema, rows, seed) for each in (*schema.groups, *schema.features)}
     columns |= {each.name: _target(each, rows, seed) for each in schema.targets if each.name not in names}
     table = pa.table(columns).replace_schema_metadata(METADATA)
     try:

@@ -33,14 +33,23 @@ class Rows:
 
     Of a regression (`classes` 0) they hold no labels but `targets`, (rows,) int32 in -TARGET_GRID..TARGET_GRID, the
     clipped and centred target (`training.rows.data.encode_targets`); what asks about classes raises InputError.
+    `group`: codes (rows,) of the public group that each belongs to, where an evaluation tells groups apart.
 
     Two classes have one output, the score of class 1; K > 2 classes have K outputs, one score each. y_k is +1 where
     the label is the class of output k, else -1; F_k is the sum of the votes of output k, and y_k F_k a row's margin.
     Kept per output and row is only the state 2 F_k + [y_k = 1], brought up to date from the votes that are asked about.
     """
 
-    def __init__(self, bins: NDArray[Any], labels: NDArray[Any], widths: Sequence[int], classes: int = 2) -> None:
+    def __init__(
+        self,
+        bins: NDArray[Any],
+        labels: NDArray[Any],
+        widths: Sequence[int],
+        classes: int = 2,
+        group: NDArray[Any] | None = None,
+    ) -> None:
         _check(bins, labels, widths, classes)
+        self.group = group
         self.bins, self._column, self.widths, self.classes = bins, labels, tuple(widths), classes
         self.outputs = 1 if classes in (0, 2) else classes
         self.memo: dict[str, Any] = {}  # what a family of queries derived from rows and released votes

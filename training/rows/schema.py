@@ -5,7 +5,6 @@ from rows.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -37,7 +36,7 @@ MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known bef
 MAX_LABEL = 200  # characters of a class, for a certificate names them all
 MAX_TARGETS = 64
 LOG_SHARE = 4
-GUESSED_RECORDS = 1000
+MAX_GROUPS, MAX_GROUP_BINS = 16, 64
 PUBLIC_ONLY = "it is public knowledge that a person must write down; dpserve never reads it from rows"
 
 
@@ -112,6 +111,12 @@ class _Boolean(_Strict):
         return BooleanFeature(name)
 
 
+_Kind = Annotated[_Numeric | _Categorical | _Boolean, Field(discriminator="type")]
+
+
+_Group = Annotated[_Kind | None, BeforeValidator(lambda value: value or None)]  # none: the feature's own bins
+
+
 class _Answers(_Strict):
     """What one asks of a row: `classes` in their public order (the last one is the positive class), or a public `range`
     for regression. `missing`: whether rows without an answer refuse the file, or are left out of this target's jobs.
@@ -151,10 +156,8 @@ class _File(_Strict):
     target: _Target | None = None
     targets: Annotated[dict[StrictStr, _Question], Field(min_length=1, max_length=MAX_TARGETS)] | None = None
     records: Annotated[StrictInt, Field(ge=1, le=10**12)]
-    features: Annotated[
-        dict[str, Annotated[_Numeric | _Categorical | _Boolean, Field(discriminator="type")]],
-        Field(min_length=1, max_length=MAX_FEATURES),
-    ]
+    features: Annotated[dict[str, _Kind], Field(min_length=1, max_length=MAX_FEATURES)]
+    groups: Annotated[dict[str, _Group], Field(max_length=MAX_GROUPS)] = {}
     ignore: tuple[StrictStr, ...] = ()
     missing: Literal["own-bin"] = "own-bin"
 
@@ -191,7 +194,8 @@ class Schema:
     """A checked schema. `digest`: sha256 of the file's bytes, so that a ledger entry can name it.
 
     `ends`: of each number, the range that is declared, or its outer cut points. Of several `targets` a model learns
-    one: `question` gives the schema of that one, which is what learners are given.
+    one: `question` gives the schema of that one, which is what learners are given. `groups`: public bins of columns by
+    which an evaluation may tell people apart, and no learner does.
     """
 
     targets: tuple[Target, ...]
@@ -200,6 +204,20 @@ class Schema:
     ignore: tuple[str, ...]
     digest: str
     ends: Mapping[str, tuple[float, float]] = field(default_factory=dict, compare=False)
+    groups: tuple[Feature, ...] = ()
+
+    @property
+    def stored(self) -> tuple[Feature, ...]:
+        """Whose codes are kept of every row: features, then groups."""
+        return (*self.features, *self.groups)
+
+    def group(self, name: str) -> Feature:
+        """The group of this name. InputError where the schema names none."""
+        found = next((each for each in self.groups if each.name == name), None)
+        if found is None:
+            has = [each.name for each in self.groups]
+            raise InputError(f"group={name!r:.80}: the schema names no such group under `groups`; it has {has}")
+        return found
 
     @property
     def only(self) -> Target:
@@ -254,11 +272,11 @@ def parse_schema(raw: bytes) -> Schema:
         body = yaml.load(raw.decode(), Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # PyYAML lets Python's own ValueError through
         raise SchemaError(f"schema: not YAML: {error}") from error
-    return _checked(body, raw)
+    return schema_from(body, raw)
 
 
-def _checked(body: Any, raw: bytes) -> Schema:
-    """What was read from `raw`, checked."""
+def schema_from(body: Any, raw: bytes) -> Schema:
+    """What was read from `raw`, checked. SchemaError names the place."""
     if blank := blanks(body):
         raise SchemaError(f"schema: still {FILL_IN}, for you to fill in from public knowledge: {', '.join(blank)}")
     try:
@@ -268,20 +286,33 @@ def _checked(body: Any, raw: bytes) -> Schema:
     _check_names(file)
     try:
         features = tuple(kind.feature(name) for name, kind in file.features.items())
+        groups = tuple((kind or file.features[name]).feature(name) for name, kind in file.groups.items())
     except ModelInvalid as error:  # names and values that a released model could not carry
         raise SchemaError(f"schema: {error.message}") from None
-    numbers = {name: kind for name, kind in file.features.items() if isinstance(kind, _Numeric)}
+    every = {**file.groups, **file.features}.items()
+    numbers = {name: kind for name, kind in every if isinstance(kind, _Numeric)}
     ends = {name: kind.range or (min(kind.edges or ()), max(kind.edges or ())) for name, kind in numbers.items()}
-    return Schema(file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends)
+    for each in groups:
+        if each.bins > MAX_GROUP_BINS:
+            raise SchemaError(
+                f"schema: groups.{each.name}: {each.bins} bins; at most {MAX_GROUP_BINS}: give it `edges`"
+            )
+    return Schema(file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends, groups)
 
 
 def _check_names(file: _File) -> None:
     targets = file.questions()
     for target in targets:
         _check_target(target, file, len(targets))
-    names = dict.fromkeys((*file.features, *(target.name for target in targets)))
+    for name, kind in file.groups.items():
+        own = file.features.get(name)
+        if any(name == target.name for target in targets) or (kind or own) is None:
+            raise SchemaError(f"schema: groups.{name}: must be a feature, or have a type of its own, and be no target")
+        if kind is not None and own is not None and kind.type != own.type:
+            raise SchemaError(f"schema: groups.{name}: the feature is {own.type}, and so must the group be")
+    names = dict.fromkeys((*file.features, *file.groups, *(target.name for target in targets)))
     for name in names.keys() & set(file.ignore):
-        raise SchemaError(f"schema: ignore: {name!r} is used as a feature or the target")
+        raise SchemaError(f"schema: ignore: {name!r} is used as a feature, a group or the target")
     for name in names:
         if not name or len(name) > 200 or not name.isprintable():
             raise SchemaError(f"schema: {name!r}: a column name has 1 to 200 printable characters")
@@ -315,86 +346,3 @@ def _say(problem: Any) -> str:
     if problem["type"] == "missing":
         hint = f" ({PUBLIC_ONLY})"
     return f"{where or 'file'}: {problem['msg'].removeprefix('Value error, ')}{hint}"
-
-
-@dataclass(frozen=True)
-class Columns:
-    """A public rule that makes a schema from the names of columns alone: each a number in [low, high] (values outside
-    are clipped), `bins` to a column; labels are `classes`, in that order, or the target is a number in `target_range`.
-
-    `columns`: what is otherwise, by name, in the words of a schema file: {"sex": {"type": "categorical", "values":
-    ["F", "M"]}}. `records`: None is the number of rows under replace-one, where it is public, and a guess of
-    GUESSED_RECORDS under add/remove. Whoever writes a rule vouches that it is public knowledge: nothing is read from
-    rows.
-    """
-
-    low: float
-    high: float
-    classes: Sequence[ClassLabel] | None = None
-    records: int | None = None
-    bins: int = 32
-    columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    target: str = "target"
-    target_range: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        """Plain Python values, whatever kind of array or number they were written as."""
-        for name in ("classes", "target_range"):
-            listed = getattr(self, name)
-            plain = listed if listed is None or isinstance(listed, str) else tuple(map(_plain, listed))
-            object.__setattr__(self, name, plain)
-        for name in ("low", "high"):
-            object.__setattr__(self, name, _plain(getattr(self, name)))
-
-    def body(self, names: Sequence[str], rows: int | None = None) -> dict[str, Any]:
-        """The schema as a file would say it. `rows`: their number, where it is public."""
-        unknown = sorted(set(self.columns) - set(names))
-        if unknown:
-            raise SchemaError(f"columns={unknown}: X has no such columns; it has {sorted(names)[:20]}")
-        number = {"type": "numeric", "range": [self.low, self.high], "bins": self.bins}
-        records = self.records if self.records is not None else rows or GUESSED_RECORDS
-        kinds = {"classes": self.classes, "range": self.target_range}
-        return {
-            "target": {"name": self.target, **{kind: said for kind, said in kinds.items() if said is not None}},
-            "records": records,
-            "features": {name: dict(self.columns.get(name, number)) for name in names},
-        }
-
-    def schema(self, names: Sequence[str], rows: int | None = None) -> Schema:
-        """The checked schema of columns with these names; its digest is that of `text`."""
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise SchemaError(f"columns {twice}: stand there twice")
-        return _checked(self.body(names, rows), self.text(names, rows).encode())
-
-    def text(self, names: Sequence[str], rows: int | None = None) -> str:
-        """The same schema as a file, for `dpserve dataset register --schema`: JSON, which is YAML as well."""
-        try:
-            return json.dumps(self.body(names, rows), indent=1, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise SchemaError(f"schema: a rule holds finite numbers and texts ({error})") from None
-
-
-def array_names(count: int) -> list[str]:
-    """Names for the columns of an array, which have none: x0, x1, ..."""
-    return [f"x{index}" for index in range(count)]
-
-
-def uniform_schema(
-    features: int | Sequence[str],
-    low: float,
-    high: float,
-    classes: Sequence[ClassLabel] | None,
-    records: int,
-    bins: int = 32,
-    target: str = "target",
-    target_range: Sequence[float] | None = None,
-) -> Schema:
-    """A schema of numbers in [low, high]: `features` names them, or says how many there are (x0, x1, ...)."""
-    names = array_names(features) if isinstance(features, int) else list(features)
-    return Columns(low, high, classes, records, bins, target=target, target_range=target_range).schema(names)
-
-
-def _plain(value: Any) -> Any:
-    """A number or text of NumPy as Python's own."""
-    return value.item() if hasattr(value, "item") else value

@@ -58,7 +58,7 @@ def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) ->
     """The file's columns that name people by their names, and those whose values are to be looked at."""
     few = {
         feature.name
-        for feature in schema.features
+        for feature in schema.stored
         if isinstance(feature, BooleanFeature) or (isinstance(feature, CategoricalFeature) and feature.bins < FEW)
     }
     able = [

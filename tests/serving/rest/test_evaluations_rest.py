@@ -45,6 +45,8 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         assert verified.form.metrics[0].value == body["metrics"][0]["value"]
         again = site.bear(secret, "POST", "/v1/evaluations", json=asked)
         assert (again.status_code, again.json()["job"]) == (202, number)
+        wrong = site.bear(secret, "POST", "/v1/evaluations", json=asked | {"group": "race"})
+        assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_input"), wrong.text
         job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 2}), by="test")
         pair = asked | {"model": "adult@1", "against": "adult@2", "epsilon": "0.5"}
         compared = site.bear(secret, "POST", "/v1/evaluations", json=pair).json()

@@ -10,6 +10,7 @@ from decimal import Decimal
 import ledgers
 import pytest
 
+from accountant import canonical
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
 from accountant.certificates import worth
@@ -28,7 +29,8 @@ from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger.records import HOLDOUT
 from models.store import placing
-from models.worth.stated import check
+from models.worth.report import write
+from models.worth.stated import check, report_of
 from models.worth.statements import mark, statement_of, worths
 from training import job, queue
 from training.evaluation import evaluate, release
@@ -38,6 +40,13 @@ from training.plans import Asked
 from training.rows.datasets import register
 
 TEST = ledgers.EXAMPLES / "adult_test.parquet"
+
+
+GROUPS = (
+    "missing: own-bin",
+    "missing: own-bin\ngroups: {sex: {}, age: {type: numeric, edges: [30, 50]},\n"
+    "  fnlwgt: {type: numeric, edges: [100000, 200000]}, relationship: {type: categorical, values: [Martian]}}",
+)
 
 
 def small(folder, name, rows, schema_changes=()):
@@ -68,7 +77,8 @@ def place(tmp_path_factory):
         ("others", test.slice(0, 1500), None),
         ("plain", train.slice(8000, 1000), None),
     ):
-        register(home, name, *small(folder, name, rows), budget, Relation.ADD_REMOVE, "record", holdout=holdout)
+        files = small(folder, name, rows, [GROUPS] if name == "adult" else [])
+        register(home, name, *files, budget, Relation.ADD_REMOVE, "record", holdout=holdout)
     for name in ("adult", "plain"):
         job.train(home, Asked(name, "lazybb", "1", parameters={"rounds": 60}), by="test")
     job.train(home, Asked("adult", "lazybb", "0.001", parameters={"rounds": 1}), by="test")  # adult@2: worth nothing
@@ -116,8 +126,6 @@ def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(ho
         worth.verify(envelope, text, home.trust, model + b" ")
     forged = json.loads(dsse.parse(envelope).payload)
     forged["predicate"]["metrics"][0]["value"] = "0.999999"
-    from accountant import canonical
-
     again = dsse.sign(canonical.encode(forged, 1 << 19), home.keys.signer("issuer"))
     with pytest.raises(CertificateInvalid, match="its statement is not"):  # a stolen issuer key alone cannot mint one
         worth.verify(again, text, home.trust)
@@ -127,6 +135,52 @@ def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(ho
     wrong = proof.decode().replace("index ", "index 1")
     with pytest.raises(DpserveError):
         worth.verify(envelope, wrong, home.trust)
+
+
+def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path):
+    """By a feature's own bins and by others; a group that no row has; what is refused."""
+    plain = evaluate.plan(home, asked()).to_json()
+    price = evaluate.plan(home, asked(group="sex")).to_json()
+    assert price == plain | {"group": "sex"}
+    body = job.evaluate(home, asked(group="sex"), by="test")
+    assert job.evaluate(home, asked(group="sex"), by="another")["job"] == body["job"]
+    assert spent(home, part=HOLDOUT) == "0.5"
+    told = body["worth"]
+    assert told["histogram"]["groups"] == {"column": "sex", "names": ["Female", "Male", "other or missing"]}
+    found = {(each["metric"], each.get("group")): each for each in told["metrics"]}
+    assert float(found["records", "Male"]["low"]) > float(found["records", "Female"]["high"])
+    assert float(found["selection_rate_gap", None]["low"]) > 0
+    assert found["selection_rate_gap", None]["groups"] == ["Female", "Male"]
+    assert told["better"]
+    rows = {None: 2000.0} | {name: float(found["records", name]["value"]) for name in ("Female", "Male")}
+    assert abs(rows["Female"] + rows["Male"] - float(found["records", None]["value"])) < 200
+    envelope, _, verified = statement_of(home, body["job"])
+    check(verified)
+    forged = json.loads(dsse.parse(envelope).payload)
+    gap = next(each for each in forged["predicate"]["metrics"] if each["metric"] == "selection_rate_gap")
+    gap["groups"] = ["Male", "Female"]
+    with pytest.raises(CertificateInvalid, match="do not follow from the counts"):
+        check(worth.Worth(forged, worth.read(canonical.encode(forged, 1 << 19))[1].predicate, "adult", "", *[0] * 3))
+    age = job.evaluate(home, asked("0.25", group="age"), by="test")["worth"]
+    names = ["up to 30", "above 30, up to 50", "above 50", "missing"]
+    assert age["histogram"]["groups"]["names"] == names
+    weight = job.evaluate(home, asked("0.25", group="fnlwgt"), by="test")["worth"]
+    assert float(next(each for each in weight["metrics"] if each.get("group") == "up to 100000")["low"]) > 0.5
+    nobody = job.evaluate(home, asked("0.25", group="relationship"), by="test")["worth"]["metrics"]
+    martians = {each["metric"]: each for each in nobody if each.get("group") == "Martian"}
+    assert {martians[name]["high"] for name in ("accuracy", "selection_rate", "auroc")} == {"1.000000"}
+    assert not [each for each in nobody if "groups" in each]  # one group alone has records
+    write(report_of(told, 1), tmp_path / "worth.html")
+    assert (tmp_path / "worth.html").read_text().count('aria-label="selection_rate by group"') == 1
+    write(report_of(told, 1), tmp_path / "worth.csv")
+    assert (tmp_path / "worth.csv").read_text().splitlines()[0] == "figure,class,value,low,high,group"
+    for wrong, said in (({"group": "race"}, "names no such group"), ({"against": "adult@2", "group": "sex"}, "leave")):
+        with pytest.raises(InputError, match=said):
+            evaluate.plan(home, asked(**{"model": "adult@1"} | wrong))
+    with pytest.raises(InputError, match=r"it has \[\]"):
+        evaluate.plan(home, asked(dataset="others", group="sex"))
+    report = audit_home(home)
+    assert report.ok, report.problems
 
 
 def test_what_is_learnt_from_is_marked_and_must_be_asked_for_by_name(home):

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from accountant.budget import Budget, Relation
+from accountant.errors import PlanMismatch
 from accountant.mechanisms import DiscreteLaplace
 from models.features import CategoricalFeature
 from models.forms.additive import AdditiveEnsemble
 from models.worth.paired import OTHERS, PARTS, SIZES, STEPS, shared
-from models.worth.stated import layout_of, paired_layout_of
+from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.calibrate import rehearse
 from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
 from training.rows.rows import TARGET_GRID, Rows
@@ -39,6 +40,9 @@ def rows(kind: str, codes, answers) -> Rows:
 
 ANSWERS = {"binary": [0, 1], "number": [-TARGET_GRID, 0, 12345, TARGET_GRID]}
 KINDS = ["binary", "number"]
+
+
+GROUP = CategoricalFeature("g", ("m", "f"))
 
 
 def query_of(kind: str, paired: bool) -> CellCounts | PairedCounts:
@@ -70,6 +74,38 @@ def test_a_record_moves_the_counts_by_what_is_charged(kind, relation, paired):
         assert max(moved) == query.sensitivity(relation)
     assert counts(rest).sum() == len(rest) * query.layout.counted
     assert counts([]).sum() == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("relation", list(Relation))
+def test_groups_cost_nothing_more(kind, relation):
+    """Every record of every group on every rest: what is charged without groups, attained; and rows that were opened
+    without their groups are not counted at all.
+    """
+    ensemble = model(kind)
+    query = CellCounts(ensemble, grouped_layout_of(ensemble, GROUP))
+    alone = CellCounts(ensemble, layout_of(ensemble))
+    assert query.sensitivity(relation) == alone.sensitivity(relation)
+    every = [(code, answer, group) for code in range(WIDTH) for answer in ANSWERS[kind] for group in range(GROUP.bins)]
+
+    def counts(held):
+        codes, answers, groups = ([each[at] for each in held] for at in range(3))
+        found = rows(kind, codes, answers)
+        return query(Rows(found.bins, found._column, [WIDTH], found.classes, np.array(groups, np.uint8)))
+
+    rest = [every[0], every[-1], every[7]]
+    if relation is Relation.ADD_REMOVE:
+        moved = {int(np.abs(counts([*rest, each]) - counts(rest)).sum()) for each in every}
+        assert moved == {query.sensitivity(relation)}
+    else:
+        moved = {int(np.abs(counts([*rest, a]) - counts([*rest, b])).sum()) for a in every for b in every}
+        assert max(moved) == query.sensitivity(relation)
+    whole = rows(kind, [each[0] for each in every], [each[1] for each in every])
+    tables = query.layout.table(counts(every))
+    assert tables.sum(axis=0).tolist() == alone(whole).tolist()
+    assert tables.sum(axis=1).tolist() == [len(every) // 4 * alone.layout.counted * n for n in (1, 1, 2)]
+    with pytest.raises(PlanMismatch, match="without their groups"):
+        query(whole)
 
 
 def test_a_record_is_shared_out_so_that_its_mean_stays():

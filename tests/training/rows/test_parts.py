@@ -47,6 +47,26 @@ def parts_of(tmp_path, rows, unit: Unit) -> dict[str | None, Counter]:
     return {part: Counter(map(tuple, rows)) for part, rows in stored.items()}
 
 
+def test_a_group_is_part_of_what_a_row_holds(tmp_path):
+    """Rows that differ in it alone are not exchangeable: one more of a group leaves the others of its kind in place."""
+    grouped = SCHEMA.replace(b"ignore: [who]", b"groups: {who: {type: categorical, values: [a, b]}}")
+    random = np.random.default_rng(0)
+    rows = [(str(who), 1.0, "yes") for who in random.choice(["a", "b"], 60)]
+
+    def parts(rows):
+        table = {name: [row[at] for row in rows] for at, name in enumerate(("who", "x", "y"))}
+        pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+        packed = pack(tmp_path / "rows.parquet", parse_schema(grouped), Unit(), parting=PARTING)
+        return {part: Counter(bins[1].tolist()) for part, (bins, _) in packed.parts().items()}
+
+    before = parts(rows)
+    for at in (0, 30, 60):
+        after = parts([*rows[:at], ("a", 1.0, "yes"), *rows[at:]])
+        grown = {part: after[part] - before[part] for part in before}
+        assert sorted(map(dict, grown.values()), key=len) == [{}, {0: 1}]
+        assert not any(before[part] - after[part] for part in before)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     return tmp_path_factory.mktemp("parts")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accountant.errors import InputError, SchemaError
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
-from training.rows.schema import MAX_BYTES, MAX_FEATURES, MAX_LABEL, _checked, parse_schema
+from training.rows.schema import MAX_BYTES, MAX_FEATURES, MAX_LABEL, parse_schema, schema_from
 
 ADULT = Path(__file__).resolve().parents[3] / "examples" / "data" / "adult.schema.yaml"
 TARGET = "target: {name: y, classes: [a, b]}\n"
@@ -45,6 +45,30 @@ def test_a_whole_schema():
     )
     assert (schema.target, schema.classes, schema.records, schema.ignore) == ("y", ("a", "b"), 100, ("id",))
     assert schema.target_range is None
+
+
+def test_groups_are_a_features_own_bins_or_others_and_stand_in_no_model():
+    text = (
+        b"target: {name: y, classes: [n, p]}\nrecords: 9\nfeatures: {a: {type: boolean}, "
+        b"b: {type: numeric, range: [0, 9], bins: 9}}\n"
+    )
+    schema = parse_schema(
+        text + b"groups: {a: {}, b: {type: numeric, edges: [3]}, c: {type: categorical, values: [u]}}"
+    )
+    assert [each.name for each in schema.features] == ["a", "b"]
+    assert [each.bins for each in schema.groups] == [3, 3, 3]
+    assert [each.name for each in schema.stored] == ["a", "b", "a", "b", "c"]
+    assert schema.ends["b"] == (0, 9)
+    assert schema.question("y").features == schema.features
+    for groups, said in (
+        (b"{c: {}}", "must be a feature, or have a type of its own"),
+        (b"{y: {type: boolean}}", "be no target"),
+        (b"{b: {type: boolean}}", "the feature is numeric"),
+        (b"{c: {type: numeric, range: [0, 1], bins: 64}}", "66 bins; at most 64"),
+        (b"{c: {type: boolean}}\nignore: [c]", "is used as a feature, a group"),
+    ):
+        with pytest.raises(SchemaError, match=said):
+            parse_schema(text + b"groups: " + groups)
 
 
 def test_log_cut_points_are_added_to_the_uniform_ones():
@@ -208,9 +232,9 @@ def test_what_could_not_be_exported_or_certified_is_refused_before_anything_is_s
     many = {f"f{index}": {"type": "boolean"} for index in range(MAX_FEATURES + 1)}
     body = {**yaml.safe_load(GOOD), "features": many}  # checked as it is read; to read so many takes YAML seconds
     with pytest.raises(SchemaError, match="at most 16384"):
-        _checked(body, b"")
+        schema_from(body, b"")
     del many["f0"]
-    assert len(_checked(body, b"").features) == MAX_FEATURES
+    assert len(schema_from(body, b"").features) == MAX_FEATURES
     assert parse(GOOD.replace("[a, b]", f"[a, {'b' * MAX_LABEL}]")).classes == ("a", "b" * MAX_LABEL)
     with pytest.raises(SchemaError, match="at most 200 characters"):
         parse(GOOD.replace("[a, b]", f"[a, {'b' * (MAX_LABEL + 1)}]"))

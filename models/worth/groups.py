@@ -1,0 +1,140 @@
+"""What a model is worth in each public group, and how far apart the groups are: one histogram for each, in one release.
+
+A record is counted in the histogram of its own group alone, so that groups cost nothing more. The intervals of a figure
+in all groups hold at once (Bonferroni); what they leave a gap, the largest figure less the smallest one, is then the
+gap's interval, of whichever groups it is asked: here of those that are shown to have records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.answers import ClassLabel
+from models.features import BooleanFeature, CategoricalFeature, Feature, number_text
+from models.worth.intervals import Interval, Noise, auroc, ratio
+from models.worth.layout import BINS, Layout
+from models.worth.metrics import Metric, metrics, records
+
+Floats = NDArray[np.float64]
+NONE_OF_THESE = "other or missing"
+OF_NUMBERS = ("rmse", "mae")
+
+
+def group_names(feature: Feature) -> tuple[str, ...]:
+    """Of a group's public bins, in the order of `group_places`."""
+    if isinstance(feature, CategoricalFeature):
+        return (*feature.values, NONE_OF_THESE)
+    if isinstance(feature, BooleanFeature):
+        return ("false", "true", "missing")
+    ends = [*map(number_text, feature.edges)]
+    between = [f"above {low}, up to {high}" for low, high in pairwise(ends)]
+    return (f"up to {ends[0]}", *between, f"above {ends[-1]}", "missing")
+
+
+def group_places(names: Sequence[str], codes: NDArray[Any]) -> NDArray[np.intp]:
+    """Codes (n,) of the feature -> places among its `names`: values that it does not list and missing ones are one."""
+    return np.asarray(np.minimum(codes, len(names) - 1), np.intp)
+
+
+@dataclass(frozen=True)
+class GroupedLayout:
+    """The cells of `own` for each of the groups `names` of a column."""
+
+    own: Layout
+    column: str
+    names: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """As without groups."""
+        return self.own.kind
+
+    @property
+    def link(self) -> float:
+        """As without groups."""
+        return self.own.link
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows of the first group, of the second, and so on; columns as without groups."""
+        return len(self.names) * self.own.shape[0], self.own.shape[1]
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        return len(self.names) * self.own.size
+
+    @property
+    def counted(self) -> int:
+        """In how many cells one record is counted: all of them of its group."""
+        return self.own.counted
+
+    def table(self, counts: Sequence[int]) -> Floats:
+        """Released counts by group: (groups, own.size)."""
+        return np.array(counts, np.float64).reshape(len(self.names), self.own.size)
+
+
+def grouped_metrics(layout: GroupedLayout, counts: Sequence[int], noise: Noise) -> list[Metric]:
+    """Of released counts (layout.size,): of all records first, which the noise of every group has moved, then of each
+    group, then the gaps.
+    """
+    tables, groups = layout.table(counts), len(layout.names)
+    whole = metrics(layout.own, [*tables.sum(axis=0)], replace(noise, variance=groups * noise.variance))
+    at_once = replace(noise, level=1 - (1 - noise.level) / groups)
+    of_each = [[*_figures(layout.own, table, at_once)] for table in tables]
+    found = [
+        replace(one, group=name) for name, figures in zip(layout.names, of_each, strict=True) for one in figures
+    ]  # fmt: skip
+    told = [at for at, figures in enumerate(of_each) if figures[-1].found.low > 0]
+    return [*whole, *found, *_gaps(layout, of_each, told)]
+
+
+def _gaps(layout: GroupedLayout, of_each: list[list[Metric]], told: list[int]) -> Iterator[Metric]:
+    names = tuple(layout.names[at] for at in told)
+    if len(told) < 2:
+        return
+    for place, first in enumerate(of_each[0][:-1]):  # the last says how many records there are
+        intervals = [of_each[at][place].found for at in told]
+        pairs = [*permutations(intervals, 2)]
+        values = [each.value for each in intervals if each.value is not None]
+        value = max(values) - min(values) if len(values) == len(intervals) else None
+        low = max(0.0, *(one.low - other.high for one, other in pairs))
+        high = max(one.high - other.low for one, other in pairs)
+        yield Metric(f"{first.name}_gap", Interval(value, low, high), first.of, groups=names)
+
+
+def _figures(layout: Layout, counts: Floats, noise: Noise) -> Iterator[Metric]:
+    """Of one group: rates that are compared, then how many records it has."""
+    if layout.kind == "number":
+        kept = {each.name: each for each in metrics(layout, [*counts], noise)}
+        yield from (kept[name] for name in (*OF_NUMBERS, "records"))
+        return
+    table = counts.reshape(layout.shape)
+    rows, columns = layout.shape
+    true = np.repeat(np.arange(rows), columns)
+    said = np.tile(np.arange(columns) >= BINS // 2, rows) if layout.kind == "binary" else np.tile(np.arange(rows), rows)
+    one = np.ones(len(counts))
+
+    def share(name: str, part: NDArray[np.bool_], whole: NDArray[Any], of: ClassLabel | None = None) -> Metric:
+        of_whole = whole.astype(float)
+        return Metric(name, ratio(counts, part * of_whole, of_whole, noise), of)
+
+    yield share("accuracy", true == said, one)
+    if layout.kind == "binary":
+        yield share("selection_rate", said == 1, one)
+        yield share("true_positive_rate", said == 1, true == 1)
+        yield share("false_positive_rate", said == 1, true == 0)
+        yield share("precision", true == 1, said == 1)
+        yield share("prevalence", true == 1, one)
+        yield Metric("auroc", auroc(table, noise))
+    else:
+        for number, label in enumerate(layout.classes):
+            yield share("selection_rate", said == number, one, label)
+            yield share("true_positive_rate", said == number, true == number, label)
+    yield records(counts, noise)
