@@ -33,6 +33,7 @@ PUBLIC_TRAINING = {
     "training.learners.docs",
     "training.aggregator",
     "training.local.campaigns",
+    "training.local.defining",
     "training.local.shared_campaigns",
     "training.local.sums",
     "training.owner",
@@ -87,8 +88,9 @@ training/learners: accountant(. privacy) models(. forms) training(. learners/boo
 training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
 training/learners/ebm: accountant(. privacy) models(. forms) training(. learners rows rows/kernels)
 training/aggregator: accountant(. keys) training(local)
-training/local: accountant(. keys ledger log privacy) models(. forms) training(. rows)
-training/owner: accountant(.) models(.) training(local)
+training/local: accountant(. keys ledger log privacy) models(. forms) training(. local/boosted rows)
+training/local/boosted: accountant(. ledger privacy) models(. forms) training(local)
+training/owner: accountant(.) models(.) training(local local/boosted)
 training/notebook: accountant(.) training(. learners rows)
 training/profiles: accountant(. certificates ledger privacy) models(profile) training(. evaluation rows)
 training/rows: accountant(. ledger) models(.) training(rows/kernels)

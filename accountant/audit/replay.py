@@ -192,7 +192,7 @@ class Replay:
 
     def _committed(self, seq: int, value: Value) -> None:
         require_hex(value, "released")
-        self.campaigns.require_answered(value["reservation"])
+        self.campaigns.require_answered(value["reservation"], value["released"])
         self._move(value, "started", "committed").committed = seq
 
     def _burned(self, seq: int, value: Value) -> None:
@@ -351,6 +351,10 @@ class Replay:
         "campaign-closed": (
             "reservation definition reports",
             lambda self, seq, value: self.campaigns.closed(value, self._job(value).state),
+        ),
+        "campaign-round": (
+            "reservation definition round reports ensemble",
+            lambda self, seq, value: self.campaigns.ended(value),
         ),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.revoked(seq, value, self.issued)),
     }

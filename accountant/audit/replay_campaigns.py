@@ -13,13 +13,18 @@ _SUM = ("discrete-gaussian", "sum of all owners' statistics", "l2")
 
 @dataclass(slots=True)
 class CampaignState:
-    """Of a job on owners' data. `reports`: how many counted, once it is closed."""
+    """Of a job on owners' data. `reports`: how many counted, once it is closed. `turns`: in how many owners answer, 0
+    where all are asked at once; `ensembles`: what each that has ended has learnt, and `answered` how many in all.
+    """
 
     definition: str
     owners: int
     least: int
     open: bool = False
     reports: int | None = None
+    turns: int = 0
+    ensembles: list[str] = field(default_factory=list)
+    answered: int = 0
 
 
 @dataclass
@@ -48,7 +53,9 @@ class Campaigns:
         owners, least = asked["owners"], asked["least"]
         whole = type(owners) is int and type(least) is int and 1 <= least <= owners <= dataset.records
         require(whole, "owners: must be as many as least, and no more than the population has")
-        self.states[seq] = CampaignState(asked["definition"], owners, least)
+        turns = asked.get("turns", 0)
+        require(type(turns) is int and 0 <= turns <= owners, "turns: must be a whole number, no more than owners")
+        self.states[seq] = CampaignState(asked["definition"], owners, least, turns=turns)
 
     def opened(self, value: Value, job: str) -> None:
         """`campaign-opened`: once, and of the definition that was priced. `job`: its state."""
@@ -62,15 +69,32 @@ class Campaigns:
         state, reports = self._state(value), value["reports"]
         require(job == "started", f"job {value['reservation']}: is {job}, must have started to be closed")
         require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign to close")
-        require(type(reports) is int and 0 <= reports <= state.owners, f"reports={reports!r:.40}: more than owners")
+        whole = type(reports) is int and state.answered <= reports <= state.owners
+        require(whole, f"reports={reports!r:.40}: more than owners, or fewer than the turns had")
         state.reports = reports
 
-    def require_answered(self, job: int) -> None:
-        """What owners reported may become a model only where the campaign is closed and as many as said answered."""
+    def ended(self, value: Value) -> None:
+        """`campaign-round`: while it is open, each turn once and in order, of no more owners than are left."""
+        state, turn, reports = self._state(value), value["round"], value["reports"]
+        require(state.open and state.reports is None, f"job {value['reservation']}: has no open campaign")
+        require_hex(value, "ensemble")
+        due = len(state.ensembles) + 1
+        require(type(turn) is int and turn == due <= state.turns, f"round={turn!r:.40}: is not {due} of {state.turns}")
+        whole = type(reports) is int and 1 <= reports <= state.owners - state.answered
+        require(whole, f"reports={reports!r:.40}: must be at least one, and no more than the owners who are left")
+        state.ensembles.append(value["ensemble"])
+        state.answered += reports
+
+    def require_answered(self, job: int, released: str) -> None:
+        """What owners reported may become a model only where the campaign is closed and as many as said answered; where
+        they did so in turns, the model is what one of these has published.
+        """
         state = self.states.get(job)
         if state is not None:
             enough = state.reports is not None and state.reports >= state.least
             require(enough, f"job {job}: a model needs {state.least} reports of a closed campaign")
+            known = not state.turns or released in state.ensembles
+            require(known, f"job {job}: its model is none that owners were shown in their turns")
 
     def _state(self, value: Value) -> CampaignState:
         state = self.states.get(value["reservation"])

@@ -1,5 +1,5 @@
 """Campaigns: jobs whose rows are reports of owners. Two entries bind one: what every owner was asked, and how many
-answered.
+answered. Where owners answer in turns, an entry between them binds what each turn has learnt.
 
 A campaign's job has STARTED before it is opened, so its price stays whatever comes of it; and it is nobody's lease, for
 it waits for owners and not for a process.
@@ -17,7 +17,7 @@ from accountant.ledger.records import State
 from accountant.store.entry_kinds import entry_index
 from accountant.store.tables import job_table
 
-OPENED, CLOSED = "campaign-opened", "campaign-closed"
+OPENED, CLOSED, ROUND = "campaign-opened", "campaign-closed", "campaign-round"
 
 
 def open_campaign(ledger: Ledger, seq: int, definition: str) -> int:
@@ -45,6 +45,30 @@ def close_campaign(ledger: Ledger, seq: int, definition: str, reports: int) -> i
         return writer.append(CLOSED, reservation=seq, definition=definition, reports=reports)
 
 
+def enter_round(ledger: Ledger, seq: int, definition: str, turn: int, reports: int, ensemble: str) -> int:
+    """Bind the sha256 of what was learnt in a turn: the owners whose turn is next go by it. The entry's index.
+
+    WrongState where the campaign is not open, or the turn is not the next one.
+    """
+    with ledger.log.writing() as writer:
+        require_state(read_job(writer.connection, seq), State.STARTED, "end a turn of")
+        if _entry_of(ledger, writer.connection, seq, OPENED) is None:
+            raise WrongState(f"job {seq}: has no campaign that was opened", job=seq)
+        _refuse(ledger, writer.connection, seq, CLOSED)
+        known = len(_entries_of(ledger, writer.connection, seq, ROUND))
+        if turn != known + 1:
+            raise WrongState(f"job {seq}: turn {turn} ends, and {known} have ended before", job=seq)
+        return writer.append(
+            ROUND, reservation=seq, definition=definition, round=turn, reports=reports, ensemble=ensemble
+        )
+
+
+def rounds_of(ledger: Ledger, seq: int) -> list[int]:
+    """The indices of a job's ROUND entries: of turn 1, 2, ..."""
+    with ledger.log.database.reading() as connection:
+        return _entries_of(ledger, connection, seq, ROUND)
+
+
 def entry_of(ledger: Ledger, seq: int, kind: str) -> int | None:
     """The index of a job's OPENED or CLOSED entry; None where there is none (yet)."""
     with ledger.log.database.reading() as connection:
@@ -52,9 +76,13 @@ def entry_of(ledger: Ledger, seq: int, kind: str) -> int | None:
 
 
 def _entry_of(ledger: Ledger, connection: Connection, seq: int, kind: str) -> int | None:
+    found = _entries_of(ledger, connection, seq, kind)
+    return found[0] if found else None
+
+
+def _entries_of(ledger: Ledger, connection: Connection, seq: int, kind: str) -> list[int]:
     index = entry_index(ledger.log.database, connection)
-    found = np.flatnonzero(index.of_kind(kind) & index.of_jobs([seq]))
-    return int(found[0]) if found.size else None
+    return [int(at) for at in np.flatnonzero(index.of_kind(kind) & index.of_jobs([seq]))]
 
 
 def _refuse(ledger: Ledger, connection: Connection, seq: int, kind: str) -> None:

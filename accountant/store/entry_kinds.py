@@ -58,6 +58,7 @@ KINDS = {
     "key-compromised": EntryKind(),
     "campaign-opened": EntryKind(),
     "campaign-closed": EntryKind(),
+    "campaign-round": EntryKind(),
 }
 """Every kind of entry that this version writes. What an auditor demands of each is told apart, in `audit.replay`."""
 

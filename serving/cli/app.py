@@ -74,7 +74,9 @@ TREE: Nodes = {
         {
             "population": Leaf("local.campaigns:found"),
             "open": Leaf("local.campaigns:open_campaign"),
+            "next": Leaf("local.campaigns:end_turn"),
             "close": Leaf("local.campaigns:close"),
+            "give-up": Leaf("local.campaigns:give_up"),
             "show": Leaf("local.campaigns:show_campaign"),
         },
     ),

@@ -292,6 +292,15 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"{_count(value['reports'], 'owner', 'owners')} had answered."
         ),
     ),
+    "campaign-round": (
+        "run",
+        "turn ended",
+        lambda value: (
+            f"Turn {value['round']} of the campaign of job {value['reservation']} is over: "
+            f"{_count(value['reports'], 'owner', 'owners')} answered. What was learnt so far, by which the next owners "
+            f"go, has this digest: {value['ensemble']}."
+        ),
+    ),
 }
 _UNKNOWN = ("off", "of another kind", lambda value: "This version of dpserve does not know entries of this kind.")
 LABELS = {kind: _WORDS[kind][:2] for kind in KINDS}

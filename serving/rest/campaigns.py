@@ -57,12 +57,20 @@ STATE = json_schemas.record(
         **dict.fromkeys(("owners", "least", "reports", "job"), json_schemas.COUNT),
         "definition": json_schemas.SHA256,
         "public_rows": json_schemas.maybe(json_schemas.SHA256),
+        **dict.fromkeys(("rounds", "turns", "turn", "turn_reports", "turn_least"), json_schemas.COUNT),
         "delta": json_schemas.DECIMAL,
         "aggregators": json_schemas.array(AGGREGATOR),
         **dict.fromkeys(("opened", "closed", "issued"), ENTRY),
     }
 )
-OFFER = {**STATE, "properties": {**STATE["properties"], "envelope": json_schemas.TEXT, "proof": json_schemas.TEXT}}
+OFFER = {
+    **STATE,
+    "properties": {
+        **STATE["properties"],
+        **dict.fromkeys(("envelope", "proof"), json_schemas.TEXT),
+        **dict.fromkeys(("ensemble", "ensemble_proof"), json_schemas.maybe(json_schemas.TEXT)),
+    },
+}
 REPORT = {
     "type": "object",
     "additionalProperties": False,

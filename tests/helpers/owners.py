@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,11 @@ import pyarrow.csv
 from accountant.home import Home
 from models.features import encode_columns
 from training.local import campaigns
+from training.local.boosted.basis import own_vectors as boosted_vectors
+from training.local.boosted.definition import BoostedDefinition
+from training.local.boosted.so_far import read_so_far
+from training.local.boosted.turns import document_after
+from training.local.defining import Asked
 from training.local.definition import Definition
 from training.local.directions import directions, scores
 from training.local.statistics import own_vectors
@@ -46,9 +53,9 @@ def asking(folder: Path, home: Home, owners: int, least: int | None = None, name
     public = {key: value for key, value in people(300, 9).items() if key != "answer"}
     if not any(each.registration.name == "folk" for each in home.ledger.datasets()):
         campaigns.found_population(home, "folk", folder / "schema.yaml", owners, "10", None)
-    asked = campaigns.Asked(
+    asked = Asked(
         name, "folk", more.get("learner", "local-linear"), more.get("epsilon", "2"), owners,
-        write(folder / "public.csv", public), least,
+        write(folder / "public.csv", public), least, rounds=int(more["rounds"]) if "rounds" in more else None,
     )  # fmt: skip
     campaigns.open_campaign(home, asked, "steward")
 
@@ -61,3 +68,22 @@ def reports(definition: Definition, columns: dict[str, np.ndarray]) -> np.ndarra
     own = own_vectors(definition.learner, z, y, np.ones(len(y), np.int64))
     vectors = directions(bytes.fromhex(definition.seed), numbers, definition.candidates, definition.dimension)
     return definition.mechanism.draw(scores(vectors, own))
+
+
+def answer_turn(home: Home, name: str, columns: dict[str, np.ndarray], most: int | None = None) -> int:
+    """Everybody whose turn it is answers, as they draw, or so many of them; the turn. The last one by the door."""
+    definition = campaigns.load(home, name).definition
+    assert isinstance(definition, BoostedDefinition)
+    turn = campaigns.state(home, name)["turn"]
+    here = np.array([n for n in range(definition.owners) if definition.turn_of(n) == turn][:most])
+    mine = {key: value[here] for key, value in columns.items()}
+    codes, y = encode_columns(definition.features, mine), np.where(mine["answer"] == "yes", 1.0, -1.0)
+    so_far = read_so_far(document_after(campaigns.folder_of(home, name), turn - 1), definition.features)
+    seed, rows = bytes.fromhex(definition.seed), np.ones(len(here), np.int64)
+    own = boosted_vectors(definition.basis, definition.features, codes, y, rows, so_far, seed, here)
+    vectors = directions(seed, here, definition.candidates, own.shape[1])
+    values = definition.mechanism.draw(scores(vectors, own)).tolist()
+    with closing(sqlite3.connect(campaigns.folder_of(home, name) / campaigns.REPORTS)) as store, store:
+        store.executemany("INSERT INTO report VALUES (?, ?)", list(zip(here[:-1].tolist(), values[:-1], strict=True)))
+    campaigns.receive(home, name, campaigns.invitation(home, name, int(here[-1])), values[-1])
+    return turn

@@ -12,6 +12,7 @@ from accountant.home import Home
 from models.features import encode_columns
 from training.aggregator.settings import PUBLIC, found
 from training.local import campaigns, shared_campaigns
+from training.local.defining import Asked
 from training.local.shared import SharedDefinition
 
 POLICY = """\
@@ -46,7 +47,7 @@ def asking(
     population = more.pop("population", "crowd")
     if not any(each.registration.name == population for each in home.ledger.datasets()):
         campaigns.found_population(home, population, schema, count, "50", None, "0.0001")
-    asked = campaigns.Asked(
+    asked = Asked(
         name, population, "shared-additive", more.get("epsilon", "2"), count, None, least, None, "0.00001",
         tuple(each / PUBLIC for each in whom), 8,
     )  # fmt: skip

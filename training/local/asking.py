@@ -12,10 +12,12 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from accountant.canonical_bytes import decode_entry
-from accountant.errors import CertificateInvalid, DpserveError, KeyInvalid, LedgerUnavailable
+from accountant.errors import CertificateInvalid, DpserveError, KeyInvalid, LedgerUnavailable, WrongState
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
 from accountant.log import notes, proofs
+from training.local.boosted.definition import BoostedDefinition
+from training.local.boosted.so_far import NOTHING
 from training.local.question import Question
 from training.local.questions import question_from_payload
 
@@ -65,16 +67,49 @@ def verify_offer(offer: dict[str, Any], trust: PublicKeys, name: str) -> Verifie
     if parsed.extra is None:
         raise CertificateInvalid("proof: must carry the entry's bytes")
     payload = dsse.verify(envelope.encode(), trust.issuer_keys(parsed.index))
-    size = notes.parse_checkpoint(parsed.checkpoint_note).size
-    proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
-    entry = decode_entry(parsed.extra)
-    said = (entry.get("type"), entry.get("definition")) if isinstance(entry, dict) else None
-    if said != ("campaign-opened", hashlib.sha256(payload).hexdigest()):
+    entry, size = _entry(text, trust)
+    if (entry.get("type"), entry.get("definition")) != ("campaign-opened", hashlib.sha256(payload).hexdigest()):
         raise CertificateInvalid(f"entry {parsed.index}: does not open this campaign")
     definition = question_from_payload(payload)
     if definition.campaign != name:
         raise CertificateInvalid(f"campaign={definition.campaign}: is not the one that was asked for, {name}")
     return Verified(definition, size)
+
+
+def _entry(text: str, trust: PublicKeys) -> tuple[dict[str, Any], int]:
+    """The entry that a proof shows to stand in the pinned log, and the log's size. LedgerInvalid, KeyInvalid else."""
+    parsed = proofs.parse_proof(text)
+    if parsed.extra is None:
+        raise CertificateInvalid("proof: must carry the entry's bytes")
+    size = notes.parse_checkpoint(parsed.checkpoint_note).size
+    proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
+    entry = decode_entry(parsed.extra)
+    return (entry if isinstance(entry, dict) else {}), size
+
+
+def verify_turn(offer: dict[str, Any], trust: PublicKeys, definition: BoostedDefinition, owner: int) -> bytes:
+    """What was published before this owner's turn, once the log shows that it is what the turn before has left.
+
+    WrongState where another turn is being asked; CertificateInvalid, LedgerInvalid, KeyInvalid where it is not in the
+    log, or not of this campaign and turn.
+    """
+    turn, asked = definition.turn_of(owner), offer.get("turn")
+    if asked != turn:
+        raise WrongState(
+            f"campaign={definition.campaign}: is at turn {asked!r:.20} of {definition.turns}, and yours is {turn}; "
+            "nothing was drawn"
+        )
+    if turn == 1:
+        return NOTHING
+    document, text = offer.get("ensemble"), offer.get("ensemble_proof")
+    if not (isinstance(document, str) and isinstance(text, str)):
+        raise CertificateInvalid("campaign: came without what was learnt before your turn, and its proof")
+    entry, _ = _entry(text, trust)
+    found = hashlib.sha256(document.encode()).hexdigest()
+    said = [entry.get(name) for name in ("type", "definition", "round", "ensemble")]
+    if said != ["campaign-round", definition.digest, turn - 1, found]:
+        raise CertificateInvalid(f"campaign={definition.campaign}: the log does not say that turn {turn - 1} left this")
+    return document.encode()
 
 
 def ask(settings: Place, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> dict[str, Any]:

@@ -6,71 +6,41 @@ stands in the ledger: opened and closed entries, and the state of its job.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from accountant.budget import Budget, Relation, check_name
-from accountant.canonical import decimal_string, decode
+from accountant.canonical import decimal_string
 from accountant.errors import InputError, JobFailed, NameTaken, NotInvited, UnknownName, WrongState
 from accountant.files import PRIVATE, replace_file
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import campaigns, key_life
 from accountant.ledger.families import Dataset
-from accountant.ledger.records import OWNER, Registration, Request, State
-from models.features import encode_columns
+from accountant.ledger.records import OWNER, Registration, Request, State, Why
+from models.forms.ensemble import Ensemble
 from training.lease import Lease, this_process
+from training.local.boosted import turns
+from training.local.boosted.definition import BoostedDefinition
+from training.local.defining import Asked, define
 from training.local.definition import Definition
-from training.local.groups import Groups
-from training.local.learning import CANDIDATES, coordinates_for, favoured_for, learn
+from training.local.learning import learn
 from training.local.question import Question
-from training.local.questions import LEARNERS, question_from_payload
+from training.local.questions import question_from_payload
 from training.local.report_store import ReportStore
-from training.local.shared import (
-    AGGREGATORS,
-    SHARED_LEARNERS,
-    Aggregator,
-    SharedDefinition,
-    aggregator_from_json,
-    multiplier_for,
-)
-from training.local.shared_learning import groups_for, learn_shared
+from training.local.shared import AGGREGATORS, SharedDefinition
+from training.local.shared_learning import learn_shared
 from training.local.sums import HELD, SUM, total_of
 from training.release import alone, finish, keep
-from training.rows.datasets import schema_of
-from training.rows.row_files import column_types, read_columns
-from training.rows.schema import Schema, parse_schema
+from training.rows.schema import parse_schema
 
 ENVELOPE, JOB, REPORTS = "campaign.dsse.json", "job.json", "reports.db"
 PREFIX = "dpi"
-TOO_FEW = "too-few"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A campaign in the words of who opens it. `owners`: who may answer; `least`: below so many nothing is learnt.
-
-    Of shares: `delta`, the public files of the two `aggregators`, and how many `groups` a feature has at most (None: by
-    the public rule). Of reports: `public_rows`.
-    """
-
-    name: str
-    population: str
-    learner: str
-    epsilon: str
-    owners: int
-    public_rows: Path | None = None
-    least: int | None = None
-    model: str | None = None
-    delta: str = "0"
-    aggregators: tuple[Path, ...] = ()
-    groups: int | None = None
+TOO_FEW, NOTHING_LEARNT = "too-few", "nothing-learnt"
 
 
 def found_population(
@@ -126,71 +96,6 @@ def open_campaign(home: Home, asked: Asked, by: str) -> dict[str, Any]:
     return state(home, asked.name)
 
 
-def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
-    """What all owners will be asked. Spends nothing. InputError where learner, population and what was given do not go
-    together.
-    """
-    if asked.learner not in LEARNERS:
-        raise InputError(f"learner={asked.learner!r:.60}: owners are asked by one of {', '.join(LEARNERS)}")
-    shared, schema = asked.learner in SHARED_LEARNERS, schema_of(home, dataset)
-    if shared != bool(dataset.delta):
-        kind = "reports, for its delta is 0" if shared else "shares, for its delta is above 0"
-        raise InputError(f"population={asked.population}: is asked for {kind}; {asked.learner} is not")
-    if not 1 <= asked.owners <= dataset.registration.records:
-        raise InputError(f"owners={asked.owners}: the population has {dataset.registration.records}")
-    if shared:
-        return _define_shares(dataset, schema, asked)
-    if schema.classes is None or len(schema.classes) != 2:
-        raise InputError(f"target={schema.target}: {asked.learner} tells two classes apart")
-    if asked.public_rows is None or asked.aggregators:
-        raise InputError(f"public_rows: {asked.learner} needs rows without labels, and no aggregators")
-    epsilon = Budget.of(asked.epsilon, "0").epsilon
-    codes, digest = public_codes(schema, asked.public_rows)
-    coordinates = coordinates_for(schema.features, codes, asked.owners, float(epsilon))
-    seed = home.keys.commitment(
-        [b"campaign", asked.name.encode(), digest.encode(), str(home.ledger.log.size()).encode()]
-    )
-    return Definition(
-        asked.name, asked.population, asked.model or asked.name, asked.learner, epsilon, asked.owners,
-        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes)), schema.features, coordinates,
-        digest, seed, CANDIDATES, favoured_for(coordinates, float(epsilon)),
-    )  # fmt: skip
-
-
-def _define_shares(dataset: Dataset, schema: Schema, asked: Asked) -> SharedDefinition:
-    budget = Budget.of(asked.epsilon, asked.delta)
-    if asked.public_rows is not None:
-        raise InputError("public_rows: shares need none; the schema alone is public")
-    if budget.delta > dataset.delta:
-        raise InputError(f"delta={budget.delta}: population {asked.population} has {dataset.delta} in all")
-    groups = asked.groups or groups_for(asked.owners, float(budget.epsilon))
-    return SharedDefinition(
-        asked.name, asked.population, asked.model or asked.name, asked.learner, budget.epsilon, asked.owners,
-        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features,
-        budget.delta, groups, multiplier_for(Groups(schema.features, groups), budget), schema.target_range,
-        tuple(map(read_aggregator, asked.aggregators)),
-    )  # fmt: skip
-
-
-def read_aggregator(path: Path) -> Aggregator:
-    """From the public file of one, as `dpserve aggregator init` writes it. InputError where it is none."""
-    try:
-        return aggregator_from_json(decode(path.read_bytes()))
-    except OSError:
-        raise InputError(f"aggregator={path.name}: cannot be read") from None
-
-
-def public_codes(schema: Schema, path: Path) -> tuple[list[Any], str]:
-    """Codes (features, n) of unlabelled public rows, and the file's sha256. InputError where it has the target."""
-    if schema.target in column_types(path):
-        raise InputError(f"public_rows={path.name}: has the target {schema.target!r}; public rows are without labels")
-    parts = [encode_columns(schema.features, columns) for columns in read_columns(path, schema.features)]
-    codes = [np.concatenate(each) for each in zip(*parts, strict=True)]
-    if not codes or len(codes[0]) < 2:
-        raise InputError(f"public_rows={path.name}: must have at least two rows")
-    return codes, hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 @dataclass(frozen=True)
 class Campaign:
     """One that was opened: its job, its signed definition, its reports."""
@@ -201,9 +106,14 @@ class Campaign:
     reports: ReportStore
 
 
+def folder_of(home: Home, name: str) -> Path:
+    """Of one campaign."""
+    return home.path / "campaigns" / check_name("campaign", name)
+
+
 def load(home: Home, name: str) -> Campaign:
     """UnknownName where there is none of this name, or its opening was cut before anybody was asked."""
-    folder = home.path / "campaigns" / check_name("campaign", name)
+    folder = folder_of(home, name)
     try:
         envelope, job = (folder / ENVELOPE).read_bytes(), int(json.loads((folder / JOB).read_bytes())["job"])
     except OSError:
@@ -223,6 +133,7 @@ def state(home: Home, name: str) -> dict[str, Any]:
     opened = campaigns.entry_of(home.ledger, campaign.job, campaigns.OPENED)
     closed = campaigns.entry_of(home.ledger, campaign.job, campaigns.CLOSED)
     job, definition = home.ledger.job(campaign.job), campaign.definition
+    turn = turns.state_of(home, campaign.job, definition, campaign.reports)
     said = "unopened" if opened is None else "open" if closed is None else job.public_state
     return {
         "campaign": name,
@@ -235,7 +146,8 @@ def state(home: Home, name: str) -> dict[str, Any]:
         "least": definition.least,
         "reports": campaign.reports.count(),
         "definition": definition.digest,
-        "public_rows": definition.public_rows if isinstance(definition, Definition) else None,
+        "public_rows": getattr(definition, "public_rows", "") or None,
+        **turn,
         "delta": decimal_string(definition.delta),
         "aggregators": _aggregators(campaign),
         "job": campaign.job,
@@ -261,8 +173,9 @@ def offer(home: Home, name: str) -> dict[str, Any]:
     known = state(home, name)
     if known["opened"] is None:
         raise UnknownName(f"campaign={name}: was never opened", campaign=name)
-    proof = home.ledger.log.proof(known["opened"])
-    return {**known, "envelope": load(home, name).envelope.decode("ascii"), "proof": proof}
+    proof, campaign = home.ledger.log.proof(known["opened"]), load(home, name)
+    before = turns.offered(home, folder_of(home, name), campaign.job) if known["turns"] else turns.ALL_AT_ONCE
+    return {**known, **before, "envelope": campaign.envelope.decode("ascii"), "proof": proof}
 
 
 def invitation(home: Home, name: str, owner: int) -> str:
@@ -291,33 +204,78 @@ def invited_owner(home: Home, name: str, invited: str) -> tuple[Campaign, int]:
 
 
 def receive(home: Home, name: str, invited: str, value: int) -> dict[str, Any]:
-    """Take an owner's report in. The same again changes nothing and is answered alike.
+    """Take an owner's report in. The same again changes nothing and is answered alike. Where owners answer in turns,
+    the last one of a turn ends it.
 
     NotInvited for a stranger, IdempotencyConflict for another report of the same owner, WrongState where it is not
-    open, InputError where `value` is no index of the campaign's vectors.
+    open or the owner's turn is over or has not come, InputError where `value` is no index of the campaign's vectors.
     """
     campaign, owner = invited_owner(home, name, invited)
-    if not isinstance(campaign.definition, Definition):
+    definition = campaign.definition
+    if not isinstance(definition, Definition | BoostedDefinition):
         raise InputError(f"campaign={name}: asks for shares, at .../shares")
-    if not 0 <= value < campaign.definition.candidates:
-        raise InputError(f"report={value}: must be from 0 to {campaign.definition.candidates - 1}")
-    campaign.reports.add(owner, value)
+    if not 0 <= value < definition.candidates:
+        raise InputError(f"report={value}: must be from 0 to {definition.candidates - 1}")
+    if isinstance(definition, Definition):
+        campaign.reports.add(owner, value)
+    elif campaign.reports.add(owner, value, definition.turn_of(owner)) and turns.is_full(definition, campaign.reports):
+        with suppress(WrongState), alone(home, f"campaign-{name}"):  # somebody else has ended it
+            turns.end_turn(home, folder_of(home, name), campaign.job, definition, campaign.reports)
     return {"campaign": name, "owner": owner, "report": value}
+
+
+def end_turn(home: Home, name: str) -> dict[str, Any]:
+    """End the turn whose owners are being asked, though not all of them have answered; what `state` says.
+
+    WrongState where too few have, where there are no turns, or none is left.
+    """
+    campaign = load(home, name)
+    if not isinstance(campaign.definition, BoostedDefinition):
+        raise WrongState(f"campaign={name}: asks all owners at once, and has no turns")
+    with alone(home, f"campaign-{name}"):
+        turns.end_turn(home, folder_of(home, name), campaign.job, campaign.definition, campaign.reports)
+    return state(home, name)
+
+
+def give_up(home: Home, name: str, by: str, reason: str) -> dict[str, Any]:
+    """End a campaign that comes to nothing: no report counts any more, there is no model, and the budget stays charged,
+    for owners may have answered. WrongState where its job is over; InputError where `reason` is not one line.
+    """
+    campaign, why = load(home, name), Why(by, reason)
+    with alone(home, f"campaign-{name}"):
+        job = home.ledger.job(campaign.job)
+        if job.state is not State.STARTED:
+            raise WrongState(f"campaign={name}: is {job.public_state}, and cannot be given up", campaign=name)
+        campaign.reports.close()
+        _enter_close(home, campaign)
+        home.ledger.burn(job.seq, f"given up by {why.by}: {why.reason}")
+    return state(home, name)
+
+
+def _enter_close(home: Home, campaign: Campaign) -> None:
+    kinds = (campaigns.OPENED, campaigns.CLOSED)
+    opened, closed = (campaigns.entry_of(home.ledger, campaign.job, kind) for kind in kinds)
+    if opened is not None and closed is None:
+        count = campaign.reports.count()
+        campaigns.close_campaign(home.ledger, campaign.job, campaign.definition.digest, count)
 
 
 def close(home: Home, name: str) -> dict[str, Any]:
     """Take no more reports, learn from those that came, certify. Resumable from wherever an earlier try was cut. Shares
-    are learnt from once both aggregators have answered: until then it is closed, and does no more.
+    are learnt from once both aggregators have answered: until then it is closed, and does no more. Of turns the one
+    that is being asked ends, if enough have answered; those that never came are left out.
 
-    JobFailed where fewer reported than were declared: there is no model, and the budget stays charged.
+    JobFailed where fewer reported than were declared, or nothing was learnt from what they reported: there is no model,
+    and the budget stays charged.
     """
     campaign = load(home, name)
     with alone(home, f"campaign-{name}"):
+        definition = campaign.definition
+        if isinstance(definition, BoostedDefinition):
+            turns.end_last(home, folder_of(home, name), campaign.job, definition, campaign.reports)
         campaign.reports.close()
-        count, definition = campaign.reports.count(), campaign.definition
-        job = home.ledger.job(campaign.job)
-        if campaigns.entry_of(home.ledger, job.seq, campaigns.CLOSED) is None:
-            campaigns.close_campaign(home.ledger, job.seq, definition.digest, count)
+        _enter_close(home, campaign)
+        job, count = home.ledger.job(campaign.job), campaign.reports.count()
         if job.state is State.STARTED:
             if isinstance(definition, SharedDefinition):
                 if count >= definition.least and len(campaign.reports.said(SUM)) < AGGREGATORS:
@@ -332,7 +290,18 @@ def close(home: Home, name: str) -> dict[str, Any]:
                     job=job.seq,
                 )
             if isinstance(definition, SharedDefinition):
-                model = learn_shared(definition, total, count)
+                model: Ensemble = learn_shared(definition, total, count)
+            elif isinstance(definition, BoostedDefinition):
+                found = turns.last_model(home, folder_of(home, name), campaign.job, definition)
+                if found is None:
+                    home.ledger.burn(job.seq, NOTHING_LEARNT)
+                    raise JobFailed(
+                        f"campaign={name}: no turn has found a vote that is right more often than not beyond the "
+                        "noise; there is no model, and what was charged stays charged: ask more owners, or at more "
+                        "epsilon",
+                        job=job.seq,
+                    )
+                model = found
             else:
                 assert isinstance(definition, Definition)
                 model = learn(definition, *campaign.reports.all())

@@ -1,4 +1,4 @@
-"""The two kinds of campaigns, told apart as their statements say."""
+"""The three kinds of campaigns, told apart as their statements say."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from accountant import canonical
 from accountant.canonical import exact_object
 from accountant.errors import CertificateInvalid, InputError
 from training.local import definition, shared
+from training.local.boosted.definition import BOOSTED_LEARNERS, BoostedDefinition
 from training.local.question import COMMON, LIMIT, STATEMENT_TYPE, Question, common_from_json
 
-LEARNERS = (*definition.LEARNERS, *shared.SHARED_LEARNERS)
-_KINDS: dict[str, type[definition.Definition] | type[shared.SharedDefinition]] = {
+LEARNERS = (*definition.LEARNERS, *BOOSTED_LEARNERS, *shared.SHARED_LEARNERS)
+_KINDS: dict[str, type[definition.Definition] | type[BoostedDefinition] | type[shared.SharedDefinition]] = {
     definition.Definition.TYPE: definition.Definition,
+    BoostedDefinition.TYPE: BoostedDefinition,
     shared.SharedDefinition.TYPE: shared.SharedDefinition,
 }
 

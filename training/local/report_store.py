@@ -17,6 +17,7 @@ from training.local.sqlite_file import writing
 _TABLES = """
 CREATE TABLE IF NOT EXISTS report (owner INTEGER PRIMARY KEY, value ANY NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS closed (at TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS ended (turn INTEGER PRIMARY KEY, reports INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS said (
     aggregator INTEGER NOT NULL, what TEXT NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (aggregator, what)
 ) STRICT;
@@ -37,8 +38,10 @@ class ReportStore:
         with self._writing():
             pass
 
-    def add(self, owner: int, value: int | bytes) -> bool:
-        """Whether it is new. IdempotencyConflict where this owner reported something else; WrongState once closed."""
+    def add(self, owner: int, value: int | bytes, turn: int = 1) -> bool:
+        """Whether it is new. IdempotencyConflict where this owner reported something else; WrongState once closed, and
+        where `turn`, the owner's, is over or has not come.
+        """
         with self._writing() as connection:
             known = connection.execute("SELECT value FROM report WHERE owner = ?", (owner,)).fetchone()
             if known is not None and known[0] != value:
@@ -46,6 +49,9 @@ class ReportStore:
             if known is None:
                 if connection.execute("SELECT 1 FROM closed").fetchone():
                     raise WrongState("campaign: is closed; no report counts any more")
+                due = _ended(connection) + 1
+                if turn != due:
+                    raise WrongState(f"campaign: is at turn {due}; a report of turn {turn} does not count now")
                 connection.execute("INSERT INTO report VALUES (?, ?)", (owner, value))
             return known is None
 
@@ -53,6 +59,22 @@ class ReportStore:
         """From here on nothing is added."""
         with self._writing() as connection:
             connection.execute("INSERT INTO closed SELECT datetime('now') WHERE NOT EXISTS (SELECT 1 FROM closed)")
+
+    def end(self, turn: int) -> None:
+        """From here on no report of this turn is added. Nothing where it has ended before."""
+        with self._writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO ended SELECT ?, count(*) FROM report", (turn,))
+
+    def due(self) -> int:
+        """The turn of which reports are taken, from 1."""
+        with self._writing() as connection:
+            return _ended(connection) + 1
+
+    def since_turn(self) -> int:
+        """How many have reported since the last turn ended."""
+        with self._writing() as connection:
+            known = "SELECT coalesce(max(reports), 0) FROM ended"
+            return int(connection.execute(f"SELECT count(*) - ({known}) FROM report").fetchone()[0])
 
     def count(self) -> int:
         """How many have reported."""
@@ -99,3 +121,7 @@ class ReportStore:
         """Whether nothing is added any more."""
         with self._writing() as connection:
             return connection.execute("SELECT 1 FROM closed").fetchone() is not None
+
+
+def _ended(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT coalesce(max(turn), 0) FROM ended").fetchone()[0])

@@ -17,7 +17,10 @@ from accountant import shares
 from accountant.canonical import decimal_string, encode
 from accountant.errors import InputError
 from models.features import encode_columns
-from training.local.asking import BYTES, JSON, Refused, ask, pinned, verify_offer
+from training.local.asking import BYTES, JSON, Refused, ask, pinned, verify_offer, verify_turn
+from training.local.boosted.basis import own_vectors as boosted_vectors
+from training.local.boosted.definition import BoostedDefinition
+from training.local.boosted.so_far import NOTHING, read_so_far
 from training.local.definition import Definition
 from training.local.directions import directions, scores
 from training.local.question import Question
@@ -30,13 +33,20 @@ from training.owner.settings import Settings
 __all__ = ["Refused", "answer", "draw", "said", "share", "told", "verify_offer", "words"]
 
 
-def draw(definition: Definition, owner: int, rows: Path) -> int:
-    """One report of all of the owner's rows: the index of one of its vectors. Exactly epsilon-DP whatever the rows."""
+def draw(definition: Definition | BoostedDefinition, owner: int, rows: Path, document: bytes = NOTHING) -> int:
+    """One report of all of the owner's rows: the index of one of its vectors. Exactly epsilon-DP whatever the rows.
+
+    Where owners are asked in turns, `document` is what was published before this one's.
+    """
     columns, answers = read_rows(rows, definition.features, definition.target)
-    z = definition.coordinates.of(encode_columns(definition.features, columns))
-    own = own_vectors(definition.learner, z, signs(answers, definition.classes), np.array([len(answers)]))
-    seed = bytes.fromhex(definition.seed)
-    vectors = directions(seed, np.array([owner]), definition.candidates, definition.dimension)
+    codes, y = encode_columns(definition.features, columns), signs(answers, definition.classes)
+    count, number, seed = np.array([len(answers)]), np.array([owner]), bytes.fromhex(definition.seed)
+    if isinstance(definition, BoostedDefinition):
+        so_far = read_so_far(document, definition.features)
+        own = boosted_vectors(definition.basis, definition.features, codes, y, count, so_far, seed, number)
+    else:
+        own = own_vectors(definition.learner, definition.coordinates.of(codes), y, count)
+    vectors = directions(seed, number, definition.candidates, own.shape[1])
     return int(definition.mechanism.draw(scores(vectors, own))[0])
 
 
@@ -56,12 +66,12 @@ def share(definition: SharedDefinition, owner: int, rows: Path) -> bytes:
     )
 
 
-def body_of(definition: Question, invitation: str, owner: int, rows: Path) -> bytes:
+def body_of(definition: Question, invitation: str, owner: int, rows: Path, document: bytes = NOTHING) -> bytes:
     """What is sent: drawn, or split, anew. To be stored before it is sent, and then never made again."""
     if isinstance(definition, SharedDefinition):
         return invitation.encode() + b"\n" + share(definition, owner, rows)
-    assert isinstance(definition, Definition)
-    return encode({"invitation": invitation, "report": draw(definition, owner, rows)})
+    assert isinstance(definition, Definition | BoostedDefinition)
+    return encode({"invitation": invitation, "report": draw(definition, owner, rows, document)})
 
 
 def answer(settings: Settings, name: str, invitation: str) -> Sent:
@@ -70,6 +80,7 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
     Raises:
         InputError: the campaign asks for what the policy or the rows do not allow; nothing was drawn.
         BudgetRefused: it asks for more epsilon than the policy gives, or is left; nothing was drawn.
+        WrongState: owners are asked in turns, and it is not this one's; nothing was drawn.
         CertificateInvalid, LedgerInvalid, KeyInvalid: it is not signed, or not in the log; nothing was drawn.
         LedgerUnavailable: the service did not take it; do the same again, the same bytes are sent.
     """
@@ -78,15 +89,20 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
         raise InputError("invitation: must be like dpi_17_0123abcd")
     number = int(parts[1])
     trust = pinned(settings)
-    verified = verify_offer(ask(settings, "GET", f"/v1/campaigns/{quote(name, safe='')}"), trust, name)
+    offer = ask(settings, "GET", f"/v1/campaigns/{quote(name, safe='')}")
+    verified = verify_offer(offer, trust, name)
     definition, ledger = verified.definition, OwnLedger(settings.ledger)
     ledger.see(trust.origin, verified.size)
     settings.policy.check(definition)
     if number >= definition.owners:
         raise InputError(f"invitation: is of owner {number}; the campaign has {definition.owners}")
 
+    def published(asked: Question, owner: int) -> bytes:
+        return verify_turn(offer, trust, asked, owner) if isinstance(asked, BoostedDefinition) else NOTHING
+
     line = ledger.report(
-        definition, settings.policy.total, lambda: body_of(definition, invitation, number, settings.rows),
+        definition, settings.policy.total,
+        lambda: body_of(definition, invitation, number, settings.rows, published(definition, number)),
         settings.policy.total_delta,
     )  # fmt: skip
     what, kind = ("shares", BYTES) if line.delta else ("reports", JSON)

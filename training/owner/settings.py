@@ -12,6 +12,7 @@ largest_epsilon = "1"                # of one report
 learners = ["local-linear"]
 least_owners = 100                   # none that asks fewer
 least_candidates = 2
+most_rounds = 1                      # above 1 where owners may be asked in turns, each of them once
 total_delta = "0"                    # above 0 where shares may be sent to two aggregators
 largest_delta = "0"
 aggregators = []                     # fingerprints of those you trust: one of the two must be among them
@@ -32,7 +33,7 @@ from typing import Any
 from accountant.budget import exact_decimal
 from accountant.errors import BudgetRefused, InputError
 from models.features import NumericFeature
-from training.local.definition import Definition
+from training.local.boosted.definition import BoostedDefinition
 from training.local.question import Question
 from training.local.questions import LEARNERS
 from training.local.shared import SharedDefinition
@@ -42,7 +43,8 @@ from training.local.toml import only
 @dataclass(frozen=True)
 class Policy:
     """What an owner agrees to. `total`, `total_delta`: of all reports that were ever drawn; `largest`, `largest_delta`:
-    of one. `aggregators`: fingerprints of those whom the owner believes to be honest.
+    of one. `aggregators`: fingerprints of those whom the owner believes to be honest. `most_rounds`: of a campaign that
+    asks owners in turns; each of them answers once all the same.
     """
 
     total: Decimal
@@ -50,6 +52,7 @@ class Policy:
     learners: tuple[str, ...] = LEARNERS
     least_owners: int = 1
     least_candidates: int = 2
+    most_rounds: int = 1
     total_delta: Decimal = Decimal(0)
     largest_delta: Decimal = Decimal(0)
     aggregators: tuple[str, ...] = ()
@@ -71,8 +74,11 @@ class Policy:
                 raise InputError("aggregators: your policy names neither of the two that the campaign has")
         if definition.owners < self.least_owners:
             raise InputError(f"owners={definition.owners}: your policy wants at least {self.least_owners}")
-        if isinstance(definition, Definition) and definition.candidates < self.least_candidates:
-            raise InputError(f"candidates={definition.candidates}: your policy wants at least {self.least_candidates}")
+        if isinstance(definition, BoostedDefinition) and definition.rounds > self.most_rounds:
+            raise InputError(f"rounds={definition.rounds}: your policy allows {self.most_rounds} (most_rounds)")
+        candidates = getattr(definition, "candidates", None)  # shares have none
+        if candidates is not None and candidates < self.least_candidates:
+            raise InputError(f"candidates={candidates}: your policy wants at least {self.least_candidates}")
         for feature in definition.features:
             if isinstance(feature, NumericFeature) and feature.name in self.ranges:
                 low, high = self.ranges[feature.name]
@@ -108,6 +114,7 @@ def read_settings(path: Path) -> Settings:
             "learners": list,
             "least_owners": int,
             "least_candidates": int,
+            "most_rounds": int,
             "total_delta": str,
             "largest_delta": str,
             "aggregators": list,

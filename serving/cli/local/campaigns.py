@@ -12,8 +12,9 @@ from accountant.files import PRIVATE, write_new
 from accountant.home import Home
 from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
 from training.local import campaigns, shared_campaigns
-from training.local.campaigns import Asked
+from training.local.defining import Asked
 
+_TURN = "{turn} of {turns}: {turn_reports} reports, at least {turn_least} are needed"
 FAR = ("has not spoken", "has opened its shares", "has answered")
 Name = Annotated[str, typer.Argument(help="The campaign's name.")]
 
@@ -53,7 +54,8 @@ def open_campaign(
     learner: Annotated[
         str | None,
         typer.Option(
-            help="local-linear, or local-lr for owners of 20 rows or more; shared-additive, the only one of shares."
+            help="local-linear, or local-lr for owners of 20 rows or more; in turns local-stump; shared-additive, the "
+            "only one of shares."
         ),
     ] = None,
     delta: Annotated[str, typer.Option(help="Of shares: what one costs its owner beside epsilon.")] = "0",
@@ -62,6 +64,9 @@ def open_campaign(
     ] = None,
     groups: Annotated[
         int | None, typer.Option(help="Of shares: at most so many groups a feature; by the rule when left out.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Of turns: how many base learners at most; by the rule when left out.")
     ] = None,
     least: Annotated[
         int | None, typer.Option(help="Below so many reports nothing is learnt; all when left out.")
@@ -82,7 +87,7 @@ def open_campaign(
     body = campaigns.open_campaign(
         home,
         Asked(name, population, learner or ("shared-additive" if aggregator else "local-linear"), epsilon, owners,
-              public_rows, least, model, delta, tuple(aggregator or ()), groups),
+              public_rows, least, model, delta, tuple(aggregator or ()), groups, rounds),
         this_user(),
     )  # fmt: skip
     write_new(invitations, "".join(f"{each}\n" for each in campaigns.invitations(home, name)).encode(), PRIVATE)
@@ -91,6 +96,32 @@ def open_campaign(
     for each, one in zip(body["aggregators"], tokens, strict=True):
         note(f"For aggregator {each['name']} alone: {one}")
     note(f"Each line of {invitations} is for one owner alone: who has it can report in that owner's place.")
+
+
+def end_turn(name: Name, json: Json = False) -> None:
+    """End the turn that is being asked, though not all its owners have answered: learn, publish, ask the next ones.
+
+    \b
+    dpserve campaign next survey
+    """
+    home = Home.open()
+    allowed(home, "train", dataset=str(campaigns.state(home, name)["population"]))
+    _tell(campaigns.end_turn(home, name), json)
+
+
+def give_up(
+    name: Name,
+    reason: Annotated[str, typer.Option(help="Why, in one line; it is kept in the ledger.")],
+    json: Json = False,
+) -> None:
+    """Give a campaign up: no report counts any more, there is no model, and the budget stays charged.
+
+    \b
+    dpserve campaign give-up survey --reason "an aggregator is gone for good"
+    """
+    home = Home.open()
+    allowed(home, "train", dataset=str(campaigns.state(home, name)["population"]))
+    _tell(campaigns.give_up(home, name, this_user(), reason), json)
 
 
 def close(name: Name, json: Json = False) -> None:
@@ -131,6 +162,7 @@ def _tell(body: dict[str, Any], json: bool) -> None:
         ("asks", f"{body['owners']} owners of {body['population']}, by {body['learner']}"),
         ("costs", f"epsilon {body['epsilon']}{beside} for each owner, once"),
         ("reports", f"{body['reports']}, at least {body['least']} are needed"),
+        *([("turn", _TURN.format(**body))] if body["turns"] else []),
         *(("aggregator", f"{each['name']}: {FAR[each['opened'] + each['answered']]}") for each in body["aggregators"]),
         ("model", body["model"]),
         (

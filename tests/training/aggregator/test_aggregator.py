@@ -52,6 +52,7 @@ from training.aggregator.settings import found, read_settings
 from training.aggregator.store import AggregatorStore
 from training.local import campaigns, shared_campaigns
 from training.local.asking import Refused
+from training.local.defining import Asked, read_aggregator
 from training.local.sums import HELD, SUM, NoisySum, held_payload, sum_payload
 from training.owner import program as owner_program
 from training.owner.own_ledger import OwnLedger
@@ -86,7 +87,7 @@ class Place:
         own.mkdir(exist_ok=True)
         owners.write(own / "rows.csv", owners.people(rows, number))
         one = json.loads((self.whom[0] / "aggregator.json").read_text())
-        print_of = campaigns.read_aggregator(self.whom[0] / "aggregator.json").fingerprint
+        print_of = read_aggregator(self.whom[0] / "aggregator.json").fingerprint
         assert one["name"] == "first"
         text = toml.format(url=self.url, trust=self.home.path / "trust.json", ca=self.ca, one=print_of)
         (own / "owner.toml").write_text(text)
@@ -370,7 +371,7 @@ def test_populations_of_reports_and_of_shares_are_apart(place, census, tmp_path)
     with pytest.raises(InputError, match="no aggregators"):
         shared_campaigns.collect(place.home, "none-of-shares", "dpa_1_", 0)
     for learner, population in (("local-linear", "crowd"), ("shared-additive", "folk")):
-        asked = campaigns.Asked("mixed", population, learner, "1", 4, None, 2, None, "0.00001",
+        asked = Asked("mixed", population, learner, "1", 4, None, 2, None, "0.00001",
                                 tuple(each / "aggregator.json" for each in place.whom))  # fmt: skip
         with pytest.raises(InputError, match="is asked for"):
             campaigns.open_campaign(place.home, asked, "me")
@@ -413,7 +414,7 @@ def test_commands_of_the_page_do_what_it_says(place, tmp_path, monkeypatch):
     assert "delta 0.00001 each" in run(lines[2])
     opened = run(lines[3])
     tokens = dict(zip(("TOKEN1", "TOKEN2"), re.findall(r"dpa_[12]_[0-9a-f]+", opened), strict=True))
-    fingerprint = campaigns.read_aggregator(tmp_path / "two" / "aggregator.json").fingerprint
+    fingerprint = read_aggregator(tmp_path / "two" / "aggregator.json").fingerprint
     invitations = (tmp_path / "invitations.txt").read_text().split()
     for number in range(3):
         own = tmp_path / f"owner-{number}"

@@ -34,6 +34,7 @@ from serving.pages.entry_text import told
 from training import job, plans
 from training.evaluation import evaluate
 from training.local import campaigns
+from training.local.defining import Asked
 from training.local.questions import question_from_payload
 from training.rows.datasets import register
 
@@ -154,7 +155,7 @@ def test_owners_rows_are_for_campaigns_alone(home, folder, closed):
     with pytest.raises(InputError, match="campaign"):
         job.submit(home, plans.Asked("folk", "lazybb", "1"), by="me")
     labelled = owners.write(folder / "labelled.csv", owners.people(50))
-    asked = campaigns.Asked("third", "folk", "local-linear", "1", 5, labelled)
+    asked = Asked("third", "folk", "local-linear", "1", 5, labelled)
     with pytest.raises(InputError, match="without labels"):
         campaigns.open_campaign(home, asked, "me")
     same = {key: value[[0] * 5] for key, value in owners.people(2, 1).items() if key != "answer"}

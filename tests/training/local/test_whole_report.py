@@ -12,6 +12,10 @@ from one_of_k_law import law
 
 from accountant.one_of_k import OneOfK
 from models.features import CategoricalFeature, NumericFeature, encode_columns
+from models.votes import Vote
+from training.local.boosted import basis as boosted
+from training.local.boosted import weights
+from training.local.boosted.so_far import SoFar
 from training.local.coordinates import Coordinates, whitened
 from training.local.directions import SCALE, directions, gains, mean_of_reports, scores
 from training.local.learning import directions_for
@@ -30,8 +34,14 @@ def coordinates() -> Coordinates:
 
 def whole(learner: str, a: list[float], c: list[str], y: list[float]) -> list[int]:
     """Rows -> the scores of the owner's report."""
-    where = coordinates()
-    z = where.of(encode_columns(FEATURES, {"a": np.array(a), "c": np.array(c, object)}))
+    where, codes = coordinates(), encode_columns(FEATURES, {"a": np.array(a), "c": np.array(c, object)})
+    if learner == "local-stump":
+        so_far = SoFar((Vote("above", 0, 20, 700), Vote("is", 1, 0, -300), Vote("always", 0, 0, 90)))
+        asks, owner = boosted.tests_for(FEATURES, None), np.array([7])
+        own = boosted.own_vectors(asks, FEATURES, codes, np.array(y), np.array([len(y)]), so_far, SEED, owner)
+        assert np.linalg.norm(own) < 1 + 1e-9
+        return scores(directions(SEED, owner, CANDIDATES, asks.dimension), own)[0].tolist()
+    z = where.of(codes)
     own = own_vectors(learner, z, np.array(y), np.array([len(y)]))
     assert np.linalg.norm(own) < 1 + 1e-9
     vectors = directions(SEED, np.array([7]), CANDIDATES, where.size + 1)
@@ -48,7 +58,7 @@ OWNERS = {
 }
 
 
-@pytest.mark.parametrize("learner", ["local-linear", "local-lr"])
+@pytest.mark.parametrize("learner", ["local-linear", "local-lr", "local-stump"])
 def test_whole_reports_are_at_most_e_epsilon_apart(learner):
     mechanism = OneOfK(Decimal(2), CANDIDATES, 20)
     with localcontext(prec=50):
@@ -78,3 +88,32 @@ def test_vectors_are_public_uniform_and_the_gain_is_theirs():
 def test_number_of_directions_is_a_public_rule():
     assert [directions_for(20_000, epsilon) for epsilon in (0.5, 1, 2, 5)] == [8, 12, 17, 27]
     assert (directions_for(3, 0.1), directions_for(10**7, 10)) == (8, 32)
+
+
+def test_public_coins_keep_lengths_on_the_average():
+    """The mean of 200,000 directed vectors is the vector, length and all, within 6 deviations."""
+    own = np.tile([0.3, 0.0, -0.4], (200_000, 1))
+    turned = weights.directed(own, weights.coins(SEED, np.arange(len(own))))
+    assert np.allclose(np.linalg.norm(turned, axis=1), 1)
+    assert np.abs(turned.mean(axis=0) - own[0]).max() < 6 / np.sqrt(len(own))
+    odd = np.array([[np.nan, 1, 0], [0, 0, 0], [np.inf, 0, 0], [3, 4, 0], [1e300, 1e300, 0]])
+    assert np.isfinite(weights.directed(odd, np.zeros(5))).all()
+    assert np.linalg.norm(weights.directed(odd, np.full(5, 0.9)), axis=1).max() < 1 + 1e-9
+
+
+def test_rows_weigh_as_adaboost_has_it_and_no_owner_more_than_one():
+    of = weights.owned(np.array([1.0, -1.0, 1.0]), np.array([2, 1]), np.array([1.0, 1.0, -1.0]), 0.0)
+    assert np.allclose(of.share, [np.exp(-1) / (np.exp(-1) + np.exp(1)), np.exp(1) / (np.exp(-1) + np.exp(1)), 1.0])
+    assert np.allclose(of.size, [1.0, 1.0])
+    calm = weights.owned(np.array([1.0]), np.array([1]), np.array([1.0]), -0.25)
+    assert np.allclose(calm.size, np.exp(-0.75))
+    assert 0 < weights.owned(np.array([1.0]), np.array([1]), np.array([1e9]), 0.0).size[0] < 1e-9
+    half = SoFar((Vote("is", 1, 0, 512),)).log_mass
+    assert np.isclose(half, np.log(1 / np.cosh(0.5)))
+
+
+def test_tests_are_of_public_quantiles_or_of_the_schema_alone():
+    found = boosted.tests_for(FEATURES, None).tests
+    assert found == (("above", 0, 8), ("above", 0, 16), ("above", 0, 24), ("is", 1, 0), ("is", 1, 1))
+    skewed = boosted.tests_for(FEATURES, [np.array([1, 1, 2, 3, 30, 34]), np.zeros(6, int)]).tests
+    assert skewed[:3] == (("above", 0, 0), ("above", 0, 2), ("is", 1, 0)) or skewed[0] == ("above", 0, 0)

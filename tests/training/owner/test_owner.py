@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -116,6 +117,42 @@ def test_killed_at_any_step_at_most_one_report_is_drawn(place, step):
     assert [line.body] == ([stored[0].body] if stored else [line.body])
     found, values = campaigns.load(place.home, "survey").reports.all()
     assert dict(zip(found.tolist(), values.tolist(), strict=True))[number] == program.said(line)
+
+
+def test_owners_are_asked_in_turns_and_go_by_what_the_log_holds(place):
+    owners.asking(place.folder, place.home, OWNERS, 4, "turns", learner="local-stump", rounds="2", epsilon="1")
+    allows = TOML.replace("[policy]", "[policy]\nmost_rounds = 2")
+
+    def answer(number: int, toml: str = allows) -> int:
+        settings = read_settings(place.owner(30 + number, toml, rows=3))
+        return program.said(program.answer(settings, "turns", place.invitation(number, "turns")))
+
+    def drawn(number: int) -> int:
+        return len(OwnLedger(place.folder / f"owner-{30 + number}" / "owner.db").lines())
+
+    with pytest.raises(InputError, match="most_rounds"):
+        answer(0, TOML)
+    with pytest.raises(WrongState, match="at turn 1 of 2, and yours is 2"):
+        answer(1)
+    assert (drawn(0), drawn(1)) == (0, 0)
+    first = [answer(number) for number in (0, 2, 4)]
+    assert campaigns.end_turn(place.home, "turns")["turn"] == 2
+    assert answer(0) == first[0]  # the same bytes, though the turn is over
+    with pytest.raises(WrongState, match="yours is 1"):
+        answer(6)
+    published = place.home.path / "campaigns" / "turns" / "turns" / "1.json"
+    honest = published.read_bytes()
+    published.write_bytes(honest.replace(b'"votes":[', b'"votes":[["above",0,1,1024],'))
+    with pytest.raises(CertificateInvalid, match="the log does not say"):
+        answer(1)
+    published.write_bytes(honest)
+    assert (drawn(1), drawn(6)) == (0, 0)
+    for number in (1, 3, 5, 7, 9, 11):
+        answer(number)
+    settings = read_settings(place.owner(31, allows, rows=3))
+    assert program.told(settings)["spent"] == "1"
+    done = campaigns.close(place.home, "turns")
+    assert (done["state"], done["reports"]) == ("issued", 9)
 
 
 def test_policy_decides_before_anything_is_drawn(place):
@@ -235,19 +272,19 @@ def test_commands_of_the_page_do_what_it_says(place):
     page = (ROOT / "docs" / "local.md").read_text().replace("survey", "poll")
     lines = "".join(re.findall(r"```sh\n(.*?)```", page, re.S)).strip().splitlines()
     verbs = [line.split()[2] for line in lines]
-    assert verbs == ["population", "open", "show", "close", "answer", "show"]
+    assert verbs == ["population", "open", "show", "close", "open", "next", "give-up", "answer", "show"]
     toml = re.findall(r"```toml\n(.*?)```", page, re.S)[0].replace("https://campaigns.example", place.url)
     toml = toml.replace("trust.json", str(place.home.path / "trust.json"))
     toml = toml.replace("[policy]", f'ca = "{place.ca}"\n[policy]')
-    files = {name: str(place.folder / name) for name in ("public.csv", "invitations.txt")}
+    files = {name: str(place.folder / name) for name in ("public.csv", "invitations.txt", "boosted.txt")}
     files["people.yaml"] = str(place.folder / "schema.yaml")
 
     def run(line: str) -> str:
-        done = dpserve(place.home.path, *(files.get(word, word) for word in line.split()[1:]))
+        done = dpserve(place.home.path, *(files.get(word, word) for word in shlex.split(line)[1:]))
         assert done.returncode == 0, (line, done.stderr)
         return done.stdout
 
-    population, opening, show, close, answer, shown = lines
+    population, opening, show, close, boosted, following, burning, answer, shown = lines
     assert "40 owners, epsilon 5 each" in run(population)
     run(opening)
     invitations = Path(files["invitations.txt"]).read_text().split()
@@ -258,3 +295,8 @@ def test_commands_of_the_page_do_what_it_says(place):
     assert "spent: epsilon 2 of 5" in run(shown)
     assert "3, at least 3 are needed" in run(show)
     assert "issued" in run(close)
+    assert "1 of 4: 0 reports, at least 1 are needed" in run(boosted)
+    first = Path(files["boosted.txt"]).read_text().split()[0]
+    run(answer.replace("INVITATION", first).replace("poll", "boosted"))
+    assert "2 of 4: 0 reports" in run(following)
+    assert "boosted: burned" in run(burning)

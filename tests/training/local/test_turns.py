@@ -1,0 +1,226 @@
+"""A campaign in turns in one process: every owner answers once, in its turn; certified, audited; refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import owners
+import pytest
+
+from accountant.audit.audit import audit_home
+from accountant.audit.replay import Replay
+from accountant.canonical import decode
+from accountant.errors import CertificateInvalid, InputError, JobFailed, LedgerInvalid, WrongState
+from accountant.home import Home
+from models.store.bundle import ModelStore
+from models.store.loading import load_verified
+from serving.pages.entry_text import told
+from training.local import campaigns
+from training.local.asking import verify_offer, verify_turn
+from training.local.boosted import turns
+from training.local.boosted.so_far import read_so_far
+from training.local.boosted.turns import document_after
+from training.local.directions import directions
+from training.local.questions import question_from_payload
+
+OWNERS, ROUNDS = 1200, 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("turns")
+
+
+@pytest.fixture(scope="module")
+def home(folder):
+    return Home.init({"DPSERVE_HOME": str(folder / "home")})
+
+
+@pytest.fixture(scope="module")
+def closed(home, folder):
+    """Three turns: two of all their owners, which end by themselves; one of half, which the close ends."""
+    owners.asking(folder, home, OWNERS, 900, learner="local-stump", rounds=str(ROUNDS), epsilon="4")
+    everybody = owners.people(OWNERS)
+    assert owners.answer_turn(home, "survey", everybody) == 1
+    assert owners.answer_turn(home, "survey", everybody) == 2
+    state = campaigns.state(home, "survey")
+    assert (state["turn"], state["turns"], state["turn_reports"], state["reports"]) == (3, ROUNDS, 0, 800)
+    assert owners.answer_turn(home, "survey", everybody, 330) == 3
+    return campaigns.close(home, "survey")
+
+
+def test_model_is_what_the_last_turn_published_and_good(closed, home):
+    assert (closed["state"], closed["reports"], closed["turn_reports"]) == ("issued", 1130, 330)
+    loaded = load_verified(ModelStore(home.models).resolve("survey"), home.trust)
+    assert loaded.certificate.claim["trustModel"].startswith("local:")
+    assert loaded.certificate.claim["epsilon"] == "4"
+    public = loaded.certificate.form.public.hyperparameters
+    assert (public["rounds"], public["turns"], public["definition"]) == (ROUNDS, ROUNDS, closed["definition"])
+    test = owners.people(4000, 5)
+    assert np.mean(loaded.ensemble.predict(test) == test["answer"]) > 0.68  # .80 without noise
+    document = document_after(campaigns.folder_of(home, "survey"), ROUNDS)
+    votes = read_so_far(document, loaded.ensemble.features)
+    codes = [f.encode(test[f.name]) for f in loaded.ensemble.features]
+    margins = votes.margins(loaded.ensemble.features, codes)
+    assert ((margins > 0) == (loaded.ensemble.predict(test) == "yes")).all()
+    assert len(loaded.ensemble.vote_table()) > 1
+
+
+def test_each_owner_has_one_turn_and_no_other(home, folder):
+    owners.asking(folder, home, 8, 8, "small", learner="local-stump", rounds="2", epsilon="1")
+    definition = campaigns.load(home, "small").definition
+    assert [definition.turn_of(owner) for owner in range(8)] == [1, 2] * 4
+    assert [definition.asked_in(turn) for turn in (1, 2)] == [4, 4]
+    send = lambda owner, value=1: campaigns.receive(home, "small", campaigns.invitation(home, "small", owner), value)  # noqa: E731
+    with pytest.raises(WrongState, match="at turn 1"):
+        send(1)
+    with pytest.raises(WrongState, match="0 owners have answered in turn 1, and it needs 4"):
+        campaigns.end_turn(home, "small")
+    for owner in (0, 2, 4, 6):
+        send(owner)
+    assert send(0) == {"campaign": "small", "owner": 0, "report": 1}  # the same again, though its turn is over
+    assert campaigns.state(home, "small")["turn"] == 2
+    for owner in (1, 3, 5, 7):
+        send(owner)
+    with pytest.raises(WrongState, match="all its 2 turns are over"):
+        campaigns.end_turn(home, "small")
+    with pytest.raises(InputError, match="rounds=9"):
+        owners.asking(folder, home, 8, 8, "wide", learner="local-stump", rounds="9", epsilon="1")
+    with pytest.raises(InputError, match="rounds: local-linear"):
+        owners.asking(folder, home, 8, 8, "wide", rounds="2", epsilon="1")
+
+
+def test_owner_goes_by_what_the_log_says_the_turn_before_has_left(home, folder):
+    owners.asking(folder, home, 600, 300, "shown", learner="local-stump", rounds="2", epsilon="1")
+    offer, trust = campaigns.offer(home, "shown"), home.trust
+    definition = verify_offer(offer, trust, "shown").definition
+    assert verify_turn(offer, trust, definition, 0) == b""
+    with pytest.raises(WrongState, match="is at turn 1 of 2, and yours is 2"):
+        verify_turn(offer, trust, definition, 1)
+    owners.answer_turn(home, "shown", owners.people(600), 200)
+    campaigns.end_turn(home, "shown")
+    later = campaigns.offer(home, "shown")
+    document = verify_turn(later, trust, definition, 1)
+    assert len(read_so_far(document, definition.features).votes) in (1, 2)
+    survey = campaigns.offer(home, "survey") if (home.path / "campaigns/survey").exists() else offer
+    forged = later["ensemble"].replace('"votes":[[', '"votes":[["above",0,1,1024],[')
+    lies = (
+        {"ensemble": forged},
+        {"ensemble": None},
+        {"ensemble_proof": None},
+        {"ensemble_proof": later["proof"]},  # of the opening
+        {"ensemble_proof": survey["ensemble_proof"], "ensemble": survey["ensemble"]},
+    )
+    for lie in lies:
+        with pytest.raises(CertificateInvalid):
+            verify_turn({**later, **lie}, trust, definition, 1)
+    for text in (b"{}", b"[", document.replace(b'"voting"', b'"trees"'), document.replace(b'"a"', b'"b"')):
+        with pytest.raises(InputError):
+            read_so_far(text, definition.features)
+
+
+def test_definition_is_strict(home, closed):
+    definition = campaigns.load(home, "survey").definition
+    assert question_from_payload(definition.payload) == definition
+    for change in ({"rounds": 0}, {"rounds": OWNERS + 1}, {"seed": "0"}, {"classes": ("a", "b", "c")}):
+        with pytest.raises(InputError):
+            replace(definition, **change)
+    tests = definition.basis.tests
+    for wrong in (
+        (),
+        (*tests, tests[0]),
+        (("above", 9, 0),),
+        (("above", 0, 99),),
+        (("over", 0, 0),),
+        (("is", "0", 0),),
+    ):
+        with pytest.raises(InputError):
+            replace(definition, basis=replace(definition.basis, tests=wrong))
+
+
+def test_a_turn_that_is_cut_ends_when_it_is_ended_again(home, folder, monkeypatch):
+    owners.asking(folder, home, 40, 20, "cut", learner="local-stump", rounds="2", epsilon="1")
+    owners.answer_turn(home, "cut", owners.people(40), 15)
+
+    def cut(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    for step in ("next_document", "replace_file"):
+        with monkeypatch.context() as patch:
+            patch.setattr(turns, step, cut)
+            with pytest.raises(KeyboardInterrupt):
+                campaigns.end_turn(home, "cut")
+        assert campaigns.state(home, "cut")["turn"] == 1
+        with pytest.raises(WrongState):  # its reports are settled
+            campaigns.receive(home, "cut", campaigns.invitation(home, "cut", 38), 3)
+    assert campaigns.end_turn(home, "cut")["turn"] == 2
+    owners.answer_turn(home, "cut", owners.people(40), 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(campaigns, "finish", cut)
+        with pytest.raises(KeyboardInterrupt):
+            campaigns.close(home, "cut")
+    document = document_after(campaigns.folder_of(home, "cut"), 1)
+    assert campaigns.close(home, "cut")["state"] == "issued" or document
+
+
+def test_nothing_learnt_is_no_model_and_stays_charged(home, folder):
+    owners.asking(folder, home, 8, 8, "noise", learner="local-stump", rounds="1", epsilon="0.1")
+    definition = campaigns.load(home, "noise").definition
+    dimension = definition.basis.dimension
+    vectors = directions(bytes.fromhex(definition.seed), np.arange(8), definition.candidates, dimension)
+    total = np.zeros(dimension)
+    for owner in range(8):  # whose reports take each other back: no edge is beyond one standard deviation of the noise
+        value = int(np.linalg.norm(total + vectors[owner], axis=1).argmin())
+        total += vectors[owner, value]
+        campaigns.receive(home, "noise", campaigns.invitation(home, "noise", owner), value)
+    document = document_after(campaigns.folder_of(home, "noise"), 1)
+    assert read_so_far(document, definition.features).votes == ()
+    with pytest.raises(JobFailed, match="no turn has found a vote"):
+        campaigns.close(home, "noise")
+    assert campaigns.state(home, "noise")["state"] == "burned"
+
+
+def test_given_up_is_charged_and_takes_no_more(home, folder, closed):
+    owners.asking(folder, home, 8, 2, "stuck", epsilon="0.1")
+    campaigns.receive(home, "stuck", campaigns.invitation(home, "stuck", 0), 3)
+    before = home.ledger.dataset("folk").summary()["spent"]["epsilon"]
+    with pytest.raises(InputError, match="reason"):
+        campaigns.give_up(home, "stuck", "me", "")
+    assert campaigns.give_up(home, "stuck", "me", "nobody comes")["state"] == "burned"
+    assert home.ledger.dataset("folk").summary()["spent"]["epsilon"] == before
+    with pytest.raises(WrongState):
+        campaigns.receive(home, "stuck", campaigns.invitation(home, "stuck", 1), 3)
+    for name in ("stuck", "survey"):
+        with pytest.raises(WrongState, match="cannot be given up"):
+            campaigns.give_up(home, name, "me", "again")
+    with pytest.raises(WrongState, match="has no turns"):
+        campaigns.end_turn(home, "stuck")
+
+
+def test_an_auditor_follows_the_turns_and_believes_nobody(home, closed):
+    assert audit_home(home).ok
+    entries = list(home.ledger.log.entries(0, 1000))
+    job = closed["job"]
+    bodies = [entry.body for entry in entries if entry.seq <= closed["issued"]]
+    words = [told(entry).words for entry in entries if entry.value["type"] == "campaign-round"]
+    assert "Turn 1 of the campaign" in words[0]
+
+    def judge(change) -> None:
+        replay = Replay(home.trust)
+        for seq, body in enumerate(bodies):
+            value = decode(body)
+            if value.get("reservation") == job or seq == job:
+                change(value)
+            replay.read(seq, json.dumps(value, sort_keys=True, separators=(",", ":")).encode())
+
+    judge(lambda value: None)
+    lies = [("campaign-round", name, lie) for name, lie in (
+        ("round", 9), ("round", "1"), ("reports", 0), ("reports", OWNERS), ("ensemble", "x"), ("definition", "0" * 64),
+        ("ensemble", "0" * 64),  # then the model is none that was shown
+    )]  # fmt: skip
+    lies += [("campaign-closed", "reports", 1000), ("committed", "released", "0" * 64)]
+    for kind, name, lie in lies:
+        with pytest.raises(LedgerInvalid):
+            judge(lambda value, kind=kind, name=name, lie=lie: value["type"] == kind and value.update({name: lie}))

@@ -1,0 +1,75 @@
+"""What rows weigh for the votes so far, and the public coins by which a length becomes a direction. Pure functions.
+
+A row weighs exp(-y F(x)), F the votes so far, divided by what such weights are on the average, which the alphas say. An
+owner of several rows spreads one whole among them, as AdaBoost does; and no owner counts for more than one: `size`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+
+Floats = NDArray[np.float64]
+STEEPEST = 30.0  # of a logarithm of a weight
+LONGEST = 1e9  # of a number in a vector, which is of length 1 at most where rows are as the schema says
+MOST_ROWS = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, eq=False)
+class Owned:
+    """The rows of owners, one owner after the other. `y` (n,): -1 or 1; `rows` (owners,): how many each has; `share`
+    (n,): of an owner's whole; `size` (owners,): of the owner, above 0 and at most 1.
+    """
+
+    y: Floats
+    rows: NDArray[np.int64]
+    share: Floats
+    size: Floats
+
+    def total(self, values: Floats) -> Floats:
+        """Sums (owners, ...) of each owner's `values` (n, ...) in their shares, times the owner's size."""
+        spread = self.share.reshape(-1, *[1] * (values.ndim - 1))
+        sums = np.add.reduceat(values * spread, _starts(self.rows), axis=0)
+        return np.asarray(sums * self.size.reshape(-1, *[1] * (values.ndim - 1)), np.float64)
+
+
+def owned(y: Floats, rows: NDArray[np.int64], margins: Floats, log_mass: float, least: int = 1) -> Owned:
+    """Weigh rows of labels y (n,) by the votes so far. InputError where an owner has fewer than `least`.
+
+    Args:
+        rows: how many each owner has, (owners,).
+        margins: F (n,) of the votes so far.
+        log_mass: what `SoFar.log_mass` says of them.
+    """
+    if rows.min(initial=MOST_ROWS) < least:
+        raise InputError(f"rows: the campaign asks an owner for at least {least}")
+    weight = np.exp(np.clip(-y * margins - log_mass, -STEEPEST, STEEPEST))
+    whole = np.add.reduceat(weight, _starts(rows))
+    return Owned(y, rows, weight / np.repeat(whole, rows), np.minimum(whole / rows, 1.0))
+
+
+def _starts(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(rows)[:-1]]).astype(np.int64)
+
+
+def coins(seed: bytes, owners: NDArray[np.int64]) -> Floats:
+    """A public number of [0, 1) for each owner (owners,), the same on every machine; of multiples of 2^-53."""
+    heads = [hashlib.sha256(seed + b" coin " + int(owner).to_bytes(8, "big")).digest()[:8] for owner in owners]
+    return (np.frombuffer(b"".join(heads), ">u8") >> np.uint64(11)).astype(np.float64) / 2**53
+
+
+def directed(vectors: Floats, coin: Floats) -> Floats:
+    """Vectors (owners, D) of lengths L at most 1 -> unit vectors: the same way where the coin is below (1 + L) / 2,
+    else the opposite. On the average over coins they are the vectors themselves, lengths included. Longer ones are cut
+    to 1; what is not finite is 0.
+    """
+    known = np.clip(np.where(np.isfinite(vectors), vectors, 0.0), -LONGEST, LONGEST)
+    length = np.linalg.norm(known, axis=1)
+    safe = np.where(np.isfinite(length) & (length > 0), length, 1.0)
+    side = np.where(coin < (1 + np.minimum(safe, 1.0)) / 2, 1.0, -1.0)
+    return np.asarray(known / safe[:, np.newaxis] * side[:, np.newaxis], np.float64)

@@ -1,0 +1,144 @@
+"""What a campaign will ask of every owner, from what who opens it says: the schema, public rows, and public rules."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accountant.budget import Budget
+from accountant.canonical import decode
+from accountant.errors import InputError
+from accountant.home import Home
+from accountant.ledger.families import Dataset
+from models.features import encode_columns
+from training.local.boosted.basis import tests_for
+from training.local.boosted.definition import BOOSTED_LEARNERS, BoostedDefinition
+from training.local.definition import Definition
+from training.local.directions import best_favoured
+from training.local.groups import Groups
+from training.local.learning import CANDIDATES, coordinates_for, favoured_for
+from training.local.question import Question
+from training.local.questions import LEARNERS
+from training.local.shared import SHARED_LEARNERS, Aggregator, SharedDefinition, aggregator_from_json, multiplier_for
+from training.local.shared_learning import groups_for
+from training.rows.datasets import schema_of
+from training.rows.row_files import column_types, read_columns
+from training.rows.schema import Schema
+
+ROUNDS, FEWEST_IN_A_ROUND = {"local-stump": 16}, 4
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A campaign in the words of who opens it. `owners`: who may answer; `least`: below so many nothing is learnt.
+
+    Of turns: `rounds`, how many base learners at most (None: by the public rule).
+
+    Of shares: `delta`, the public files of the two `aggregators`, and how many `groups` a feature has at most (None: by
+    the public rule). Of reports: `public_rows`.
+    """
+
+    name: str
+    population: str
+    learner: str
+    epsilon: str
+    owners: int
+    public_rows: Path | None = None
+    least: int | None = None
+    model: str | None = None
+    delta: str = "0"
+    aggregators: tuple[Path, ...] = ()
+    groups: int | None = None
+    rounds: int | None = None
+
+
+def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
+    """What all owners will be asked. Spends nothing. InputError where learner, population and what was given do not go
+    together.
+    """
+    if asked.learner not in LEARNERS:
+        raise InputError(f"learner={asked.learner!r:.60}: owners are asked by one of {', '.join(LEARNERS)}")
+    shared, schema = asked.learner in SHARED_LEARNERS, schema_of(home, dataset)
+    if shared != bool(dataset.delta):
+        kind = "reports, for its delta is 0" if shared else "shares, for its delta is above 0"
+        raise InputError(f"population={asked.population}: is asked for {kind}; {asked.learner} is not")
+    if not 1 <= asked.owners <= dataset.registration.records:
+        raise InputError(f"owners={asked.owners}: the population has {dataset.registration.records}")
+    if shared:
+        return _define_shares(dataset, schema, asked)
+    if schema.classes is None or len(schema.classes) != 2:
+        raise InputError(f"target={schema.target}: {asked.learner} tells two classes apart")
+    if asked.aggregators:
+        raise InputError(f"aggregators: {asked.learner} needs none")
+    return (_define_turns if asked.learner in BOOSTED_LEARNERS else _define_reports)(home, schema, asked)
+
+
+def _seed(home: Home, asked: Asked, digest: str) -> str:
+    parts = [b"campaign", asked.name.encode(), digest.encode(), str(home.ledger.log.size()).encode()]
+    return home.keys.commitment(parts)
+
+
+def _define_reports(home: Home, schema: Schema, asked: Asked) -> Definition:
+    if asked.public_rows is None:
+        raise InputError(f"public_rows: {asked.learner} needs rows without labels")
+    if asked.rounds is not None:
+        raise InputError(f"rounds: {asked.learner} asks all owners at once")
+    epsilon = Budget.of(asked.epsilon, "0").epsilon
+    codes, digest = public_codes(schema, asked.public_rows)
+    coordinates = coordinates_for(schema.features, codes, asked.owners, float(epsilon))
+    return Definition(
+        asked.name, asked.population, asked.model or asked.name, asked.learner, epsilon, asked.owners,
+        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features, coordinates,
+        digest, _seed(home, asked, digest), CANDIDATES, favoured_for(coordinates, float(epsilon)),
+    )  # fmt: skip
+
+
+def _define_turns(home: Home, schema: Schema, asked: Asked) -> BoostedDefinition:
+    epsilon = Budget.of(asked.epsilon, "0").epsilon
+    codes, digest = (None, "") if asked.public_rows is None else public_codes(schema, asked.public_rows)
+    basis = tests_for(schema.features, codes)
+    rounds = asked.rounds or max(1, min(ROUNDS[asked.learner], asked.owners // FEWEST_IN_A_ROUND))
+    return BoostedDefinition(
+        asked.name, asked.population, asked.model or asked.name, asked.learner, epsilon, asked.owners,
+        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features, basis,
+        digest, _seed(home, asked, digest), rounds, CANDIDATES,
+        best_favoured(basis.dimension, CANDIDATES, float(epsilon)),
+    )  # fmt: skip
+
+
+def _define_shares(dataset: Dataset, schema: Schema, asked: Asked) -> SharedDefinition:
+    budget = Budget.of(asked.epsilon, asked.delta)
+    if asked.public_rows is not None or asked.rounds is not None:
+        raise InputError("public_rows, rounds: shares have neither; the schema alone is public")
+    if budget.delta > dataset.delta:
+        raise InputError(f"delta={budget.delta}: population {asked.population} has {dataset.delta} in all")
+    groups = asked.groups or groups_for(asked.owners, float(budget.epsilon))
+    return SharedDefinition(
+        asked.name, asked.population, asked.model or asked.name, asked.learner, budget.epsilon, asked.owners,
+        asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features,
+        budget.delta, groups, multiplier_for(Groups(schema.features, groups), budget), schema.target_range,
+        tuple(map(read_aggregator, asked.aggregators)),
+    )  # fmt: skip
+
+
+def read_aggregator(path: Path) -> Aggregator:
+    """From the public file of one, as `dpserve aggregator init` writes it. InputError where it is none."""
+    try:
+        return aggregator_from_json(decode(path.read_bytes()))
+    except OSError:
+        raise InputError(f"aggregator={path.name}: cannot be read") from None
+
+
+def public_codes(schema: Schema, path: Path) -> tuple[list[Any], str]:
+    """Codes (features, n) of unlabelled public rows, and the file's sha256. InputError where it has the target."""
+    if schema.target in column_types(path):
+        raise InputError(f"public_rows={path.name}: has the target {schema.target!r}; public rows are without labels")
+    parts = [encode_columns(schema.features, columns) for columns in read_columns(path, schema.features)]
+    codes = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    if not codes or len(codes[0]) < 2:
+        raise InputError(f"public_rows={path.name}: must have at least two rows")
+    return codes, hashlib.sha256(path.read_bytes()).hexdigest()
