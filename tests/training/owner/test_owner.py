@@ -248,7 +248,7 @@ def test_bad_requests_of_strangers_get_an_answer_each(place):
     assert place.site.ask("GET", "/v1/campaigns").status_code == 401
     assert place.site.ask("GET", "/v1/campaigns/none").status_code == 404
     shown = place.site.bear(place.site.token("steward", "audit"), "GET", "/v1/campaigns").json()["campaigns"]
-    assert [each["campaign"] for each in shown] == ["survey"]
+    assert [each["campaign"] for each in shown] == ["survey", "turns"]
 
 
 def test_program_needs_nothing_that_trains_or_serves():
