@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 
-from accountant.canonical import decimal_string
+from accountant.canonical import decimal_string, parse_decimal
 from accountant.errors import InputError
 
 NANO = 10**9
+_PLAIN = re.compile(r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{1,9})?", re.ASCII)
 MAX_EPSILON = Decimal(100)
 MAX_DIGITS = 40
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
@@ -53,6 +54,22 @@ def nano(value: Decimal) -> int:
     """`value` in units of 1e-9, rounded down. Exact: a product of decimals would be rounded to 28 digits first."""
     numerator, denominator = value.as_integer_ratio()
     return numerator * NANO // denominator
+
+
+def nano_string(value: int) -> str:
+    """`decimal_string(from_nano(value))` of a value that is not negative: an admission spells dozens."""
+    whole, rest = divmod(value, NANO)
+    if value < 0 or whole >= NANO**2:
+        return decimal_string(from_nano(value))
+    return f"{whole}.{rest:09d}".rstrip("0") if rest else str(whole)
+
+
+def parse_nano(text: str) -> int:
+    """`nano(parse_decimal(text))`."""
+    if isinstance(text, str) and _PLAIN.fullmatch(text):
+        whole, _, rest = text.partition(".")
+        return int(whole) * NANO + int(rest.ljust(9, "0"))
+    return nano(parse_decimal(text))
 
 
 def from_nano(value: int) -> Decimal:

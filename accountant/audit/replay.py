@@ -128,7 +128,7 @@ class Replay:
             require(value["whole"] is True, "whole: must be true where it stands")
             whole = seq, parse_decimal(value["claim"]["epsilon"]), asked.delta
         self.books.reserve(dataset, value["by"], costs, whole)
-        self.books.judge_after(value, dataset.families)
+        self.books.judge_after(value, dataset.families, value["by"])
         # Of a million entries a quarter are jobs, and their names are few: each is kept once.
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
@@ -203,7 +203,7 @@ class Replay:
         job = self._move(value, "reserved", "released")
         dataset = self.books.dataset(job.dataset, job.part)
         self.books.release(dataset, job.by, job.costs)
-        self.books.judge_after(value, dataset.families)
+        self.books.judge_after(value, dataset.families, job.by)
 
     def _issued(self, seq: int, value: Value) -> None:
         require_hex(value, "statement", "model")

@@ -230,15 +230,18 @@ class Books:
         held = self.held.get(value["family"])
         self.judge_after(value, [value["family"], *([] if held is None else [held])])
 
-    def judge_after(self, value: Value, accounts: Iterable[str]) -> None:
+    def judge_after(self, value: Value, accounts: Iterable[str], by: str | None = None) -> None:
         """What an entry says that accounts have used after it, where it says so, is what they have used; and what of it
-        has not begun, which the first that said so did not say."""
+        has not begun, and was used `by` whom it charges, which the first that said so did not say."""
         if "after" in value:
             lines, waits = [], any("reserved" in line for line in value["after"])
+            names = any("analyst" in line for line in value["after"])
             for identity in accounts:
                 each, part = self.families[identity], {"part": "holdout"} if identity in self.held.values() else {}
                 lines.append({"family": each.seq, "changed": each.changed, "used": each.sums(), **part})
                 lines[-1] |= {"reserved": each.stored(each.reserved)} if waits else {}
+                if names and by is not None:
+                    lines[-1]["analyst"] = {"name": by, "used": each.stored(each.analysts[by])}
             require(value["after"] == lines, f"after: is not what the entries before it give, {lines}")
 
     def quota_set(self, seq: int, value: Value) -> None:

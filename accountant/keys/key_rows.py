@@ -130,26 +130,23 @@ def revoked(connection: Connection) -> frozenset[int]:
     return frozenset(revocations(connection))
 
 
-def check_keys(found: list[KeyRow], entries: Iterable[Stated]) -> list[KeyRow]:
-    """`found`, where these are the keys that the `entries` about them give; LedgerInvalid else."""
-    said = _stated(entries)
-    for row in found:
-        if said.pop(row.keyid, None) != row:
-            raise _mismatch("signing_key", row.keyid)
-    for keyid in said:
-        raise _mismatch("signing_key", keyid)
+def check_keys(found: list[KeyRow], said: Mapping[str, KeyRow]) -> list[KeyRow]:
+    """`found`, where these are the keys that the entries about them give (`stated_keys`); LedgerInvalid else."""
+    rows = {row.keyid: row for row in found}
+    for keyid in rows.keys() | said.keys():
+        if rows.get(keyid) != said.get(keyid):
+            raise _mismatch("signing_key", keyid)
     return found
 
 
-def check_revoked(found: Mapping[int, int], entries: Iterable[Stated]) -> frozenset[int]:
-    """The revoked certificates, where the rows `found` are what the `entries` about them give; LedgerInvalid else."""
-    said = {entry.value["issued"]: entry.seq for entry in entries if entry.value["type"] == "revoked"}
+def check_revoked(found: Mapping[int, int], said: Mapping[int, int]) -> frozenset[int]:
+    """The revoked certificates, where the rows `found` are what the entries give; LedgerInvalid else."""
     for issued in found.keys() ^ said.keys() | {each for each in found if found[each] != said.get(each)}:
         raise _mismatch("revoked", str(issued))
     return frozenset(found)
 
 
-def _stated(entries: Iterable[Stated]) -> dict[str, KeyRow]:
+def stated_keys(entries: Iterable[Stated]) -> dict[str, KeyRow]:
     """Every key by its keyid, as the entries about keys leave it."""
     keys: dict[str, KeyRow] = {}
     for seq, value in ((entry.seq, entry.value) for entry in entries):

@@ -19,7 +19,12 @@ ED25519, COSIGNATURE = b"\x01", b"\x04"  # signature types
 
 def key_id(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> bytes:
     """The 4 bytes that say which key signed, and how: a hint, not a fingerprint to trust."""
-    return hashlib.sha256(name.encode() + b"\n" + kind + public_key.public_bytes_raw()).digest()[:4]
+    return key_id_of(name, public_key.public_bytes_raw(), kind)
+
+
+def key_id_of(name: str, public_key: bytes, kind: bytes = ED25519) -> bytes:
+    """As `key_id`, of the 32 bytes of the key."""
+    return hashlib.sha256(name.encode() + b"\n" + kind + public_key).digest()[:4]
 
 
 def verifier_key(name: str, public_key: Ed25519PublicKey, kind: bytes = ED25519) -> str:

@@ -17,7 +17,7 @@ from accountant.canonical_bytes import Key
 from accountant.errors import InputError, LedgerInvalid
 from accountant.ledger import evaluations, model_names
 from accountant.ledger.families import Family
-from accountant.ledger.family_rows import account, after, charge_analyst, load
+from accountant.ledger.family_rows import account, after, load
 from accountant.ledger.job_rows import add_job
 from accountant.ledger.records import Job, Request, State, reservation_fields
 from accountant.ledger.refusal import refusal
@@ -98,9 +98,8 @@ def reserve(
     fields = reservation_fields(request, unit, plan, claimed, cost, by, key, whole, bound)
     lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
     seq = writer.append("reserved", **fields, after=lines)
-    for family, charge, line in zip(dataset.families, costs, lines, strict=True):
+    for family, line in zip(dataset.families, lines, strict=True):
         account(connection, family, line)
-        charge_analyst(connection, family, by, charge)
     job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), by=by)
     add_job(connection, job, request, by, key, owner, lease)
     return job

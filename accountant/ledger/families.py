@@ -38,6 +38,15 @@ class Quota:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What an analyst has used of a family's budget. `known`: whether they have a row that says so."""
+
+    analyst: str
+    used: Price
+    known: bool = True
+
+
+@dataclass(frozen=True)
 class Whole:
     """What closed a family: the job that took its whole total, and the epsilon that it claims. `job` None: one that is
     only planned.
@@ -49,11 +58,11 @@ class Whole:
 
 @dataclass(frozen=True)
 class Family:
-    """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks;
-    `before`: the largest total epsilon that was in force before this one; `whole`: what closed it, if anything did;
-    `name`: given at founding, else that of the dataset that founded it; `holdout`: the share of its units that are kept
-    aside; `part`: HOLDOUT where this is their account, which has the same total as that of the others; `changed`: the
-    entry that gave the total.
+    """Who shares a budget, and where it stands. `used` includes `reserved`; `quota` is that of the analyst who asks,
+    `spent` what they have used; `before`: the largest total epsilon that was in force before this one; `whole`: what
+    closed it, if anything did; `name`: given at founding, else that of the dataset that founded it; `holdout`: the
+    share of its units that are kept aside; `part`: HOLDOUT where this is their account, which has the same total as
+    that of the others; `changed`: the entry that gave the total.
     """
 
     identity: str
@@ -70,6 +79,7 @@ class Family:
     holdout: Decimal | None = None
     part: str | None = None
     changed: int | None = None
+    spent: Spent | None = None
 
     @property
     def account(self) -> str:

@@ -16,7 +16,7 @@ from accountant.budget import Budget, Relation, check_name
 from accountant.canonical import decimal_string
 from accountant.errors import InputError, NameTaken, WrongState
 from accountant.ledger.families import Family, account_of
-from accountant.ledger.family_rows import after, family_names, found_family, load, load_family, put_analyst
+from accountant.ledger.family_rows import after, family_names, found_family, load, load_family, put_share
 from accountant.ledger.records import HOLDOUT, Registration, registration_fields
 from accountant.log.entries import Writer, dumps
 from accountant.privacy.filter import Filter
@@ -65,7 +65,7 @@ def set_quota(writer: Writer, name: str, analyst: str, share: Decimal, reason: s
     for family in load(writer.connection, name).families:
         writer.append("quota-set", family=family.identity, analyst=analyst, share=text, reason=reason, by=by)
         for part in parts_of(family):  # the same share of either
-            put_analyst(writer.connection, replace(family, part=part), analyst, share=text)
+            put_share(writer.connection, replace(family, part=part), analyst, text)
 
 
 def change_budget(writer: Writer, name: str, epsilon: Decimal, reason: str, by: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
@@ -12,7 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 from accountant.budget import Budget, Relation
 from accountant.canonical import parse_decimal
 from accountant.errors import InputError, LedgerInvalid, UnknownName
-from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Whole, account_of
+from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Spent, Whole, account_of
 from accountant.ledger.records import NewPeople, Registration, Unit
 from accountant.log.entries import Signed, dumps, read_entry
 from accountant.log.newest import Subjects, account_number, signed_entries
@@ -24,7 +25,11 @@ from accountant.store.tables import analyst_table, dataset_table, entry_table, f
 WHOLE = "whole"  # beside the sums of a family's row: the job that took the whole total
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
-_DATASET = select(dataset_table).where(dataset_table.c.name == bindparam("at"))
+_DATASET = (
+    select(dataset_table, entry_table.c.body)
+    .outerjoin(entry_table, entry_table.c.seq == dataset_table.c.seq)
+    .where(dataset_table.c.name == bindparam("at"))
+)
 _VERSION = (
     select(func.count())
     .select_from(dataset_table)
@@ -32,8 +37,16 @@ _VERSION = (
 )
 _FAMILY = select(family_table).where(family_table.c.id == bindparam("at"))
 _ACCOUNT = update(family_table).where(family_table.c.id == bindparam("at"))
+_BESIDE = (
+    select(family_table, analyst_table.c.name, analyst_table.c.share, analyst_table.c.used.label("spent"))
+    .outerjoin(
+        analyst_table,
+        (analyst_table.c.family == family_table.c.id) & analyst_table.c.name.in_((bindparam("who"), EVERYBODY)),
+    )
+    .where(family_table.c.id == bindparam("at"))
+)
 _ANALYSTS = select(analyst_table).where(analyst_table.c.family == bindparam("at")).order_by(analyst_table.c.name)
-_NAMED = _ANALYSTS.where(analyst_table.c.name.in_(bindparam("names", expanding=True)))
+_NEW_ANALYST = insert(analyst_table)
 _PUT_ANALYST = update(analyst_table).where(
     analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who")
 )
@@ -55,7 +68,7 @@ def load(
     row = connection.execute(_DATASET, {"at": name}).first()
     if row is None:
         raise UnknownName(f"dataset={name}: no such dataset", dataset=name)
-    entry = read_entry(row.seq, _body(connection, signed, row.seq)).value
+    entry = _entry(connection, signed, row.seq, row.body)
     identities, read = json.loads(row.families), {row.seq: entry}
     if signed and (entry.get("dataset"), entry.get("families", [entry.get("family")])) != (name, identities):
         raise _mismatch(f"dataset {name}", row.seq)
@@ -72,10 +85,17 @@ def load(
         NewPeople(**entry["new_people"]) if "new_people" in entry else None,
         entry.get("family_name"),
         tuple(entry.get("targets", ())),
-        _share(entry),
+        _holdout(entry),
     )
-    version = connection.execute(_VERSION, {"upto": row.seq, "family": identities[0]}).scalar_one()
-    return Dataset(registration, entry["uuid"], row.seq, int(version), families)
+    return Dataset(registration, entry["uuid"], row.seq, _version(connection, signed, row.seq, identities[0]), families)
+
+
+def _version(connection: Connection, signed: Signed | None, seq: int, family: str) -> int:
+    """Of the dataset whose entry is `seq`, which never changes: among how many of its family it is the last."""
+    known = {} if signed is None else signed.known.versions
+    if seq not in known:
+        known[seq] = int(connection.execute(_VERSION, {"upto": seq, "family": family}).scalar_one())
+    return known[seq]
 
 
 def load_family(
@@ -89,44 +109,58 @@ def load_family(
     """A family as it stands, by the account of a `part`. The stored filter must be the one that its budget gives.
     `read`: entries at hand; `signed`: as for `load`. InputError where nothing is kept aside and `part` asks for it.
     """
-    row = connection.execute(_FAMILY, {"at": account_of(identity, part)}).first()
-    if row is None and part is not None:
+    account = account_of(identity, part)
+    if analyst is None:
+        rows = connection.execute(_FAMILY, {"at": account}).all()
+    else:
+        rows = connection.execute(_BESIDE, {"at": account, "who": analyst}).all()
+    if not rows and part is not None:
         raise InputError(f"part={part}: no rows of this family are kept aside; that is declared at registration")
-    if row is None:
+    if not rows:
         raise UnknownName(f"family={identity}: no such family", family=identity)
-    founding = (read or {}).get(row.seq) or read_entry(row.seq, _body(connection, signed, row.seq)).value
+    row = rows[0]
+    founding = (read or {}).get(row.seq) or _entry(connection, signed, row.seq)
     if signed and (founding["type"], founding.get("family")) != ("dataset-registered", identity):
         raise _mismatch(f"family {identity}", row.seq)
     design = Filter.design(_budget(founding))
     stored, before = founding, design.budget.epsilon
     if row.changed is not None:
-        stored = read_entry(row.changed, _body(connection, signed, row.changed)).value
+        stored = _entry(connection, signed, row.changed)
         design = design.with_total(_budget(stored).epsilon)
         before = _largest(connection, identity, row.seq, row.changed, stored)
     if stored["filter"] != design.to_json():
         at = row.seq if row.changed is None else row.changed
         raise LedgerInvalid(f"entry {at}: the stored filter is not the one that its budget gives", entry=at)
-    sums = json.loads(row.used)
+    what = f"family {row.id}"
+    sums, waits = (_sums(text, what, row.seq) for text in (row.used, row.reserved))
     if signed:
-        _require_newest(signed, row, part, sums, design)
-    used, reserved = (price_from_json(each, design.orders) for each in (sums, json.loads(row.reserved)))
+        _require_newest(signed, row, part, sums, waits, design)
+    used, reserved = (price_from_json(each, design.orders) for each in (sums, waits))
     whole = None
     if WHOLE in sums:
         claimed = read_entry(sums[WHOLE], body_at(connection, sums[WHOLE])).value["claim"]
         whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
     unit, relation = Unit(**founding["unit"]), Relation(founding["relation"])
-    quota = None
+    quota, spent = None, None
     if analyst is not None:
-        shares = {each.name: each for each in _analysts(connection, row.id, (analyst, EVERYBODY))}
-        quota = _quota(shares, analyst, design)
+        beside = {each.name: each for each in rows if each.name is not None}
+        text = beside[analyst].spent if analyst in beside else price_text(design.nothing(), design)
+        stated = _sums(text, f"analyst {analyst}", row.seq)
         if signed:
-            _require_shares(shares, signed, identity, analyst)
-    rest = family_name(founding), before, whole, _share(founding), part, row.changed
+            _require_shares(beside, signed, identity, analyst)
+            _require_spent(stated, signed, account_number(row.seq, part), analyst, design)
+        spent = Spent(analyst, price_from_json(stated, design.orders), analyst in beside)
+        share = _share_of(beside, analyst)
+        quota = None if share is None else Quota(analyst, share, design.part(share), spent.used)
+    rest = family_name(founding), before, whole, _holdout(founding), part, row.changed, spent
     return Family(identity, row.seq, relation, unit, design, used, reserved, quota, *rest)
 
 
-def _body(connection: Connection, signed: Signed | None, seq: int) -> bytes:
-    return body_at(connection, seq) if signed is None else signed.body(seq)
+def _entry(connection: Connection, signed: Signed | None, seq: int, body: bytes | None = None) -> dict[str, Any]:
+    """What an entry says, whose bytes may be at hand."""
+    if signed is not None:
+        return signed.entry(seq, body if body is None else bytes(body)).value
+    return read_entry(seq, body_at(connection, seq) if body is None else bytes(body)).value
 
 
 def _mismatch(what: str, entry: int) -> LedgerInvalid:
@@ -138,54 +172,78 @@ def _mismatch(what: str, entry: int) -> LedgerInvalid:
     )
 
 
-def _require_newest(signed: Signed, row: Row[Any], part: str | None, sums: dict[str, Any], design: Filter) -> None:
+def _sums(text: str, what: str, entry: int) -> dict[str, Any]:
+    """What a row says was used. LedgerInvalid where it is no JSON."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+        return found
+    except ValueError:
+        raise _mismatch(what, entry) from None
+
+
+def _require_newest(
+    signed: Signed, row: Row[Any], part: str | None, sums: dict[str, Any], waits: dict[str, Any], design: Filter
+) -> None:
     """LedgerInvalid unless a family's row says what the newest entry about it says."""
     number = account_number(row.seq, part)
     newest = signed.after(number)
     if newest:
         lines = signed.said_after(newest)
         ours = [line for line in lines if account_number(line["family"], line.get("part")) == number]
-        said = ours[0] if ours else _summed(signed, number, part, design)
+        said = ours[0] if ours else _summed(signed, number, design)
     else:
         nothing = price_to_json(design.nothing(), design.orders)
         said = {"used": nothing, "changed": None, "reserved": nothing}
-    reserved = json.loads(row.reserved)  # of the first ledgers no entry says it
-    if (sums, row.changed, reserved) != (said["used"], said["changed"], said.get("reserved", reserved)):
+    if (sums, row.changed, waits) != (said["used"], said["changed"], said.get("reserved", waits)):  # at first unsaid
         raise _mismatch(f"family {row.id}", newest or row.seq)
 
 
 def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, analyst: str) -> None:
     """LedgerInvalid unless the rows of the analyst, and of everybody, have the quotas that were set last."""
-    entries = [each for each in signed.rare() if each.value["type"] == "quota-set"]
-    said = {each.value["analyst"]: each for each in entries if each.value["family"] == identity}
+    quotas = signed.rare().quotas
     for name in (analyst, EVERYBODY):
-        share = said[name].value["share"] if name in said else None
-        if (rows[name].share if name in rows else None) != share:
-            raise _mismatch(f"analyst {name}", said[name].seq if name in said else 0)
+        said = quotas.get((identity, name))
+        if (rows[name].share if name in rows else None) != (said and said.value["share"]):
+            raise _mismatch(f"analyst {name}", said.seq if said else 0)
 
 
-def _summed(signed: Signed, number: int, part: str | None, design: Filter) -> dict[str, Any]:
-    """What a family's newest entry does not say, because it is of the first ledgers: all its entries are read, once.
-    The next one says it.
+def _require_spent(sums: dict[str, Any], signed: Signed, number: int, analyst: str, design: Filter) -> None:
+    """LedgerInvalid unless the analyst's row says of the account what the newest entry about both says."""
+    newest, said = signed.newest.spent(number, analyst), price_to_json(design.nothing(), design.orders)
+    if newest:
+        lines = signed.said_after(newest)
+        ours = [line for line in lines if account_number(line["family"], line.get("part")) == number]
+        if ours and ours[0].get("analyst", {}).get("name") == analyst:
+            said = ours[0]["analyst"]["used"]
+        else:
+            said = _summed(signed, number, design, analyst)["used"]
+    if sums != said:
+        raise _mismatch(f"analyst {analyst}", newest)
+
+
+def _summed(signed: Signed, number: int, design: Filter, analyst: str | None = None) -> dict[str, Any]:
+    """What the newest entry about a family, or about what an `analyst` used of it, does not say, because it is of an
+    earlier version: all its entries are read, once. The next one says it.
     """
     used, changed, whole, prices, subjects = design.nothing(), None, None, dict[int, Price](), Subjects(whole=True)
     size = signed.size  # what this transaction has appended since is not signed yet
     for seq, body in signed_entries(signed.connection, 0, size, signed.root, end=size):
-        if number not in subjects.of(seq, body):
+        if number not in subjects.of(seq, body)[0]:
             continue
         value = read_entry(seq, body).value
         match value["type"]:
-            case "reserved":
+            case "reserved" if analyst in (None, value["by"]):
                 prices[seq] = price_from_json(value["price"], design.orders)
                 used, whole = used + prices[seq], seq if "whole" in value else whole
-            case "released":
+            case "released" if value["reservation"] in prices:
                 used, whole = used - prices[value["reservation"]], None
             case "budget-changed":
                 changed = seq
-    return {"used": price_to_json(used, design.orders) | ({} if whole is None else {WHOLE: whole}), "changed": changed}
+    mark = {} if whole is None or analyst else {WHOLE: whole}
+    return {"used": price_to_json(used, design.orders) | mark, "changed": changed}
 
 
-def _share(founding: Mapping[str, Any]) -> Decimal | None:
+def _holdout(founding: Mapping[str, Any]) -> Decimal | None:
     return parse_decimal(founding["holdout"]) if "holdout" in founding else None
 
 
@@ -233,27 +291,21 @@ def _largest(connection: Connection, identity: str, founded: int, changed: int, 
 
 
 def _budget(entry: dict[str, Any]) -> Budget:
-    return Budget.of(entry["budget"]["epsilon"], entry["budget"]["delta"])
+    return _budget_of(entry["budget"]["epsilon"], entry["budget"]["delta"])
 
 
-def _quota(rows: Mapping[str, Any], analyst: str, design: Filter) -> Quota | None:
+_budget_of = lru_cache(maxsize=1024)(Budget.of)  # of few families, at each admission
+
+
+def _share_of(rows: Mapping[str, Any], analyst: str) -> Decimal | None:
     """The analyst's own quota, else everybody's; None where neither was set."""
     shares = [rows[name].share for name in (analyst, EVERYBODY) if name in rows and rows[name].share is not None]
-    if not shares:
-        return None
-    used = price_from_json(json.loads(rows[analyst].used), design.orders) if analyst in rows else design.nothing()
-    return Quota(analyst, Decimal(shares[0]), design.part(Decimal(shares[0])), used)
-
-
-def _analysts(connection: Connection, family: str, names: Iterable[str] | None = None) -> list[Any]:
-    if names is None:
-        return list(connection.execute(_ANALYSTS, {"at": family}))
-    return list(connection.execute(_NAMED, {"at": family, "names": list(names)}))
+    return Decimal(shares[0]) if shares else None
 
 
 def quotas(connection: Connection, family: Family) -> list[dict[str, Any]]:
     """What each analyst used of the family's budget, as a share of it, and the quota that holds for each."""
-    rows = _analysts(connection, family.account)
+    rows = connection.execute(_ANALYSTS, {"at": family.account}).all()
     general = next((row.share for row in rows if row.name == EVERYBODY), None)
     found = []
     for row in rows:
@@ -271,49 +323,47 @@ def found_family(connection: Connection, identity: str, seq: int, design: Filter
 
 
 def account(connection: Connection, family: Family, line: Mapping[str, Any]) -> None:
-    """Put a family's sums at what `line` of `after` says."""
+    """Put a family's sums, and what its analyst has used, at what `line` of `after` says."""
     values = {"used": dumps(line["used"]), "reserved": dumps(line["reserved"])}
     connection.execute(_ACCOUNT, {"at": family.account, **values})
+    if "analyst" in line and family.spent is not None:
+        who, used = line["analyst"]["name"], dumps(line["analyst"]["used"])
+        if family.spent.known:
+            connection.execute(_PUT_ANALYST, {"at": family.account, "who": who, "used": used})
+        else:
+            connection.execute(_NEW_ANALYST, {"family": family.account, "name": who, "share": None, "used": used})
 
 
 def after(
     families: Iterable[Family], costs: Iterable[Price], sign: int = 1, whole: int | None = None
 ) -> list[dict[str, Any]]:
     """What an entry says that charges each family its cost, gives it back (`sign` -1), or begins to spend it (0): what
-    the family's row says after it, so that one that is set back is told from it (`accountant.log.newest`). `whole`: the
-    job that takes the whole total; where it is given back, nothing is used, and the family is open again.
+    the rows of the family, and of who is charged, say after it, so that one that is set back is told from it
+    (`accountant.log.newest`). `whole`: the job that takes the whole total; where it is given back, nothing is used, and
+    the family is open again.
     """
     lines = []
     for family, cost in zip(families, costs, strict=True):
+        orders = family.filter.orders
         used = family.used + cost if sign > 0 else family.used - cost if sign else family.used
         reserved = family.reserved + cost if sign > 0 else family.reserved - cost
         job = whole if family.whole is None else family.whole.job
         mark = {} if job is None or used == family.filter.nothing() else {WHOLE: job}
-        sums = price_to_json(used, family.filter.orders) | mark
-        part = {} if family.part is None else {"part": family.part}
-        waits = price_to_json(reserved, family.filter.orders)
-        lines.append({"family": family.seq, "changed": family.changed, "used": sums, "reserved": waits, **part})
+        line: dict[str, Any] = {"family": family.seq, "changed": family.changed}
+        line |= {"used": price_to_json(used, orders) | mark, "reserved": price_to_json(reserved, orders)}
+        line |= {} if family.part is None else {"part": family.part}
+        if sign and family.spent is not None:
+            spent = family.spent.used + cost if sign > 0 else family.spent.used - cost
+            line["analyst"] = {"name": family.spent.analyst, "used": price_to_json(spent, orders)}
+        lines.append(line)
     return lines
 
 
-def charge_analyst(connection: Connection, family: Family, analyst: str, cost: Price, sign: int = 1) -> None:
-    """Add `cost` to what the analyst used of the family's budget, or take it back."""
-    rows = _analysts(connection, family.account, (analyst,))
-    design = family.filter
-    before = price_from_json(json.loads(rows[0].used), design.orders) if rows else design.nothing()
-    put_analyst(connection, family, analyst, before + cost if sign > 0 else before - cost)
-
-
-def put_analyst(
-    connection: Connection, family: Family, analyst: str, used: Price | None = None, share: str | None = None
-) -> None:
-    """Write an analyst's row; what is None keeps its value."""
-    design = family.filter
-    changes = {"used": used and price_text(used, design), "share": share}
-    values = {name: value for name, value in changes.items() if value is not None}
-    if not connection.execute(_PUT_ANALYST, {"at": family.account, "who": analyst, **values}).rowcount:
-        fresh = {"share": None, "used": price_text(design.nothing(), design), **values}
-        connection.execute(insert(analyst_table).values(family=family.account, name=analyst, **fresh))
+def put_share(connection: Connection, family: Family, analyst: str, share: str) -> None:
+    """Write the quota into an analyst's row."""
+    if not connection.execute(_PUT_ANALYST, {"at": family.account, "who": analyst, "share": share}).rowcount:
+        used = price_text(family.filter.nothing(), family.filter)
+        connection.execute(_NEW_ANALYST, {"family": family.account, "name": analyst, "share": share, "used": used})
 
 
 def price_text(figure: Price, design: Filter) -> str:

@@ -24,7 +24,7 @@ from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
 from accountant.ledger.charges import reserve
 from accountant.ledger.families import Dataset, Started
-from accountant.ledger.family_rows import account, after, charge_analyst, load, member, quotas
+from accountant.ledger.family_rows import account, after, load, member, quotas
 from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
 from accountant.ledger.records import (
     Holding,
@@ -246,13 +246,12 @@ class Ledger:
         require_state(job, State.RESERVED, "release")
         job_rows.require_first(writer.signed, job, "release")
         stored = read_entry(seq, writer.signed.body(seq)).value
-        dataset = load(connection, job.dataset, part=stored.get("part"), signed=writer.signed)
+        dataset = load(connection, job.dataset, stored["by"], stored.get("part"), writer.signed)
         costs = dataset.costs_from_json(stored["price"])
         lines = after(dataset.families, costs, -1)
         self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires, after=lines)
-        for family, cost, line in zip(dataset.families, costs, lines, strict=True):
+        for family, line in zip(dataset.families, lines, strict=True):
             account(connection, family, line)
-            charge_analyst(connection, family, stored["by"], cost, -1)
         self._give_back_following(writer, seq)
 
     def _give_back_following(self, writer: Writer, seq: int) -> None:

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, bindparam, func, literal, select
 from accountant.budget import check_name
 from accountant.errors import Forbidden, InputError, LedgerInvalid, WrongState
 from accountant.ledger.records import Job, Request, State, request_from_entry
-from accountant.log.entries import Writer, read_entry
+from accountant.log.entries import Signed, Writer, read_entry
 from accountant.store.store import body_at, size
 from accountant.store.tables import grant_table, job_table, token_table
 
@@ -48,7 +48,7 @@ def owned_by(ledger: Ledger, name: str) -> str | None:
     """The principal whose a name is; None: it is free."""
     with ledger.log.signed() as signed:
         seq = owner(signed.connection, name)
-        return None if seq is None else str(read_entry(seq, signed.body(seq)).value["by"])
+        return None if seq is None else str(signed.entry(seq).value["by"])
 
 
 def admit(writer: Writer, request: Request, by: str, promotes: bool) -> int | None:
@@ -56,12 +56,14 @@ def admit(writer: Writer, request: Request, by: str, promotes: bool) -> int | No
     an evaluation and a profile make no model."""
     if request.evaluates is not None or request.profile:
         return None
-    bound = allow(writer.connection, request, by, promotes)
+    bound = allow(writer.connection, request, by, promotes, writer.signed)
     return writer.tree.size if bound is None else bound
 
 
-def allow(connection: Connection, request: Request, by: str, promotes: bool) -> int | None:
-    """The reservation that binds the request's name; None where it is free.
+def allow(
+    connection: Connection, request: Request, by: str, promotes: bool, signed: Signed | None = None
+) -> int | None:
+    """The reservation that binds the request's name; None where it is free. `signed`: it is read as that was signed.
 
     `promotes`: whether who asks holds `promote` on the name, as far as the caller knows. Forbidden, with another name
     that fits, where the request needs that and they do not.
@@ -69,7 +71,7 @@ def allow(connection: Connection, request: Request, by: str, promotes: bool) -> 
     seq = owner(connection, request.model)
     if seq is None:
         return None
-    differs = _differs(connection, seq, request, by)
+    differs = _differs(connection, seq, request, by, signed)
     if not (differs or request.promote) or (promotes and may_promote(connection, by, request.model)):
         return seq
     if not differs:
@@ -91,9 +93,9 @@ def allow(connection: Connection, request: Request, by: str, promotes: bool) -> 
     )
 
 
-def _differs(connection: Connection, seq: int, request: Request, by: str) -> list[str]:
+def _differs(connection: Connection, seq: int, request: Request, by: str, signed: Signed | None = None) -> list[str]:
     """In what a request differs from the reservation that binds its name."""
-    bound = read_entry(seq, body_at(connection, seq)).value
+    bound = (signed.entry(seq) if signed else read_entry(seq, body_at(connection, seq))).value
     if bound["type"] != "reserved" or bound["model"] != request.model:
         raise LedgerInvalid(f"index: job {seq} is not about the model {request.model}", entry=seq)
     asked: dict[str, Any] = {"dataset": request.dataset, "target": request.target, "principal": by}

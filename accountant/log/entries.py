@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -32,7 +33,7 @@ from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
 
 NEWEST = "newest.bin"  # beside the mark
-MOST_KNOWN = 65_536
+MOST_KNOWN, MOST_READ = 65_536, 1024
 _NEW_CHECKPOINT = insert(checkpoint_table)  # building a statement costs more than running it
 
 
@@ -79,15 +80,41 @@ class Writer:
         return seq
 
 
+@dataclass(frozen=True)
+class Rare:
+    """The genesis, and every entry about keys, revocations and quotas up to the entry `newest`, the oldest first."""
+
+    newest: int = -1
+    entries: tuple[Entry, ...] = ()
+
+    @cached_property
+    def keys(self) -> dict[str, KeyRow]:
+        """Every key there ever was, by its keyid."""
+        return key_rows.stated_keys(self.entries)
+
+    @cached_property
+    def revoked(self) -> dict[int, int]:
+        """The indices of `issued` entries whose certificates were revoked -> of the entries that say so."""
+        return {each.value["issued"]: each.seq for each in self.entries if each.value["type"] == "revoked"}
+
+    @cached_property
+    def quotas(self) -> dict[tuple[str, str], Entry]:
+        """By family and analyst: the entry that set the quota in force."""
+        found = (each for each in self.entries if each.value["type"] == "quota-set")
+        return {(each.value["family"], each.value["analyst"]): each for each in found}
+
+
 class Known:
-    """What of signed entries this process has proven or written itself, by their index: leaf hashes, and what they say
-    of families after them. It never changes.
+    """What of signed entries this process has proven or written itself, by their index: leaf hashes, what they say of
+    families after them, and those that were read. It never changes. `versions`: of datasets, by their entries.
     """
 
     def __init__(self) -> None:
         self.leaves: dict[int, bytes] = {}
         self.after: dict[int, list[dict[str, Any]]] = {}
-        self.rare: tuple[int, list[Entry]] = (-1, [])
+        self.read: dict[int, Entry] = {}
+        self.versions: dict[int, int] = {}
+        self.rare = Rare()
 
     def take(self, seq: int, leaf: bytes, after: list[dict[str, Any]]) -> None:
         """Keep what was proven of an entry."""
@@ -109,12 +136,27 @@ class Signed:
     root: bytes
     newest: Newest
     known: Known
+    _rare: Rare | None = None
 
     def body(self, seq: int) -> bytes:
         """The exact bytes of an entry. LedgerInvalid where it is not the one that was signed, or there is none."""
         body = store.body_at(self.connection, seq)
         self.check(seq, body)
         return body
+
+    def entry(self, seq: int, body: bytes | None = None) -> Entry:
+        """The entry that was signed as `seq`, compared with `body` where that was read. LedgerInvalid as `body`."""
+        known = self.known.read.get(seq)
+        if known is not None and body in (None, known.body):
+            return known
+        if body is None:
+            body = self.body(seq)
+        else:
+            self.check(seq, body)
+        if len(self.known.read) >= MOST_READ:
+            self.known.read.clear()
+        self.known.read[seq] = read_entry(seq, body)
+        return self.known.read[seq]
 
     def check(self, seq: int, body: bytes) -> None:
         """LedgerInvalid unless these are the bytes of the entry `seq` that was signed."""
@@ -128,21 +170,26 @@ class Signed:
         """The newest entry about the thing of this number (`newest.account_number`); 0: none was written since."""
         return self.newest.of([number])[0]
 
-    def rare(self) -> list[Entry]:
-        """The genesis, and every entry about keys, revocations and quotas, the oldest first."""
-        newest, entries = self.known.rare
-        if newest != (now := self.after(RAREST)):
-            entries = [read_entry(seq, self.body(seq)) for seq in (0, *self.newest.rare(now))]
-            self.known.rare = now, entries
-        return entries
+    def rare(self) -> Rare:
+        """What the entries about keys, revocations and quotas say."""
+        if self._rare is not None:
+            return self._rare
+        known, now = self.known.rare, self.after(RAREST)
+        if known.newest != now:
+            known = known if known.newest < now else Rare()
+            new = [self.entry(seq) for seq in self.newest.rare(now, known.newest)]
+            before = known.entries if known.newest >= 0 else (self.entry(0),)
+            self.known.rare = known = Rare(now, (*before, *new))
+        self._rare = known
+        return known
 
     def keys(self) -> list[KeyRow]:
         """Every key there ever was. LedgerInvalid where the rows are not what the entries say."""
-        return key_rows.check_keys(key_rows.rows(self.connection), self.rare())
+        return key_rows.check_keys(key_rows.rows(self.connection), self.rare().keys)
 
     def revoked(self) -> frozenset[int]:
         """The indices of `issued` entries whose certificates were revoked. LedgerInvalid as `keys`."""
-        return key_rows.check_revoked(key_rows.revocations(self.connection), self.rare())
+        return key_rows.check_revoked(key_rows.revocations(self.connection), self.rare().revoked)
 
     def trust(self, origin: str) -> PublicKeys:
         """What the ledger says an auditor should pin. LedgerInvalid as `keys`."""
@@ -197,7 +244,7 @@ class TransparencyLog:
                 self._newest.catch_up(connection, *head)
                 writer = Writer(connection, tree, Signed(connection, tree, *head, self._newest, self._known))
                 if tree.size:
-                    key_rows.check_keys(keys, writer.signed.rare())
+                    key_rows.check_keys(keys, writer.signed.rare().keys)
                 yield writer
                 if writer.appended:
                     if len(writer.appended) == tree.size:
@@ -207,9 +254,9 @@ class TransparencyLog:
                     connection.execute(_NEW_CHECKPOINT, {"size": signed[0], "note": note})
             if signed:
                 mark.advance(*signed)
-                self._newest.note(writer.appended, *signed)
-                for seq, body in writer.appended:
-                    self._known.take(seq, merkle.leaf_hash(body), writer.said[seq])
+                self._newest.note(writer.appended, writer.said, *signed, writer.signed.rare().newest if head[0] else 0)
+                for seq in writer.said:
+                    self._known.take(seq, tree.read(0, seq), writer.said[seq])
 
     def _head(self, connection: Connection, size: int, read: merkle.NodeReader, mark: LockedMark) -> tuple[int, bytes]:
         """The tree of all entries, (size, root), once our key has signed it: LedgerInvalid where the last of them were

@@ -6,8 +6,9 @@ brought up to date from the entries where another host, or a process that was cu
 read then must give the root that was signed.
 
 Families begin with the entry that founds them, and so do the accounts of rows that they keep aside; jobs with their
-reservation, tokens and grants with the entries that make them. The file is a cache: without it, after a start of the
-machine, and beside another ledger, it is made anew.
+reservation, tokens and grants with the entries that make them. What an analyst used of an account begins with no entry
+of its own: `accountant.log.spenders` finds it by name. Either file is a cache: without it, after a start of the
+machine, and beside another ledger, both are made anew.
 
 Rare entries are chained through it: keys, revocations and quotas are few, and whoever asks reads all of them.
 """
@@ -20,9 +21,10 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from struct import Struct
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -31,19 +33,23 @@ from accountant import merkle
 from accountant.canonical_bytes import Key
 from accountant.errors import LedgerInvalid, LedgerUnavailable
 from accountant.files import PRIVATE
+from accountant.log.spenders import Spenders, spender
 from accountant.store.store import node_reader, stream
 from accountant.store.tables import entry_table
 
 HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
 SLOT = Struct("<q")
 START = 128  # bytes before the first number
-FORM = b"dpnewst3"
+FORM = b"dpnewst4"
+SPENDERS = "spenders.bin"
 RAREST = 0  # the number of the newest rare entry; the genesis itself begins nothing
 AFTER = b'{"after":['  # how entries begin that say what families had used after them
+_DECODER = json.JSONDecoder()
 _TYPE, _RESERVATION = Key("type"), Key("reservation")
 _STEPS = frozenset({"started", "committed", "burned", "released", "issued"})
 _NAMING = {"token-revoked": "created", "grant-revoked": "grant", "revoked": "issued"}
 _RARE = frozenset({"key-added", "key-retired", "key-compromised", "revoked", "quota-set"})
+_CHARGING = frozenset({"reserved", "released"})
 _KEPT = frozenset({"reserved", "budget-changed", "dataset-registered", "dataset-joined", "token-created"})
 
 
@@ -65,9 +71,9 @@ def account_number(begun: int, part: str | None = None) -> int:
 
 
 class Subjects:
-    """What each entry is about, by the numbers (`account_number`) of those things. Of the first ledgers some entries
-    name them by other names, which are kept while all entries are read (`whole`); where they are not, LookupError asks
-    for that.
+    """What each entry is about: the numbers (`account_number`) of those things, and the names (`spender`) of who was
+    charged. Entries of earlier versions name them by other names, which are kept while all entries are read (`whole`);
+    where they are not, LookupError asks for that.
     """
 
     def __init__(self, whole: bool) -> None:
@@ -75,20 +81,39 @@ class Subjects:
         self._families: dict[str, int] = {}
         self._datasets: dict[str, list[int]] = {}
         self._jobs: dict[int, list[int]] = {}
+        self._spenders: dict[int, list[bytes]] = {}  # of jobs, where an entry does not say them
         self._tokens: dict[str, int] = {}
 
-    def of(self, seq: int, body: bytes) -> list[int]:
-        """The numbers of what the entry `seq` is about, all of them begun before it."""
+    def of(self, seq: int, body: bytes, after: list[dict[str, Any]] | None = None) -> tuple[list[int], list[bytes]]:
+        """Of what the entry `seq` is about, all of it begun before: the numbers, and the names. `after`: as `after_of`,
+        where it is known.
+        """
         try:
-            found = self._of(seq, _TYPE.last_text(body) or "", body)
+            kind, lines = _TYPE.last_text(body) or "", after_of(body) if after is None else after
+            found = self._of(seq, kind, body, lines)
+            names = self._charged(seq, kind, body, lines, found) if kind in _CHARGING else []
         except (LookupError, TypeError, ValueError) as error:  # no entry of ours; it is the audit's to say so
             if isinstance(error, LookupError) and not self._whole:
                 raise
-            return []
-        return [each for each in found if type(each) is int and 0 <= each < 2 * seq]
+            return [], []
+        return [each for each in found if type(each) is int and 0 <= each < 2 * seq], names
 
-    def _of(self, seq: int, kind: str, body: bytes) -> list[Any]:
-        families = [account_number(line["family"], line.get("part")) for line in after_of(body)]
+    def _charged(
+        self, seq: int, kind: str, body: bytes, lines: list[dict[str, Any]], accounts: list[int]
+    ) -> list[bytes]:
+        if lines and all("analyst" in line for line in lines):
+            who = [(account_number(line["family"], line.get("part")), line["analyst"]["name"]) for line in lines]
+        elif kind == "reserved":
+            who = [(each, json.loads(body)["by"]) for each in accounts]
+        else:
+            return self._spenders[_RESERVATION.first_integer(body) or 0]
+        names = [spender(*each) for each in who]
+        if self._whole and kind == "reserved":
+            self._spenders[seq] = names
+        return names
+
+    def _of(self, seq: int, kind: str, body: bytes, lines: list[dict[str, Any]]) -> list[Any]:
+        families = [account_number(line["family"], line.get("part")) for line in lines]
         if kind in _STEPS:
             job = _RESERVATION.first_integer(body)
             if kind in ("started", "released") and not families:  # of the first ledgers
@@ -120,14 +145,21 @@ class Subjects:
         return []
 
 
-def _slots(entries: Iterable[tuple[int, bytes]], whole: bool, rare: int = 0) -> dict[int, int]:
-    """`rare`: the newest rare entry before these."""
-    subjects, slots = Subjects(whole), dict[int, int]()
+def _slots(
+    entries: Iterable[tuple[int, bytes]],
+    whole: bool,
+    rare: int = 0,
+    said: Mapping[int, list[dict[str, Any]]] = MappingProxyType({}),
+) -> tuple[dict[int, int], dict[bytes, int]]:
+    """By number and by name. `rare`: the newest rare entry before these; `said`: what is known of `after_of` them."""
+    subjects, slots, charged = Subjects(whole), dict[int, int](), dict[bytes, int]()
     for seq, body in entries:
-        slots |= dict.fromkeys(subjects.of(seq, body), seq)
+        numbers, names = subjects.of(seq, body, said.get(seq))
+        slots |= dict.fromkeys(numbers, seq)
+        charged |= dict.fromkeys(names, seq)
         if _TYPE.last_text(body) in _RARE:
             slots[_before(seq)], rare = rare, seq
-    return {**slots, RAREST: rare}  # the chain's end last: who is cut off before it has changed nothing
+    return {**slots, RAREST: rare}, charged  # the chain's end last: who is cut off before it has changed nothing
 
 
 def _before(rare: int) -> int:
@@ -154,11 +186,12 @@ def signed_entries(
 
 
 def after_of(body: bytes) -> list[dict[str, Any]]:
-    """What an entry says of accounts after it: [{"family", "changed", "used"}], "part" beside; [] where nothing."""
+    """What an entry says of accounts after it: [{"family", "changed", "used", "reserved"}], "part" and "analyst" with
+    them; [] where nothing.
+    """
     if not body.startswith(AFTER):
         return []
-    end = body.index(b'],"', len(AFTER))
-    found: list[dict[str, Any]] = json.loads(body[len(AFTER) - 1 : end + 1])
+    found: list[dict[str, Any]] = _DECODER.raw_decode(body.decode("ascii"), len(AFTER) - 1)[0]
     return found
 
 
@@ -167,6 +200,17 @@ class Newest:
     """The file at `path`. Only under the lock of the mark is it written, and only there is it surely up to date."""
 
     path: Path
+
+    @cached_property
+    def _spenders(self) -> Spenders:
+        return Spenders(self.path.with_name(SPENDERS))
+
+    def spent(self, account: int, analyst: str) -> int:
+        """The newest entry that charged an analyst to the account of this number, or gave back; 0: none did."""
+        try:
+            return self._spenders.of(spender(account, analyst))
+        except OSError as error:
+            raise LedgerUnavailable(f"{self._spenders.path}: cannot be read ({error.strerror})") from error
 
     def catch_up(self, connection: Connection, size: int, root: bytes) -> None:
         """Read the entries that it has not seen, up to the signed tree (size, root). LedgerInvalid where they do not
@@ -181,22 +225,32 @@ class Newest:
         while rare >= max(seen, 1):  # of a process that was cut off before the head
             (rare,) = self.of([_before(rare)])
         try:
-            slots = _slots(signed_entries(connection, seen, size, root), seen == 0, rare)
+            found = _slots(signed_entries(connection, seen, size, root), seen == 0, rare)
         except LookupError:  # an earlier version has written meanwhile
-            seen, slots = 0, _slots(signed_entries(connection, 0, size, root), whole=True)
+            seen, found = 0, _slots(signed_entries(connection, 0, size, root), whole=True)
         if not seen:
             self.path.unlink(missing_ok=True)
-        self._write(slots, size, root)
+            self._spenders.begin()
+        self._write(*found, size, root)
 
-    def note(self, entries: Iterable[tuple[int, bytes]], size: int, root: bytes) -> None:
-        """Take in entries that were just written, which bring the tree to (size, root)."""
+    def note(
+        self,
+        entries: Iterable[tuple[int, bytes]],
+        said: Mapping[int, list[dict[str, Any]]],
+        size: int,
+        root: bytes,
+        rare: int,
+    ) -> None:
+        """Take in entries that were just written, which bring the tree to (size, root). `said`: what they say of
+        accounts after them; `rare`: the newest rare entry before them.
+        """
         with suppress(LookupError):
-            self._write(_slots(entries, False, self.of([RAREST])[0]), size, root)
+            self._write(*_slots(entries, False, rare, said), size, root)
 
-    def rare(self, newest: int) -> list[int]:
-        """The rare entries up to `newest`, the oldest first."""
+    def rare(self, newest: int, known: int = 0) -> list[int]:
+        """The rare entries behind `known` up to `newest`, the oldest first."""
         found = []
-        while newest:
+        while newest > max(known, 0):
             found.append(newest)
             (newest,) = self.of([_before(newest)])
         return found[::-1]
@@ -230,11 +284,13 @@ class Newest:
         if len(raw) != HEADER.size:
             return 0, b""
         form, boot, root, size = HEADER.unpack(raw)
-        return (size, root) if (form, boot) == (FORM, _boot()) else (0, b"")
+        whole = (form, boot) == (FORM, _boot()) and self._spenders.exists()
+        return (size, root) if whole else (0, b"")
 
-    def _write(self, slots: Mapping[int, int], size: int, root: bytes) -> None:
-        """The numbers first: a process that is cut off between leaves a head that asks for the same entries again."""
+    def _write(self, slots: Mapping[int, int], charged: Mapping[bytes, int], size: int, root: bytes) -> None:
+        """The head last: a process that is cut off before it leaves one that asks for the same entries again."""
         try:
+            self._spenders.put(charged)
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
             try:
                 for begun, seq in slots.items():

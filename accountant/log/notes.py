@@ -15,7 +15,7 @@ from securesystemslib.signer import Signer
 
 from accountant.canonical import CanonicalError, decode_base64, encode_base64
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
-from accountant.keys.verifier_keys import check_origin, is_key_name, key_id
+from accountant.keys.verifier_keys import check_origin, is_key_name, key_id, key_id_of
 from accountant.merkle import HASH_SIZE, MAX_SIZE
 
 NOTE_LIMIT = 262_144  # bytes: room for 16 post-quantum cosignatures and more, which every reader must accept
@@ -61,9 +61,8 @@ def sign_note(text: str, name: str, signer: Signer) -> str:
     key = signer.public_key
     if key.scheme != "ed25519":
         raise KeyInvalid(f"scheme={key.scheme}: the log's key must be Ed25519")
-    public_key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"]))
     signature = bytes.fromhex(signer.sign(text.encode()).signature)
-    return f"{text}\n{NoteSignature(name, key_id(name, public_key), signature).line()}"
+    return f"{text}\n{NoteSignature(name, key_id_of(name, bytes.fromhex(key.keyval['public'])), signature).line()}"
 
 
 def parse_note(note: str) -> Note:

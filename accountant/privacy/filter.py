@@ -15,8 +15,8 @@ from functools import lru_cache
 from math import floor
 from typing import Any
 
-from accountant.budget import NANO, Budget, from_nano, nano
-from accountant.canonical import decimal_string, parse_decimal
+from accountant.budget import NANO, Budget, from_nano, nano, nano_string, parse_nano
+from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.privacy.claims import Price, round_up
 from accountant.privacy.renyi import epsilon_at
@@ -128,7 +128,7 @@ class Filter:
             {
                 "order": decimal_string(criterion.order),
                 "weight": decimal_string(criterion.weight),
-                "cap": decimal_string(from_nano(criterion.cap)),
+                "cap": nano_string(criterion.cap),
             }
             for criterion in self.criteria
         ]
@@ -156,11 +156,11 @@ def _spelled(orders: tuple[Decimal, ...]) -> tuple[str, ...]:
 
 def price_to_json(price: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
     """The stored form of a price at `orders`: exact decimals as texts."""
-    rdp = {order: decimal_string(from_nano(figure)) for order, figure in zip(_spelled(orders), price.rdp, strict=True)}
-    return {"pure": decimal_string(from_nano(price.pure)), "unbounded": price.unbounded, "rdp": rdp}
+    rdp = {order: nano_string(figure) for order, figure in zip(_spelled(orders), price.rdp, strict=True)}
+    return {"pure": nano_string(price.pure), "unbounded": price.unbounded, "rdp": rdp}
 
 
 def price_from_json(body: Mapping[str, Any], orders: tuple[Decimal, ...]) -> Price:
     """Inverse of `price_to_json`, of those of its orders that are asked for. KeyError where one is missing."""
-    rdp = tuple(nano(parse_decimal(body["rdp"][order])) for order in _spelled(orders))
-    return Price(nano(parse_decimal(body["pure"])), body["unbounded"], rdp)
+    rdp = tuple(parse_nano(body["rdp"][order]) for order in _spelled(orders))
+    return Price(parse_nano(body["pure"]), body["unbounded"], rdp)

@@ -136,6 +136,8 @@ def test_a_forged_reservation_is_named(home, fields, problem):
     forged = {**json.loads(reserved_by(home, "token:shop", "mine")), "bound": first.seq, **fields}
     if forged["bound"] is None:
         del forged["bound"]
+    if "by" in fields:
+        del forged["after"]  # it says what another has used
     body = canonical.encode(forged)
     if not problem:
         assert replay.read(home.ledger.log.size() - 1, body)["bound"] == first.seq

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -19,8 +20,10 @@ from accountant.keys.private_keys import KeyStore
 from accountant.ledger import grants, key_life, model_names, tokens
 from accountant.ledger.grants import Grant, access_of
 from accountant.ledger.ledger import Ledger
-from accountant.ledger.records import Why
+from accountant.ledger.records import Unit, Why
 from accountant.log import entries, notes
+from accountant.log.newest import SPENDERS
+from accountant.log.spenders import PLACE, Spenders, spender
 from accountant.store import store
 from accountant.store.tables import checkpoint_table
 from serving.app import DOORS
@@ -153,6 +156,7 @@ def test_a_family_that_is_set_back_admits_nothing_and_is_named(home, with_all):
     before = sql(home, "SELECT used, reserved, changed FROM family")[0]
     seq = small(home.ledger)
     now = sql(home, "SELECT used, reserved, changed FROM family")[0]
+    analyst = sql(home, "SELECT * FROM analyst")[0]
     size = home.ledger.log.size()
     sql(home, "UPDATE family SET used = ?, reserved = ?, changed = ?", *before)
     if with_all:
@@ -168,6 +172,7 @@ def test_a_family_that_is_set_back_admits_nothing_and_is_named(home, with_all):
     assert home.ledger.log.size() == size
     assert named(home, "index: family")
     sql(home, "UPDATE family SET used = ?, reserved = ?, changed = ?", *now)
+    sql(home, "INSERT OR REPLACE INTO analyst VALUES (?, ?, ?, ?)", *analyst)
     assert small(home.ledger) == size
 
 
@@ -222,6 +227,81 @@ def test_a_quota_row_that_was_changed_admits_nothing(home, change):
     assert small(home.ledger, by="ann") == size
 
 
+@pytest.mark.parametrize("by", ["ann", 'a "quoted", name],', "*x*"])
+@pytest.mark.parametrize("with_quota", [False, True])
+def test_what_an_analyst_has_used_is_read_from_what_was_signed(home, by, with_quota):
+    """Told as less, or as that of an earlier entry, a quota would admit again what was used."""
+    home.ledger.register(registration("copy", None, families=("adult",)))
+    if with_quota:
+        home.ledger.set_quota("adult", by, Decimal("0.5"), "a test", "steward")
+    small(home.ledger, by="bob")
+    first = small(home.ledger, by=by)
+    earlier = sql(home, "SELECT used FROM analyst WHERE name = ?", by)[0][0]
+    second = small(home.ledger, by=by)
+    home.ledger.start(second, "owner:1:1", 60.0)
+    rows, size = sql(home, "SELECT * FROM analyst"), home.ledger.log.size()
+    nothing = json.dumps({"pure": "0", "unbounded": 0, "rdp": dict.fromkeys(json.loads(earlier)["rdp"], "0")})
+    changes = [("UPDATE analyst SET used = ? WHERE name = ?", text, by) for text in (earlier, nothing, "{")]
+    changes += [("DELETE FROM analyst WHERE name = ?", by), ("UPDATE analyst SET name = 'eve' WHERE name = ?", by)]
+    for change in changes:
+        sql(home, *change)
+        for ledger in (home.ledger, Home.open(place(home.path)).ledger):
+            for act in (lambda to=ledger: small(to, by=by), lambda to=ledger: to.release(first)):
+                with pytest.raises(LedgerInvalid, match="index: analyst"):
+                    act()
+        assert home.ledger.log.size() == size
+        assert named(home, "index: analyst")
+        sql(home, "DELETE FROM analyst")
+        for row in rows:
+            sql(home, f"INSERT INTO analyst VALUES ({', '.join('?' * len(row))})", *row)
+    home.ledger.release(first)
+    assert reserve(home.ledger, replace(request("copy", epsilon="0.1"), model="copy"), SMALL, by=by).seq == size + 1
+    said = [
+        line["analyst"]
+        for entry in home.ledger.log.entries()
+        for line in entry.value.get("after", ())
+        if "analyst" in line
+    ]
+    assert [each["name"] for each in said] == ["bob", by, by, by, by]
+    assert json.loads(sql(home, "SELECT used FROM analyst WHERE name = ?", by)[0][0]) == said[-1]["used"]
+    assert audit_home(home).ok
+
+
+def test_of_several_families_each_says_what_the_analyst_has_used(home):
+    """One that was charged alone meanwhile has a newer entry than the others."""
+    person = {"unit": Unit("person", "name")}
+    home.ledger.register(registration("left", **person))
+    home.ledger.register(registration("right", **person))
+    home.ledger.register(registration("both", None, families=("left", "right"), **person))
+    for name in ("both", "left", "left", "both", "right"):
+        reserve(home.ledger, request(name, epsilon="0.1"), SMALL, by="ann")
+    (left, right) = json.loads(sql(home, "SELECT families FROM dataset WHERE name = 'both'")[0][0])
+    for family, alone in ((left, "right"), (right, "left")):
+        (used,) = sql(home, "SELECT used FROM analyst WHERE family = ?", family)[0]
+        (other,) = sql(home, "SELECT used FROM analyst WHERE family <> ?", family)[0]
+        sql(home, "UPDATE analyst SET used = ? WHERE family = ?", other, family)
+        with pytest.raises(LedgerInvalid, match="index: analyst ann"):
+            reserve(home.ledger, request("both", epsilon="0.1"), SMALL, by="ann")
+        for _ in range(2):
+            reserve(home.ledger, request(alone, epsilon="0.1"), SMALL, by="ann")
+        sql(home, "UPDATE analyst SET used = ? WHERE family = ?", used, family)
+    reserve(home.ledger, request("both", epsilon="0.1"), SMALL, by="ann")
+    assert audit_home(home).ok
+
+
+def test_thousands_of_analysts_are_found_in_one_look_each(tmp_path):
+    table, rest = Spenders(tmp_path / "spenders.bin"), {}
+    table.begin()
+    for seq in range(1, 5001):
+        rest[spender(3, f"analyst {seq}")] = seq
+        table.put({spender(3, f"analyst {seq}"): seq})
+    table.put(dict.fromkeys(list(rest)[:10], 9999))
+    rest |= dict.fromkeys(list(rest)[:10], 9999)
+    assert {name: table.of(name) for name in rest} == rest
+    assert [table.of(spender(account, "analyst 1")) for account in (2, 4)] == [0, 0]
+    assert table.path.stat().st_size < 64 * PLACE.size * len(rest)
+
+
 def test_a_total_that_is_set_back_admits_nothing(home):
     home.ledger.change_budget("adult", Decimal("0.01"), "too much", "test")
     sql(home, "UPDATE family SET changed = NULL")
@@ -258,12 +338,24 @@ def test_a_job_that_is_set_back_does_not_draw_again_nor_get_back_its_price(home,
 # What is kept beside the keys
 
 
-@pytest.mark.parametrize("raw_bytes", [None, b"", b"dpnewst3", b"x" * 4096])
-def test_the_newest_entries_are_found_anew(home, raw_bytes):
+@pytest.mark.parametrize(
+    ("name", "raw_bytes"),
+    [
+        *((entries.NEWEST, raw_bytes) for raw_bytes in (None, b"", b"dpnewst4", b"x" * 4096)),
+        (SPENDERS, None),
+        (SPENDERS, b""),
+    ],
+)
+def test_the_newest_entries_are_found_anew(home, name, raw_bytes):
     before = sql(home, "SELECT used, reserved FROM family")[0]
     small(home.ledger)
-    file = home.path / "keys" / entries.NEWEST
+    file = home.path / "keys" / name
     file.unlink() if raw_bytes is None else file.write_bytes(raw_bytes)
+    (used,) = sql(home, "SELECT used FROM analyst")[0]
+    sql(home, "UPDATE analyst SET used = ?", before[0])
+    with pytest.raises(LedgerInvalid, match="index: analyst"):
+        small(home.ledger)
+    sql(home, "UPDATE analyst SET used = ?", used)
     sql(home, "UPDATE family SET used = ?, reserved = ?", *before)
     with pytest.raises(LedgerInvalid, match="index: family"):
         small(Home.open(place(home.path)).ledger)
@@ -278,10 +370,13 @@ def test_a_second_home_on_the_ledger_catches_up(home, tmp_path):
     home.ledger.release(jobs[0])
     second.ledger.start(jobs[1], "owner:1:1", 60.0)
     assert audit_home(home).ok
-    sql(home, "UPDATE family SET used = ?, reserved = ?", *before)
-    for each in (home, second):
-        with pytest.raises(LedgerInvalid, match="index: family"):
-            small(each.ledger)
+    (used,) = sql(home, "SELECT used FROM analyst")[0]
+    for table, values in (("analyst", before[:1]), ("family", before)):
+        sql(home, f"UPDATE {table} SET used = ?" + ", reserved = ?" * (len(values) - 1), *values)
+        for each in (home, second):
+            with pytest.raises(LedgerInvalid, match=f"index: {table}"):
+                small(each.ledger)
+        sql(home, "UPDATE analyst SET used = ?", used)
 
 
 def test_a_ledger_from_before_is_taken_over_and_then_says_what_was_used(home, monkeypatch):
@@ -303,7 +398,7 @@ def test_a_ledger_from_before_is_taken_over_and_then_says_what_was_used(home, mo
     opened = Home.open(place(home.path))
     assert good_bearers(opened)[0] == {}
     sql(home, "UPDATE token SET revoked = ?", opened.ledger.log.size() - 1)
-    for change in ("used = '" + json.dumps({"pure": "0"}) + "'", "changed = NULL"):
+    for change in ("used = '" + json.dumps({"pure": "0"}) + "'", "used = '{'", "changed = NULL"):
         sql(home, f"UPDATE family SET {change}")
         with pytest.raises(DpserveError):
             small(opened.ledger)
@@ -313,12 +408,44 @@ def test_a_ledger_from_before_is_taken_over_and_then_says_what_was_used(home, mo
     assert audit_home(opened).ok
 
 
-def test_the_audit_believes_no_sum_that_an_entry_states(home, monkeypatch):
+@pytest.mark.parametrize("without", ["reserved", "analyst"])
+def test_a_ledger_of_the_version_before_says_what_was_used_from_its_next_entry_on(home, monkeypatch, without):
+    append = entries.Writer.append
+
+    def as_before(self, kind, **fields):
+        if "after" in fields:
+            fields["after"] = [
+                {name: each for name, each in line.items() if name not in ("analyst", without)}
+                for line in fields["after"]
+            ]
+        return append(self, kind, **fields)
+
+    monkeypatch.setattr(entries.Writer, "append", as_before)
+    first, _, third = (small(home.ledger, by=by) for by in ("ann", "bob", "ann"))
+    home.ledger.release(first)
+    home.ledger.start(third, "owner:1:1", 60.0)
+    monkeypatch.undo()
+    (home.path / "keys" / entries.NEWEST).unlink()
+    assert audit_home(home).ok
+    opened = Home.open(place(home.path)).ledger
+    for name in ("ann", "bob"):
+        (used,) = sql(home, "SELECT used FROM analyst WHERE name = ?", name)[0]
+        sql(home, "UPDATE analyst SET used = ? WHERE name = ?", used.replace('"pure": "0.', '"pure": "1.'), name)
+        with pytest.raises(LedgerInvalid, match=f"index: analyst {name}"):
+            small(opened, by=name)
+        sql(home, "UPDATE analyst SET used = ? WHERE name = ?", used, name)
+        seq = small(opened, by=name)
+        assert opened.log.entry(seq).value["after"][0]["analyst"]["name"] == name
+    assert audit_home(home).ok
+
+
+@pytest.mark.parametrize("whose", ["the family's", "the analyst's"])
+def test_the_audit_believes_no_sum_that_an_entry_states(home, monkeypatch, whose):
     append = entries.Writer.append
 
     def less(self, kind, **fields):
-        if "after" in fields:
-            fields["after"][0]["used"]["pure"] = "0"
+        for line in fields.get("after", ()):
+            (line if whose == "the family's" else line["analyst"])["used"]["pure"] = "0"
         return append(self, kind, **fields)
 
     monkeypatch.setattr(entries.Writer, "append", less)
