@@ -17,7 +17,6 @@ from decimal import Decimal
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
-from scipy.special import betaincinv, gammaln
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -26,6 +25,7 @@ from accountant import shares
 from accountant.budget import Budget
 from accountant.mechanisms import DiscreteGaussian
 from benchmarks.datasets import load, schema_of
+from benchmarks.local_mechanisms import privunit_gain
 from models.features import NumericFeature, encode_columns
 from training.local.coordinates import Coordinates
 from training.local.definition import Definition
@@ -41,18 +41,6 @@ from training.rows.schema import parse_schema
 Floats = NDArray[np.float64]
 CHUNK = 4096
 EPSILONS = (0.5, 1.0, 2.0, 5.0)
-
-
-def privunit_gain(dimension: int, epsilon: float) -> float:
-    """The largest c of PrivUnit2 (Bhowmick et al. 2018), cap and chance optimised: its noise has variance 1 / c^2."""
-    best, half = 0.0, (dimension - 1) / 2
-    for p in np.linspace(0.5, 0.9999, 400):
-        q = p / ((1 - p) * np.exp(epsilon) + p)
-        cap = 2 * betaincinv(half, half, 1 - q) - 1
-        area = np.exp(gammaln(dimension / 2) - gammaln(half)) / np.sqrt(np.pi)
-        mean = area * max(0.0, 1 - cap * cap) ** half / (dimension - 1)
-        best = max(best, (p / q - (1 - p) / (1 - q)) * mean)
-    return best
 
 
 def variance() -> None:

@@ -9,17 +9,54 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betainc, betaincinv, gammaln
 
 from accountant.one_of_k import OneOfK
-from benchmarks.local import privunit_gain
 from training.local.directions import best_favoured, directions, gains, scores
 
 Floats = NDArray[np.float64]
+Mechanism = Callable[[Floats, float], Floats]  # numbers (n, D) within [-1, 1], epsilon -> unbiased estimates (n, D)
 RNG = np.random.default_rng(0)
 REPORTS = 40_000
+
+
+@lru_cache(maxsize=256)
+def privunit_best(dimension: int, epsilon: float) -> tuple[float, float, float]:
+    """Of PrivUnit2 (Bhowmick et al. 2018) at its best: the gain c, for its noise has variance 1 / c^2; the chance p of
+    the cap; and the share q of the sphere that the cap is.
+    """
+    p, half = np.linspace(0.5, 0.9999, 400), (dimension - 1) / 2
+    q = p / ((1 - p) * np.exp(epsilon) + p)
+    cap = 2 * betaincinv(half, half, 1 - q) - 1
+    area = np.exp(gammaln(dimension / 2) - gammaln(half)) / np.sqrt(np.pi)
+    mean = area * np.maximum(0.0, 1 - cap * cap) ** half / (dimension - 1)
+    gain = (p / q - (1 - p) / (1 - q)) * mean
+    at = int(gain.argmax())
+    return float(gain[at]), float(p[at]), float(q[at])
+
+
+def privunit_gain(dimension: int, epsilon: float) -> float:
+    """The largest c of PrivUnit2."""
+    return privunit_best(dimension, epsilon)[0]
+
+
+def privunit(x: Floats, epsilon: float) -> Floats:
+    """PrivUnit2 of unit vectors: a direction, in the cap around the own one with chance p, else outside it."""
+    n, dimension = x.shape
+    gain, p, q = privunit_best(dimension, epsilon)
+    half = (dimension - 1) / 2
+    edge = betainc(half, half, betaincinv(half, half, 1 - q))
+    place = np.where(RNG.random(n) < p, edge + (1 - edge) * RNG.random(n), edge * RNG.random(n))
+    cosine = np.clip(2 * betaincinv(half, half, place) - 1, -1, 1)[:, np.newaxis]
+    aside = RNG.standard_normal(x.shape)
+    aside -= (aside * x).sum(axis=1, keepdims=True) * x
+    aside /= np.linalg.norm(aside, axis=1, keepdims=True)
+    return np.asarray((cosine * x + np.sqrt(1 - cosine**2) * aside) / gain, np.float64)
 
 
 def laplace(x: Floats, epsilon: float) -> Floats:
@@ -48,7 +85,7 @@ def hybrid(x: Floats, epsilon: float) -> Floats:
     return np.where(RNG.random(x.shape) < share, piecewise(x, epsilon), bit)
 
 
-def sampled(one: Callable[[Floats, float], Floats]) -> Callable[[Floats, float], Floats]:
+def sampled(one: Mechanism) -> Mechanism:
     """Algorithm 3: k of the numbers, each at epsilon / k, scaled by D / k."""
 
     def many(x: Floats, epsilon: float) -> Floats:
@@ -78,7 +115,8 @@ def duchi(x: Floats, epsilon: float) -> Floats:
         side = (signs * corner).sum(axis=1)
     towards = np.where(RNG.random(n) < np.exp(epsilon) / (np.exp(epsilon) + 1), 1.0, -1.0)
     found = signs * (np.sign(side) * towards)[:, np.newaxis]
-    cosine = np.abs(side).mean() / dimension  # of the drawn corner along the corner, measured; unbiased up to its error
+    even = comb(dimension, dimension // 2) / 2**dimension if dimension % 2 == 0 else 0.0
+    cosine = comb(dimension - 1, (dimension - 1) // 2) / 2 ** (dimension - 1) / (1 - even)  # mean |t . v| / D of those
     return found * (np.exp(epsilon) + 1) / (np.exp(epsilon) - 1) / cosine
 
 
@@ -95,10 +133,10 @@ def one_of_k(x: Floats, epsilon: float, candidates: int = 64) -> Floats:
 def main() -> None:
     named = {
         "Laplace": laplace, "Duchi": duchi, "Piecewise": sampled(piecewise), "hybrid": sampled(hybrid),
-        "one of 64": one_of_k,
+        "one of 64": one_of_k, "PrivUnit2": privunit,
     }  # fmt: skip
-    print("mean squared error of one report; PrivUnit2's is computed")
-    print(f"{'D':>3} {'epsilon':>7} " + " ".join(f"{name:>10}" for name in (*named, "PrivUnit2")))
+    print("mean squared error of one report; the last is what PrivUnit2's comes to by its formula")
+    print(f"{'D':>3} {'epsilon':>7} " + " ".join(f"{name:>10}" for name in (*named, "(formula)")))
     for dimension in (9, 21):
         x = RNG.standard_normal((REPORTS, dimension))
         x /= np.linalg.norm(x, axis=1, keepdims=True)
