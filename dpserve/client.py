@@ -13,24 +13,22 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 
-from dpserve.errors import JobFailed, ServiceError, Unavailable, UnknownName
-from dpserve.transport import Transport, failure, hopeful, server_events, unreachable
-from dpserve.types import Dataset, Entry, Explanation, Family, Grant, Job, Json, Model, Plan, Predictions, Record
+from dpserve.audited import Audited
+from dpserve.errors import JobFailed, ServiceError
+from dpserve.measured import Measured
+from dpserve.transport import AGAIN_SECONDS, Number, Transport, failure, hopeful, segment, server_events, unreachable
+from dpserve.types import Dataset, Explanation, Family, Grant, Job, Json, Model, Plan, Predictions, Record
 
 URL = "http://127.0.0.1:3000"
 QUIET_SECONDS = 30.0  # the service says something at least every ten
-AGAIN_SECONDS = 1.0
-Number = str | float | Decimal
 
 
-class Client:
+class Client(Measured, Audited):
     """A service, asked over a pool of connections that `close`, or the end of a `with` block, ends.
 
     Every method raises a ServiceError for what is not a success: BadInput for a wrong request, NotAllowed for the
@@ -86,7 +84,7 @@ class Client:
         Raises:
             UnknownName: No such dataset.
         """
-        return Dataset.of(self._get(f"/v1/datasets/{_segment(name)}"))
+        return Dataset.of(self._get(f"/v1/datasets/{segment(name)}"))
 
     def plan(self, dataset: str, learner: str = "auto", epsilon: Number | None = None, **more: Any) -> Plan:
         """Price a job; spends nothing.
@@ -114,6 +112,7 @@ class Client:
         tuning: Mapping[str, Any] | None = None,
         target: str | None = None,
         promote: bool = False,
+        evaluate: Number | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
         """Charge a job and put it in the queue.
@@ -128,6 +127,7 @@ class Client:
             tuning: `{"grid": {parameter: [values]}, "runs": mean}`: the best of a random number of runs, as one job.
             target: What to predict; must be said where the dataset has several targets.
             promote: Make the model champion of its name at once; else it is a candidate, unless it is the first.
+            evaluate: Epsilon at which the model is evaluated afterwards on what is kept aside; charged together.
             idempotency_key: The same key with the same request is the same job, and spends once. One is made where
                 none is given, so that a request tried again spends once; give your own where your program may be
                 started again.
@@ -138,6 +138,7 @@ class Client:
         """
         body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target)
         body |= {"promote": True} if promote else {}
+        body |= {} if evaluate is None else {"evaluate": str(evaluate)}
         return Job.of(self._post("/v1/jobs", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
 
     def job(self, number: int) -> Job:
@@ -157,10 +158,17 @@ class Client:
         """
         after: int | None = None
         while True:
-            page = self._get("/v1/jobs", dataset=dataset, state=state, after=after, limit=200)
+            page = self.page_of_jobs(dataset, state, after, limit=200)
             yield from map(Job.of, page["jobs"])
             if (after := page["next"]) is None:
                 return
+
+    def page_of_jobs(
+        self, dataset: str | None = None, state: str | None = None, after: int | None = None, limit: int = 50
+    ) -> Json:
+        """As `jobs`, one page as it came: `jobs`, and `next`, from which the page after it goes on."""
+        page: Json = self._get("/v1/jobs", dataset=dataset, state=state, after=after, limit=limit)
+        return page
 
     def cancel(self, number: int) -> Job:
         """Give a reservation back.
@@ -238,12 +246,12 @@ class Client:
 
     def model(self, reference: str) -> Json:
         """Features, classes or range, certificate. `adult`, `adult@champion` or `adult@2`."""
-        body: Json = self._get(f"/v1/models/{_segment(reference)}")
+        body: Json = self._get(f"/v1/models/{segment(reference)}")
         return body
 
     def certificate(self, reference: str) -> Json:
         """Envelope, proof and statement: with the model's file and the pinned keys, all that a verifier needs."""
-        body: Json = self._get(f"/v1/models/{_segment(reference)}/certificate")
+        body: Json = self._get(f"/v1/models/{segment(reference)}/certificate")
         return body
 
     def predict(self, model: str, records: Sequence[Record]) -> Predictions:
@@ -259,6 +267,20 @@ class Client:
         """
         return Predictions.of(self._post("/predict", {"model": model, "records": list(records)}))
 
+    def predict_table(self, model: str, table: bytes, kind: str, answer: str | None = None) -> bytes:
+        """As `predict`, of a table in bytes with a column for each feature: an Arrow stream or file, a `.npy` or a CSV.
+
+        Args:
+            model: As for `predict`.
+            table: At most 20,000 records and 16 MiB.
+            kind: Its media type: `application/vnd.apache.arrow.stream`, `application/x-npy` or `text/csv`.
+            answer: The media type that is wanted back; as `kind` where left out.
+        """
+        headers = {"Content-Type": kind, "Accept": answer or kind}
+        return self._transport.answer(
+            "POST", "/predict", content=table, query={"model": model}, headers=headers
+        ).content
+
     def explain(self, model: str, records: Sequence[Record]) -> Explanation:
         """What each feature adds to each prediction; arguments as for `predict`.
 
@@ -273,15 +295,15 @@ class Client:
         """Let the name alone mean this version from now on. `replaces`: the one that it meant before. `if_better`:
         only where a statement shows it; `although_not_better`: also where it is not shown to beat a constant answer.
         """
-        return self._place(f"{_segment(name)}/champion", {"version": version, "reason": reason, **flags})
+        return self._place(f"{segment(name)}/champion", {"version": version, "reason": reason, **flags})
 
     def retire(self, reference: str, reason: str) -> Json:
         """Serve `name@version` no more; its files and its certificate stay."""
-        return self._place(f"{_segment(reference)}/retire", {"reason": reason})
+        return self._place(f"{segment(reference)}/retire", {"reason": reason})
 
     def restore(self, reference: str, reason: str) -> Json:
         """Serve a retired `name@version` again."""
-        return self._place(f"{_segment(reference)}/restore", {"reason": reason})
+        return self._place(f"{segment(reference)}/restore", {"reason": reason})
 
     def _place(self, path: str, body: Json) -> Json:
         placed: Json = self._transport.ask("POST", f"/v1/models/{path}", again=False, body=body)
@@ -311,45 +333,10 @@ class Client:
         """End a grant. Again, it is as it was the first time."""
         return Grant.of(self._post(f"/v1/grants/{number:d}/revoke", {"reason": reason}))
 
-    # The ledger: scope audit
-
-    def ledger(self, after: int = 0) -> Iterator[Entry]:
-        """Every entry from this index on."""
-        while page := self._get("/v1/ledger", after=after)["entries"]:
-            yield from (Entry(each["index"], each["body"]) for each in page)
-            after = page[-1]["index"] + 1
-
-    def checkpoint(self) -> str:
-        """The newest signed tree head, a C2SP note. Keep it: it shows any rewriting of what came before."""
-        return self._transport.text("/v1/ledger/checkpoint")
-
-    def proof(self, leaf: int, size: int | None = None) -> Json:
-        """That entry `leaf` is in the ledger: against the newest checkpoint, or in the tree of `size` entries."""
-        body: Json = self._get("/v1/ledger/proof", leaf=leaf, size=size)
-        return body
-
-    def audit(self, seconds: float = 600.0) -> Json:
-        """Ask for an audit of everything and wait for its result: `ok`, `entries`, `root`, `problems`.
-
-        Raises:
-            Unavailable: None was made within `seconds`.
-        """
-        asked = self._transport.ask("POST", "/v1/audits", again=True)["asked"]
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            audit = self.last_audit()
-            if audit is not None and audit["at"] >= asked:
-                return audit
-            time.sleep(AGAIN_SECONDS)
-        raise Unavailable(0, "timeout", f"no audit was made within {seconds:g} seconds; the server's log says why")
-
-    def last_audit(self) -> Json | None:
-        """The newest audit's result; None before the first."""
-        try:
-            audit: Json = self._get("/v1/audits/last")
-        except UnknownName:
-            return None
-        return audit
+    def tokens(self) -> list[Json]:
+        """Every token there ever was: name, principal, scopes, limits, and how it ended; nothing that opens a door."""
+        found: list[Json] = self._get("/v1/tokens")["tokens"]
+        return found
 
     def ready(self, seconds: float = 0.0) -> bool:
         """Whether the service answers; waits for it up to `seconds`. Never raises."""
@@ -363,13 +350,6 @@ class Client:
             if time.monotonic() >= end:
                 return False
             time.sleep(0.2)
-
-    def _get(self, path: str, **query: Any) -> Any:
-        return self._transport.ask("GET", path, again=True, query=query)
-
-    def _post(self, path: str, body: Json) -> Any:
-        """Of what may be asked twice: all but a submission without its key, and there is none."""
-        return self._transport.ask("POST", path, again=True, body=body)
 
 
 def _request(
@@ -388,10 +368,3 @@ def _request(
     given["target"] = target
     more = {name: value for name, value in given.items() if value is not None}
     return {"dataset": dataset, "learner": learner, "epsilon": str(epsilon), **more}
-
-
-def _segment(name: str) -> str:
-    """One segment of a path, whatever stands in it."""
-    if name in ("", ".", ".."):
-        raise ValueError(f"name={name!r}: is no name")
-    return quote(name, safe="@")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -17,6 +18,8 @@ from dpserve.types import Json
 AGAIN = frozenset({429, 502, 503, 504})
 HOPELESS = frozenset({"model_invalid", "certificate_invalid", "key_invalid", "ledger_invalid"})  # asking mends none
 FIRST_WAIT, LONGEST_WAIT = 0.25, 15.0
+AGAIN_SECONDS = 1.0
+Number = str | float | Decimal
 
 
 class Transport:
@@ -29,20 +32,26 @@ class Transport:
 
     def ask(self, method: str, path: str, *, again: bool, body: Any = None, query: Json | None = None) -> Any:
         """The answer's JSON. `again`: whether it may be asked twice. Raises ServiceError."""
-        return self._answer(method, path, again, body, query or {}).json()
-
-    def text(self, path: str) -> str:
-        """The answer as a text. Raises ServiceError."""
-        return self._answer("GET", path, True, None, {}).text
-
-    def _answer(self, method: str, path: str, again: bool, body: Any, query: Json) -> httpx.Response:
-        asked = {name: value for name, value in query.items() if value is not None}
         content = None if body is None else json.dumps(body, default=_plain, allow_nan=False).encode()
         kind = {} if body is None else {"Content-Type": "application/json"}
+        return self.answer(method, path, again=again, content=content, query=query, headers=kind).json()
+
+    def answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        again: bool = True,
+        content: bytes | None = None,
+        query: Json | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        """As `ask`, of bytes as they are, for an answer that need not be JSON."""
+        asked = {name: value for name, value in (query or {}).items() if value is not None}
         for attempt in range(self.retries + 1):
             last = attempt == self.retries or not again
             try:
-                answer = self.http.request(method, path, content=content, params=asked, headers=kind)
+                answer = self.http.request(method, path, content=content, params=asked, headers=headers)
             except httpx.TransportError as error:
                 if last:
                     raise unreachable(error) from error
@@ -64,6 +73,26 @@ class Transport:
         time.sleep(min(60.0, max(wait, float(asked))) if asked.isdigit() else wait)
 
 
+class Asking:
+    """What the parts of a client have in common: how they ask."""
+
+    _transport: Transport
+
+    def _get(self, path: str, **query: Any) -> Any:
+        return self._transport.ask("GET", path, again=True, query=query)
+
+    def _post(self, path: str, body: Json) -> Any:
+        """Of what may be asked twice: all but a submission without its key, and there is none."""
+        return self._transport.ask("POST", path, again=True, body=body)
+
+
+def segment(name: str) -> str:
+    """One segment of a path, whatever stands in it."""
+    if name in ("", ".", ".."):
+        raise ValueError(f"name={name!r}: is no name")
+    return quote(name, safe="@")
+
+
 def hopeful(error: ServiceError) -> bool:
     """Whether the same request may succeed later."""
     return error.status in AGAIN and error.code not in HOPELESS
@@ -75,6 +104,9 @@ def failure(answer: httpx.Response) -> ServiceError:
         body = answer.json()
     except ValueError:
         body = None
+    if answer.is_redirect:  # the token was made for this address, and goes to no other
+        where = f"answered with a redirect ({answer.status_code}), which is not followed: give the address it leads to"
+        body = {"error": {"code": "redirected", "message": where}}
     return error_of(answer.status_code, body)
 
 

@@ -27,6 +27,7 @@ from serving.rest import (
     campaigns,
     evaluations,
     explain,
+    files,
     grants,
     jobs,
     ledger,
@@ -34,6 +35,7 @@ from serving.rest import (
     operations,
     placing,
     profiles,
+    tokens,
     v2,
 )
 from serving.rest.openapi import openapi
@@ -43,6 +45,7 @@ from training.learners.docs import learners_to_json
 
 DOORS: tuple[Door, ...] = (
     *models.DOORS,
+    *files.DOORS,
     *explain.DOORS,
     *placing.DOORS,
     *v2.DOORS,
@@ -53,6 +56,7 @@ DOORS: tuple[Door, ...] = (
     *profiles.DOORS,
     *ledger.DOORS,
     *grants.DOORS,
+    *tokens.DOORS,
     *operations.DOORS,
 )
 

@@ -31,6 +31,7 @@ def _fence_environment() -> None:
         folder = scratch / name.lower()
         folder.mkdir(mode=0o700)
         os.environ[name] = str(folder)
+    os.environ["XDG_CONFIG_HOME"] = str(scratch / "config")
     os.environ["BENTOML_DO_NOT_TRACK"] = "true"
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # its threads spin while they wait, and take processors from the others
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of hundreds of processes would compile our rooms anew

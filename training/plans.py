@@ -18,10 +18,10 @@ from accountant.ledger.refusal import refusal
 from accountant.privacy.claims import Price
 from models.store.standing import Standing
 from models.store.versions import champion_of
-from training.job_words import CHOSEN, CLOSES, chosen_to_json
+from training.job_words import AUTO, CHOSEN, CLOSES, chosen_to_json
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
-from training.learners.choice import AUTO, choose
+from training.learners.choice import choose
 from training.learners.expected import Expected, expected
 from training.parameters import learner_of, stored
 from training.pricing import fit_for, offer_for, references_for

@@ -20,10 +20,9 @@ from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
 from accountant.privacy.claims import claim
 from accountant.privacy.events import BoundedRange, Plan, Release
-from training.job_words import CHOSEN
+from training.job_words import AUTO, CHOSEN
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
-from training.learners.choice import AUTO
 from training.parameters import learner_of, stored
 from training.plan_warnings import warnings_of
 from training.session import Public

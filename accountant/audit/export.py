@@ -32,20 +32,30 @@ ENTRIES, CHECKPOINTS = "entries.jsonl", "checkpoints.jsonl"
 
 def export(home: Home, directory: Path) -> int:
     """Write the ledger, as it stands at this moment, into a new `directory`; the number of entries."""
+    with home.ledger.log.database.reading() as connection:
+        heads = newest(home.path, connection), kept(home.path)
+        return write_export(directory, leaves(connection), checkpoints(connection), home.trust, *heads)
+
+
+def write_export(
+    directory: Path,
+    entries: Iterable[Leaf],
+    signed: Iterable[Filed],
+    trust: PublicKeys,
+    note: str,
+    cosigned: str | None = None,
+) -> int:
+    """Such a folder, of a ledger wherever it came from. InputError where `directory` is no new folder."""
     try:
         directory.mkdir(parents=True)
     except OSError as error:
         raise InputError(f"out={directory}: must be a new folder ({error.strerror})") from error
-    with home.ledger.log.database.reading() as connection:
-        # An entry that is canonical has no newline in it.
-        entries = (read_entry(seq, body).body + b"\n" for seq, body in leaves(connection))
-        count = write_chunks(directory / ENTRIES, entries, PUBLIC)
-        notes = (
-            canonical.encode({"note": note, "size": size}, 2 * NOTE_LIMIT) for size, note in checkpoints(connection)
-        )
-        write_chunks(directory / CHECKPOINTS, (line + b"\n" for line in notes), PUBLIC)
-        note, cosigned = newest(home.path, connection), kept(home.path)
-    write_new(directory / TRUST, home.trust.to_json(), PUBLIC)
+    # An entry that is canonical has no newline in it.
+    lines = (read_entry(seq, body).body + b"\n" for seq, body in entries)
+    count = write_chunks(directory / ENTRIES, lines, PUBLIC)
+    notes = (canonical.encode({"note": text, "size": size}, 2 * NOTE_LIMIT) for size, text in signed)
+    write_chunks(directory / CHECKPOINTS, (line + b"\n" for line in notes), PUBLIC)
+    write_new(directory / TRUST, trust.to_json(), PUBLIC)
     if cosigned is not None:
         write_new(directory / WITNESSED, cosigned.encode(), PUBLIC)
     write_new(directory / CHECKPOINT, note.encode(), PUBLIC)

@@ -120,6 +120,14 @@ def create(
     return Token(name, tuple(ordered), digest, seq, None, limits, acts_for)
 
 
+def acting_for(good: Collection[str], text: str) -> str:
+    """Whom `text` names: `shop` is short for `token:shop`, where a token of that name acts for itself, and for nobody's
+    own name. `good`: the principals of the tokens that are good.
+    """
+    own = own_principal(text)
+    return own if own in good and text not in good else text
+
+
 def revoke(ledger: Ledger, name: str) -> Token:
     """End a token, permanently. UnknownName where no good one has that name."""
     with ledger.log.writing() as writer:

@@ -175,9 +175,10 @@ def leaves(connection: Connection) -> Iterator[tuple[int, bytes]]:
         yield row[0], bytes(row[1])
 
 
-def checkpoints(connection: Connection) -> Iterator[tuple[int, str]]:
-    """Every signed checkpoint and the size it is filed under."""
-    for row in stream(connection, select(checkpoint_table).order_by(checkpoint_table.c.size)):
+def checkpoints(connection: Connection, after: int = 0, most: int | None = None) -> Iterator[tuple[int, str]]:
+    """Signed checkpoints and the size each is filed under, from that size on: all of them, or at most so many."""
+    wanted = select(checkpoint_table).where(checkpoint_table.c.size >= after).order_by(checkpoint_table.c.size)
+    for row in stream(connection, wanted.limit(most)):
         yield row[0], str(row[1])
 
 

@@ -56,7 +56,11 @@ def unvouched(directory: Path, verified: VerifiedModel) -> list[str]:
 
 def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -> VerifiedModel:
     """Read a bundle once, verify certificate, proof and graph, then open it. Raises VerificationError; never warns."""
-    bundle = read_bundle(directory)
+    return verified_bundle(read_bundle(directory), trust, policy)
+
+
+def verified_bundle(bundle: Bundle, trust: PublicKeys, policy: Policy = STRICT) -> VerifiedModel:
+    """As `load_verified`, of what was read already."""
     try:
         proof = bundle.proof.decode("utf-8")
     except UnicodeDecodeError:

@@ -18,55 +18,85 @@ from typer.main import get_command
 
 from accountant.errors import DpserveError
 from serving.cli.hints import with_step
+from serving.cli.side import Needs
 from serving.cli.terminal import Json, note, paint
 from serving.cli.tree import Branch, LazyGroup, Leaf, Nodes
 
+EITHER, NOTHING = Needs.EITHER, Needs.NOTHING
+KEYS = "Keys stay where the home is: whoever runs it changes them there"
 TREE: Nodes = {
-    "init": Leaf("server:init", "Make a home: keys, a ledger, and one admin token, printed once on stderr."),
-    "plan": Leaf("train:plan", "Price a job: what it would cost and what would be left."),
-    "train": Leaf("train:train", "Train a model: reserve its price, fit, certify, put it among the served models."),
-    "tune": Leaf("train:tune", "Tune privately: learn a random number of times with settings from a grid."),
-    "evaluate": Leaf("models:evaluate", "Say what a model is worth: on private rows, at a price, or on rows of yours."),
+    "init": Leaf(
+        "server:init",
+        "Make a home: keys, a ledger, and one admin token, printed once on stderr.",
+        instead="A laptop needs no home",
+    ),
+    "plan": Leaf("train:plan", "Price a job: what it would cost and what would be left.", needs=EITHER),
+    "train": Leaf(
+        "train:train", "Train a model: reserve its price, fit, certify, put it among the served models.", needs=EITHER
+    ),
+    "tune": Leaf(
+        "train:tune", "Tune privately: learn a random number of times with settings from a grid.", needs=EITHER
+    ),
+    "evaluate": Leaf(
+        "models:evaluate", "Say what a model is worth: on private rows, at a price, or on rows of yours.", needs=EITHER
+    ),
     "profile": Leaf(
         "data.profile:profile",
         "Profile a dataset: noisy counts of every column in its public bins, and what follows from them.",
+        needs=EITHER,
     ),
-    "predict": Leaf("models:predict", "Predict every row of a file, in its order, with a verified model."),
-    "verify": Leaf("certificates:verify", "Verify a model, its certificate and its place in the ledger."),
-    "serve": Leaf("server:serve", "Serve the models, run queued jobs and audit the ledger in processes beside it."),
-    "worker": Leaf("server:worker", "Run queued jobs until told to stop; a job that runs is finished first."),
-    "auditor": Leaf("server:auditor", "Audit the ledger now, every so often, and when it was asked for at the server."),
-    "config": Leaf("server:config", "Print every setting that is in force, and where it came from."),
+    "predict": Leaf(
+        "models:predict", "Predict every row of a file, in its order, with a verified model.", needs=EITHER
+    ),
+    "verify": Leaf("certificates:verify", "Verify a model, its certificate and its place in the ledger.", needs=EITHER),
+    "serve": Leaf(
+        "server:serve",
+        "Serve the models, run queued jobs and audit the ledger in processes beside it.",
+        instead="The operator runs it there",
+    ),
+    "worker": Leaf(
+        "server:worker",
+        "Run queued jobs until told to stop; a job that runs is finished first.",
+        instead="The operator runs it there",
+    ),
+    "auditor": Leaf(
+        "server:auditor",
+        "Audit the ledger now, every so often, and when it was asked for at the server.",
+        instead="dpserve ledger audit audits the server from here",
+    ),
+    "login": Leaf("remote.login:login", "Ask a server from now on, as whom a token says.", NOTHING),
+    "logout": Leaf("remote.login:logout", "Ask no server any more: the token is removed from this computer.", NOTHING),
+    "config": Leaf("server:config", "Print every setting that is in force, and where it came from.", needs=NOTHING),
     "dataset": Branch(
         "Register datasets, and see what is left of their budgets.",
         {
-            "register": Leaf("datasets:register"),
-            "budget": Leaf("datasets:change_budget"),
-            "quota": Leaf("datasets:set_quota"),
-            "list": Leaf("datasets:list_datasets"),
-            "show": Leaf("datasets:show_dataset"),
+            "register": Leaf("datasets:register", instead="Rows are registered by the steward, where they are"),
+            "budget": Leaf("datasets:change_budget", instead="The steward changes it there"),
+            "quota": Leaf("datasets:set_quota", instead="The steward sets it there"),
+            "list": Leaf("datasets:list_datasets", needs=EITHER),
+            "show": Leaf("datasets:show_dataset", needs=EITHER),
         },
     ),
     "schema": Branch(
         "Schemas: what everybody may know before any row is read.",
         {
-            "draft": Leaf("datasets:draft"),
-            "check": Leaf("data.schema:check"),
-            "refine": Leaf("data.refine:refine"),
-            "sample": Leaf("data.schema:sample"),
+            "draft": Leaf("datasets:draft", needs=NOTHING),
+            "check": Leaf("data.schema:check", needs=NOTHING),
+            "refine": Leaf("data.refine:refine", instead="dpserve profile --out FILE.json gives what it refines by"),
+            "sample": Leaf("data.schema:sample", needs=NOTHING),
         },
     ),
     "learner": Branch(
         "Learners: what can be trained, and what each takes.",
-        {"list": Leaf("train:list_learners"), "show": Leaf("train:show_learner")},
+        {"list": Leaf("train:list_learners", needs=NOTHING), "show": Leaf("train:show_learner", needs=NOTHING)},
     ),
     "job": Branch(
         "Jobs: what was asked for, how far it is, what became of it.",
         {
-            "list": Leaf("jobs:list_jobs"),
-            "show": Leaf("jobs:show_job"),
-            "watch": Leaf("jobs:watch"),
-            "cancel": Leaf("jobs:cancel"),
+            "list": Leaf("jobs:list_jobs", needs=EITHER),
+            "show": Leaf("jobs:show_job", needs=EITHER),
+            "watch": Leaf("jobs:watch", needs=EITHER),
+            "cancel": Leaf("jobs:cancel", needs=EITHER),
         },
     ),
     "campaign": Branch(
@@ -83,72 +113,74 @@ TREE: Nodes = {
     "aggregator": Branch(
         "One of two who add up what owners send in shares: make keys, answer a campaign once.",
         {
-            "init": Leaf("local.aggregator:init"),
-            "answer": Leaf("local.aggregator:answer"),
-            "show": Leaf("local.aggregator:show_aggregator"),
+            "init": Leaf("local.aggregator:init", needs=NOTHING),
+            "answer": Leaf("local.aggregator:answer", needs=NOTHING),
+            "show": Leaf("local.aggregator:show_aggregator", needs=NOTHING),
         },
     ),
     "owner": Branch(
         "An owner's own side: answer a campaign once, see what was sent and what it cost.",
         {
-            "answer": Leaf("local.owner:answer"),
-            "show": Leaf("local.owner:show_owner"),
-            "verify": Leaf("local.owner:verify_model"),
+            "answer": Leaf("local.owner:answer", needs=NOTHING),
+            "show": Leaf("local.owner:show_owner", needs=NOTHING),
+            "verify": Leaf("local.owner:verify_model", needs=NOTHING),
         },
     ),
     "model": Branch(
         "Released models and their certificates.",
         {
-            "list": Leaf("models:list_models"),
-            "show": Leaf("models:show_model"),
-            "export": Leaf("models:export"),
-            "explain": Leaf("explain:explain"),
-            "edit": Leaf("edit:edit"),
-            "promote": Leaf("placing:promote"),
-            "retire": Leaf("placing:retire"),
-            "restore": Leaf("placing:restore"),
+            "list": Leaf("models:list_models", needs=EITHER),
+            "show": Leaf("released.show:show_model", needs=EITHER),
+            "export": Leaf("released.show:export", needs=EITHER),
+            "explain": Leaf("released.explain:explain", needs=EITHER),
+            "edit": Leaf("released.edit:edit", instead="dpserve model export, and ask whoever has the home"),
+            "promote": Leaf("placing:promote", needs=EITHER),
+            "retire": Leaf("placing:retire", needs=EITHER),
+            "restore": Leaf("placing:restore", needs=EITHER),
         },
     ),
     "ledger": Branch(
         "The ledger: every release that was ever paid for.",
         {
-            "show": Leaf("ledger:show_ledger"),
-            "checkpoint": Leaf("ledger:checkpoint"),
-            "proof": Leaf("ledger:proof"),
-            "consistency": Leaf("ledger:consistency"),
-            "export": Leaf("ledger:export_ledger"),
+            "show": Leaf("ledger:show_ledger", instead="dpserve ledger export writes it to files here"),
+            "checkpoint": Leaf("ledger:checkpoint", needs=EITHER),
+            "proof": Leaf("ledger:proof", instead="GET /v1/ledger/proof gives it"),
+            "consistency": Leaf("ledger:consistency", instead="GET /v1/ledger/consistency gives it"),
+            "export": Leaf("ledger:export_ledger", needs=EITHER),
             "tiles": Leaf("ledger:tiles"),
             "witness": Leaf("ledger:witness"),
-            "audit": Leaf("ledger:audit_ledger"),
+            "audit": Leaf("ledger:audit_ledger", needs=EITHER),
         },
     ),
     "key": Branch(
         "The keys that sign.",
         {
-            "list": Leaf("keys:list_keys"),
-            "rotate": Leaf("keys:rotate"),
-            "retire": Leaf("keys:retire"),
-            "mark-compromised": Leaf("keys:mark_compromised"),
-            "renew-proofs": Leaf("keys:renew"),
-            "passphrase": Leaf("keys:passphrase"),
-            "revoke": Leaf("keys:revoke"),
+            "list": Leaf("keys:list_keys", instead=KEYS),
+            "rotate": Leaf("keys:rotate", instead=KEYS),
+            "retire": Leaf("keys:retire", instead=KEYS),
+            "mark-compromised": Leaf("keys:mark_compromised", instead=KEYS),
+            "renew-proofs": Leaf("keys:renew", instead=KEYS),
+            "passphrase": Leaf("keys:passphrase", instead=KEYS),
+            "revoke": Leaf("keys:revoke", instead=KEYS),
         },
     ),
     "token": Branch(
         "Tokens for the service.",
         {
-            "create": Leaf("tokens:create_token"),
-            "revoke": Leaf("tokens:revoke_token"),
-            "list": Leaf("tokens:list_tokens"),
+            "create": Leaf(
+                "tokens:create_token", instead="An admin makes tokens there, or in the browser under /ui/tokens"
+            ),
+            "revoke": Leaf("tokens:revoke_token", instead="An admin ends it there, or in the browser under /ui/tokens"),
+            "list": Leaf("tokens:list_tokens", needs=EITHER),
             "trail": Leaf("tokens:show_trail"),
         },
     ),
     "grant": Branch(
         "Grants: who may do what, and to what.",
         {
-            "add": Leaf("tokens:add_grant"),
-            "list": Leaf("tokens:list_grants"),
-            "revoke": Leaf("tokens:revoke_grant"),
+            "add": Leaf("tokens:add_grant", needs=EITHER),
+            "list": Leaf("tokens:list_grants", needs=EITHER),
+            "revoke": Leaf("tokens:revoke_grant", needs=EITHER),
         },
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -18,12 +19,13 @@ from accountant.certificates.plain_words import plain, to_html, to_markdown, to_
 from accountant.certificates.policy import Policy, read_policy
 from accountant.certificates.worth import Worth
 from accountant.errors import InputError, ModelInvalid, VerificationError
-from accountant.home import settings
 from accountant.keys.trust import PublicKeys
 from models.onnx.runtime import OnnxModel
 from models.profile.stated import check as check_profile
+from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched
 from models.worth.stated import check
+from serving.cli.side import server, side
 from serving.cli.terminal import Json, busy, paint, show
 
 BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
@@ -35,7 +37,8 @@ def verify(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A model's folder, its .onnx, or a statement of worth or a profile (.dsse.json), its proof beside."
+            help="A model's folder, its .onnx, or a statement of worth or a profile (.dsse.json), its proof beside; or "
+            "the name of a model of the server that DPSERVE_URL names."
         ),
     ],
     trust: Annotated[Path | None, typer.Option(help="The pinned keys (trust.json); this home's when left out.")] = None,
@@ -54,6 +57,8 @@ def verify(
 ) -> None:
     """Verify a model, its certificate and its place in the ledger. Offline; anything wrong is exit code 4.
 
+    A model of a server is fetched, and verified here by the keys that were pinned (--trust, or on first use).
+
     Says which files of the folder it does not vouch for: those that are no part of a model, and a card.md that says
     something else than the certificate (an older version may have written it; `model export` writes it anew).
 
@@ -65,8 +70,9 @@ def verify(
     try:
         if path.name.endswith(".dsse.json"):
             return _show_statement(path, trusted(trust), json)
+        keys = trusted(trust)
         with busy(f"verifying {path.name}"):
-            verified, others = _verify(path, trusted(trust), admitted)
+            verified, others = _verify(path, keys, admitted)
         if strict and others:
             raise ModelInvalid(
                 f"{path.name}: holds what its certificate does not vouch for: {', '.join(map(repr, others))}"
@@ -95,7 +101,13 @@ def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
 
 
 def _verify(path: Path, trust: PublicKeys, policy: Policy) -> tuple[Certificate, list[str]]:
-    """The certificate, and what of the folder it does not vouch for; of a single file nothing else is looked at."""
+    """The certificate, and what of the folder it does not vouch for; of a single file nothing else is looked at. What
+    is neither is the name of a model of the server, which is fetched.
+    """
+    if server() is not None and not path.exists():
+        with TemporaryDirectory() as folder:
+            write_bundle(fetched := Path(folder) / "model", side("released").files(str(path)))
+            return _verify(fetched, trust, policy)
     if path.is_dir():
         loaded, stated = load_verified(path, trust, policy), sorted(path.glob("worth-*.dsse.json"))
         for each in stated:
@@ -162,13 +174,17 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def trusted(trust: Path | None) -> PublicKeys:
-    """The pinned keys: of this file, or of this home. InputError where they cannot be read."""
-    path = trust or Path(settings()["DPSERVE_HOME"].value) / "trust.json"
+    """The pinned keys: of this file; else of the home, or those that were pinned for the server. InputError where they
+    cannot be read."""
+    if trust is None:
+        found: PublicKeys = side("trust").keys()
+        return found
     try:
-        return PublicKeys.from_json(path.read_bytes())
+        return PublicKeys.from_json(trust.read_bytes())
     except OSError as error:
-        problem = f"trust={path}: cannot be read ({error.strerror}); name the pinned keys with --trust"
-        raise InputError(problem) from None
+        raise InputError(
+            f"trust={trust}: cannot be read ({error.strerror}); name the pinned keys with --trust"
+        ) from None
 
 
 def certificate_json(certificate: Certificate) -> dict[str, Any]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Annotated
 
-from sqlalchemy import select
+import typer
 
 from accountant.errors import DpserveError
-from accountant.home import place
-from accountant.store.store import Store
-from accountant.store.tables import dataset_table
+from serving.cli.side import server
 
 # Their names alone: importing the learners takes a second or more, and a person waits at the key.
 NAMES = ("auto", "bdpe", "ebm", "forest", "lazybb", "lazybb-tree")
@@ -22,7 +21,10 @@ Completion = Callable[[str], list[str]]
 def _completing(names: Callable[[Path, str], Iterable[str]]) -> Completion:
     def complete(incomplete: str) -> list[str]:
         try:
-            return sorted(name for name in names(*place(os.environ)) if name.startswith(incomplete))
+            from accountant.home import place  # loads the ledger, which only who presses Tab waits for
+
+            known = () if server() is not None else names(*place(os.environ))  # a server is not asked at each key
+            return sorted(name for name in known if name.startswith(incomplete))
         except (DpserveError, OSError):  # whoever presses Tab asked for names, and not for what is wrong
             return []
 
@@ -32,6 +34,11 @@ def _completing(names: Callable[[Path, str], Iterable[str]]) -> Completion:
 def _datasets(home: Path, url: str) -> Iterable[str]:
     if not (home / "keys").exists():
         return ()
+    from sqlalchemy import select  # as above
+
+    from accountant.store.store import Store
+    from accountant.store.tables import dataset_table
+
     with Store(url).reading() as connection:
         return list(connection.execute(select(dataset_table.c.name)).scalars())
 
@@ -45,5 +52,11 @@ def _models(home: Path, url: str) -> Iterable[str]:
 
 
 DATASETS = _completing(_datasets)
+Name = Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=DATASETS)]
 MODELS = _completing(_models)
-LEARNERS = _completing(lambda home, url: NAMES)
+Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.", autocompletion=MODELS)]
+
+
+def LEARNERS(incomplete: str) -> list[str]:  # noqa: N802  as the others
+    """Names of learners, which are the same everywhere."""
+    return [name for name in NAMES if name.startswith(incomplete)]

@@ -10,14 +10,12 @@ import typer
 from accountant.budget import Budget, exact_decimal, parse_relation
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger.families import families_of
 from accountant.ledger.left import left_words
 from accountant.ledger.records import NewPeople
-from serving.cli.complete import DATASETS
+from serving.cli.complete import Name
+from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
-from training.job_views import dataset_to_json, family_to_json
-
-Name = Annotated[str, typer.Argument(help="The dataset's name.", autocompletion=DATASETS)]
+from training.job_views import dataset_to_json
 
 
 def register(
@@ -136,11 +134,9 @@ def list_datasets(json: Json = False) -> None:
     \b
     dpserve dataset list
     """
-    home = Home.open()
-    found = home.ledger.datasets()
-    bodies = [dataset_to_json(home, dataset, detail=False) for dataset in found] if json else []
+    bodies, families = side("datasets").listed(json)
     rows = [("FAMILY", "DATASETS", "RELATION", "TOTAL", "LEFT")]
-    for body in (family_to_json(*each) for each in families_of(found)):
+    for body in families:
         total = f"epsilon {body['epsilon']}, delta {body['delta']}"
         members = ", ".join(body["datasets"])
         rows.append((body["name"], members, body["relation"], total, left_words(body["budget"]["left"])))
@@ -153,9 +149,8 @@ def show_dataset(name: Name, json: Json = False) -> None:
     \b
     dpserve dataset show adult
     """
-    home = Home.open()
     with busy("pricing a job of each learner"):
-        body = dataset_to_json(home, home.ledger.dataset(name))
+        body = side("datasets").shown(name)
     show(json, body, _dataset_text(body))
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import Forbidden, JobFailed
-from accountant.home import Home
+from accountant.errors import JobFailed
 from accountant.ledger.left import left_words
-from accountant.ledger.records import PUBLIC_STATES
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, allowed, note, rounds, show, this_user
-from training.job_views import job_to_json, jobs_to_json
+from serving.cli.side import side
+from serving.cli.terminal import Json, aligned, note, rounds, show
 from training.job_words import closing
 
 Number = Annotated[int, typer.Argument(help="The job's number.", min=0)]
-LOOK_SECONDS = 0.5
 COLUMNS = ("job", "state", "dataset", "learner", "epsilon", "model", "by", "time")
 
 
@@ -33,8 +29,7 @@ def list_jobs(
     \b
     dpserve job list --dataset adult --state issued
     """
-    home = Home.open()
-    body = jobs_to_json(home, dataset, state, after, limit, allowed(home))
+    body = side("jobs").listed(dataset, state, after, limit)
     rows = [tuple(line[name] for name in COLUMNS) for line in body["jobs"]]
     show(json, body, aligned([tuple(name.upper() for name in COLUMNS), *rows]))
     if body["next"] is not None:
@@ -47,7 +42,7 @@ def show_job(number: Number, json: Json = False) -> None:
     \b
     dpserve job show 12
     """
-    body = _job(Home.open(), number)
+    body = side("jobs").job(number)
     show(json, body, _text(body))
 
 
@@ -57,11 +52,8 @@ def watch(number: Number, json: Json = False) -> None:
     \b
     dpserve job watch 12
     """
-    home = Home.open()
     with rounds(f"job {number}") as progress:
-        while PUBLIC_STATES[(body := _job(home, number))["state"]].open:
-            progress(body["progress"]["done"], body["progress"]["total"])
-            time.sleep(LOOK_SECONDS)
+        body = side("jobs").watched(number, progress)
     show(json, body, _text(body))
     if body["state"] == "burned":
         raise typer.Exit(JobFailed.exit_code)
@@ -73,19 +65,8 @@ def cancel(number: Number, json: Json = False) -> None:
     \b
     dpserve job cancel 12
     """
-    home = Home.open()
-    if not allowed(home).may_cancel(home.ledger.job(number)):
-        raise Forbidden(f"job {number}: {this_user()} may not cancel it: it is another's, and no grant names it")
-    home.ledger.release(number)
-    body = _job(home, number)
+    body = side("jobs").cancelled(number)
     show(json, body, _text(body))
-
-
-def _job(home: Home, number: int) -> dict[str, Any]:
-    found = home.ledger.job(number)
-    if not allowed(home).may_see(found):
-        raise Forbidden(f"job {number}: {this_user()} may not see it: it is another's, and no grant names it")
-    return job_to_json(home, found)
 
 
 def _text(body: dict[str, Any]) -> str:

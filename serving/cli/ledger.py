@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from json import dumps as as_text
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,23 +11,21 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy import Connection
 
-from accountant.audit.audit import audit_place
-from accountant.audit.export import ENTRIES, audit_export, export, vouching
+from accountant.audit.export import ENTRIES, audit_export, vouching
 from accountant.audit.export_tiles import export_tiles
 from accountant.audit.tile_check import audit_tiles
 from accountant.audit.tree_of_entries import Report
 from accountant.canonical import encode_base64
 from accountant.errors import InputError, VerificationError
-from accountant.home import TRUST, Home, place, settings
+from accountant.home import Home, settings
 from accountant.keys.trust import PublicKeys
 from accountant.log import stored_proofs
 from accountant.log.collect import cosign, judge, keep, kept, newest, read_note
 from accountant.log.entries import Entry
 from accountant.log.notes import parse_checkpoint
 from accountant.log.witness_policy import WitnessPolicy, read_witness_policy
-from models.store.versions import champions
+from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, paint, rounds, show
-from serving.process.audit_runs import bundles_of
 
 Policy = Annotated[Path | None, typer.Option(help="Whose cosignatures count; DPSERVE_WITNESS_POLICY when left out.")]
 
@@ -78,7 +74,7 @@ def checkpoint(json: Json = False) -> None:
     \b
     dpserve ledger checkpoint > checkpoint.txt
     """
-    text = Home.open().ledger.log.checkpoint()
+    text = side("ledger").checkpoint()
     head = parse_checkpoint(text)
     show(json, {"checkpoint": text, "size": head.size, "root": encode_base64(head.root)}, text.rstrip("\n"))
 
@@ -151,7 +147,7 @@ def export_ledger(out: Annotated[Path, typer.Option(help="A new folder.")], json
     dpserve ledger export --out ledger-files
     """
     with busy("writing the ledger"):
-        count = export(Home.open(), out)
+        count = side("ledger").exported(out)
     show(json, {"entries": count, "out": str(out)}, f"{count} entries written to {out}")
 
 
@@ -192,13 +188,17 @@ def _policy(given: Path | None) -> WitnessPolicy | None:
 
 
 def audit_ledger(
-    folder: Annotated[Path | None, typer.Argument(help="An export or tiles; this home's ledger when left out.")] = None,
-    trust: Annotated[Path | None, typer.Option(help="The pinned keys, for an exported ledger.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="An export or tiles; the home's ledger, or the server's, when left out.")
+    ] = None,
+    trust: Annotated[Path | None, typer.Option(help="The pinned keys, for a ledger that is not this home's.")] = None,
     seen: Annotated[list[Path] | None, typer.Option(help="A checkpoint kept from before. Repeatable.")] = None,
     policy: Policy = None,
     json: Json = False,
 ) -> None:
     """Audit the ledger: every entry, hash, signature and budget, and the certificates. Problems are exit code 4.
+
+    A server's ledger is fetched and judged here, by the keys that were pinned; its own word counts for nothing.
 
     \b
     dpserve ledger audit --seen checkpoint.txt
@@ -228,15 +228,8 @@ def _audit(
         keys = PublicKeys.from_json(trust.read_bytes())
         report, notes = _audit_folder(folder, keys, notes)
     else:
-        home = place(os.environ)[0]
-        cosigned = kept(home)
-        notes += [] if cosigned is None else [cosigned]
-        models = home / "models"
         with rounds("audit") as progress:
-            report = audit_place(
-                bundles=bundles_of(models), seen=notes, progress=progress, champions=partial(champions, models)
-            )
-        keys = PublicKeys.from_json((home / TRUST).read_bytes())
+            report, notes, keys = side("ledger").audited(notes, trust, progress)
     if policy is None:
         return report, None
     size, problems = judge(notes, policy, keys)

@@ -1,60 +1,19 @@
-"""Commands on released models: list, show, export, predict, evaluate."""
+"""Commands on released models: list, predict, evaluate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from numpy.typing import NDArray
 
-from accountant.certificates.certificate import verify
-from accountant.errors import CertificateRevoked, InputError
-from accountant.files import PUBLIC, write_new
-from accountant.home import Home
+from accountant.errors import InputError
 from accountant.ledger.left import left_words
-from accountant.log import collect
-from accountant.log.stored_proofs import inclusion
-from models.features import number_text
-from models.store.bundle import FILES, Bundle, ModelStore, write_bundle
-from models.store.loading import VerifiedModel, load_of_home
-from models.store.placing import answering
-from models.store.standing import way_out
-from models.worth import report
 from models.worth.metrics import named
-from models.worth.stated import report_of
-from models.worth.statements import ENVELOPE, judged, short_figure, short_worth, statement_of, worths
-from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
-from serving.cli.complete import DATASETS, MODELS
-from serving.cli.terminal import Json, aligned, allowed, busy, note, rounds, show, this_user
-from serving.process.registry import Registry
-from training import job
-from training.evaluation import evaluate as evaluations
-from training.evaluation.evaluate import AskedWorth
-from training.rows.row_files import read_columns, write_predictions
-
-Answer = tuple[NDArray[Any], NDArray[Any]]  # labels (n,) and probabilities (n, classes)
-Model = Annotated[str, typer.Argument(help="adult, adult@champion or adult@2.", autocompletion=MODELS)]
-
-
-def open_model(name: str) -> tuple[Path, VerifiedModel]:
-    """A model of the home, verified; its folder and itself. Raises UnknownName, or VerificationError; never warns."""
-    home = Home.open()
-    folder = ModelStore(home.models).resolve(name)
-    try:
-        return folder, load_of_home(home, folder, folder.parent.name)
-    except CertificateRevoked as error:
-        model = folder.parent.name
-        _, offer = answering(home, model)
-        out = way_out(model, offer)
-        raise CertificateRevoked(f"{error.message}; {out['command'] or 'no other version verifies'}", **out) from None
-
-
-def reference(folder: Path) -> str:
-    """`adult@2`, from the folder of the version."""
-    return f"{folder.parent.name}@{folder.name}"
+from models.worth.words import short_figure, short_worth
+from serving.cli.complete import DATASETS, MODELS, Model
+from serving.cli.side import side
+from serving.cli.terminal import Json, aligned, busy, note, rounds, show
 
 
 def list_models(json: Json = False) -> None:
@@ -63,13 +22,8 @@ def list_models(json: Json = False) -> None:
     \b
     dpserve model list
     """
-    registry = Registry()
     with busy("verifying the models"):
-        registry.refresh(Home.open())
-    versions, home = registry.to_json(), Home.open()
-    for line in versions:
-        found = judged(worths(home, line["certificate"]["entry"])) if line["certificate"] else None
-        line["worth"] = [] if found is None else [found]
+        versions = side("models").listed()
     rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, versions)]
     show(json, {"models": versions}, aligned(rows))
 
@@ -81,93 +35,6 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
         return (line["model"], f"{line['state']}{problem}", "", "", "", "")
     worth = [short_worth(each) for each in line["worth"]] or ["not evaluated"]
     return (line["model"], line["state"], certificate["epsilon"], certificate["delta"], certificate["relation"], *worth)
-
-
-def show_model(
-    name: Model,
-    certificate: Annotated[
-        bool, typer.Option("--certificate", help="The certificate in plain words, on one page.")
-    ] = False,
-    registry: Annotated[
-        bool, typer.Option("--registry", help="A record for the Differential Privacy Deployments Registry, in YAML.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the page (.txt, .md, .html) or the record (.yaml) to a file.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Show a model: what it reads, what it answers, what its certificate says.
-
-    \b
-    dpserve model show adult
-    dpserve model show adult --certificate --out adult.html
-    dpserve model show adult --registry --out adult.yaml
-    """
-    if certificate and registry:
-        raise InputError("certificate, registry: choose one")
-    if out is not None and not (certificate or registry):
-        raise InputError("out: goes with --certificate or --registry")
-    folder, verified = open_model(name)
-    if certificate:
-        return show_page(verified.certificate, out, json)
-    if registry:
-        return show_record(verified.certificate, out, json)
-    ensemble = verified.ensemble
-    features = [feature.to_json() for feature in ensemble.features]
-    body: dict[str, Any] = {"model": reference(folder), "target": ensemble.target, "classes": list(ensemble.classes)}
-    body["target_range"] = ensemble.target_range
-    claim, found = certificate_json(verified.certificate), worths(Home.open(), verified.certificate.issued)
-    ends = ensemble.target_range
-    interval = f"a number from {number_text(ends[0])} to {number_text(ends[1])}" if ends else ""
-    lines = [
-        ("model", body["model"]),
-        ("answers", f"{ensemble.target}: {interval or ' or '.join(map(str, ensemble.classes))}"),
-        ("reads", ", ".join(f"{feature['name']} ({feature['type']})" for feature in features)),
-        ("certificate", certificate_line(verified.certificate)),
-        *(("worth", f"{short_worth(each)}; {each['part']} rows of {each['dataset']}") for each in found),
-        ("folder", folder),
-    ]
-    more = {"features": features, "certificate": claim, "worth": found, "folder": str(folder)}
-    show(json, body | more, aligned(lines))
-
-
-def export(
-    name: Model,
-    out: Annotated[Path, typer.Option(help="A new folder.")],
-    witnessed: Annotated[
-        bool, typer.Option("--witnessed", help="With a proof against the newest checkpoint that witnesses cosigned.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Copy a verified model and its certificate into a new folder that can travel.
-
-    \b
-    dpserve model export adult --out adult-model
-    """
-    folder, verified = open_model(name)
-    bundle = _witnessed(verified) if witnessed else verified.travelling
-    out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    write_bundle(out.absolute(), bundle)
-    home, stated = Home.open(), []
-    for each in worths(home, verified.certificate.issued):
-        envelope, proof, _ = statement_of(home, each["job"])
-        for suffix, content in ((".dsse.json", envelope), (".tlog-proof", proof)):
-            stated.append(f"worth-{each['job']}{suffix}")
-            write_new(out.absolute() / stated[-1], content, PUBLIC)
-    body = {"model": reference(folder), "out": str(out), "files": [*FILES, *stated]}
-    show(json, body, f"{body['model']} written to {out}")
-
-
-def _witnessed(verified: VerifiedModel) -> Bundle:
-    """The bundle with a newer proof of its entry, verified as well."""
-    home = Home.open()
-    note = collect.kept(home.path)
-    if note is None:
-        raise InputError("witnessed: no checkpoint was cosigned yet; run dpserve ledger witness")
-    with home.ledger.log.database.reading() as connection:
-        proof = inclusion(connection, verified.certificate.issued, note)
-    verify(verified.bundle.envelope, proof, verified.bundle.onnx, home.trust)
-    return replace(verified.travelling, proof=proof.encode())
 
 
 def predict(
@@ -183,23 +50,10 @@ def predict(
     \b
     dpserve predict adult --data new.parquet --out predictions.parquet
     """
-    folder, verified = open_model(name)
-    allowed(Home.open(), "predict", model=folder.parent.name, dataset=verified.certificate.form.dataset.name)
-    features, classes = verified.ensemble.features, verified.ensemble.classes
-    with rounds(f"predicting with {reference(folder)}") as progress:
-        answers = (verified.runtime.predict(columns) for columns in read_columns(data, features))
-        count = write_predictions(out, classes, _counted(answers, progress))
-    target = verified.ensemble.target
-    body = {"model": reference(folder), "target": target, "records": count, "out": str(out)}
-    show(json, body, f"{target} of {count} records predicted with {body['model']}, written to {out}")
-
-
-def _counted(answers: Iterator[Answer], progress: Callable[[int, int | None], None]) -> Iterator[Answer]:
-    """The same answers; `progress` is told how many records went by."""
-    done = 0
-    for labels, probabilities in answers:
-        yield labels, probabilities
-        progress(done := done + len(labels), None)
+    with rounds(f"predicting with {name}") as progress:
+        body = side("models").predicted(name, data, out, progress)
+    said = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
+    show(json, body, said)
 
 
 Part = Annotated[str | None, typer.Option(help="holdout, what was kept aside, or training, which is marked as such.")]
@@ -250,33 +104,22 @@ def evaluate(
         return _evaluate_rows(name, data, out, json)
     if dataset is None or epsilon is None or data is not None:
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
-    home, asked = Home.open(), AskedWorth(name, dataset, epsilon, part, against=against, group=group)
-    allowed(home, "train", "evaluate", dataset=dataset)
+    asked = {"model": name, "dataset": dataset, "epsilon": epsilon, "part": part, "against": against, "group": group}
     if plan:
-        body = evaluations.plan(home, asked, this_user()).to_json()
+        body = side("worth").planned_evaluation(asked)
         price = f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows"
         known = "" if body["known"] is None else f"; job {body['known']} has measured this: its statement is given"
         left = left_words(body["left"], "evaluation")
         return show(json, body, aligned([("price", f"{price}{known}"), ("left after it", left)]))
-    job.recover(home)
     with busy(f"evaluating {name} on {dataset}"):
-        body = job.evaluate(home, asked, by=this_user(), key=idempotency_key)
-    if out is not None:
-        unit = statement_of(home, body["job"])[2].form.claim.unit
-        report.write(report_of(body["worth"], unit.contributions), out)
-    folder: Path = home.evaluations / str(body["job"]) / ENVELOPE
-    show(json, body | {"statement": str(folder)}, worth_text(body["worth"]))
-    note(f"statement {folder}; left {left_words(body['left'], 'evaluation')}")
+        body = side("worth").evaluated(asked, idempotency_key, out)
+    show(json, body, worth_text(body["worth"]))
+    note(f"statement {body['statement']}; left {left_words(body['left'], 'evaluation')}")
 
 
 def _evaluate_rows(name: str, data: Path, out: Path | None, json: bool) -> None:
-    from training.evaluation.public_rows import evaluate_rows  # loads scikit-learn
-
-    folder, verified = open_model(name)
-    with busy(f"evaluating {reference(folder)} on {data.name}"):
-        found = evaluate_rows(Home.open(), verified, reference(folder), data, this_user())
-    if out is not None:
-        report.write(found, out)
+    with busy(f"evaluating {name} on {data.name}"):
+        found = side("worth").evaluated_on_rows(name, data, out)
     rows = [("FIGURE", "VALUE"), *((each["metric"], short_figure(each["value"])) for each in found.metrics)]
     show(json, {**found.body, "out": None if out is None else str(out)}, "\n".join([*found.facts, "", aligned(rows)]))
 

@@ -13,6 +13,7 @@ from typing import Any
 from accountant.errors import DpserveError
 from accountant.home import Home, place
 from serving.cli.hints import with_step
+from serving.cli.side import Server, server
 from serving.cli.terminal import aligned, paint, show
 from serving.process.startup import HOST, PORT
 
@@ -20,6 +21,14 @@ Step = tuple[str, str]  # a command, and what it does
 MOST = 5  # names of datasets or models in a line
 MORE = """Every command: dpserve --help. All of one: dpserve COMMAND --help.
 Tab completes commands and names after: dpserve --install-completion"""
+
+AT_A_SERVER: Sequence[Step] = (
+    ("dpserve dataset list", "what there is, and what is left of it"),
+    ("dpserve plan NAME --epsilon 0.5", "a job's price; spends nothing"),
+    ("dpserve train NAME --epsilon 0.5", "spend it; the server's worker learns"),
+    ("dpserve verify MODEL", "fetch a model, and check it here by the keys that were pinned"),
+    ("dpserve logout", "ask no server any more"),
+)
 
 
 def show_version(json: bool) -> None:
@@ -33,12 +42,23 @@ def show_version(json: bool) -> None:
 
 def show_next(json: bool) -> None:
     """`dpserve` alone: how far this home is, and the commands that lead on."""
+    asked = server()
+    if asked is not None:
+        return _show_server(asked, json)
     home = standing()
     steps = next_steps(home)
     names = {"datasets": list(home.datasets), "models": list(home.models)}
     commands = [{"command": command, "what": what} for command, what in steps]
     body = {"home": str(home.home), "state": home.state, "problem": home.problem or None, **names, "next": commands}
     show(json, body, _page(home, steps))
+
+
+def _show_server(asked: Server, json: bool) -> None:
+    """Where commands ask a server: which, and what leads on. It is not asked: this alone must never fail."""
+    body = {"home": None, "state": "server", "server": asked.url, "problem": None, "datasets": [], "models": []}
+    commands = [{"command": command, "what": what} for command, what in AT_A_SERVER]
+    head = aligned([("server", asked.url), ("named by", asked.source)])
+    show(json, body | {"next": commands}, f"{head}\n\n{_steps(AT_A_SERVER)}\n\n{MORE}")
 
 
 @dataclass(frozen=True)
@@ -120,5 +140,9 @@ def _page(home: Standing, steps: list[Step]) -> str:
     lines: list[tuple[str, Any]] = [("home", home.home if home.state != "none" else f"none yet at {home.home}")]
     lines += [("problem", home.problem)] if home.problem else []
     lines += [("datasets", datasets), ("models", models)] if home.state not in ("none", "broken") else []
+    return f"{aligned(lines)}\n\n{_steps(steps)}\n\n{MORE}"
+
+
+def _steps(steps: Sequence[Step]) -> str:
     shown = "\n".join(f"  {paint(command, 'bold')}\n      {what}" for command, what in steps)
-    return f"{aligned(lines)}\n\nNext:\n{shown}\n\n{MORE}"
+    return f"Next:\n{shown}"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from accountant.home import Home
-from models.store import placing
-from models.store.placing import Placed
-from serving.cli.models import Model
-from serving.cli.terminal import Json, allowed, note, show, this_user
+from serving.cli.complete import Model
+from serving.cli.side import side
+from serving.cli.terminal import Json, note, show
 
 Why = Annotated[str, typer.Option(help="Why: it stays in the ledger permanently.")]
 NO_REASON = "no reason was given"
@@ -42,8 +38,8 @@ def promote(
     dpserve model promote adult@2 --why "better on the review set"
     dpserve model promote adult@2 --if-better
     """
-    act = partial(placing.promote, if_better=if_better, although_not_better=although_not_better)
-    _place(act, name, why, by, json, "{model} is champion now{instead}")
+    flags = {"if_better": if_better, "although_not_better": although_not_better}
+    _place("promote", name, why, by, json, "{model} is champion now{instead}", **flags)
 
 
 def retire(name: Model, why: Why, by: By = None, json: Json = False) -> None:
@@ -52,7 +48,7 @@ def retire(name: Model, why: Why, by: By = None, json: Json = False) -> None:
     \b
     dpserve model retire adult@1 --why "superseded"
     """
-    _place(placing.retire, name, why, by, json, "{model} is served no more")
+    _place("retire", name, why, by, json, "{model} is served no more")
 
 
 def restore(name: Model, why: Why, by: By = None, json: Json = False) -> None:
@@ -61,21 +57,17 @@ def restore(name: Model, why: Why, by: By = None, json: Json = False) -> None:
     \b
     dpserve model restore adult@1 --why "the new one is too slow"
     """
-    _place(placing.restore, name, why, by, json, "{model} is served again")
+    _place("restore", name, why, by, json, "{model} is served again")
 
 
-def _place(
-    act: Callable[[Home, str, str, str], Placed], name: str, why: str, by: str | None, json: bool, text: str
-) -> None:
-    home = Home.open()
-    allowed(home, "promote", model=name.partition("@")[0])
-    done = act(home, name, why, by or this_user())
-    instead = f", in place of {done.replaces}" if done.replaces else ""
-    shown = "" if done.worth is None else f"; the statement of entry {done.worth} speaks for it"
-    said = f"{text.format(model=done.model, instead=instead)}; entry {done.entry} of the ledger says so{shown}"
-    show(json, done.to_json(), said)
-    if done.serves is None:
-        note(nothing_served(done.model.partition("@")[0], done.command))
+def _place(act: str, name: str, why: str, by: str | None, json: bool, text: str, **flags: bool) -> None:
+    done = side("placing").placed(act, name, why, by, flags)
+    instead = f", in place of {done['replaces']}" if done["replaces"] else ""
+    shown = "" if done["worth"] is None else f"; the statement of entry {done['worth']} speaks for it"
+    said = f"{text.format(model=done['model'], instead=instead)}; entry {done['entry']} of the ledger says so{shown}"
+    show(json, done, said)
+    if done["serves"] is None:
+        note(nothing_served(done["model"].partition("@")[0], done["command"]))
 
 
 def nothing_served(name: str, command: str | None) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,9 +13,9 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger import grants
 from accountant.ledger.grants import Grant
-from accountant.ledger.records import Why
-from accountant.ledger.tokens import SCOPES, Limits, Token, own_principal, revoke, tokens
+from accountant.ledger.tokens import SCOPES, Limits, own_principal, revoke
 from serving.cli.complete import DATASETS
+from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
 from serving.process.tokens import new_token
 from serving.process.trail_lines import lines
@@ -55,7 +57,7 @@ def create_token(
     added = grants.add(home.ledger, named, this_user())
     body = {"token": secret, **token.to_json(), "grants": [grant.to_json() for grant in added]}
     show(json, body, secret)
-    limits = f", at most {_limits(token)}" if token.limits else ""
+    limits = f", at most {_limits(token.limits.to_json())}" if token.limits else ""
     what = ", ".join(token.scopes) or f"what {token.principal} is granted"
     note(f"Token of {name} for {what}{limits}: printed once, not kept.")
 
@@ -81,8 +83,8 @@ def _grants(
     ]
 
 
-def _limits(token: Token) -> str:
-    return ", ".join(f"{most} {name.replace('_', ' ')}" for name, most in token.limits.to_json().items())
+def _limits(limits: Mapping[str, int | None]) -> str:
+    return ", ".join(f"{most} {name.replace('_', ' ')}" for name, most in limits.items() if most is not None)
 
 
 def revoke_token(name: Name, json: Json = False) -> None:
@@ -103,12 +105,13 @@ def list_tokens(json: Json = False) -> None:
     \b
     dpserve token list
     """
-    issued = tokens(Home.open().ledger)
+    issued = side("grants").tokens()
     rows = [("NAME", "PRINCIPAL", "SCOPES", "LIMITS", "STATE")]
     for token in issued:
-        state = "good" if token.revoked is None else "revoked"
-        rows.append((token.name, token.principal, ",".join(token.scopes) or "-", _limits(token), state))
-    show(json, {"tokens": [token.to_json() for token in issued]}, aligned(rows))
+        state = "good" if token["revoked"] is None else "revoked"
+        limits = _limits(token["limits"])
+        rows.append((token["name"], token["principal"], ",".join(token["scopes"]) or "-", limits, state))
+    show(json, {"tokens": issued}, aligned(rows))
 
 
 def add_grant(
@@ -128,23 +131,15 @@ def add_grant(
     dpserve grant add --principal team-a --scope train --dataset adult
     dpserve grant add --principal token:shop --scope predict --model adult --expires 2027-01-31
     """
-    home = Home.open()
-    allowed(home, "admin")
-    whom = _principal(home, principal)
-    added = grants.add(home.ledger, _grants(whom, scope or [], dataset, family, model, expires), this_user())
-    lines = [f"entry {grant.index}: {whom} may {grant.scope} on {_on(grant)}" for grant in added]
-    show(json, {"grants": [grant.to_json() for grant in added]}, "\n".join(lines))
+    wanted = partial(_grants, scopes=scope or [], dataset=dataset, family=family, model=model, expires=expires)
+    added = side("grants").added(principal, wanted)
+    lines = [f"entry {grant['grant']}: {grant['principal']} may {grant['scope']} on {_on(grant)}" for grant in added]
+    show(json, {"grants": added}, "\n".join(lines))
 
 
-def _principal(home: Home, text: str) -> str:
-    """`shop` is short for `token:shop`, where a token of that name acts for itself, and for nobody's own name."""
-    own = own_principal(text)
-    known = [token.principal for token in tokens(home.ledger, good=True)]
-    return own if own in known and text not in known else text
-
-
-def _on(grant: Grant) -> str:
-    return grants.EVERYTHING if isinstance(grant.on, str) else f"{grant.kind} {grant.name}"
+def _on(grant: Mapping[str, Any]) -> str:
+    """Of a grant in JSON."""
+    return grant["on"] if isinstance(grant["on"], str) else " ".join(*grant["on"].items())
 
 
 def revoke_grant(
@@ -157,17 +152,15 @@ def revoke_grant(
     \b
     dpserve grant revoke 17 --reason "left the team"
     """
-    home = Home.open()
-    allowed(home, "admin")
-    stopped = grants.stops(home.ledger, grant)
-    ended = grants.revoke(home.ledger, grant, Why(this_user(), reason))
-    show(json, {**stopped.to_json(), **ended.to_json()}, f"grant {grant} revoked, entry {ended.revoked}")
-    if stopped.tokens:
-        note(f"It gave {ended.scope} on {_on(ended)} to: {', '.join(stopped.tokens)}.")
-    if stopped.still is not None:
-        note(f"{ended.principal} may go on: grant {stopped.still} covers all of it.")
-    if stopped.jobs:
-        note(f"Asked for before, and go on: {', '.join(f'job {job}' for job in stopped.jobs)} (dpserve job cancel).")
+    stopped, ended = side("grants").revoked(grant, reason)
+    show(json, {**stopped, **ended}, f"grant {grant} revoked, entry {ended['revoked']}")
+    stops = stopped["stops"]
+    if stops["tokens"]:
+        note(f"It gave {ended['scope']} on {_on(ended)} to: {', '.join(stops['tokens'])}.")
+    if stops["still"] is not None:
+        note(f"{ended['principal']} may go on: grant {stops['still']} covers all of it.")
+    if stops["jobs"]:
+        note(f"Asked for before, and go on: {', '.join(f'job {job}' for job in stops['jobs'])} (dpserve job cancel).")
 
 
 def list_grants(
@@ -178,16 +171,14 @@ def list_grants(
     \b
     dpserve grant list
     """
-    home, time = Home.open(), grants.now()
-    whom = None if principal is None else _principal(home, principal)
-    found = [grant for grant in grants.grants(home.ledger) if whom in (None, grant.principal)]
+    found, time = side("grants").listed(principal), grants.now()
     rows = [("GRANT", "PRINCIPAL", "SCOPE", "ON", "STATE")]
     for grant in found:
-        ended = "expired" if grant.revoked is None else f"revoked, entry {grant.revoked}"
-        good = "good" if grant.expires is None else f"until {grant.expires}"
-        state = good if grant.is_good(time) else ended
-        rows.append((str(grant.index), grant.principal, grant.scope, _on(grant), state))
-    show(json, {"grants": [grant.to_json() for grant in found]}, aligned(rows))
+        ended = grant["revoked"] is not None or (grant["expires"] is not None and grant["expires"] <= time)
+        over = "expired" if grant["revoked"] is None else f"revoked, entry {grant['revoked']}"
+        good = "good" if grant["expires"] is None else f"until {grant['expires']}"
+        rows.append((str(grant["grant"]), grant["principal"], grant["scope"], _on(grant), over if ended else good))
+    show(json, {"grants": found}, aligned(rows))
 
 
 def show_trail(

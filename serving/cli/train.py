@@ -7,21 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from accountant.errors import InputError, UnknownName
-from accountant.home import Home
-from accountant.ledger.grants import Access
 from accountant.ledger.left import left_words
-from models.store.bundle import ModelStore
-from models.store.standing import Standing
-from models.worth.statements import short_worth
-from serving.cli.complete import LEARNERS
-from serving.cli.datasets import Name
-from serving.cli.terminal import Json, aligned, allowed, busy, rounds, show, this_user
-from training import job, plans
-from training.job_words import closing
-from training.learners.choice import AUTO
-from training.learners.docs import learners_to_json
-from training.plans import Asked
-from training.tuning.tune import Tuning
+from models.worth.words import short_worth
+from serving.cli.complete import LEARNERS, Name
+from serving.cli.side import side
+from serving.cli.terminal import Json, aligned, busy, rounds, show
+from training.job_words import AUTO, closing
 
 Learner = Annotated[str, typer.Option(help="The learner; auto: by a public rule.", autocompletion=LEARNERS)]
 Epsilon = Annotated[str, typer.Option(help="Epsilon of this job, a decimal.")]
@@ -51,11 +42,9 @@ def plan(
     dpserve plan adult --epsilon 0.5
     dpserve plan adult --learner lazybb --epsilon 0.5
     """
-    asked = Asked(name, learner, epsilon, delta, parameters(set), model, target=target)
-    home = Home.open()
-    held = allowed(home, "train", dataset=name)
+    asked = _asked(name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target)
     with busy("pricing"):
-        body = plans.plan(home, asked, this_user(), promotes(held, asked)).to_json()
+        body = side("train").planned(asked)
     instead = f", in place of {body['replaces']}" if body["replaces"] else ""
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}{_about(body)}, {body['rounds']} releases"),
@@ -94,21 +83,16 @@ def train(
     dpserve train adult --learner lazybb --epsilon 0.5
     dpserve train adult --epsilon 0.5 --evaluate 0.25
     """
-    home = Home.open()
-    held = allowed(home, "train", dataset=name)
-    own = parameters(set)
-    asked = Asked(name, learner, epsilon, delta, own, model, target=target, promote=promote, evaluate=evaluate)
-    job.recover(home)
+    asked = _asked(name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target)
+    asked |= {"promote": promote, "evaluate": evaluate}
     with rounds(f"{learner} on {name}") as progress:
-        body = job.train(
-            home, asked, by=this_user(), key=idempotency_key, progress=progress, promotes=promotes(held, asked)
-        )
+        body = side("train").trained(asked, idempotency_key, progress)
     certificate = body["certificate"] or {}
     lines = [
         ("job", f"{body['job']}: {body['state']}"),
         *_by_auto(body),
         ("model", f"{body['model']}{_about(body)}"),
-        ("version", _version(home, body)),
+        ("version", _version(body)),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['rounds']} releases"),
         ("certificate", f"entry {certificate.get('entry')}, statement {certificate.get('statement')}"),
         *_evaluated(body),
@@ -129,15 +113,15 @@ def _evaluated(body: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def promotes(held: Access, asked: Asked) -> bool:
-    """Whether who sits here may promote versions of the model that is asked for."""
-    return held.may("promote", model=asked.model or asked.dataset)
+def _asked(dataset: str, learner: str, epsilon: str, **more: Any) -> dict[str, Any]:
+    """A job in the words of POST /v1/jobs."""
+    return {"dataset": dataset, "learner": learner, "epsilon": epsilon, **more}
 
 
-def _version(home: Home, body: dict[str, Any]) -> str:
+def _version(body: dict[str, Any]) -> str:
     """Which one it is, how it stands, and what leads on."""
-    own, champion = f"{body['model']}@{body['version']}", ModelStore(home.models).champion(body["model"])
-    if body["version_state"] == Standing.CHAMPION:
+    own, champion = f"{body['model']}@{body['version']}", side("train").champion(body["model"])
+    if body["version_state"] == "champion":
         instead = f", in place of {body['replaces']}" if body["replaces"] else ""
         return f"{own}, champion: it answers to {body['model']}{instead}"
     answers = f"{body['model']}@{champion} answers on" if champion else "nothing answers to the name"
@@ -195,18 +179,15 @@ def tune(
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --grid rate=0.2,0.4
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --plan
     """
-    tuning = Tuning(grid_of(grid), runs)
-    home, asked = Home.open(), Asked(name, learner, epsilon, delta, parameters(set), model, tuning, target, promote)
-    held = allowed(home, "train", dataset=name)
+    tuning = {"grid": grid_of(grid), "runs": runs}
+    asked = _asked(name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target)
+    asked |= {"tuning": tuning, "promote": promote}
     if plan:
-        body = plans.plan(home, asked, this_user(), promotes(held, asked)).to_json()
+        body = side("train").planned(asked)
         return show(json, body, _planned(body))
-    job.recover(home)
     with rounds(f"tuning {learner} on {name}") as progress:
-        body = job.train(
-            home, asked, by=this_user(), key=idempotency_key, progress=progress, promotes=promotes(held, asked)
-        )
-    show(json, body, _tuned(home, body))
+        body = side("train").trained(asked, idempotency_key, progress)
+    show(json, body, _tuned(body))
 
 
 def _planned(body: dict[str, Any]) -> str:
@@ -224,7 +205,7 @@ def _planned(body: dict[str, Any]) -> str:
     return f"{aligned(lines)}\n\n{aligned(rows)}"
 
 
-def _tuned(home: Home, body: dict[str, Any]) -> str:
+def _tuned(body: dict[str, Any]) -> str:
     certificate, chosen = body["certificate"] or {}, body["chosen"] or {}
     setting = chosen.get("setting")
     text = ", ".join(f"{key}={value}" for key, value in setting.items()) if setting else "none: no run was drawn"
@@ -232,7 +213,7 @@ def _tuned(home: Home, body: dict[str, Any]) -> str:
         ("job", f"{body['job']}: {body['state']}"),
         *_by_auto(body),
         ("model", f"{body['model']}{_about(body)}"),
-        ("version", _version(home, body)),
+        ("version", _version(body)),
         ("setting", text),
         ("score", f"{chosen.get('score')} rows told right, with noise; of the best, so rather too many"),
         ("spent", f"epsilon {body['epsilon']}, delta {body['delta']}"),
@@ -263,6 +244,8 @@ def list_learners(json: Json = False) -> None:
     \b
     dpserve learner list
     """
+    from training.learners.docs import learners_to_json  # loads every learner, which a remote plan does without
+
     learners = learners_to_json()
     rows = [("LEARNER", "WHAT"), *((learner["name"], learner["says"]) for learner in learners)]
     show(json, {"learners": learners}, aligned(rows))
@@ -276,6 +259,8 @@ def show_learner(
     \b
     dpserve learner show lazybb
     """
+    from training.learners.docs import learners_to_json  # as above
+
     learner = next((body for body in learners_to_json() if body["name"] == name), None)
     if learner is None:
         raise UnknownName(f"learner={name!r}: no such learner", learner=name)

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from serving.cli.side import Needs, check_needs
 from serving.cli.terminal import busy
 from serving.process.loading import loading
 
@@ -26,10 +27,13 @@ Options = TypeVar("Options")
 @dataclass(frozen=True)
 class Leaf:
     """One command: `place` is MODULE:FUNCTION of this folder. `summary` says it in a list that does not load the
-    module, in the words in which its docstring begins."""
+    module, in the words in which its docstring begins. `needs`: a home, or a server as well; `instead`: what to do
+    where there is a server, and only a home will do."""
 
     place: str
     summary: str = ""
+    needs: Needs = Needs.HOME
+    instead: str = ""
 
     def function(self) -> Callable[..., None]:
         """What the command runs; loads its module."""
@@ -71,6 +75,10 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The real one, to be run."""
         name, command, rest = super().resolve_command(ctx, args)
+        node = self._nodes.get(str(name))
+        if isinstance(node, Leaf) and "--help" not in rest:
+            group = ctx.command_path.partition(" ")[2]
+            check_needs(f"{group} {name}".strip(), node.needs, node.instead)
         return name, command and self.commands[str(name)], rest
 
 

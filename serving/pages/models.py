@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,6 +22,7 @@ from serving.http.routes import Door, access, in_thread, state
 from serving.pages import shapes as ui_shapes
 from serving.pages.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
+from serving.rest import files
 from serving.rest.placing import NO_REASON
 from serving.wire.errors import json_response, status_of
 from serving.wire.request_bodies import known_query, query_int
@@ -155,7 +154,7 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "classes": [str(label) for label in ensemble.classes],
         "target": ensemble.target,
         "worths": worths(home, certificate.issued),
-        "files": [{"name": name, "size": len(raw), "says": SAYS[name]} for name, raw in _content(served).items()],
+        "files": [{"name": name, "size": len(raw), "says": SAYS[name]} for name, raw in files.content(served).items()],
     }
 
 
@@ -181,15 +180,10 @@ SAYS = {
 }
 
 
-def _content(served: Served) -> dict[str, bytes]:
-    bundle = served.verified.travelling
-    return {name: getattr(bundle, field) for name, (field, _) in FILES.items()}
-
-
 async def download(request: Request) -> Response:
     """One file of the bundle, the exact bytes that were verified."""
     served, wanted = await _served(request), request.path_params["file"]
-    found = (await in_thread(_content, served)).get(wanted)
+    found = (await in_thread(files.content, served)).get(wanted)
     if found is None:
         raise UnknownName(f"file={wanted[:80]!r}: there are {list(FILES)}")
     media = next(kind for end, kind in MEDIA.items() if wanted.endswith(end))
@@ -199,17 +193,8 @@ async def download(request: Request) -> Response:
 async def bundle(request: Request) -> Response:
     """The whole folder as a zip file: unpacked, it is what `dpserve verify` takes."""
     served = await _served(request)
-    raw = await in_thread(_zipped, served)
+    raw = await in_thread(files.zipped, served)
     return Response(raw, media_type="application/zip", headers=_attached(f"{served.name}-{served.version}.zip"))
-
-
-def _zipped(served: Served) -> bytes:
-    """The same bytes for the same model: no clock goes in."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, raw in _content(served).items():
-            archive.writestr(zipfile.ZipInfo(f"{served.name}-{served.version}/{name}"), raw, zipfile.ZIP_DEFLATED)
-    return packed.getvalue()
 
 
 def _attached(name: str) -> dict[str, str]:

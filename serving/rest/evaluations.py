@@ -8,16 +8,14 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import BudgetRefused
+from accountant.budget import check_key
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
 from models.worth import statements
 from serving.http.rights import NAMED, require_model
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
-from serving.process.access_log import about
-from serving.process.metrics import REFUSALS
 from serving.rest import json_schemas
-from serving.rest.jobs import DECIMAL, NUMBER
+from serving.rest.jobs import DECIMAL, NUMBER, counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
 from training import job_views
@@ -38,18 +36,28 @@ async def submit_evaluation(request: Request) -> Response:
 
 def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     """Reserve and queue an evaluation; the job's JSON. BudgetRefused, which is counted."""
-    asked = evaluate.AskedWorth(
-        body["model"], body["dataset"], body["epsilon"], body.get("part"), body.get("delta") or "0",
-        body.get("against"), body.get("group"),
-    )  # fmt: skip
-    try:
-        reserved = evaluate.submit(home, asked, by=by, key=body.get("idempotency_key"))
-    except BudgetRefused as refused:
-        about(body["dataset"])
-        REFUSALS.labels(body["dataset"], refused.details["reason"]).inc()
-        raise
-    about(body["dataset"])
+    with counting_refusals(body["dataset"]):
+        reserved = evaluate.submit(home, _asked(body), by=by, key=body.get("idempotency_key"))
     return job_views.job_to_json(home, home.ledger.job(reserved.seq))
+
+
+async def plan_evaluation(request: Request) -> Response:
+    """As an evaluation, spending nothing."""
+    body = await json_fields(request, REQUIRED, OPTIONAL)
+    held = await require_dataset(request, EVALUATES, body["dataset"])
+    return json_response(await in_thread(planned, state(request).home, body, held.principal))
+
+
+def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+    """The plan of an evaluation, which spends nothing; raises as `submitted`."""
+    check_key(body.get("idempotency_key"))
+    with counting_refusals(body["dataset"]):
+        return evaluate.plan(home, _asked(body), by).to_json()
+
+
+def _asked(body: dict[str, Any]) -> evaluate.AskedWorth:
+    more = body.get("part"), body.get("delta") or "0", body.get("against"), body.get("group")
+    return evaluate.AskedWorth(body["model"], body["dataset"], body["epsilon"], *more)
 
 
 async def show_evaluation(request: Request) -> Response:
@@ -88,6 +96,16 @@ DOORS = (
         202,
         ASKED,
         json_schemas.JOB,
+        on=NAMED,
+    ),
+    Door(
+        "POST",
+        "/v1/plans/evaluations",
+        EVALUATES,
+        plan_evaluation,
+        "Price an evaluation; spends nothing",
+        takes=ASKED,
+        gives=json_schemas.PLANNED,
         on=NAMED,
     ),
     Door(

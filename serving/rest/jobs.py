@@ -37,7 +37,7 @@ from serving.rest.event_stream import Event, events
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, check_fields, json_fields, known_query, query_int, query_text
 from training import job, job_views, plans
-from training.learners.choice import AUTO
+from training.job_words import AUTO
 from training.plans import Asked
 from training.tuning.tune import Tuning
 
@@ -116,7 +116,7 @@ async def submit_job(request: Request) -> Response:
 def submitted(home: Home, body: dict[str, Any], held: Access) -> dict[str, Any]:
     """Reserve and queue a job; its JSON. BudgetRefused, which is counted; Forbidden where it takes `promote` on its
     model, and that is not held."""
-    with _refusals(body["dataset"]):
+    with counting_refusals(body["dataset"]):
         key, promotes = body.get("idempotency_key"), _promotes(held, body)
         reserved = job.submit(home, asked(body), by=held.principal, key=key, promotes=promotes)
         return _job(home, reserved.seq)
@@ -136,12 +136,13 @@ def _promotes(held: Access, body: dict[str, Any]) -> bool:
 def planned(home: Home, body: dict[str, Any], held: Access) -> dict[str, Any]:
     """The plan of a job, which spends nothing; raises as `submitted`."""
     check_key(body.get("idempotency_key"))
-    with _refusals(body["dataset"]):
+    with counting_refusals(body["dataset"]):
         return plans.plan(home, asked(body), held.principal, _promotes(held, body)).to_json()
 
 
 @contextmanager
-def _refusals(dataset: str) -> Iterator[None]:
+def counting_refusals(dataset: str) -> Iterator[None]:
+    """What is asked about this dataset, for the trail; BudgetRefused is counted."""
     try:
         yield
         about(dataset)

@@ -201,6 +201,16 @@ ENVELOPE = record(
     says="DSSE, the exact bytes as signed",
 )
 EVALUATION = record({**_WORTH, "envelope": ENVELOPE, "proof": TEXT})
+PLANNED = record(
+    {
+        "dataset": TEXT, "part": {"enum": ["holdout", "training", "all"]}, "epsilon": DECIMAL, "delta": DECIMAL,
+        "known": {**maybe(COUNT), "description": "the job whose statement answers it for nothing"}, "left": LEFT,
+    },
+    {
+        "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT), "noise": {"enum": ["laplace", "gaussian"]}, "count_within": TEXT,
+        "columns": array(TEXT), "pairs": array(array(TEXT)),
+    },
+)  # fmt: skip
 TOLD = {**array(maybe(TEXT)), "minItems": 3, "maxItems": 3, "description": "value, low end, high end"}
 _PROFILE = {
     "job": COUNT, "entry": COUNT, "dataset": TEXT, "schema": SHA256, "part": {"enum": ["holdout", "training", "all"]},
@@ -247,6 +257,7 @@ ENTRIES = record(
         "size": COUNT, "next": COUNT,
     }
 )  # fmt: skip
+CHECKPOINTS = record({"checkpoints": array(record({"size": COUNT, "note": {**TEXT, "description": "a C2SP note"}}))})
 PROOF = record({"leaf": COUNT, "size": COUNT, "hashes": array(BASE64)})
 GROWTH = record({"from": COUNT, "to": COUNT, "hashes": array(BASE64), "from_root": BASE64, "to_root": BASE64})
 ABOUT = record({"service": TEXT, "documentation": TEXT})

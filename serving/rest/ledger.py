@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.log.stored_proofs import consistency, path_to
+from accountant.store.store import checkpoints
 from serving.http.routes import TEXT, Door, Query, in_thread, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
@@ -34,6 +35,18 @@ async def checkpoint(request: Request) -> Response:
     return Response(await in_thread(state(request).home.ledger.log.checkpoint), media_type="text/plain; charset=utf-8")
 
 
+async def signed(request: Request) -> Response:
+    """Up to PAGE checkpoints that were ever signed, from tree size `after` on."""
+    known_query(request, "after")
+    database, after = state(request).home.ledger.log.database, query_int(request, "after", 0)
+
+    def look() -> list[dict[str, Any]]:
+        with database.reading() as connection:
+            return [{"size": size, "note": note} for size, note in checkpoints(connection, after, PAGE)]
+
+    return json_response({"checkpoints": await in_thread(look)})
+
+
 async def proof(request: Request) -> Response:
     """The inclusion proof (RFC 6962) of entry `leaf` in the tree of `size` entries; hashes in base64, the sibling
     first.
@@ -54,6 +67,7 @@ async def growth(request: Request) -> Response:
 
 
 AFTER = {"after": "index of the first entry wanted"}
+SIZE = {"after": "size of the first tree wanted"}
 GROWTH: Query = {
     "from": {**json_schemas.COUNT, "description": "size of the earlier tree", "required": True},
     "to": "size of the later one; the newest when left out",
@@ -81,6 +95,15 @@ DOORS = (
         "The newest signed tree head",
         gives=TEXT,
         media="text/plain",
+    ),
+    Door(
+        "GET",
+        "/v1/ledger/checkpoints",
+        ("audit",),
+        signed,
+        "Signed tree heads, from a size on",
+        gives=json_schemas.CHECKPOINTS,
+        query=SIZE,
     ),
     Door("GET", "/v1/ledger/proof", ("audit",), proof, "An inclusion proof", gives=json_schemas.PROOF, query=LEAF),
     Door(

@@ -8,14 +8,13 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.errors import BudgetRefused, InputError
+from accountant.budget import check_key
+from accountant.errors import InputError
 from accountant.home import Home
 from serving.http.rights import NAMED, READS
 from serving.http.routes import TEXT, Door, in_thread, job_number, require_dataset, state
-from serving.process.access_log import about
-from serving.process.metrics import REFUSALS
 from serving.rest import json_schemas
-from serving.rest.jobs import DECIMAL, NUMBER
+from serving.rest.jobs import DECIMAL, NUMBER, counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
 from training import job_views
@@ -38,23 +37,36 @@ async def submit_profile(request: Request) -> Response:
 
 def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     """Reserve and queue a profile; the job's JSON. BudgetRefused, which is counted."""
+    asked = _asked(body)
+    with counting_refusals(body["dataset"]):
+        reserved = profile.submit(home, asked, by=by, key=body.get("idempotency_key"))
+    return job_views.job_to_json(home, home.ledger.job(reserved.seq))
+
+
+async def plan_profile(request: Request) -> Response:
+    """As a profile, spending nothing."""
+    body = await json_fields(request, REQUIRED, OPTIONAL)
+    held = await require_dataset(request, PROFILES, body["dataset"])
+    return json_response(await in_thread(planned, state(request).home, body, held.principal))
+
+
+def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
+    """The plan of a profile, which spends nothing; raises as `submitted`."""
+    check_key(body.get("idempotency_key"))
+    asked = _asked(body)
+    with counting_refusals(body["dataset"]):
+        return profile.plan(home, asked, by).to_json()
+
+
+def _asked(body: dict[str, Any]) -> profile.AskedProfile:
     columns, pairs = body.get("columns") or [], body.get("pairs") or []
     if not all(isinstance(name, str) for name in columns):
         raise InputError("columns: must be a list of names")
     if not all(isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in pairs):
         raise InputError("pairs: must be a list of lists of two names")
-    asked = profile.AskedProfile(
-        body["dataset"], body["epsilon"], body.get("delta"), body.get("part"), tuple(columns),
-        tuple((first, second) for first, second in pairs),
-    )  # fmt: skip
-    try:
-        reserved = profile.submit(home, asked, by=by, key=body.get("idempotency_key"))
-    except BudgetRefused as refused:
-        about(body["dataset"])
-        REFUSALS.labels(body["dataset"], refused.details["reason"]).inc()
-        raise
-    about(body["dataset"])
-    return job_views.job_to_json(home, home.ledger.job(reserved.seq))
+    together = tuple((first, second) for first, second in pairs)
+    more = body.get("delta"), body.get("part"), tuple(columns), together
+    return profile.AskedProfile(body["dataset"], body["epsilon"], *more)
 
 
 async def show_profile(request: Request) -> Response:
@@ -103,6 +115,16 @@ DOORS = (
         202,
         ASKED,
         json_schemas.JOB,
+        on=NAMED,
+    ),
+    Door(
+        "POST",
+        "/v1/plans/profiles",
+        PROFILES,
+        plan_profile,
+        "Price a profile; spends nothing",
+        takes=ASKED,
+        gives=json_schemas.PLANNED,
         on=NAMED,
     ),
     Door(

@@ -6,10 +6,11 @@ from decimal import Decimal
 from typing import ClassVar
 
 from models.forms.ensemble import Ensemble
+from training.job_words import AUTO
 from training.learner import Recipe
 from training.learners import LEARNERS
 from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
-from training.learners.choice import AUTO, Choice, choose
+from training.learners.choice import Choice, choose
 from training.session import Public, Releaser
 
 

@@ -11,7 +11,6 @@ from training.learners import LEARNERS
 from training.learners.boosting.defaults import strength
 from training.session import Public
 
-AUTO = "auto"
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules, on two classes
 
 

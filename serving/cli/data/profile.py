@@ -8,15 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from accountant.errors import InputError
-from accountant.home import Home
 from accountant.ledger.left import left_words
 from models.profile import report
 from serving.cli.complete import DATASETS
-from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
-from training import job
-from training.profiles import profile as profiles
-from training.profiles.profile import AskedProfile
-from training.profiles.release import ENVELOPE
+from serving.cli.side import side
+from serving.cli.terminal import Json, aligned, busy, note, show
 
 
 def profile(
@@ -54,26 +50,21 @@ def profile(
     """
     if out is not None and out.suffix not in report.SUFFIXES:
         raise InputError(f"out={out.name}: must end in {', '.join(report.SUFFIXES)}")
-    home = Home.open()
     together = [tuple(map(str.strip, each.split(","))) for each in pairs or ()]
     if any(len(each) != 2 for each in together):
         raise InputError("pairs: must be two columns each, A,B, in whose names there is no comma")
-    asked = AskedProfile(name, epsilon, delta, part, tuple(columns or ()), tuple((a, b) for a, b in together))
-    allowed(home, "train", "evaluate", dataset=name)
+    asked = {"dataset": name, "epsilon": epsilon, "delta": delta, "part": part}
+    asked_for = {**asked, "columns": tuple(columns or ()), "pairs": tuple(together)}
     if plan:
-        return _show_plan(profiles.plan(home, asked, this_user()).to_json(), json)
-    job.recover(home)
+        return _show_plan(side("worth").planned_profile(asked_for), json)
     with busy(f"counting the rows of {name}"):
-        body = job.profile(home, asked, by=this_user(), key=idempotency_key)
-    if out is not None:
-        report.write(body["profile"], out)
-    place = home.profiles / str(body["job"]) / ENVELOPE
+        body = side("worth").profiled(asked_for, idempotency_key, out)
     found = body["profile"]
     rows = [("COLUMN", "TYPE", "FIGURE", "MISSING")]
     rows += [(column["name"], *report.summary(column)) for column in found["columns"]]
     text = "\n".join([*report.facts(found), "", aligned(rows)])
-    show(json, body | {"statement": str(place), "out": None if out is None else str(out)}, text)
-    note(f"statement {place}; left {left_words(body['left'], 'profile')}")
+    show(json, body | {"out": None if out is None else str(out)}, text)
+    note(f"statement {body['statement']}; left {left_words(body['left'], 'profile')}")
 
 
 def _show_plan(body: dict[str, Any], json: bool) -> None:

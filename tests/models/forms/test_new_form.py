@@ -27,8 +27,8 @@ from models.forms.voting import VotingEnsemble
 from models.onnx.export import to_onnx
 from models.onnx.nodes import Graph, Inputs, Namer, regressor
 from models.onnx.runtime import OnnxModel
-from serving.cli import explain as cli_explain
 from serving.cli.app import run
+from serving.cli.released import explain as cli_explain
 from serving.pages import shapes as page_shapes
 
 CLAIM = {"epsilon": "0.5", "delta": "0", "relation": "add-remove", "unit": "one record"}
@@ -156,7 +156,8 @@ def test_shown_by_the_page_and_the_command_line(toy, monkeypatch, capsys, tmp_pa
     found = page_shapes.picture(toy)
     assert (found["form"], found["features"]) == (toy.word, [])
     assert found.get("trees", ["always 3"]) == ["always 3"]
-    opened = tmp_path / toy.word / "1", SimpleNamespace(ensemble=toy, certificate=None)
+    verified = SimpleNamespace(ensemble=toy, certificate=None)
+    opened = SimpleNamespace(reference=f"{toy.word}@1", verified=verified)
     monkeypatch.setattr(cli_explain, "open_model", lambda name: opened)
     assert run(["model", "explain", toy.word, "--json"]) == 0
     body = json.loads(capsys.readouterr().out)

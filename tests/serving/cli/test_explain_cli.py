@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -16,8 +15,8 @@ from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.trees import Leaf
 from models.votes import Vote
-from serving.cli import explain as cli_explain
 from serving.cli.app import run
+from serving.cli.released import explain as cli_explain
 
 MODELS = {
     "classes": CLASSES,
@@ -31,7 +30,8 @@ MODELS = {
 @pytest.fixture
 def explain(monkeypatch, capsys):
     def opened(name):
-        return Path("models") / name / "1", SimpleNamespace(ensemble=MODELS[name], certificate=None)
+        verified = SimpleNamespace(ensemble=MODELS[name], certificate=None)
+        return SimpleNamespace(reference=f"{name}@1", verified=verified)
 
     monkeypatch.setattr(cli_explain, "open_model", opened)
     monkeypatch.setattr(cli_explain, "certificate_line", lambda certificate: "the claim")

@@ -77,6 +77,8 @@ def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
             "/v1/jobs": {"dataset": name, "learner": "none", "epsilon": "0.1"},
             "/v1/evaluations": {"model": name, "dataset": name, "epsilon": "0.1"},
             "/v1/profiles": {"dataset": name, "epsilon": "0.1"},
+            "/v1/plans/evaluations": {"model": name, "dataset": name, "epsilon": "0.1"},
+            "/v1/plans/profiles": {"dataset": name, "epsilon": "0.1"},
             "/v1/plans": {"dataset": name, "learner": "none", "epsilon": "0.1"},
         }
         more = {"json": bodies.get(path, {"inputs": []} if path.endswith("infer") else {})}

@@ -15,7 +15,8 @@ from models.explain.picture import picture
 from models.features import RawColumns
 from models.forms.ensemble import Ensemble, Summary
 from serving.cli.certificates import certificate_line
-from serving.cli.models import Model, open_model, reference
+from serving.cli.complete import Model
+from serving.cli.released.opened import open_model
 from serving.cli.terminal import Json, aligned, show
 from training.rows.row_files import read_columns
 
@@ -43,11 +44,12 @@ def explain(
         raise InputError("data, compare: choose one")
     if compare is not None:
         return _compare(name, compare, out, json)
-    folder, verified = open_model(name)
+    opened = open_model(name)
+    verified = opened.verified
     record = None if data is None or row is None else _record(data, row, verified.ensemble)
     if out is not None:
         picture(verified.ensemble, certificate_line(verified.certificate), out, record)
-    body = {"model": reference(folder), "picture": str(out) if out else None}
+    body = {"model": opened.reference, "picture": str(out) if out else None}
     parts, rows = verified.ensemble.summary() if record is None else _account(verified.ensemble, record)
     show(json, {**body, **parts}, aligned(rows))
 
@@ -79,10 +81,10 @@ def _account(ensemble: Ensemble, record: RawColumns) -> Summary:
 
 def _compare(name: str, other: str, out: Path | None, json: bool) -> None:
     opened = [open_model(name), open_model(other)]
-    names = reference(opened[0][0]), reference(opened[1][0])
-    comparison = compare_models(opened[0][1].ensemble, opened[1][1].ensemble, names)
+    names = opened[0].reference, opened[1].reference
+    comparison = compare_models(opened[0].verified.ensemble, opened[1].verified.ensemble, names)
     if out is not None:
-        claims = (certificate_line(opened[0][1].certificate), certificate_line(opened[1][1].certificate))
+        claims = (certificate_line(opened[0].verified.certificate), certificate_line(opened[1].verified.certificate))
         comparison_picture(comparison, out, claims)
     differences = [_difference(difference) for difference in comparison.differences]
     body = {"models": list(names), "unit": comparison.unit, "summary": comparison.summary(), "differences": differences}

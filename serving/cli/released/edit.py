@@ -16,7 +16,8 @@ from models.edit.edit_list import edit_all, read_edits
 from models.edit.edit_parts import bin_text
 from models.edit.editing import EditNote, errors_of, to_additive, values_of
 from models.forms.additive import AdditiveEnsemble
-from serving.cli.models import Model, open_model, reference
+from serving.cli.complete import Model
+from serving.cli.released.opened import open_model
 from serving.cli.terminal import Json, aligned, allowed, show, this_user
 from serving.cli.tree import from_fields
 from training.derive import derive
@@ -82,9 +83,9 @@ def edit(asked: Edit) -> None:
     dpserve model edit adult --feature hours --set "..10=-0.5" --set "missing=0" --why "too few records"
     dpserve model edit adult --file edits.yaml --why "review of 3 May" --dry-run
     """
-    folder, released = open_model(asked.name)
+    opened = open_model(asked.name)
+    base, released = opened.reference, opened.verified
     before = to_additive(released.ensemble)
-    base = reference(folder)
     if asked.show_bins:
         return _show_bins(base, before, asked.feature, asked.json)
     steps = asked.steps()
@@ -101,7 +102,8 @@ def edit(asked: Edit) -> None:
         return show(asked.json, {**body, "model": None}, "\n".join(text))
     home = Home.open()
     _may_edit(home, base.partition("@")[0], released.certificate.form.dataset.name, asked.promote)
-    body["model"] = reference(derive(home, released, after, asked.promote))
+    made = derive(home, released, after, asked.promote)
+    body["model"] = f"{made.parent.name}@{made.name}"
     body["champion"] = asked.promote
     state = "champion now" if asked.promote else f"a candidate; dpserve model promote {body['model']}"
     show(asked.json, body, "\n".join((*_text(body), FREE, f"{base} -> {body['model']} ({state})")))

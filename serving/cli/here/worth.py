@@ -1,0 +1,71 @@
+"""Evaluations and profiles with a home: measured in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accountant.home import Home
+from models.profile import report as profile_report
+from models.worth import report
+from models.worth.report import Report
+from models.worth.stated import report_of
+from models.worth.statements import ENVELOPE, statement_of
+from serving.cli.here.released import opened
+from serving.cli.terminal import allowed, this_user
+from training import job
+from training.evaluation import evaluate as evaluations
+from training.evaluation.evaluate import AskedWorth
+from training.profiles import profile as profiles
+from training.profiles import release
+from training.profiles.profile import AskedProfile
+
+
+def planned_evaluation(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The price of an evaluation; spends nothing."""
+    return evaluations.plan(_home(asked), AskedWorth(**asked), this_user()).to_json()
+
+
+def evaluated(asked: Mapping[str, Any], key: str | None, out: Path | None) -> dict[str, Any]:
+    """An evaluation to its end, with `worth`, and the place of its `statement`; a report goes to `out`."""
+    home = _home(asked)
+    job.recover(home)
+    body = job.evaluate(home, AskedWorth(**asked), by=this_user(), key=key)
+    if out is not None:
+        unit = statement_of(home, body["job"])[2].form.claim.unit
+        report.write(report_of(body["worth"], unit.contributions), out)
+    return body | {"statement": str(home.evaluations / str(body["job"]) / ENVELOPE)}
+
+
+def evaluated_on_rows(name: str, data: Path, out: Path | None) -> Report:
+    """On rows of a file that are nobody's secret, for nothing."""
+    from training.evaluation.public_rows import evaluate_rows  # loads scikit-learn
+
+    model = opened(name)
+    found = evaluate_rows(Home.open(), model.verified, model.reference, data, this_user())
+    if out is not None:
+        report.write(found, out)
+    return found
+
+
+def planned_profile(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The price of a profile; spends nothing."""
+    return profiles.plan(_home(asked), AskedProfile(**asked), this_user()).to_json()
+
+
+def profiled(asked: Mapping[str, Any], key: str | None, out: Path | None) -> dict[str, Any]:
+    """A profile to its end, with its figures, and the place of its `statement`; a report goes to `out`."""
+    home = _home(asked)
+    job.recover(home)
+    body = job.profile(home, AskedProfile(**asked), by=this_user(), key=key)
+    if out is not None:
+        profile_report.write(body["profile"], out)
+    return body | {"statement": str(home.profiles / str(body["job"]) / release.ENVELOPE)}
+
+
+def _home(asked: Mapping[str, Any]) -> Home:
+    """The home, where whoever sits here may measure on the dataset."""
+    home = Home.open()
+    allowed(home, "train", "evaluate", dataset=asked["dataset"])
+    return home

@@ -1,0 +1,94 @@
+"""`dpserve model show` and `export`: a verified model, what its certificate says, and a folder that travels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from accountant.errors import InputError
+from accountant.files import PUBLIC, write_new
+from models.features import number_text
+from models.store.bundle import FILES, write_bundle
+from models.worth.words import short_worth
+from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
+from serving.cli.complete import Model
+from serving.cli.released.opened import open_model
+from serving.cli.side import side
+from serving.cli.terminal import Json, aligned, show
+
+
+def show_model(
+    name: Model,
+    certificate: Annotated[
+        bool, typer.Option("--certificate", help="The certificate in plain words, on one page.")
+    ] = False,
+    registry: Annotated[
+        bool, typer.Option("--registry", help="A record for the Differential Privacy Deployments Registry, in YAML.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the page (.txt, .md, .html) or the record (.yaml) to a file.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show a model: what it reads, what it answers, what its certificate says.
+
+    \b
+    dpserve model show adult
+    dpserve model show adult --certificate --out adult.html
+    dpserve model show adult --registry --out adult.yaml
+    """
+    if certificate and registry:
+        raise InputError("certificate, registry: choose one")
+    if out is not None and not (certificate or registry):
+        raise InputError("out: goes with --certificate or --registry")
+    opened = open_model(name)
+    verified = opened.verified
+    if certificate:
+        return show_page(verified.certificate, out, json)
+    if registry:
+        return show_record(verified.certificate, out, json)
+    ensemble = verified.ensemble
+    features = [feature.to_json() for feature in ensemble.features]
+    body: dict[str, Any] = {"model": opened.reference, "target": ensemble.target, "classes": list(ensemble.classes)}
+    body["target_range"] = ensemble.target_range
+    claim, found = certificate_json(verified.certificate), side("released").worths_of(opened)
+    ends = ensemble.target_range
+    interval = f"a number from {number_text(ends[0])} to {number_text(ends[1])}" if ends else ""
+    lines = [
+        ("model", body["model"]),
+        ("answers", f"{ensemble.target}: {interval or ' or '.join(map(str, ensemble.classes))}"),
+        ("reads", ", ".join(f"{feature['name']} ({feature['type']})" for feature in features)),
+        ("certificate", certificate_line(verified.certificate)),
+        *(("worth", f"{short_worth(each)}; {each['part']} rows of {each['dataset']}") for each in found),
+        *([("folder", opened.folder)] if opened.folder else []),
+    ]
+    more = {"features": features, "certificate": claim, "worth": found, "folder": opened.folder}
+    show(json, body | more, aligned(lines))
+
+
+def export(
+    name: Model,
+    out: Annotated[Path, typer.Option(help="A new folder.")],
+    witnessed: Annotated[
+        bool, typer.Option("--witnessed", help="With a proof against the newest checkpoint that witnesses cosigned.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Copy a verified model and its certificate into a new folder that can travel.
+
+    \b
+    dpserve model export adult --out adult-model
+    """
+    opened = open_model(name)
+    bundle = side("released").witnessed(opened) if witnessed else opened.verified.travelling
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    write_bundle(out.absolute(), bundle)
+    stated = []
+    for job, envelope, proof in side("released").statements(opened):
+        for suffix, content in ((".dsse.json", envelope), (".tlog-proof", proof)):
+            stated.append(f"worth-{job}{suffix}")
+            write_new(out.absolute() / stated[-1], content, PUBLIC)
+    body = {"model": opened.reference, "out": str(out), "files": [*FILES, *stated]}
+    show(json, body, f"{body['model']} written to {out}")

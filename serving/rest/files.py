@@ -1,0 +1,66 @@
+"""The doors to what a verifier takes away: the files of a model, and the keys that this ledger signs with."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.ledger.tokens import SCOPES
+from models.store.bundle import FILES
+from serving.http.rights import NOTHING
+from serving.http.routes import Door, in_thread, state
+from serving.process.registry import Served
+from serving.rest import json_schemas
+from serving.rest.models import served_model
+from serving.wire.request_bodies import known_query
+
+ZIP = "application/zip"
+
+
+def content(served: Served) -> dict[str, bytes]:
+    """The files of a verified model by their names."""
+    bundle = served.verified.travelling
+    return {name: getattr(bundle, field) for name, (field, _) in FILES.items()}
+
+
+def zipped(served: Served) -> bytes:
+    """All of them in a folder. The same bytes for the same model: no clock goes in."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, raw in content(served).items():
+            archive.writestr(zipfile.ZipInfo(f"{served.name}-{served.version}/{name}"), raw, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+async def bundle(request: Request) -> Response:
+    """The folder of a model as a zip file: unpacked, it is what `dpserve verify` takes."""
+    served = await served_model(request)
+    return Response(await in_thread(zipped, served), media_type=ZIP)
+
+
+async def trust(request: Request) -> Response:
+    """`trust.json`. Who takes it from here trusts this server once; who compares it with a copy that came another way
+    trusts nobody.
+    """
+    known_query(request)
+    return Response(state(request).home.trust.to_json(), media_type="application/json")
+
+
+TRUST = json_schemas.record(
+    {
+        "format": json_schemas.TEXT, "origin": json_schemas.TEXT,
+        "issuers": json_schemas.array(json_schemas.ANY_OBJECT),
+        "logs": json_schemas.array(json_schemas.ANY_OBJECT), "revoked": json_schemas.array(json_schemas.COUNT),
+    },
+    says="what a verifier pins",
+)  # fmt: skip
+DOORS = (
+    Door(
+        "GET", "/v1/models/{name}/bundle", SCOPES, bundle, "All files of a model", media=ZIP,
+        gives={"type": "string", "format": "binary"},
+    ),
+    Door("GET", "/v1/trust", SCOPES, trust, "The keys that this ledger signs with", gives=TRUST, on=NOTHING),
+)  # fmt: skip

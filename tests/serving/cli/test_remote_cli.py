@@ -1,0 +1,392 @@
+"""The command line without a home: a real server is asked, and what it says is checked here."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import pkgutil
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import zipfile
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from small_home import DATA, ROOT, environment, serving, write_files
+
+from accountant.errors import InputError
+from accountant.home import Home
+from accountant.ledger import grants
+from serving.cli import here, remote, side
+from serving.cli.app import TREE, run
+from serving.cli.remote import asking
+from serving.cli.tree import Branch
+from serving.process.tokens import new_token
+
+pytestmark = [pytest.mark.slow, pytest.mark.server]
+
+LOCAL_ONLY = {"folder", "statement", "forecast", "time", "by", "home"}  # where it is, and who asked
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("remote")
+    files = write_files(folder / "files")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPSERVE_HOME", str(folder / "home"))
+        assert run(["init"]) == 0
+        words = (
+            f"--data {files / 'rows.parquet'} --schema {files / 'schema.yaml'} --epsilon 8 --delta 1e-5 --unit record"
+        )
+        assert run(["dataset", "register", "adult", *words.split(), "--holdout", "0.3"]) == 0
+        for name in ("adult", "other"):
+            trained = f"train adult --learner lazybb --set rounds=20 --epsilon 1 --model {name}"
+            assert run(trained.split()) == 0
+    with serving(folder / "home", workers=1) as found:
+        yield found
+
+
+@pytest.fixture
+def laptop(server, tmp_path, monkeypatch):
+    """The environment of somebody who has an address, a token, and nothing else."""
+    monkeypatch.delenv("DPSERVE_HOME")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("DPSERVE_URL", f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv("DPSERVE_TOKEN", server.tokens["admin"])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def said(capsys):
+    """Run a command: (exit code, stdout as JSON, stderr)."""
+
+    def call(text, *more):
+        capsys.readouterr()
+        code = run([*text.split(), *map(str, more), "--json"])
+        out, err = capsys.readouterr()
+        return code, json.loads(out), err
+
+    return call
+
+
+def plain(body):
+    """Without what says where it is kept and who asked when."""
+    if isinstance(body, dict):
+        return {key: plain(value) for key, value in body.items() if key not in LOCAL_ONLY}
+    return [plain(each) for each in body] if isinstance(body, list) else body
+
+
+SAME = (
+    "dataset list",
+    "dataset show adult",
+    "plan adult --learner lazybb --epsilon 0.5",
+    "plan adult --learner lazybb --epsilon 0.5 --set rounds=30 --model mine",
+    "tune adult --learner lazybb --epsilon 1 --grid rounds=20,40 --plan",
+    "evaluate adult --dataset adult --epsilon 0.1 --plan",
+    "profile adult --epsilon 0.1 --plan --columns age --columns sex --pairs age,sex",
+    "model show adult",
+    "model show other --certificate",
+    "model explain adult",
+    "model explain adult --compare other",
+    "job list",
+    "job show 3",
+    "grant list",
+    "token list",
+    "ledger audit",
+    "ledger checkpoint",
+)
+REFUSED = (
+    ("plan adult --learner lazybb --epsilon 50", 3),
+    ("train adult --learner lazybb --epsilon 50", 3),
+    ("plan nope --epsilon 1", 2),
+    ("plan adult --learner nope --epsilon 1", 2),
+    ("plan adult --learner lazybb --epsilon -1", 2),
+    ("plan adult --learner lazybb --epsilon 1 --set nope=1", 2),
+    ("train adult --learner lazybb --epsilon 1 --set rounds", 2),
+    ("tune adult --epsilon 1", 2),
+    ("model show nope", 2),
+    ("job show 99", 2),
+    ("job cancel 3", 2),
+    ("model promote adult@1", 2),
+    ("grant revoke 99 --reason x", 2),
+)
+
+
+def test_both_sides_print_the_same(server, laptop, said, monkeypatch):
+    asked = [said(words) for words in SAME]
+    refused = [said(words) for words, _ in REFUSED]
+    for name in ("DPSERVE_URL", "DPSERVE_TOKEN"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DPSERVE_HOME", str(server.path))
+    for words, (code, body, _) in zip(SAME, asked, strict=True):
+        own = said(words)
+        assert (code, plain(body)) == (0, plain(own[1])), words
+    for (words, wanted), (code, body, err) in zip(REFUSED, refused, strict=True):
+        own, told, hint = said(words)
+        assert (code, body["error"]["code"]) == (own, told["error"]["code"]) == (wanted, told["error"]["code"]), words
+        if code == 3:
+            assert body == told
+            assert err == hint
+
+
+def test_every_command_has_both_sides():
+    """The same functions with the same parameters: what one can do with a home, one can do with a server."""
+    names = [each.name for each in pkgutil.iter_modules(here.__path__)]
+    assert set(names) <= {each.name for each in pkgutil.iter_modules(remote.__path__)}
+    for name in names:
+        sides = [import_module(f"serving.cli.{each}.{name}") for each in ("here", "remote")]
+        found = [
+            {
+                key: [(each.name, each.annotation) for each in inspect.signature(value).parameters.values()]
+                for key, value in vars(module).items()
+                if inspect.isfunction(value) and value.__module__ == module.__name__ and not key.startswith("_")
+            }
+            for module in sides
+        ]
+        assert {key: found[1].get(key) for key in found[0]} == found[0], name
+
+
+def test_train_predict_evaluate_and_verify(server, laptop, said):
+    code, body, _ = said("train adult --learner lazybb --set rounds=20 --epsilon 0.5 --evaluate 0.2 --model far")
+    assert (code, body["state"], body["version_state"]) == (0, "issued", "champion")
+    assert body["evaluated"]["worth"]["part"] == "holdout"
+    assert body["certificate"]["statement"]
+    key = "train adult --learner lazybb --set rounds=20 --epsilon 0.2 --model far --idempotency-key k"
+    first, again = said(key), said(key)
+    assert first[1]["job"] == again[1]["job"]
+    assert first[1]["version_state"] == "candidate"
+    assert said(f"{key} --promote")[0] == 2  # the key stands for another request
+    code, body, _ = said(f"job watch {first[1]['job']}")
+    assert (code, body["state"]) == (0, "issued")
+    code, body, _ = said("verify far")
+    assert (code, body["ok"], body["model"]) == (0, True, "far")
+    assert "were not pinned here" not in said("verify far@2")[2]
+    code, body, _ = said("model export far --out", laptop / "far")
+    assert code == 0
+    assert said("verify", laptop / "far")[1]["ok"]
+    assert any(name.startswith("worth-") for name in body["files"])
+    code, body, _ = said("evaluate far --dataset adult --epsilon 0.2 --out", laptop / "worth.html")
+    assert (code, body["worth"]["model"]) == (0, "far")
+    assert (laptop / "worth.html").exists()
+    code, body, _ = said("profile adult --epsilon 0.2 --columns age --out", laptop / "age.html")
+    assert (code, [each["name"] for each in body["profile"]["columns"]]) == (0, ["age"])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_predictions_are_those_of_the_home(server, laptop, said, monkeypatch, kind):
+    data, out = DATA / "adult_test.parquet", laptop / f"there.{kind}"
+    code, body, _ = said("predict adult --data", data, "--out", out)
+    assert (code, body["records"]) == (0, 16281)
+    for name in ("DPSERVE_URL", "DPSERVE_TOKEN"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DPSERVE_HOME", str(server.path))
+    assert said("predict adult --data", data, "--out", laptop / f"here.{kind}")[0] == 0
+    if kind == "csv":
+        assert out.read_bytes() == (laptop / "here.csv").read_bytes()
+    else:  # in other groups of rows
+        assert pq.read_table(out).equals(pq.read_table(laptop / "here.parquet"))
+
+
+def test_grants_are_made_and_ended(server, laptop, said):
+    home = server.home
+    new_token(home, "shop", ["predict"])
+    code, body, _ = said("grant add --principal shop --scope train --dataset adult")
+    (grant,) = body["grants"]
+    assert (code, grant["principal"]) == (0, "token:shop")
+    code, body, err = said(f"grant revoke {grant['grant']} --reason over")
+    assert (code, body["stops"]["tokens"]) == (0, ["shop"])
+    assert "It gave train on dataset adult to: shop" in err
+    assert [each.revoked is None for each in grants.grants(home.ledger) if each.index == grant["grant"]] == [False]
+
+
+def test_who_may_not_is_told_so(server, laptop, said, monkeypatch):
+    monkeypatch.setenv("DPSERVE_TOKEN", server.tokens["predict"])
+    code, body, _ = said("train adult --epsilon 1")
+    assert (code, body["error"]["code"]) == (3, "forbidden")
+    monkeypatch.setenv("DPSERVE_TOKEN", "dps_wrong")
+    code, body, err = said("dataset list")
+    assert (code, body["error"]["code"]) == (3, "unauthorized")
+    assert "dpserve login" in err
+    monkeypatch.delenv("DPSERVE_TOKEN")
+    assert "DPSERVE_TOKEN" in said("dataset list")[2]
+    monkeypatch.setenv("DPSERVE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("DPSERVE_TOKEN", "x")
+    monkeypatch.setattr(asking, "RETRIES", 0)
+    code, body, _ = said("dataset list")
+    assert (code, body["error"]["code"]) == (1, "unreachable")
+
+
+def leaves(nodes=TREE, above=()):
+    for name, node in nodes.items():
+        if isinstance(node, Branch):
+            yield from leaves(node.leaves, (*above, name))
+        else:
+            yield (*above, name), node
+
+
+def test_what_needs_a_home_says_what_to_do_instead(laptop, said, monkeypatch):
+    at_home = [(words, leaf) for words, leaf in leaves() if leaf.needs is side.Needs.HOME]
+    assert {"serve", "worker", "init"} <= {words[0] for words, _ in at_home}
+    for words, leaf in at_home:
+        code, body, err = said(" ".join(words))
+        assert (code, body["error"]["code"]) == (2, "bad_input"), words
+        assert "works where the home is" in err, words
+        assert leaf.instead in err, words
+    monkeypatch.setenv("DPSERVE_HOME", str(laptop / "home"))
+    code, _, err = said("dataset list")
+    assert code == 2
+    assert "only one is meant" in err
+    assert said("init")[0] == 0  # of what needs a home no server can be meant
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://dp.example.org", "anybody on the way"),
+        ("http://10.0.0.7:3000", "anybody on the way"),
+        ("https://me:secret@dp.example.org", "must not hold a name"),
+        ("ftp://dp.example.org", "must be an address"),
+        ("dp.example.org", "must be an address"),
+        ("https://dp.example.org/?x=1", "must be an address"),
+    ],
+)
+def test_a_token_is_sent_to_no_such_address(url, why):
+    with pytest.raises(InputError, match=why) as refused:
+        asking.check_address(url)
+    assert "secret" not in refused.value.message
+    for fine in ("http://127.0.0.1:3000", "http://localhost", "http://[::1]:3000", "https://dp.example.org/dp"):
+        asking.check_address(fine)
+
+
+def test_login_is_kept_for_its_user_alone(server, laptop, said, monkeypatch, capsys):
+    for name in ("DPSERVE_URL", "DPSERVE_TOKEN"):
+        monkeypatch.delenv(name)
+    url, file = f"http://127.0.0.1:{server.port}", laptop / "config" / "dpserve" / "login.json"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("dps_wrong\n"))
+    assert said(f"login {url}")[0] == 3
+    assert not file.exists()
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{server.tokens['train']}\n"))
+    code, body, err = said(f"login {url}/")
+    assert (code, body["url"]) == (0, url)
+    assert "were not pinned here" in err
+    assert server.tokens["train"] not in json.dumps(body) + err
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert said("dataset list")[0] == 0
+    assert said("ledger audit")[0] == 3  # of a token that may train
+    capsys.readouterr()
+    assert run([]) == 0
+    assert url in capsys.readouterr().out
+    file.chmod(0o644)
+    assert said("dataset list")[0] == 2
+    assert said("logout")[1]["was"]
+    assert not file.exists()
+    assert said("dataset list")[0] == 2  # there is no home here
+
+
+@contextmanager
+def between(server, change):
+    """A server that passes on what another says, changed: `change(path, body)` gives the bytes that come back."""
+
+    class Liar(BaseHTTPRequestHandler):
+        def do_GET(self):
+            headers = {"Authorization": self.headers["Authorization"]}
+            answer = httpx.get(f"http://127.0.0.1:{server.port}{self.path}", headers=headers, timeout=60)
+            body = change(self.path, answer.content)
+            self.send_response(302 if body is None else answer.status_code)
+            if body is None:
+                self.send_header("Location", f"http://127.0.0.1:{server.port}{self.path}")
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Liar) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{found.server_address[1]}"
+        found.shutdown()
+
+
+def in_bundle(raw, name, change):
+    """The zip file with one of its files changed."""
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(changed, "w") as new:
+        for each in old.namelist():
+            content = old.read(each)
+            new.writestr(each, change(content) if each.endswith(name) else content)
+    return changed.getvalue()
+
+
+def test_a_server_that_lies_is_found_out(server, laptop, said, monkeypatch, tmp_path_factory):
+    """By the keys that were pinned: the model's bytes, an entry, a ledger that was cut back, keys of its own."""
+    lies = {}
+    with between(server, lambda path, body: lies.get(path.partition("?")[0], lambda b: b)(body)) as url:
+        monkeypatch.setenv("DPSERVE_URL", url)
+        assert said("verify adult")[1]["ok"]
+        sound = said("ledger audit")[1]
+        assert sound["ok"], sound
+        lies["/v1/models/adult@1/bundle"] = lambda raw: in_bundle(raw, "model.onnx", lambda each: each + b"x")
+        for words in ("verify adult", "model show adult", "model explain adult", "model export adult --out x"):
+            code, body, _ = said(words)
+            assert code == 4, (words, body)
+        lies["/v1/models/adult@1/bundle"] = lambda raw: b"no zip file"
+        assert said("verify adult")[0] == 4
+        lies.clear()
+        lies["/v1/ledger"] = lambda raw: raw.replace(b'\\"epsilon\\":\\"1\\"', b'\\"epsilon\\":\\"0.5\\"', 1)
+        assert said("ledger audit")[0] == 4
+        lies["/v1/models"] = lambda raw: b'{"models": []}'  # whose proofs would give it away
+        lies["/v1/ledger"] = lambda raw: json.dumps(cut(json.loads(raw), "entries", "index", 3)).encode()
+        lies["/v1/ledger/checkpoints"] = lambda raw: json.dumps(cut(json.loads(raw), "checkpoints", "size", 4)).encode()
+        code, body, _ = said("ledger audit")
+        assert (code, body["ok"]) == (4, False)
+        lies.clear()
+        stranger = Home.init({"DPSERVE_HOME": str(tmp_path_factory.mktemp("stranger") / "home")})
+        lies["/v1/trust"] = lambda raw: stranger.trust.to_json()
+        for words in ("verify adult", "ledger audit", "ledger export --out y"):
+            code, body, err = said(words)
+            assert code == 4, words
+            assert "other keys than those that were pinned" in err + json.dumps(body)
+        lies["/v1/families"] = lambda raw: None  # sends the client elsewhere
+        code, body, _ = said("dataset list")
+        assert (code, body["error"]["code"]) == (2, "redirected")
+
+
+def cut(body, key, number, most):
+    return {**body, key: [each for each in body[key] if each[number] <= most]}
+
+
+def test_keys_that_came_another_way(server, laptop, said, tmp_path):
+    """Given at login, nothing is taken on first use; keys of somebody else are refused before the token is kept."""
+    shutil.copy(server.path / "trust.json", tmp_path / "trust.json")
+    url = f"http://127.0.0.1:{server.port}"
+    code, _, err = said(f"login {url} --trust", tmp_path / "trust.json")
+    assert (code, "first use" in err) == (0, False)
+    stranger = Home.init({"DPSERVE_HOME": str(tmp_path / "stranger")})
+    assert said(f"login {url} --trust", stranger.path / "trust.json")[0] == 4
+    assert said("ledger audit --trust", stranger.path / "trust.json")[0] == 4
+
+
+LIGHT = ("dataset list", "dataset show adult", "plan adult --epsilon 0.5", "job list", "model list", "grant list")
+
+
+def test_a_laptop_loads_neither_learners_nor_the_server(server, laptop):
+    """Real processes: no compiler, no learner, no server; and what predicts, nothing that verifies."""
+    kept_out = {"numba", "sklearn", "scipy", "bentoml", "starlette", "onnxruntime", "training.learners.base"}
+    own = {name: value for name, value in environment(laptop).items() if name != "DPSERVE_HOME"}
+    own |= {"DPSERVE_URL": f"http://127.0.0.1:{server.port}", "DPSERVE_TOKEN": server.tokens["admin"]}
+    out = laptop / "out.csv"
+    for words in (*LIGHT, f"predict adult --data {DATA / 'adult_test.parquet'} --out {out}"):
+        look = f"import sys; from serving.cli.app import run; assert run({words.split()!r}) == 0; "
+        look += f"print({kept_out!r} & sys.modules.keys())"
+        done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, env=own, capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1:] == ["set()"], (words, done.stdout[-300:], done.stderr[-1000:])
