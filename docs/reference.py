@@ -242,12 +242,20 @@ def python() -> str:
 
 def _code(door: Any) -> str:
     text = f"## {door.__name__}\n\n`{door.__module__}`\n\n{documented(inspect.getdoc(door))}"
-    for name, member in vars(door).items() if inspect.isclass(door) else ():
+    for name, member in members(door).items():
         function = getattr(member, "__func__", member)
         if inspect.isfunction(function) and not name.startswith("_"):
             text += f"### {door.__name__}.{name}\n\n```python\n{name}{inspect.signature(function)}\n```\n\n"
             text += documented(inspect.getdoc(getattr(door, name)))
     return text
+
+
+def members(door: Any) -> dict[str, Any]:
+    """Of a class, with what the parts of the client bring to it; of a function nothing."""
+    if not inspect.isclass(door):
+        return {}
+    parts = [part for part in reversed(door.__mro__) if part is door or part.__module__.startswith("dpserve.")]
+    return {name: member for part in parts for name, member in vars(part).items()}
 
 
 def documented(text: str | None) -> str:

@@ -64,7 +64,7 @@ TREE: Nodes = {
         "Audit the ledger now, every so often, and when it was asked for at the server.",
         instead="dpserve ledger audit audits the server from here",
     ),
-    "login": Leaf("remote.login:login", "Ask a server from now on, as whom a token says.", NOTHING),
+    "login": Leaf("remote.login:login", "Ask a server from now on.", NOTHING),
     "logout": Leaf("remote.login:logout", "Ask no server any more: the token is removed from this computer.", NOTHING),
     "config": Leaf("server:config", "Print every setting that is in force, and where it came from.", needs=NOTHING),
     "dataset": Branch(

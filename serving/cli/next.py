@@ -55,7 +55,14 @@ def show_next(json: bool) -> None:
 
 def _show_server(asked: Server, json: bool) -> None:
     """Where commands ask a server: which, and what leads on. It is not asked: this alone must never fail."""
-    body = {"home": None, "state": "server", "server": asked.url, "problem": None, "datasets": [], "models": []}
+    body: dict[str, Any] = {
+        "home": None,
+        "state": "server",
+        "server": asked.url,
+        "problem": None,
+        "datasets": [],
+        "models": [],
+    }
     commands = [{"command": command, "what": what} for command, what in AT_A_SERVER]
     head = aligned([("server", asked.url), ("named by", asked.source)])
     show(json, body | {"next": commands}, f"{head}\n\n{_steps(AT_A_SERVER)}\n\n{MORE}")

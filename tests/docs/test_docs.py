@@ -111,7 +111,7 @@ def test_the_reference_speaks_of_everything(site):
         assert all(f">dpserve {words}<" in text["commands"] for words in below or [name])
     assert all(door.path in text["rest"] for door in DOORS if not getattr(door, "hidden", False))
     assert all(f'id="{name}"' in text["learners"] for name in LEARNERS)
-    methods = [name for name in vars(Client) if not name.startswith("_")]
+    methods = [name for name in dir(Client) if not name.startswith("_")]
     assert all(f'id="client{name}"' in text["python"] for name in methods)
 
 
@@ -121,7 +121,7 @@ def test_docstrings_of_doors_name_arguments_that_there_are():
     spec.loader.exec_module(reference)
     checked = 0
     for door in reference.CODE:
-        members = [door, *(getattr(door, name) for name in vars(door) if not name.startswith("_"))]
+        members = [door, *(getattr(door, name) for name in reference.members(door) if not name.startswith("_"))]
         for member in filter(callable, members):
             _, *sections = reference.SECTION.split(inspect.getdoc(member) or "")
             for head, body in zip(sections[::2], sections[1::2], strict=True):

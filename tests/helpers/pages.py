@@ -32,7 +32,8 @@ def checkout(folder: Path) -> Path:
 
 def follow(folder: Path, script: str) -> str:
     """Run it in one shell, with a home of its own; its output, once it has ended well."""
-    environment = {**os.environ, "DPSERVE_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
+    own = {"DPSERVE_HOME": str(folder / "home"), "XDG_CONFIG_HOME": str(folder / "config"), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **own}
     done = subprocess.run(
         ["bash", "-c", f"set -e\n{script}"], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )

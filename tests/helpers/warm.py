@@ -34,6 +34,7 @@ MODULES = (
     "accountant.audit.audit",
     "alembic.command",
     "serving.cli.datasets",
+    "serving.cli.here.train",
     "serving.cli.train",
     "training.job",
 )
