@@ -207,7 +207,8 @@ PLANNED = record(
         "known": {**maybe(COUNT), "description": "the job whose statement answers it for nothing"}, "left": LEFT,
     },
     {
-        "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT), "noise": {"enum": ["laplace", "gaussian"]}, "count_within": TEXT,
+        "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT),
+        "noise": {"enum": ["laplace", "gaussian"]}, "count_within": TEXT,
         "columns": array(TEXT), "pairs": array(array(TEXT)),
     },
 )  # fmt: skip
