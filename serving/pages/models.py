@@ -29,6 +29,7 @@ from serving.wire.request_bodies import known_query, query_int
 
 PAGE = 50
 VALUES = 12  # of a category, named before the rest is counted
+MANY = 24  # features; of more the page shows those that matter most, and finds the others
 ACTS = {"promote": placing.promote, "retire": placing.retire, "restore": placing.restore}
 HTML, BINARY = "text/html", "application/octet-stream"
 MEDIA = {
@@ -138,6 +139,8 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
     found = served.verified
     certificate, ensemble = found.certificate, found.ensemble
     form = certificate.form
+    many = len(ensemble.features) > MANY
+    sizes = dict(ensemble.importances()) if many else {}  # a few features stand in their own order
     return {
         "served": served,
         "certificate": certificate,
@@ -148,7 +151,8 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "answers": sum(run.count for run in form.mechanisms),
         "sections": [one for one in plain(certificate).sections if one.title != "What was edited"],  # told elsewhere
         "adds_up": ensemble.adds_up,
-        "inputs": ui_shapes.inputs(ensemble.features),
+        "inputs": ui_shapes.inputs(sorted(ensemble.features, key=lambda one: -sizes.get(one.name, 0))),
+        "many": many,
         "features": [{"name": one.name, "kind": one.kind, "values": _values(one)} for one in ensemble.features],
         "range": ensemble.target_range,
         "classes": [str(label) for label in ensemble.classes],

@@ -50,6 +50,17 @@ const dpserve = {
     if (!button) return;
     navigator.clipboard?.writeText(button.dataset.copy).then(() => dpserve.say("Copied"));
   });
+  // A field that finds rows of a table by what they say.
+  for (const field of document.querySelectorAll("[data-rows]")) field.addEventListener("input", () => {
+    const wanted = field.value.trim().toLowerCase();
+    for (const row of document.querySelectorAll(field.dataset.rows)) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+  });
+  // What a link on the page points at is unfolded.
+  const unfold = () => {
+    for (const folded of document.getElementById(location.hash.slice(1))?.querySelectorAll(":scope > details") ?? []) folded.open = true;
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
   // A form is sent once, however often its button is pressed.
   document.addEventListener("submit", event => {
     if (event.defaultPrevented || event.target.dataset.sent) { if (event.target.dataset.sent) event.preventDefault(); return; }

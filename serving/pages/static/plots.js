@@ -4,9 +4,10 @@
 import { amount, featureSpec, hereRows, importanceSpec, plain, reach, shownBars, votesSpec } from "./plot_specs.js";
 
 const HEAVIEST = 15; // votes drawn; the table has more
-const FIRST = matchMedia("(max-width: 46rem)").matches ? 4 : 12; // features drawn before more are asked for
 const model = document.getElementById("model").dataset;
 const room = document.getElementById("plots");
+// Features drawn before more are asked for: few, where there are many.
+const FIRST = "few" in room.dataset ? 3 : matchMedia("(max-width: 46rem)").matches ? 4 : 12;
 const drawn = new Map(); // frame -> its Vega view
 let [own, features, record, found] = [false, [], null, null];
 
@@ -129,7 +130,7 @@ function mark({ feature, frame }) {
 // ---- the section
 
 function importances() {
-  const rows = found.importances.slice(0, 30);
+  const rows = found.importances.slice(0, "few" in room.dataset ? 12 : 30);
   const frame = element("div", { class: "frame", role: "img", "aria-label": `How much each feature matters; most: ${rows.slice(0, 3).map((row) => row.feature).join(", ")}. The table below has all of it.` });
   const all = figures("Figures", ["Feature", found.unit], () => found.importances.map((row) => [row.feature, plain(row.size)]));
   return { spec: (colours) => importanceSpec(rows, found.unit, colours), frame, node: element("figure", { class: "card plot wide" }, element("h3", {}, "What matters most"), frame, all) };

@@ -104,6 +104,28 @@ function follow(each) {
   });
 }
 
+const changed = (each) => [...each.querySelectorAll("select, input[type=number]")]
+  .some((one) => (one.selectedOptions ? !one.selectedOptions[0].defaultSelected : one.value !== one.defaultValue));
+
+// Of many features the form shows the first, which matter most, those that were changed, and those that are looked for.
+function search(find) {
+  const [field, all, told] = ["input", "button", "p"].map((name) => find.querySelector(name));
+  const first = new Set(asks.filter((each) => !each.hidden));
+  const show = () => {
+    const [wanted, everything] = [field.value.trim().toLowerCase(), all.getAttribute("aria-pressed") === "true"];
+    for (const each of asks) each.hidden = wanted ? !each.dataset.feature.toLowerCase().includes(wanted) : !(everything || first.has(each));
+    all.textContent = everything ? "Show the first alone" : "Show all";
+    told.textContent = wanted ? `${asks.filter((each) => !each.hidden).length} of ${asks.length}` : "";
+  };
+  field.addEventListener("input", (event) => { event.stopPropagation(); show(); });
+  all.addEventListener("click", () => { all.setAttribute("aria-pressed", String(all.getAttribute("aria-pressed") !== "true")); show(); });
+  for (const each of asks) each.addEventListener("input", () => {
+    if (!changed(each)) return; // as when the form starts again
+    first.add(each);
+    each.hidden = false;
+  });
+}
+
 // A click on a place of a picture puts the form there.
 function put({ detail: { feature, value } }) {
   const each = asks.find((one) => one.dataset.feature === feature);
@@ -120,6 +142,7 @@ if (form) {
     timer = setTimeout(ask, WAIT);
   };
   asks.forEach(follow);
+  if (form.querySelector(".find")) search(form.querySelector(".find"));
   form.addEventListener("input", soon);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(() => asks.forEach((each) => {

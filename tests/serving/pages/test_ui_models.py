@@ -10,6 +10,9 @@ import re
 import zipfile
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from additive_models import CLASSES, NUMBER
 from browser import chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in, signed_in
@@ -34,6 +37,7 @@ from training.rows.datasets import register
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 STEPS = 9
+WIDE = 120
 LEARNERS = {
     "adult": ("lazybb", "0", {"rounds": 12}),
     "terms": ("ebm", "1e-7", {}),
@@ -57,8 +61,23 @@ def server(tmp_path_factory):
     register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
     for name, (learner, delta, parameters) in [("adult", LEARNERS["adult"]), *LEARNERS.items()]:
         job.train(home, Asked("adult", learner, "0.5", delta=delta, parameters=parameters, model=name), by="ui-test")
+    data, schema = write_wide(folder)
+    register(home, "wide", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
+    job.train(home, Asked("wide", "lazybb", "1", parameters={"rounds": 12}), by="ui-test")
     with serving(home.path, workers=1) as found:
         yield found
+
+
+def write_wide(folder):
+    """As many features as pages cannot show at once; the last one decides."""
+    generator = np.random.default_rng(1)
+    columns = {f"lab_{n:03}": generator.integers(0, 100, 400) for n in range(WIDE)}
+    columns["kind"] = np.where(columns[f"lab_{WIDE - 1:03}"] > 50, "b", "a")
+    pq.write_table(pa.table(columns), folder / "wide.parquet")
+    labs = {name: {"type": "numeric", "range": [0, 100]} for name in list(columns)[:-1]}
+    text = {"target": {"name": "kind", "classes": ["a", "b"]}, "records": 400, "features": labs}
+    (folder / "wide.yaml").write_text(json.dumps(text))
+    return folder / "wide.parquet", folder / "wide.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +123,7 @@ def crosses(page):
 
 def test_the_list_names_every_model_and_narrows_as_one_types(page):
     page.goto("/ui/models")
-    expect(page.get_by_role("row")).to_have_count(1 + len(LEARNERS))
+    expect(page.get_by_role("row")).to_have_count(2 + len(LEARNERS))
     expect(page.get_by_role("row", name=re.compile("^adult"))).to_contain_text("0.5")
     page.get_by_label("Search by name").press_sequentially("OO")
     expect(page.get_by_role("row")).to_have_count(2)
@@ -408,6 +427,33 @@ def test_what_if_sends_null_for_what_is_not_known_and_other_texts(page):
     with page.expect_request("**/predict") as sent:
         page.get_by_role("button", name="Start again").click()
     assert sent.value.post_data_json["records"][0]["age"] is not None
+
+
+def test_of_many_features_the_first_are_shown_and_the_others_found(page):
+    """The page stays a page: what matters most stands first, and all the rest is one search away."""
+    opened(page, "wide")
+    last, other = f"lab_{WIDE - 1:03}", f"lab_{WIDE // 2:03}"
+    shown = page.locator(".ask:visible")
+    expect(shown).to_have_count(8)
+    expect(shown.first).to_have_attribute("data-feature", last)
+    expect(page.get_by_label(other, exact=True)).to_be_hidden()
+    page.get_by_label("Find a feature").fill(other)
+    expect(shown).to_have_count(1)
+    with page.expect_request("**/predict") as sent:
+        page.get_by_label(other, exact=True).fill("7")
+    assert len(sent.value.post_data_json["records"][0]) == WIDE
+    page.get_by_label("Find a feature").fill("")
+    expect(shown).to_have_count(9)  # what was changed stays in view
+    page.get_by_role("button", name="Start again").click()
+    expect(shown).to_have_count(9)
+    page.get_by_role("button", name="Show all").click()
+    expect(shown).to_have_count(WIDE)
+    page.get_by_role("button", name="Show the first alone").click()
+    assert page.evaluate("document.documentElement.scrollHeight") < 5000
+    page.goto("/ui/models/wide#inputs")  # a link unfolds what it points at
+    page.get_by_label("Find", exact=True).fill(other)
+    expect(page.locator("#all-inputs tbody tr:visible")).to_have_count(1)
+    no_serious_findings(page)
 
 
 def test_a_picture_and_the_form_move_together(page):
