@@ -1,10 +1,9 @@
 """A messy table, as people bring it: 6,120 rows and 202 columns of a made-up hospital, nobody's.
 
-    python examples/messy.py messy.csv messy.yaml mended.csv
+    python examples/messy.py messy.csv messy.yaml
 
-writes the table as it came, the schema that a person would write for it, and the table after the mending that
-`dpserve schema check` asks for. Dates in two formats, decimal commas, line breaks in cells, ids, free text, words for
-yes and no in two languages, five targets. The same every time.
+writes the table as it came, and the schema that a person would write for it. Dates in two formats, decimal commas, line
+breaks in cells, ids, free text, words for yes and no in two languages, five targets. The same every time.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ def labs() -> list[str]:
     return [f"lab_{number:03d}" for number in range(1, LABS + 1)]
 
 
-def rows(mended: bool) -> list[list[str]]:
-    """The table; `mended`: numbers with points, and yes or no in one language."""
+def rows() -> list[list[str]]:
+    """The table: in some rows numbers with commas, and yes or no in another language."""
     draw = random.Random(19)
     found = []
     for row in range(ROWS):
@@ -40,7 +39,7 @@ def rows(mended: bool) -> list[list[str]]:
         day, month, year = draw.randint(1, 28), draw.randint(1, 12), draw.randint(2019, 2024)
         date = f"{day:02d}.{month:02d}.{year}" if draw.random() < 0.4 else f"{year}-{month:02d}-{day:02d}"
         smoker, allergy = draw.random() < 0.3, draw.random() < 0.2
-        german = draw.random() < 0.2 and not mended
+        german = draw.random() < 0.2
         said = [("ja" if each else "nein") if german else ("yes" if each else "no") for each in (smoker, allergy)]
         comment = f"{draw.choice(WORDS)},\n{draw.choice(WORDS)}" if draw.random() < 0.3 else draw.choice(WORDS)
         values = [
@@ -52,7 +51,7 @@ def rows(mended: bool) -> list[list[str]]:
         for number in range(LABS):
             value = 50 + 12 * (0.6 * sick if number < 20 else 0.0) + 12 * draw.gauss(0, 1)
             text = f"{value:.2f}"
-            comma = number % 3 == 0 and row % 2 == 0 and not mended
+            comma = number % 3 == 0 and row % 2 == 0
             values.append("NA" if draw.random() < 0.04 else text.replace(".", ",") if comma else text)
         stay = max(0.0, 4 + 2.5 * sick + draw.gauss(0, 2))
         values += [
@@ -77,28 +76,31 @@ def schema() -> str:
             "  died: {classes: [0, 1]}",
             "  cost: {range: [0, 30000], missing: leave-out}",
             f"records: {ROWS}",
+            "format: {decimal: either, true_words: [ja], false_words: [nein]}",
             "features:",
             "  smoker: {type: boolean}",
             "  allergy: {type: boolean}",
+            "  visit_date: {type: date, range: [2019-01-01, 2024-12-31], written: [YYYY-MM-DD, DD.MM.YYYY]}",
+            "  birth_date: {type: date, range: [1930-01-01, 2015-12-31], written: [DD.MM.YYYY]}",
+            '  visit_time: {type: time, range: ["00:00", "23:59"], bins: 24}',
             "  sex: {type: categorical, values: [female, male]}",
             f"  region: {{type: categorical, values: [{', '.join(REGIONS)}]}}",
             *numbers,
-            f"ignore: [{', '.join(HEAD[:8])}]",
+            f"ignore: [{', '.join(name for name in HEAD[:8] if name[-5:] not in ('_date', '_time'))}]",
             "",
         ]
     )
 
 
-def write(path: Path, mended: bool) -> None:
-    """One of the two tables."""
+def write(path: Path) -> None:
+    """The table."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*HEAD, *labs(), *TARGETS])
-        writer.writerows(rows(mended))
+        writer.writerows(rows())
 
 
 if __name__ == "__main__":
-    table, described, clean = map(Path, sys.argv[1:4])
-    write(table, mended=False)
+    table, described = map(Path, sys.argv[1:3])
+    write(table)
     described.write_text(schema(), "utf-8")
-    write(clean, mended=True)

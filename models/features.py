@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accountant.errors import InputError, ModelInvalid
+from models.calendar import CalendarKind, number_of, text_of
 
 Codes = NDArray[np.uint16]
 RawColumns = Mapping[str, ArrayLike]
@@ -51,7 +52,7 @@ def encodable(text: str) -> bool:
 class NumericFeature:
     """Ascending cut points `edges`; code of v = number of edges < v (0..E), missing (NaN) = E + 1."""
 
-    kind: ClassVar[Literal["numeric"]] = "numeric"
+    kind: ClassVar[Literal["numeric", "date", "datetime", "time"]] = "numeric"
     name: str
     edges: tuple[float, ...]
 
@@ -90,9 +91,62 @@ class NumericFeature:
         """A code in words."""
         return "missing" if code == self.missing else f"bin {code}"
 
+    @property
+    def noun(self) -> str:
+        """One value, for people."""
+        return "number"
+
+    def text(self, number: float) -> str:
+        """A cut point for people."""
+        return number_text(number)
+
     def to_json(self) -> dict[str, Any]:
         """Inverse: `feature_from_json`."""
         return {"name": self.name, "type": self.kind, "edges": list(self.edges)}
+
+
+class CalendarFeature(NumericFeature):
+    """A date or a time, as the number that `models.calendar` makes of it: compared and encoded as a number is."""
+
+    kind: ClassVar[CalendarKind]
+
+    @property
+    def noun(self) -> str:
+        """One value, for people."""
+        return "time" if self.kind == "time" else "date"
+
+    def numbers(self, texts: Sequence[str | None]) -> NDArray[np.float64]:
+        """ISO texts (n,) -> what is compared; None and the empty text are missing. ValueError where one is neither."""
+        return np.array([number_of(self.kind, text) if text else np.nan for text in texts], np.float64)
+
+    def text(self, number: float) -> str:
+        """A cut point as ISO 8601."""
+        return text_of(self.kind, number)
+
+
+class DateFeature(CalendarFeature):
+    """A day of the calendar, in days since 1970-01-01."""
+
+    kind = "date"
+
+
+class MomentFeature(CalendarFeature):
+    """A day and a time, in seconds since 1970-01-01."""
+
+    kind = "datetime"
+
+
+class TimeFeature(CalendarFeature):
+    """A time of day, in seconds since midnight."""
+
+    kind = "time"
+
+
+CALENDAR: Mapping[CalendarKind, type[CalendarFeature]] = {
+    "date": DateFeature,
+    "datetime": MomentFeature,
+    "time": TimeFeature,
+}
 
 
 @dataclass(frozen=True)
@@ -189,6 +243,8 @@ def feature_from_json(body: Mapping[str, Any]) -> Feature:
                 return NumericFeature(str(body["name"]), tuple(float(edge) for edge in body["edges"]))
             case "categorical" if set(body) == {"name", "type", "values"}:
                 return CategoricalFeature(str(body["name"]), tuple(str(value) for value in body["values"]))
+            case "date" | "datetime" | "time" as kind if set(body) == {"name", "type", "edges"}:
+                return CALENDAR[kind](str(body["name"]), tuple(float(edge) for edge in body["edges"]))
             case "boolean" if set(body) == {"name", "type"}:
                 return BooleanFeature(str(body["name"]))
     except (KeyError, TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.features import Feature, number_text
+from models.features import Feature, NumericFeature
 
 Test = Literal["above", "is", "always"]
 OneTest = tuple[Literal["above", "is"], int, int]  # test, feature, code
@@ -46,8 +46,8 @@ def describe(asks: Asks, features: Sequence[Feature]) -> str:
     if asks.test == "always":
         return "always"
     feature = features[asks.feature]
-    if asks.test == "above" and feature.kind == "numeric":
-        return f"{feature.name} > {number_text(feature.edges[asks.code])}"
+    if asks.test == "above" and isinstance(feature, NumericFeature):
+        return f"{feature.name} > {feature.text(feature.edges[asks.code])}"
     return f"{feature.name} is {feature.label(asks.code)}"
 
 

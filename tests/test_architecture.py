@@ -48,6 +48,7 @@ PUBLIC_TRAINING = {
     "training.rows.made_up",
     "training.rows.row_files",
     "training.rows.schema",
+    "training.rows.sources.described",
     "training.tuning.tune",
 }
 
@@ -83,7 +84,8 @@ models/worth: accountant(. certificates ledger) models(. explain forms)
 models/store: accountant(. certificates keys ledger log) models(. explain forms onnx worth)
 training: accountant(. certificates keys ledger privacy) models(. edit forms onnx store worth)
     training(evaluation learners profiles rows tuning)
-training/evaluation: accountant(. certificates keys ledger privacy) models(. forms store worth) training(. rows)
+training/evaluation: accountant(. certificates keys ledger privacy) models(. forms store worth)
+    training(. rows rows/sources)
 training/learners: accountant(. privacy) models(. forms) training(. learners/boosting rows)
 training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
 training/learners/ebm: accountant(. privacy) models(. forms) training(. learners rows rows/kernels)
@@ -93,7 +95,8 @@ training/local/boosted: accountant(. ledger privacy) models(. forms) training(lo
 training/owner: accountant(.) models(.) training(local local/boosted)
 training/notebook: accountant(.) training(. learners rows)
 training/profiles: accountant(. certificates ledger privacy) models(profile) training(. evaluation rows)
-training/rows: accountant(. ledger) models(.) training(rows/kernels)
+training/rows: accountant(. ledger) models(.) training(rows/kernels rows/sources)
+training/rows/sources: accountant(.) models(.) training(rows)
 training/rows/kernels:
 training/tuning: accountant(. privacy) models(. forms) training(. rows)
 serving: accountant(ledger) training(learners) serving(http pages process rest wire)
@@ -101,11 +104,11 @@ serving/cli: accountant(. audit certificates keys ledger log store) models(onnx 
     training(. learners rows) serving(pages process)
 serving/cli/data: accountant(. certificates ledger) models(profile) serving(cli) training(profiles rows)
 serving/cli/here: accountant(. audit certificates keys ledger log) models(profile store worth)
-    training(. evaluation profiles rows tuning) serving(cli cli/released process)
+    training(. evaluation profiles rows rows/sources tuning) serving(cli cli/released process)
 serving/cli/local: accountant(. keys) models(store) serving(cli) training(aggregator local owner)
 serving/cli/released: accountant(. ledger) models(. edit explain forms store worth) training(. rows) serving(cli)
-serving/cli/remote: accountant(. audit certificates keys ledger log) models(. profile store worth) training(rows)
-    serving(cli cli/released) dpserve(.)
+serving/cli/remote: accountant(. audit certificates keys ledger log) models(. profile store worth)
+    training(rows rows/sources) serving(cli cli/released) dpserve(.)
 serving/http: accountant(. ledger) training(.) serving(process wire)
 serving/pages: accountant(. certificates ledger log store) models(. explain forms profile store worth)
     training(. learners local profiles) serving(http process rest wire)

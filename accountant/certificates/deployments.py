@@ -98,7 +98,8 @@ def _domain(domain: Domain) -> str:
     if isinstance(domain, CategoricalDomain):
         values = f"{domain.count} categories" if domain.values is None else ", ".join(domain.values)
         return f"{domain.name}: {values}; anything else is other; or missing"
-    return f"{domain.name}: a number, told apart at {domain.cuts} cut points from {domain.low} to {domain.high}"
+    noun = "number" if domain.type == "numeric" else domain.type
+    return f"{domain.name}: a {noun}, told apart at {domain.cuts} cut points from {domain.low} to {domain.high}"
 
 
 def _loss(certificate: Certificate) -> dict[str, Any]:

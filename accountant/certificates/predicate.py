@@ -195,6 +195,16 @@ class NumericDomain(Form):
     cuts: Index
 
 
+class CalendarDomain(Form):
+    """A date (cut points in days), a moment or a time of day (in seconds) with its cut points as ISO 8601."""
+
+    name: Text
+    type: Literal["date", "datetime", "time"]
+    low: Text | None = Field(description="first cut point; values before are as if they were it")
+    high: Text | None = Field(description="last cut point")
+    cuts: Index
+
+
 class CategoricalDomain(Form):
     """One of publicly known categories."""
 
@@ -211,7 +221,7 @@ class BooleanDomain(Form):
     type: Literal["boolean"]
 
 
-Domain = Annotated[NumericDomain | CategoricalDomain | BooleanDomain, Field(discriminator="type")]
+Domain = Annotated[NumericDomain | CalendarDomain | CategoricalDomain | BooleanDomain, Field(discriminator="type")]
 
 
 class RangeForm(Form):

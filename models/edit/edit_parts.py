@@ -2,7 +2,7 @@
 
 `all`                          every bin
 `bin 3`, `bin 3-7`             bins by number
-`30..40`, `..18`, `65..`       numbers: every bin with values above the first, up to the second
+`30..40`, `..18`, `65..`       numbers: every bin with values above the first, up to the second; dates as ISO texts
 `Bachelors, Masters`, `true`   values by name; `other` and `missing` are names too
 `["a, b", "c"]`                the same as JSON, for names with commas in them
 """
@@ -18,7 +18,8 @@ import numpy as np
 
 from accountant import canonical
 from accountant.errors import InputError
-from models.features import CategoricalFeature, Feature, NumericFeature, number_text
+from models.calendar import number_of
+from models.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
 
 ALL = "all"
 _BINS = re.compile(r"bin (\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
@@ -50,7 +51,7 @@ def bin_text(feature: Feature, code: int) -> str:
     """A bin as `part_of` reads it, its cut points to six digits."""
     if not isinstance(feature, NumericFeature) or code == feature.missing:
         return feature.label(code)
-    ends = ["", *map(number_text, feature.edges), ""]
+    ends = ["", *map(feature.text, feature.edges), ""]
     return f"{ends[code]}..{ends[code + 1]}" if feature.edges else ALL
 
 
@@ -79,8 +80,12 @@ def _interval(feature: NumericFeature, text: str) -> list[int]:
 
 def _number(feature: Feature, text: str, otherwise: float) -> float:
     try:
+        if isinstance(feature, CalendarFeature) and text.strip():
+            return number_of(feature.kind, text.strip())
         number = float(text) if text.strip() else otherwise
-    except ValueError:
+    except ValueError as error:
+        if isinstance(feature, CalendarFeature):
+            raise InputError(f"bins={text:.80}: {feature.name}: {error}") from None
         raise InputError(f"bins={text:.80}: {feature.name} is numeric, this is no number") from None
     if isnan(number):
         raise InputError(f"bins={text:.80}: must be numbers")

@@ -126,6 +126,6 @@ def _values(feature: Feature) -> str:
         more = len(feature.values) - LISTED
         return ", ".join(feature.values[:LISTED]) + (f" and {more} more" if more > 0 else "")
     if not feature.edges:
-        return "any number"
-    low, high = number_text(feature.edges[0]), number_text(feature.edges[-1])
-    return f"numbers, told apart at {len(feature.edges)} cut points from {low} to {high}"
+        return f"any {feature.noun}"
+    low, high = feature.text(feature.edges[0]), feature.text(feature.edges[-1])
+    return f"{feature.noun}s, told apart at {len(feature.edges)} cut points from {low} to {high}"

@@ -114,8 +114,8 @@ def _answers(ensemble: Released) -> str:
 def _union(first: Feature, second: Feature) -> Feature:
     """A feature whose bins tell apart all that either does."""
     match first, second:
-        case NumericFeature(), NumericFeature():
-            return NumericFeature(first.name, tuple(sorted({*first.edges, *second.edges})))
+        case NumericFeature(), NumericFeature() if first.kind == second.kind:
+            return type(first)(first.name, tuple(sorted({*first.edges, *second.edges})))
         case CategoricalFeature(), CategoricalFeature():
             return CategoricalFeature(first.name, tuple(dict.fromkeys((*first.values, *second.values))))
         case BooleanFeature(), BooleanFeature():

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.answers import ClassLabel, middle
-from models.features import Feature, NumericFeature, RawColumns, encode_columns, number_text
+from models.features import Feature, NumericFeature, RawColumns, encode_columns
 from models.released import FeatureSum, Released
 
 
@@ -180,7 +180,7 @@ def _shape(ensemble: FeatureSum, at: int, label: ClassLabel, table: NDArray[np.f
     if not ensemble.in_votes:
         return Shape(feature.name, feature.kind, label, tuple(_released(ensemble, at, votes)))
     if isinstance(feature, NumericFeature):
-        return Shape(feature.name, feature.kind, label, tuple(_intervals(feature.edges, votes)))
+        return Shape(feature.name, feature.kind, label, tuple(_intervals(feature, votes)))
     bins = tuple(Bin(feature.label(code), each) for code, each in enumerate(votes))
     return Shape(feature.name, feature.kind, label, bins)
 
@@ -201,23 +201,24 @@ def places(feature: Feature) -> list[tuple[str, float | None, float | None]]:
     if not isinstance(feature, NumericFeature):
         return [(feature.label(code), None, None) for code in range(feature.bins)]
     ends = pairwise((-inf, *feature.edges, inf))
-    return [*((_interval(low, high), low, high) for low, high in ends), ("missing", None, None)]
+    return [*((_interval(feature, low, high), low, high) for low, high in ends), ("missing", None, None)]
 
 
-def _intervals(edges: tuple[float, ...], votes: list[float]) -> list[Bin]:
+def _intervals(feature: NumericFeature, votes: list[float]) -> list[Bin]:
     """Neighbouring intervals of equal votes merged; the missing bin last."""
-    ends = (*edges, inf)
+    ends = (*feature.edges, inf)
     merged: list[Bin] = []
     low = -inf
     for j, high in enumerate(ends):
         if high < inf and votes[j] == votes[j + 1]:
             continue
-        merged.append(Bin(_interval(low, high), votes[j], low, high))
+        merged.append(Bin(_interval(feature, low, high), votes[j], low, high))
         low = high
     return [*merged, Bin("missing", votes[-1])]
 
 
-def _interval(low: float, high: float) -> str:
+def _interval(feature: NumericFeature, low: float, high: float) -> str:
     if low == -inf:
-        return "any number" if high == inf else f"up to {number_text(high)}"
-    return f"above {number_text(low)}" if high == inf else f"above {number_text(low)}, up to {number_text(high)}"
+        return f"any {feature.noun}" if high == inf else f"up to {feature.text(high)}"
+    above = f"above {feature.text(low)}"
+    return above if high == inf else f"{above}, up to {feature.text(high)}"

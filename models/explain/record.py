@@ -10,7 +10,7 @@ from models.answers import ClassLabel
 from models.explain.explain import Bin, Contributions, errors, logits, spoken_for, unit
 from models.explain.vega_panels import Colours, Panel, bar_panel, reach
 from models.explain.vega_parts import amount
-from models.features import NumericFeature, RawColumns, encode_columns
+from models.features import CalendarFeature, NumericFeature, RawColumns, encode_columns
 from models.released import Released
 
 NAMES, SHOWN = 190, 30  # pixels for names with their values; most bars
@@ -43,7 +43,8 @@ def record_bars(ensemble: Released, columns: RawColumns, found: Contributions) -
 def _value(feature: Any, columns: RawColumns, code: int) -> str:
     """The value as the model reads it: a number as it is, anything else by the name of its code."""
     if isinstance(feature, NumericFeature) and code != feature.missing:
-        return f"{float(np.asarray(columns[feature.name])[0]):g}"
+        value = float(np.asarray(columns[feature.name])[0])
+        return feature.text(value) if isinstance(feature, CalendarFeature) else f"{value:g}"
     return str(feature.label(code))
 
 

@@ -11,7 +11,20 @@ from textwrap import fill
 import vl_convert
 
 from models.explain.explain import Bin, Shape
-from models.explain.vega_parts import BAR, CONFIG, HEIGHT, LINE, SHOWN, WIDTH, Spec, axis, ends, heading, signed
+from models.explain.vega_parts import (
+    BAR,
+    CONFIG,
+    HEIGHT,
+    LINE,
+    SHOWN,
+    WIDTH,
+    Spec,
+    axis,
+    ends,
+    heading,
+    signed,
+    tick_words,
+)
 from models.features import Feature, NumericFeature
 
 FOR, AGAINST = "#0072B2", "#D55E00"  # Okabe and Ito: apart for every kind of sight
@@ -127,7 +140,8 @@ def _stairs(feature: NumericFeature, shape: Shape, most: float) -> Spec:
     number = {"type": "quantitative", "scale": {"domain": [low, high], "nice": False, "zero": False}}
     votes = {"type": "quantitative", "scale": {"domain": [-most, most]}}
     line = [{"at": row[end], "votes": row["votes"]} for row in rows for end in ("low", "high")]
-    across = {"title": None, "tickCount": 5, "grid": False, "labelOverlap": True, "labelFlush": True}
+    across: Spec = {"title": None, "tickCount": 5, "grid": False, "labelOverlap": True, "labelFlush": True}
+    across |= {"labelExpr": tick_words(feature)}
     return {
         "height": HEIGHT,
         "data": {"values": rows},

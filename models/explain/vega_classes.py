@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from models.explain.explain import Shape, shapes
-from models.explain.vega_parts import BAR, HEIGHT, LINE, SHOWN, WIDTH, Spec, axis, ends, heading, signed
+from models.explain.vega_parts import BAR, HEIGHT, LINE, SHOWN, WIDTH, Spec, axis, ends, heading, signed, tick_words
 from models.features import Feature, NumericFeature
 from models.released import Released
 
@@ -54,7 +54,8 @@ def _curves(feature: NumericFeature, group: Sequence[Shape], most: float, colour
         for at in (max(low, each.low), min(high, each.high))
     ]
     number = {"type": "quantitative", "scale": {"domain": [low, high], "nice": False, "zero": False}}
-    across = {"title": None, "tickCount": 5, "grid": False, "labelOverlap": True, "labelFlush": True}
+    across: Spec = {"title": None, "tickCount": 5, "grid": False, "labelOverlap": True, "labelFlush": True}
+    across |= {"labelExpr": tick_words(feature)}
     votes = {"field": "votes", "type": "quantitative", "scale": {"domain": [-most, most]}, "axis": axis()}
     return {
         "height": HEIGHT,

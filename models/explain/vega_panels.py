@@ -13,7 +13,7 @@ from math import sqrt
 from typing import Any
 
 from models.explain.explain import Bin
-from models.explain.vega_parts import CONFIG, SCHEMA, Spec, amount, ends
+from models.explain.vega_parts import CONFIG, SCHEMA, Spec, amount, ends, tick_words
 from models.features import NumericFeature
 
 WIDTH, GAP, COLUMNS = 340, 30, 3  # pixels: of a panel, between panels; panels of a line
@@ -85,7 +85,7 @@ def curve_panel(
     """One curve, or two of two models `names`; missing values as points beside it, the counts of the first below."""
     low, high = ends(feature)
     crowded = low + 0.9 * (high - low)  # from there on a number would stand on the word for missing values
-    axis = {**_axis(colours, 5), "grid": False, "labelExpr": f"datum.value > {crowded} ? '' : datum.label"}
+    axis = {**_axis(colours, 5), "grid": False, "labelExpr": f"datum.value > {crowded} ? '' : {tick_words(feature)}"}
     x = _number("at", (low, high), axis, [0, REACH])
     y = _number("value", scale, {**_axis(colours, 4), "grid": True}, [PLOT, 0])
     layers = [_layer([{}], _rule(colours["zero"]), {**_span("x", 0, WIDTH - LEFT), "y": {"datum": 0}})]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.features import NumericFeature
+from models.features import CalendarFeature, NumericFeature
 
 LINE, QUIET = "#333333", "#666666"
 WIDTH, HEIGHT, BAR = 290, 130, 19  # pixels: of a panel, of a panel over numbers, of one bar
@@ -53,6 +53,15 @@ def ends(feature: NumericFeature) -> tuple[float, float]:
     first, last = feature.edges[0], feature.edges[-1]
     margin = (last - first) / 16 or max(abs(first), 1.0)
     return first - margin, last + margin
+
+
+def tick_words(feature: NumericFeature) -> str:
+    """How Vega writes a place on the axis: a date as a date."""
+    if not isinstance(feature, CalendarFeature):
+        return "datum.label"
+    if feature.kind == "date":
+        return "utcFormat(datum.value * 86400000, '%Y-%m-%d')"
+    return f"utcFormat(datum.value * 1000, '{'%H:%M' if feature.kind == 'time' else '%Y-%m-%d %H:%M'}')"
 
 
 def axis() -> Spec:

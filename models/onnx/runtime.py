@@ -15,7 +15,8 @@ from onnx import ModelProto, TensorProto
 
 from accountant.errors import InputError, ModelInvalid, RecordError
 from models.answers import ClassLabel
-from models.features import MISSING_TEXT, CategoricalFeature, Feature, RawColumns, encodable
+from models.calendar import EXAMPLES
+from models.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature, RawColumns, encodable
 from models.onnx.check import check_graph
 from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER
 
@@ -135,8 +136,8 @@ def columns_from_records(features: Sequence[Feature], records: Sequence[Record],
     """JSON records -> columns (n,) for `OnnxModel.infer`, the ensemble and explanations alike.
 
     Every record has exactly the features as keys; null is missing. Numeric: a finite number that is not a boolean;
-    boolean: true or false; categorical: a text. Raises RecordError naming the first record and field that do not fit,
-    and with more than `limit` records.
+    boolean: true or false; categorical: a text; a date or time: an ISO text. Raises RecordError naming the first record
+    and field that do not fit, and with more than `limit` records.
     """
     if len(records) > limit:
         raise RecordError(f"records: {len(records)} are too many; at most {limit}", records=len(records), limit=limit)
@@ -152,11 +153,15 @@ _TYPES: dict[str, set[type]] = {
     "numeric": {int, float, type(None)},
     "boolean": {bool, type(None)},
     "categorical": {str, type(None)},
+    "date": {str, type(None)},
+    "datetime": {str, type(None)},
+    "time": {str, type(None)},
 }
-_WANTED = {
+_WANTED: dict[str, str] = {
     "numeric": "must be a finite number or null",
     "boolean": "must be true, false or null",
     "categorical": "must be a text or null",
+    **{kind: f'must be a text like "{example}", or null' for kind, example in EXAMPLES.items()},
 }
 
 
@@ -170,6 +175,8 @@ def _column(feature: Feature, cells: list[Any]) -> NDArray[Any]:
         texts = [cell or MISSING_TEXT for cell in cells] if some_null else cells
         "".join(texts).encode()  # UnicodeEncodeError (a ValueError) on a lone surrogate
         return np.array(texts, dtype=object)
+    if isinstance(feature, CalendarFeature):
+        return feature.numbers(cells)
     numbers = np.array(cells, dtype=np.float64)
     if np.count_nonzero(np.isfinite(numbers)) != len(cells) - (cells.count(None) if some_null else 0):
         raise ValueError(feature.name)
@@ -195,6 +202,12 @@ def _blame(features: Sequence[Feature], records: Sequence[Record]) -> dict[str, 
 def _fits(feature: Feature, value: Any) -> bool:
     if type(value) not in _TYPES[feature.kind]:
         return False
+    if isinstance(feature, CalendarFeature):
+        try:
+            feature.numbers([value])
+        except ValueError:
+            return False
+        return True
     if isinstance(value, str):
         return value == MISSING_TEXT or encodable(value)
     try:

@@ -49,8 +49,13 @@ class Column:
         """What a statement says of it beside its counts."""
         feature = self.feature
         about: dict[str, Any] = {"name": feature.name, "role": self.role, "type": feature.kind}
-        if isinstance(feature, NumericFeature):
-            return {**about, "edges": [text_of(edge) for edge in feature.edges], "ends": [*map(text_of, self.ends)]}
+        if isinstance(feature, NumericFeature):  # dates too: their figures are of days or seconds
+            about["type"] = NumericFeature.kind
+            return {
+                **about,
+                "edges": [text_of(edge) for edge in feature.edges],
+                "ends": [*map(text_of, self.ends)],
+            }
         return about | ({"values": list(feature.values)} if isinstance(feature, CategoricalFeature) else {})
 
 

@@ -20,7 +20,7 @@ from accountant.home import Home
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
 from models.explain.card import model_card
-from models.features import CategoricalFeature, Feature, NumericFeature
+from models.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_from_bytes
 from models.onnx.runtime import OnnxModel
@@ -124,7 +124,8 @@ def stated_range(ensemble: Ensemble) -> tuple[str, str] | None:
 def _domain(feature: Feature) -> dict[str, Any]:
     named = {"name": feature.name, "type": feature.kind}
     if isinstance(feature, NumericFeature):
-        low, high = (_number(feature.edges[end]) if feature.edges else None for end in (0, -1))
+        written = feature.text if isinstance(feature, CalendarFeature) else _number
+        low, high = (written(feature.edges[end]) if feature.edges else None for end in (0, -1))
         return {**named, "low": low, "high": high, "cuts": len(feature.edges)}
     if isinstance(feature, CategoricalFeature):
         few = list(feature.values) if len(feature.values) <= FEW else None

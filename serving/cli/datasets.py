@@ -185,16 +185,24 @@ def _dataset_text(body: dict[str, Any]) -> str:
 
 
 def draft(
-    file: Annotated[Path, typer.Argument(help="A .parquet or .csv file.")],
+    file: Annotated[Path, typer.Argument(help="A file or folder of rows.")],
+    data: Annotated[
+        bool,
+        typer.Option("--data", help="Look at how cells are written, too: marks, dates, words."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Draft a schema from column names and types. No value is read; what is public knowledge is yours to fill in.
 
+    With --data it also proposes how the file is written, from the cells of its first rows: `format`, the marks of
+    decimals, patterns of dates, words for yes and no. Never a range, never a category.
+
     \b
     dpserve schema draft adult.parquet > adult.yaml
+    dpserve schema draft visits.csv --data > visits.yaml
     """
     from training.rows.row_files import draft_schema  # loads what reads rows
 
-    text = draft_schema(file)
+    text = draft_schema(file, data)
     show(json, {"schema": text}, text.rstrip("\n"))
     note("Fill in every FILL-IN from public knowledge, never from the rows: dpserve accepts the file only then.")

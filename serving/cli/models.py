@@ -15,6 +15,11 @@ from serving.cli.complete import DATASETS, MODELS, Model
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, note, rounds, show
 
+Described = Annotated[
+    Path | None,
+    typer.Option(help="A schema that says how the file is written; that of the model's dataset when left out."),
+]
+
 
 def list_models(json: Json = False) -> None:
     """List the models of this home, each verified.
@@ -43,15 +48,17 @@ def predict(
         Path, typer.Option(help="Records, .parquet or .csv; columns that are no features are passed over.")
     ],
     out: Annotated[Path, typer.Option(help="Where to write label and p_<class>, or value; .parquet or .csv.")],
+    schema: Described = None,
     json: Json = False,
 ) -> None:
     """Predict every row of a file, in its order, with a verified model.
 
     \b
     dpserve predict adult --data new.parquet --out predictions.parquet
+    dpserve predict visits --data new.csv --schema new.yaml --out predictions.csv
     """
     with rounds(f"predicting with {name}") as progress:
-        body = side("models").predicted(name, data, out, progress)
+        body = side("models").predicted(name, data, schema, out, progress)
     said = f"{body['target']} of {body['records']} records predicted with {body['model']}, written to {out}"
     show(json, body, said)
 
@@ -81,6 +88,7 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option(help="Rows that are nobody's secret, with the target: .parquet or .csv. Free.")
     ] = None,
+    schema: Described = None,
     out: Annotated[Path | None, typer.Option(help="Write a report: .html with pictures, .json or .csv.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
     idempotency_key: Annotated[
@@ -101,7 +109,7 @@ def evaluate(
     dpserve evaluate adult --data public.parquet --out report.html
     """
     if data is not None and (dataset, epsilon, part, against, group, idempotency_key, plan) == (*[None] * 6, False):
-        return _evaluate_rows(name, data, out, json)
+        return _evaluate_rows(name, data, schema, out, json)
     if dataset is None or epsilon is None or data is not None:
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
     asked = {"model": name, "dataset": dataset, "epsilon": epsilon, "part": part, "against": against, "group": group}
@@ -117,9 +125,9 @@ def evaluate(
     note(f"statement {body['statement']}; left {left_words(body['left'], 'evaluation')}")
 
 
-def _evaluate_rows(name: str, data: Path, out: Path | None, json: bool) -> None:
+def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None, json: bool) -> None:
     with busy(f"evaluating {name} on {data.name}"):
-        found = side("worth").evaluated_on_rows(name, data, out)
+        found = side("worth").evaluated_on_rows(name, data, schema, out)
     rows = [("FIGURE", "VALUE"), *((each["metric"], short_figure(each["value"])) for each in found.metrics)]
     show(json, {**found.body, "out": None if out is None else str(out)}, "\n".join([*found.facts, "", aligned(rows)]))
 

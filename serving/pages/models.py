@@ -13,7 +13,7 @@ from accountant.certificates.plain_words import best_guess, factor, plain
 from accountant.errors import CertificateRevoked, DpserveError, InputError, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
-from models.features import CategoricalFeature, Feature, NumericFeature, number_text
+from models.features import CategoricalFeature, Feature, NumericFeature
 from models.store import placing
 from models.store.bundle import CHAMPION, FILES
 from models.worth.statements import mark, worths
@@ -169,8 +169,8 @@ def _values(feature: Feature) -> str:
     if not isinstance(feature, NumericFeature):
         return "true or false"
     if not feature.edges:
-        return "any number"
-    low, high = number_text(feature.edges[0]), number_text(feature.edges[-1])
+        return f"any {feature.noun}"
+    low, high = feature.text(feature.edges[0]), feature.text(feature.edges[-1])
     return f"{low} to {high}, told apart at {len(feature.edges)} cut points"
 
 

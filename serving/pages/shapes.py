@@ -9,7 +9,7 @@ from math import isfinite, log10
 from typing import Any
 
 from models.explain.explain import Bin, Shape, shapes, spoken_for, unit
-from models.features import CategoricalFeature, Feature, NumericFeature
+from models.features import CALENDAR, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
 
 FEATURES = 24  # drawn at a time
@@ -42,7 +42,8 @@ def _feature(group: Sequence[Shape], scale: float) -> dict[str, Any]:
     first = group[0]
     return {
         "feature": first.feature,
-        "kind": first.kind,
+        "kind": "numeric" if first.kind in CALENDAR else first.kind,
+        "calendar": first.kind if first.kind in CALENDAR else None,
         "importance": scale * max(shape.importance for shape in group),
         "shapes": [{"label": str(shape.label), "bins": [_bin(each, scale) for each in shape.bins]} for shape in group],
     }
@@ -93,6 +94,9 @@ def _input(feature: Feature) -> Input:
         listed = tuple((f"={value}", value) for value in feature.values)
         start = listed[0][0] if listed else ""
         return Input(feature.name, feature.kind, start, (*listed, ("?", "another value"), ("", "not known")))
+    if isinstance(feature, CalendarFeature):
+        middle = feature.edges[len(feature.edges) // 2] if feature.edges else 0.0
+        return Input(feature.name, feature.kind, feature.text(middle))
     if isinstance(feature, NumericFeature):
         return _number(feature)
     return Input(feature.name, feature.kind, "false", (("true", "true"), ("false", "false"), ("", "not known")))

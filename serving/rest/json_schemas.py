@@ -163,7 +163,7 @@ CERTIFICATE = record(
     }
 )  # fmt: skip
 FEATURE = record(
-    {"name": TEXT, "type": {"enum": ["numeric", "categorical", "boolean"]}},
+    {"name": TEXT, "type": {"enum": ["numeric", "categorical", "boolean", "date", "datetime", "time"]}},
     {"edges": array(REAL), "values": array(TEXT)},
 )
 _WORTH = {

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 
 from accountant.errors import InputError, RecordError
-from models.features import MISSING_TEXT, BooleanFeature, CategoricalFeature, Feature
+from models.features import MISSING_TEXT, BooleanFeature, CalendarFeature, CategoricalFeature, Feature
 from serving.wire.arrow_messages import check_messages
 from serving.wire.bounds import Room, check_cells
 from serving.wire.errors import TooLarge
@@ -96,6 +96,8 @@ def _check_type(feature: Feature, kind: pa.DataType) -> None:
     elif isinstance(feature, BooleanFeature):
         if not pa.types.is_boolean(kind):
             _misfit(feature, str(kind), "must be boolean")
+    elif isinstance(feature, CalendarFeature) and _calendar_type(feature, kind) is not None:
+        return
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         _misfit(feature, str(kind), "must be numbers")
 
@@ -114,9 +116,53 @@ def _arrow_column(feature: Feature, column: pa.ChunkedArray, room: Room) -> NDAr
         return _arrow_texts(feature, values, room)
     if pa.types.is_null(values.type):
         return np.full(len(values), np.nan)
+    if isinstance(feature, CalendarFeature) and not (
+        pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    ):
+        return _arrow_dates(feature, values)
     if values.null_count or pa.types.is_boolean(values.type):
         values = pc.cast(values, pa.float64(), safe=False)
     return _finite(feature, values.to_numpy(zero_copy_only=False))
+
+
+def _calendar_type(feature: CalendarFeature, kind: pa.DataType) -> pa.DataType | None:
+    """What a column of dates or times is cast to; a text stays one. None where it holds neither."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return kind
+    if feature.kind == "time":
+        return pa.time64("us") if pa.types.is_time(kind) else None
+    if feature.kind == "date":
+        return pa.date32() if pa.types.is_date(kind) else None
+    return pa.timestamp("us") if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else None
+
+
+def _arrow_dates(feature: CalendarFeature, values: pa.Array) -> NDArray[np.float64]:
+    """Dates, times, or ISO texts of them, as the numbers that the model compares. A timestamp with a zone is in UTC."""
+    wanted = _calendar_type(feature, values.type)
+    if wanted == values.type and not pa.types.is_temporal(wanted):
+        return iso_texts(feature, values.to_pylist())
+    try:
+        whole = pc.cast(values, wanted, safe=False).cast(pa.int32() if wanted == pa.date32() else pa.int64())
+    except pa.ArrowInvalid:
+        _misfit(feature, str(values.type), "holds what no calendar has")
+    return np.asarray(pc.cast(whole, pa.float64(), safe=False).to_numpy(zero_copy_only=False)) / (
+        1 if wanted == pa.date32() else 1_000_000
+    )
+
+
+def iso_texts(feature: CalendarFeature, texts: Sequence[str | None]) -> NDArray[np.float64]:
+    """ISO texts as the numbers that the model compares; RecordError names the first that is none."""
+    try:
+        return feature.numbers(texts)
+    except ValueError:
+        for index, text in enumerate(texts):
+            try:
+                feature.numbers([text])
+            except ValueError as error:
+                raise RecordError(
+                    f"records[{index}].{feature.name}: {error}", record=index, field=feature.name
+                ) from None
+        raise
 
 
 def _arrow_texts(feature: CategoricalFeature, values: pa.Array, room: Room) -> NDArray[Any]:
@@ -224,6 +270,8 @@ def _array_column(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
         if cells.dtype.kind != "U":
             _misfit(feature, str(cells.dtype), "must be text (numpy's U)")
         return _array_texts(feature, cells)
+    if isinstance(feature, CalendarFeature) and cells.dtype.kind == "U":
+        return iso_texts(feature, _array_texts(feature, cells).tolist())
     if cells.dtype.kind not in ("iufb" if isinstance(feature, BooleanFeature) else "iuf"):
         _misfit(feature, str(cells.dtype), "must be numbers")
     return _finite(feature, cells)

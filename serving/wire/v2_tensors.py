@@ -1,8 +1,9 @@
 """Tensors of the Open Inference Protocol (V2), in JSON and binary, from and to the columns of a model.
 
 A request has one tensor for each feature, of shape [n] or [n, 1]: numbers as FP32, FP64 or any integer, booleans as
-BOOL or 0 and 1, texts as BYTES. Missing is NaN, null, or the empty text. Binary data follow the JSON in the order of
-the inputs, little-endian; a text is four bytes of length and UTF-8.
+BOOL or 0 and 1, texts as BYTES, dates and times as BYTES (ISO 8601) or the numbers that the exported model takes.
+Missing is NaN, null, or the empty text. Binary data follow the JSON in the order of the inputs, little-endian; a text
+is four bytes of length and UTF-8.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError, RecordError
-from models.features import MISSING_TEXT, BooleanFeature, CategoricalFeature, Feature, encodable
+from models.features import MISSING_TEXT, BooleanFeature, CalendarFeature, CategoricalFeature, Feature, encodable
 from serving.wire.bounds import check_cells
 from serving.wire.errors import TooLarge
 from serving.wire.request_bodies import check_fields
-from serving.wire.tables_in import Feed
+from serving.wire.tables_in import Feed, iso_texts
 from serving.wire.work_time import check_time
 
 FLOATS = {"FP16": "<f2", "FP32": "<f4", "FP64": "<f8"}
@@ -32,7 +33,7 @@ BINARY_SIZE = "binary_data_size"
 
 def datatype_of(feature: Feature) -> str:
     """The datatype that can hold every value, missing ones too."""
-    return "BYTES" if isinstance(feature, CategoricalFeature) else "FP64"
+    return "BYTES" if isinstance(feature, CategoricalFeature | CalendarFeature) else "FP64"
 
 
 def columns_of(tensors: Sequence[Any], binary: bytes, features: Sequence[Feature], limit: int) -> Feed:
@@ -90,14 +91,15 @@ def _count(fields: Mapping[str, Any], before: int | None, limit: int) -> int:
 
 def _column(feature: Feature, fields: Mapping[str, Any], raw: bytes, count: int) -> NDArray[Any]:
     kind, data = fields["datatype"], fields.get("data")
-    texts = isinstance(feature, CategoricalFeature)
+    dates = isinstance(feature, CalendarFeature) and kind == "BYTES"
+    texts = isinstance(feature, CategoricalFeature) or dates
     fits = kind == "BYTES" if texts else kind in NUMBERS or (kind == "BOOL" and isinstance(feature, BooleanFeature))
     if not fits:
         _misfit(feature, f"datatype {kind[:20]!r} does not fit; {datatype_of(feature)} does")
     cells = _flat(data, count) if data is not None else None
     if texts:
         found = _read_texts(feature, raw, count) if cells is None else _given_texts(feature, cells)
-        return np.array(found, object)
+        return iso_texts(feature, found) if isinstance(feature, CalendarFeature) else np.array(found, object)
     if cells is not None:
         return _checked(feature, _given_numbers(feature, kind, cells))
     number = np.dtype(NUMBERS.get(kind, "u1"))

@@ -21,24 +21,31 @@ from models.worth.report import Curve, Report, curves_of
 from models.worth.stated import layout_of
 from training.rows.known_rows import registered_as
 from training.rows.row_files import read_columns
+from training.rows.schema import Schema
+from training.rows.sources.described import written_as
 
 WORD = "by the word of {by}, who brought the rows: no ledger knows them, and nothing was paid"
 
 
-def evaluate_rows(home: Home, verified: VerifiedModel, reference: str, path: Path, by: str) -> Report:
-    """The figures of scikit-learn on the rows of a .parquet or .csv file with the model's target. DataError where they
-    do not fit; InputError where they stand in a registered dataset, whose people are asked at a price.
+def evaluate_rows(
+    home: Home, verified: VerifiedModel, reference: str, path: Path, by: str, said: Path | None = None
+) -> Report:
+    """The figures of scikit-learn on the rows of a file with the model's target; `said`: a schema that says how it is
+    written, where that of the model's dataset does not. DataError where they do not fit; InputError where they stand in
+    a registered dataset, whose people are asked at a price.
     """
     ensemble = verified.ensemble
     texts = tuple(map(str, ensemble.classes))
     answer = CategoricalFeature(ensemble.target, texts) if texts else NumericFeature(ensemble.target, ())
-    registered = registered_as(home, path, [*ensemble.features, answer])
+    about = verified.certificate.form.dataset
+    schema = written_as(home, about.name, about.schema_digest, said)
+    registered = registered_as(home, path, [*ensemble.features, answer], schema)
     if registered is not None:
         raise InputError(
             f"data={path.name}: its rows stand in the dataset {registered}, and are private: evaluate on them by "
             f"--dataset {registered} --epsilon E, from the budget of those people"
         )
-    scores, answers = _read(ensemble, path, answer)
+    scores, answers = _read(ensemble, path, answer, schema)
     found, curves = _figures(ensemble, scores, answers)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -56,11 +63,13 @@ def evaluate_rows(home: Home, verified: VerifiedModel, reference: str, path: Pat
     return Report(f"What {reference} is worth on {path.name}", facts, metrics, curves, body)
 
 
-def _read(ensemble: Ensemble, path: Path, answer: Feature) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _read(
+    ensemble: Ensemble, path: Path, answer: Feature, schema: Schema | None
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Scores (n, outputs) and true answers (n,): class indices, or numbers clipped to the public range."""
     texts = tuple(map(str, ensemble.classes))
     scores, answers, start = [], [], 0
-    for columns in read_columns(path, [*ensemble.features, answer]):
+    for columns in read_columns(path, [*ensemble.features, answer], schema):
         true = np.asarray(columns[ensemble.target])
         if texts:
             places = {text: place for place, text in enumerate(texts)}

@@ -7,28 +7,28 @@ the column and the place in the file, never a value.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from accountant.errors import DataError
-from models.features import CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
+from models.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
 from training.rows import kernels
-from training.rows.people import NULLS, missing_texts
+from training.rows.people import missing_texts
 from training.rows.rows import TARGET_GRID, Rows
 from training.rows.schema import Schema, Target
+from training.rows.sources.cells import calendar_numbers, read_as_written
+from training.rows.sources.files import BATCH_ROWS, Kinds, Table, ending
+from training.rows.sources.folders import open_table
+from training.rows.sources.written import PLAIN, USUAL, Form
 
-BATCH_ROWS = READ_BYTES = 1 << 16
-BATCH_BYTES, FIRST_ROWS = 1 << 24, 256
 NO_CLASS = np.uint8(255)  # stored in place of an answer that is missing; there are at most 255 classes, from 0
 NO_NUMBER = np.int32(-(1 << 31))  # the same, far below -TARGET_GRID
 ANSWER_BINS = 32
@@ -40,83 +40,61 @@ def bin_dtype(features: Sequence[Feature]) -> type[np.uint8] | type[np.uint16]:
     return np.uint8 if max(feature.bins for feature in features) <= 256 else np.uint16
 
 
-def read_batches(path: Path, schema: Schema, also: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-    """Batches with the schema's columns (and `also`), after checking names. Raises DataError on anything else."""
-    wanted = [*dict.fromkeys((*(feature.name for feature in schema.stored), *schema.target_names, *also))]
-    try:
-        if path.suffix == ".parquet":
-            file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES)  # no row group at once
-            check_names(file.schema_arrow.names, schema, also)
-            yield from file.iter_batches(_rows_at_once(file, wanted), columns=wanted)
-        elif path.suffix == ".csv":
-            yield from _csv_batches(path, schema, wanted, also)
-        else:
-            raise DataError(f"data={path.name}: must end in .parquet or .csv")
-    except FileNotFoundError:
-        raise DataError(f"data={path}: no such file") from None
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"data={path.name}: cannot be read as {path.suffix[1:]} with this schema: {public_part(error)}"
-        ) from None
-
-
-def _rows_at_once(file: pyarrow.parquet.ParquetFile, columns: Sequence[str]) -> int:
-    """As many rows as come to BATCH_BYTES, at most BATCH_ROWS: few where texts are long. By what the file says of its
-    parts, and by its first rows: texts that repeat take more room in memory than in the file.
+def read_batches(data: Path | Table, schema: Schema, also: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+    """Batches with the schema's columns (and `also`), each read as the schema says that it is written, after checking
+    names. Raises DataError on anything else.
     """
-    about, chosen = file.metadata, set(columns)
-    first = next(file.iter_batches(FIRST_ROWS, columns=list(columns)), None)
-    widths = [first.nbytes / max(1, len(first))] if first is not None else []
-    for part in map(about.row_group, range(about.num_row_groups)):
-        chunks = map(part.column, range(part.num_columns))
-        size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in chosen)
-        widths.append(size / max(1, part.num_rows))
-    return min(BATCH_ROWS, max(FIRST_ROWS, int(BATCH_BYTES / max([1, *widths]))))
+    wanted = [*dict.fromkeys((*(feature.name for feature in schema.stored), *schema.target_names, *also))]
+    described = [*schema.stored, *(NumericFeature(each.name, ()) for each in schema.targets if each.classes is None)]
+    texts = dict.fromkeys(schema.target_names, pa.string()) | dict.fromkeys(also, pa.binary())  # ids: in any encoding
+    with reading(data):
+        table = open_table(data, schema.form) if isinstance(data, Path) else data
+        types = table.types()
+        absent = {*wanted} - types.keys()
+        if absent and None in types.values():  # then the first line may be a row: nothing of it is repeated
+            raise DataError(
+                f"columns {sorted(absent)}: in the schema but not in the first line of {table.name}, which must be a "
+                f"header with the columns' names, parted by {schema.form.delimiter!r} as the schema's `format` says"
+            )
+        check_names([*types], schema, also)
+        yield from written_batches(table, described, schema, wanted, texts)
 
 
-def most_rows(path: Path) -> int:
-    """As many rows as the file has, or, of a .csv, may have: the ends of its lines."""
-    if path.suffix == ".parquet":
-        return int(pyarrow.parquet.read_metadata(path).num_rows)
-    with path.open("rb") as file:
-        return 1 + sum(part.count(b"\n") + part.count(b"\r") for part in iter(lambda: file.read(1 << 20), b""))
+def written_batches(
+    table: Table, features: Sequence[Feature], schema: Schema | None, wanted: Sequence[str], kinds: Kinds
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the `wanted` columns, of which the `features` are read as the schema says that they are written;
+    None: as usual. `kinds`: what others are read as, where the file says no types.
+    """
+    plain = {each.name: each for each in features}
+    forms = {name: schema.written_as(name) if schema else USUAL for name in plain}
+    special = {name: each for name, each in plain.items() if forms[name] != USUAL or isinstance(each, CalendarFeature)}
+    numbers = {each.name for each in features if isinstance(each, NumericFeature)} - special.keys()
+    kinds = {**kinds, **{name: pa.float64() if name in numbers else pa.string() for name in plain}}
+    start = 0
+    for batch in table.batches(wanted, kinds):
+        for name, feature in special.items():
+            place = batch.schema.get_field_index(name)
+            batch = batch.set_column(place, name, read_as_written(feature, batch[name], forms[name], start))
+        yield batch
+        start += len(batch)
 
 
-def has_quotes(path: Path) -> bool:
-    """Whether a line break in a .csv may be within quotes: then where a row ends is to be looked for."""
-    with path.open("rb") as file:
-        return any(b'"' in part for part in iter(lambda: file.read(1 << 20), b""))
-
-
-def _csv_batches(path: Path, schema: Schema, wanted: list[str], also: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with path.open(encoding="utf-8") as file:
-        header = file.readline()
-    if not header.strip():
-        raise DataError(f"data={path.name}: the file is empty")
-    names = pyarrow.csv.read_csv(pa.py_buffer(header.encode())).schema.names
-    absent = {*wanted} - {*names}
-    if absent:  # then the first line may be a row: nothing of it is repeated
-        raise DataError(
-            f"columns {sorted(absent)}: in the schema but not in the first line of {path.name}, which must be a header "
-            "with the columns' names"
-        )
-    check_names(names, schema, also)
-    types = {
-        feature.name: pa.float64() if isinstance(feature, NumericFeature) else pa.string() for feature in schema.stored
-    }
-    types |= {target.name: pa.float64() if target.classes is None else pa.string() for target in schema.targets}
-    types |= dict.fromkeys(also, pa.binary())  # of no promised type, nor encoding
-    convert = pyarrow.csv.ConvertOptions(
-        column_types=types, null_values=NULLS, strings_can_be_null=False, include_columns=wanted
-    )
-    parse = pyarrow.csv.ParseOptions(newlines_in_values=has_quotes(path))
+@contextmanager
+def reading(data: Path | Table) -> Iterator[None]:
+    """What a reader raises becomes a DataError that names the file, and quotes nothing of it."""
     try:
-        yield from pyarrow.csv.open_csv(path, convert_options=convert, parse_options=parse)
-    except pa.ArrowInvalid as error:
-        column = re.match(r"In CSV column #(\d+)", str(error))
-        if column is None:
-            raise
-        raise DataError(f"column {names[int(column[1])]!r}: holds what is not a number") from None
+        yield
+    except FileNotFoundError:
+        raise DataError(f"data={data}: no such file") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        kind = (ending(data) if isinstance(data, Path) else "").lstrip(".") or "rows"
+        raise DataError(f"data={data.name}: cannot be read as {kind} with this schema: {public_part(error)}") from None
+
+
+def most_rows(data: Path | Table, form: Form = PLAIN) -> int:
+    """As many rows as there are, or, of a .csv, may be: the ends of its lines."""
+    return (open_table(data, form) if isinstance(data, Path) else data).most_rows()
 
 
 def check_names(names: Sequence[str], schema: Schema, also: Sequence[str] = ()) -> None:
@@ -151,7 +129,7 @@ def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
             codes[words.indices.fill_null(len(words.dictionary)).to_numpy(zero_copy_only=False)], np.uint16
         )
     if isinstance(feature, NumericFeature):
-        numbers = _numbers(feature.name, column)
+        numbers = raw_values(feature, column)
         if len(feature.edges) > kernels.votes.FEW_EDGES:
             return feature.encode(numbers)
         return kernels.votes.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
@@ -280,7 +258,7 @@ def _flags(name: str, column: pa.Array, start: int) -> NDArray[np.float64]:
 def public_part(error: Exception) -> str:
     """The kind of an Arrow error and its first words: Arrow quotes values of the file after them."""
     if isinstance(error, UnicodeDecodeError):
-        return "not UTF-8"
+        return f"not {error.encoding.upper()}; the schema's `format` says the encoding"
     return f"{type(error).__name__} ({str(error).split(':')[0][:80]})"
 
 
@@ -318,6 +296,8 @@ def raw_values(feature: Feature, column: pa.Array) -> NDArray[Any]:
     """A column as the released ensemble's encoder takes it: texts or floats (n,); DataError where it is neither."""
     if isinstance(feature, CategoricalFeature):
         return np.asarray(_texts(feature.name, column).to_numpy(zero_copy_only=False), dtype=object)
+    if isinstance(feature, CalendarFeature):
+        return calendar_numbers(feature, column)
     return _numbers(feature.name, column) if isinstance(feature, NumericFeature) else _flags(feature.name, column, 0)
 
 

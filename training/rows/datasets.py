@@ -24,14 +24,7 @@ from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation, check_name
 from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable, NameTaken, SchemaError, WrongState
-from accountant.files import (
-    PRIVATE,
-    locked,
-    replace_unsynced,
-    replacing,
-    sync_directory,
-    sync_file,
-)
+from accountant.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Started
 from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
@@ -45,6 +38,7 @@ from training.rows.data import (
     most_rows,
     read_batches,
 )
+from training.rows.file_check import explaining
 from training.rows.known_rows import sketches
 from training.rows.overlap import SKETCH, Scan, Sketch, same_people
 from training.rows.parts import Parting
@@ -103,9 +97,9 @@ def register(
     people registered, outside of `families`, raise NameTaken, but for `new_people`. `family_name`, `holdout`: of a new
     one, what it is called and the share of its units that is kept aside for evaluation.
     """
-    check_left_out(schema := parse_schema(raw := _read_schema(schema_file)), relation)
+    check_left_out(schema := parse_schema(raw := schema_bytes(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
-    types, registered = column_types(data), home.ledger.datasets()
+    types, registered = column_types(data, schema.form), home.ledger.datasets()
     shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
     relatives = [each for each in registered if not shared.isdisjoint(_identities(each))]
     answer = answered(unit, contributions, types, relatives)
@@ -125,7 +119,8 @@ def register(
     while dataset is None:  # once more where another registration came in between: it is compared with that one too
         others = [] if new_people else [each for each in home.ledger.datasets() if shared.isdisjoint(_identities(each))]
         scan = _scan(home, schema, types, naming, others)
-        packed, sketch = pack(data, schema, how, scan, parting), scan.sketch()
+        with explaining(schema, data):
+            packed, sketch = pack(data, schema, how, scan, parting), scan.sketch()
         people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
         whole = [name for name in by_values if name not in scan.fractions]
         if answer is None and (like := [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]):
@@ -169,7 +164,7 @@ def pack(
     start = used = 0
     for batch in read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described)):
         if not start:  # room for every row, of which the system gives what is written to: nothing is moved or copied
-            most = most_rows(data)
+            most = most_rows(data, schema.form)
             bins = np.empty((len(schema.stored), most), bin_dtype(schema.stored))
             answers = [np.empty(most, answer_dtype(asked)) for asked in questions]
         if scan is not None:
@@ -272,7 +267,8 @@ def _files(targets: int, parted: bool) -> list[str]:
     return [*row_files(targets), *(row_files(targets, HOLDOUT) if parted else []), "schema.yaml"]
 
 
-def _read_schema(path: Path) -> bytes:
+def schema_bytes(path: Path) -> bytes:
+    """The bytes of a schema's file. SchemaError where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -10,6 +10,7 @@ from accountant.ledger.families import Dataset
 from models.features import Feature
 from training.rows.overlap import SKETCH, Scan, Sketch
 from training.rows.row_files import file_batches
+from training.rows.schema import Schema
 
 
 def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, Sketch]]:
@@ -19,13 +20,13 @@ def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, 
     return bytes.fromhex(home.keys.commitment([b"the key of sketches"])), known
 
 
-def registered_as(home: Home, path: Path, columns: Sequence[Feature]) -> str | None:
+def registered_as(home: Home, path: Path, columns: Sequence[Feature], schema: Schema | None = None) -> str | None:
     """The dataset in which a noticeable share of a file's rows stands, by these columns, the last of them the target;
     None where there is none.
     """
     names, (key, known) = [column.name for column in columns], sketches(home, home.ledger.datasets())
     scan, start = Scan(key, names[-1:], names, [], known), 0
-    for batch in file_batches(path, columns):
+    for batch in file_batches(path, columns, schema):
         scan(batch, start)
         start += len(batch)
     own = scan.sketch()

@@ -20,9 +20,15 @@ from numpy.typing import NDArray
 from accountant.errors import DataError, InputError
 from accountant.files import replacing
 from models.answers import ClassLabel
-from models.features import Feature, NumericFeature, RawColumns
-from training.rows.data import BATCH_ROWS, has_quotes, public_part, raw_values
-from training.rows.people import NULLS
+from models.features import Feature, RawColumns
+from training.rows.data import raw_values, reading, written_batches
+from training.rows.file_check import explaining
+from training.rows.schema import Schema
+from training.rows.schema_text import FILL_IN
+from training.rows.sources.files import CsvTable, Table
+from training.rows.sources.folders import FolderTable, open_table
+from training.rows.sources.sniff import NO, YES, Column, form_of
+from training.rows.sources.written import ISO_DATE, PLAIN, Form
 from training.rows.unit_question import names_people, words_of
 
 NUMERIC = "{type: numeric, range: [FILL-IN, FILL-IN], bins: 32}"
@@ -32,8 +38,12 @@ ID_WORDS = frozenset(["id", "ids", "uuid", "guid", "uid", "key", "hash"])
 TIME_WORDS = frozenset(["date", "time", "datetime", "timestamp", "birthday", "datum", "zeit"])
 TEXT_WORDS = frozenset(["comment", "comments", "text", "note", "notes", "description", "remark", "remarks", "freetext"])
 CATEGORICAL = "{type: categorical, values: FILL-IN}"
+UNSEEN = "No value was read, and dpserve never fills this in from rows."
+LOOKED_AT = 100_000
+LOOKED = f"""Cells were looked at for how they are written,
+# in the first {LOOKED_AT} rows, and for nothing else: dpserve never fills in ranges or categories from rows."""
 HEAD = """\
-# Draft from the column names and types of {name}. No value was read, and dpserve never fills this in from rows.
+# Draft from the column names and types of {name}. {looked}
 # Replace every FILL-IN by what is publicly known: ranges from the meaning of a column, categories from the code book.
 target: {{name: FILL-IN, classes: FILL-IN}} # the column to predict (delete it below), its classes: ["no", "yes"]
 # (to predict a number, its public range stands in place of the classes: range: [low, high])
@@ -44,12 +54,17 @@ features:
 """
 
 
-def read_columns(path: Path, features: Sequence[Feature]) -> Iterator[RawColumns]:
-    """Batches of raw columns, one per feature, in the file's order. Columns that are no features are passed over."""
-    start = 0
-    for batch in file_batches(path, features):
-        yield {feature.name: _column(feature, batch[feature.name], start) for feature in features}
-        start += batch.num_rows
+def read_columns(path: Path, features: Sequence[Feature], schema: Schema | None = None) -> Iterator[RawColumns]:
+    """Batches of raw columns, one per feature, in the file's order. Columns that are no features are passed over.
+    `schema`: says how the file is written; None: as usual.
+    """
+    start, named = 0, {feature.name for feature in features}
+    form, written = (schema.form, schema.written) if schema else (PLAIN, {})
+    others = tuple(name for name in column_types(path, form) if name not in named)
+    with explaining(Schema((), 1, tuple(features), others, "", form=form, written=written), path):
+        for batch in file_batches(path, features, schema):
+            yield {feature.name: _column(feature, batch[feature.name], start) for feature in features}
+            start += batch.num_rows
 
 
 def _column(feature: Feature, column: pa.Array, start: int) -> NDArray[Any]:
@@ -61,86 +76,94 @@ def _column(feature: Feature, column: pa.Array, start: int) -> NDArray[Any]:
         raise DataError(f"{error.message}{where}", **error.details) from None
 
 
-def file_batches(path: Path, features: Sequence[Feature]) -> Iterator[pa.RecordBatch]:
-    """Batches of these columns as they stand in the file. DataError where it lacks one, or cannot be read."""
+def file_batches(path: Path, features: Sequence[Feature], schema: Schema | None = None) -> Iterator[pa.RecordBatch]:
+    """Batches of these columns, read as `schema` says that they are written. DataError where the file lacks one, or
+    cannot be read.
+    """
     names = [feature.name for feature in features]
-    try:
-        absent = sorted(set(names) - set(column_types(path)))
+    with reading(path):
+        table = open_table(path, schema.form if schema else PLAIN)
+        absent = sorted(set(names) - set(table.types()))
         if absent:
             raise DataError(f"columns {absent}: the model reads them, and {path.name} has them not")
-        if path.suffix == ".parquet":
-            yield from pyarrow.parquet.ParquetFile(path).iter_batches(BATCH_ROWS, columns=names)
-        else:
-            types = {f.name: pa.float64() if isinstance(f, NumericFeature) else pa.string() for f in features}
-            convert = pyarrow.csv.ConvertOptions(
-                column_types=types, null_values=NULLS, strings_can_be_null=False, include_columns=names
-            )
-            parse = pyarrow.csv.ParseOptions(newlines_in_values=has_quotes(path))
-            yield from pyarrow.csv.open_csv(path, convert_options=convert, parse_options=parse)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from None
+        yield from written_batches(table, features, schema, names, {})
 
 
-def column_types(path: Path) -> dict[str, pa.DataType | None]:
-    """Names and types of the columns, from the file's own head: a .csv says no types (None)."""
-    try:
-        if path.suffix == ".parquet":
-            found = pyarrow.parquet.read_schema(path)
-            return dict(zip(found.names, found.types, strict=True))
-        if path.suffix != ".csv":
-            raise DataError(f"data={path.name}: must end in .parquet or .csv")
-        with path.open(encoding="utf-8") as file:
-            header = file.readline()
-        if not header.strip():
-            raise DataError(f"data={path.name}: the file is empty")
-        columns = pyarrow.csv.read_csv(pa.py_buffer(header.encode())).column_names
-        if len(set(columns)) < len(columns):
-            raise DataError(f"data={path.name}: the first line must be a header that names each column once")
-        return dict.fromkeys(columns)
-    except FileNotFoundError:
-        raise DataError(f"data={path}: no such file") from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from None
+def column_types(data: Path | Table, form: Form = PLAIN) -> dict[str, pa.DataType | None]:
+    """Names and types of the columns, from the files' own heads: a .csv says no types (None)."""
+    with reading(data):
+        return (open_table(data, form) if isinstance(data, Path) else data).types()
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"data={path.name}: cannot be read as {path.suffix[1:]}: {public_part(error)}")
-
-
-def draft_schema(path: Path) -> str:
-    """A schema file that is not accepted before a person has filled in what is public knowledge.
+def draft_schema(path: Path, look: bool = False) -> str:
+    """A schema file that is not accepted before a person has filled in what is public knowledge. `look`: cells are
+    looked at for how they are written (marks, patterns of dates, words), and for nothing else.
 
     DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing of it is
     repeated.
     """
-    columns = column_types(path)
+    form, seen = _seen(path) if look else (PLAIN, {})
+    columns = column_types(path, form)
     if path.suffix == ".csv" and (odd := [place for place, name in enumerate(columns, 1) if NO_NAME.fullmatch(name)]):
         raise DataError(
             f"data={path.name}: the first line must be a header with the columns' names, and what stands at "
             f"{odd[:10]} (counted from 1) is a number, a date, or nothing; put a header before it"
         )
-    left_out = {name: why for name, kind in columns.items() if (why := why_ignored(name, kind))}
-    lines = [f"  {json.dumps(name)}: {_draft(kind)}" for name, kind in columns.items() if name not in left_out]
+    left_out = {
+        name: why for name, kind in columns.items() if (why := why_ignored(name, kind, seen[name] if look else None))
+    }
+    lines = [f"  {json.dumps(name)}: {_draft(kind, seen.get(name))}" for name, kind in columns.items()
+             if name not in left_out]  # fmt: skip
     ignored = [f"  - {json.dumps(name)} # {why}" for name, why in left_out.items()]
     told = ["ignore: # proposed by names and types; a column that models shall read belongs under features", *ignored]
     people = [name for name in columns if names_people(name)]
     asked = [f"# (--unit {people[0]}, when it is registered, if that names the person)"] if people else []
-    return HEAD.format(name=path.name) + "\n".join([*lines, *(told if ignored else []), *asked, "missing: own-bin", ""])
+    written = {key: said for key, said in (("delimiter", form.delimiter), ("encoding", form.encoding))
+               if said != getattr(PLAIN, key)}  # fmt: skip
+    head = HEAD.format(name=path.name, looked=LOOKED if look else UNSEEN)
+    formats = [f"format: {json.dumps(written)}"] if written else []
+    return head + "\n".join([*lines, *(told if ignored else []), *asked, *formats, "missing: own-bin", ""])
 
 
-def why_ignored(name: str, kind: pa.DataType | None) -> str:
-    """Why a column of this name and type is no feature as it stands; empty where it may be one."""
+def _seen(path: Path) -> tuple[Form, dict[str, Column]]:
+    """How the cells of the first LOOKED_AT rows are written."""
+    with reading(path):
+        table = open_table(path)
+        first = table.parts[0] if isinstance(table, FolderTable) else table
+        form = form_of(first) if isinstance(first, CsvTable) else PLAIN
+        table = open_table(path, form)
+        names, rows = [*table.types()], 0
+        found = {name: Column() for name in names}
+        for batch in table.batches(names, dict.fromkeys(names, pa.string())):
+            for name, column in zip(names, batch.columns, strict=True):
+                if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+                    for cell in column.to_pylist():
+                        found[name](cell or "")
+            rows += len(batch)
+            if rows >= LOOKED_AT:
+                break
+    return form, found
+
+
+def why_ignored(name: str, kind: pa.DataType | None, seen: Column | None = None) -> str:
+    """Why a column of this name, type and look is no feature as it stands; empty where it may be one."""
     words = words_of(name) or [""]
     if names_people(name) or words[-1] in ID_WORDS:
         return "an id"
-    if (kind is not None and pa.types.is_temporal(kind)) or TIME_WORDS.intersection(words):
-        return "a date or a time: as a number it may be a feature, days since a date for instance"
-    return "free text" if TEXT_WORDS.intersection(words) else ""
+    if seen is None and ((kind is not None and pa.types.is_temporal(kind)) or TIME_WORDS.intersection(words)):
+        return "a date or a time: as a feature, {type: date, range: [first, last]}, or datetime, or time"
+    text = seen is not None and seen.kind == "text" and 2 * seen.long > seen.cells
+    return "free text" if text or TEXT_WORDS.intersection(words) else ""
 
 
-def _draft(kind: pa.DataType | None) -> str:
+def _draft(kind: pa.DataType | None, seen: Column | None = None) -> str:
+    if seen is not None and seen.cells:
+        return _as_seen(seen)
     if kind is None:
         return "{type: FILL-IN} # numeric (with range), categorical (with values) or boolean: a .csv does not say"
+    if pa.types.is_temporal(kind):
+        plain = "time" if pa.types.is_time(kind) else "date" if pa.types.is_date(kind) else "datetime"
+        return f"{{type: {plain}, range: [FILL-IN, FILL-IN]}}"
     if pa.types.is_boolean(kind):
         return "{type: boolean}"
     if pa.types.is_integer(kind):
@@ -148,6 +171,26 @@ def _draft(kind: pa.DataType | None) -> str:
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return NUMERIC
     return CATEGORICAL
+
+
+def _as_seen(seen: Column) -> str:
+    """What the cells of a text column look like, with everything that a person must say left open."""
+    if seen.kind == "boolean":
+        words = {"true_words": sorted(seen.words & YES), "false_words": sorted(seen.words & NO)}
+        more = "".join(f", {key}: {json.dumps(listed, ensure_ascii=False)}" for key, listed in words.items() if listed)
+        return f"{{type: boolean{more}}}"
+    if seen.kind == "time":
+        return '{type: time, range: ["00:00", "23:59:59"]}'
+    if seen.kind in ("date", "datetime"):
+        written = FILL_IN if seen.dates is None else json.dumps(seen.dates)
+        usual = "" if seen.dates == [ISO_DATE] else f", written: {written}"
+        ask = " # which: DD/MM/YYYY or MM/DD/YYYY?" if seen.dates is None else ""
+        return f"{{type: {seen.kind}, range: [FILL-IN, FILL-IN]{usual}}}{ask}"
+    if seen.kind != "numeric":
+        return CATEGORICAL
+    mark = "" if seen.decimal == "." else f", decimal: {json.dumps(seen.decimal)}"
+    whole = "" if seen.fractions else f" # or, where the numbers are codes: {CATEGORICAL}"
+    return f"{NUMERIC[:-1]}{mark}}}{whole}"
 
 
 Answer = tuple[NDArray[Any], NDArray[np.float32]]  # labels or values (n,), probabilities (n, classes)

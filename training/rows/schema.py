@@ -7,117 +7,47 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from math import expm1, log1p
 from typing import Annotated, Any, Literal, NoReturn
 
 import yaml
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StrictBool,
     StrictInt,
     StrictStr,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
 from accountant.errors import InputError, ModelInvalid, SchemaError
 from models.answers import ClassLabel
-from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
+from models.features import CALENDAR, Feature
 from training.rows.schema_text import FILL_IN, Loader, blanks
+from training.rows.sources.declared import (
+    PUBLIC_ONLY,
+    Boolean,
+    Calendar,
+    Categorical,
+    Finite,
+    Format,
+    Numeric,
+    Strict,
+)
+from training.rows.sources.written import PLAIN, USUAL, Decimal, Form, Written
 
 MAX_BYTES = 1 << 20
-MAX_BINS = 60_000
 MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known before any budget is spent
 MAX_LABEL = 200  # characters of a class, for a certificate names them all
 MAX_TARGETS = 64
-LOG_SHARE = 4
 MAX_GROUPS, MAX_GROUP_BINS = 16, 64
-PUBLIC_ONLY = "it is public knowledge that a person must write down; dpserve never reads it from rows"
+KINDS = ("numeric", "categorical", "boolean", *CALENDAR)
 
-
-def _no_truth(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a number is neither true nor false (YAML reads yes, no, on, off as these)")
-    return value
-
-
-Finite = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Numeric(_Strict):
-    """`range` with `bins` uniform cut points from its low end on (and, for `scale: log`, a quarter as many
-    log-spaced), or `edges`.
-    """
-
-    type: Literal["numeric"]
-    range: tuple[Finite, Finite] | None = None
-    bins: Annotated[StrictInt, Field(ge=2, le=4096)] = 32
-    scale: Literal["linear", "log"] = "linear"
-    edges: tuple[Finite, ...] | None = None
-
-    @model_validator(mode="after")
-    def _complete(self) -> _Numeric:
-        if (self.range is None) == (self.edges is None):
-            raise ValueError(f"needs either `range: [low, high]` or `edges: [...]`: {PUBLIC_ONLY}")
-        if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError(f"range={list(self.range)}: low must be below high")
-        if self.edges is not None and (not self.edges or any(a >= b for a, b in pairwise(self.edges))):
-            raise ValueError("edges: at least one, ascending, without repeats")
-        return self
-
-    def feature(self, name: str) -> NumericFeature:
-        if self.edges is not None:
-            return NumericFeature(name, self.edges)
-        assert self.range is not None
-        low, high = self.range
-        cuts = {low + (high - low) * j / self.bins for j in range(self.bins)}
-        if self.scale == "log":
-            steps = max(2, self.bins // LOG_SHARE)
-            cuts |= {low + expm1(log1p(high - low) * j / steps) for j in range(steps)}
-        return NumericFeature(name, tuple(sorted(cuts)))
-
-
-class _Categorical(_Strict):
-    """`values`: the categories that are publicly known. Anything else is `other`."""
-
-    type: Literal["categorical"]
-    values: Annotated[tuple[StrictStr | StrictInt, ...], Field(min_length=1, max_length=MAX_BINS)]
-
-    @field_validator("values")
-    @classmethod
-    def _distinct(cls, values: tuple[StrictStr | StrictInt, ...]) -> tuple[StrictStr | StrictInt, ...]:
-        texts = [str(value) for value in values]
-        if len(set(texts)) != len(texts):
-            raise ValueError(f"values: {sorted({text for text in texts if texts.count(text) > 1})} stand there twice")
-        return values
-
-    def feature(self, name: str) -> CategoricalFeature:
-        return CategoricalFeature(name, tuple(str(value) for value in self.values))
-
-
-class _Boolean(_Strict):
-    type: Literal["boolean"]
-
-    def feature(self, name: str) -> BooleanFeature:
-        return BooleanFeature(name)
-
-
-_Kind = Annotated[_Numeric | _Categorical | _Boolean, Field(discriminator="type")]
-
-
+_Kind = Annotated[Numeric | Categorical | Boolean | Calendar, Field(discriminator="type")]
 _Group = Annotated[_Kind | None, BeforeValidator(lambda value: value or None)]  # none: the feature's own bins
 
 
-class _Answers(_Strict):
+class _Answers(Strict):
     """What one asks of a row: `classes` in their public order (the last one is the positive class), or a public `range`
     for regression. `missing`: whether rows without an answer refuse the file, or are left out of this target's jobs.
     """
@@ -125,6 +55,7 @@ class _Answers(_Strict):
     classes: Annotated[tuple[StrictStr | StrictInt, ...], Field(min_length=2, max_length=255)] | None = None
     range: tuple[Finite, Finite] | None = None
     missing: Literal["refuse", "leave-out"] = "refuse"
+    decimal: Decimal | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> _Answers:
@@ -134,6 +65,8 @@ class _Answers(_Strict):
             raise ValueError("classes: each must stand there once")
         if any(len(str(label)) > MAX_LABEL for label in self.classes or ()):
             raise ValueError(f"classes: each must have at most {MAX_LABEL} characters")
+        if self.decimal is not None and self.range is None:
+            raise ValueError("decimal: is of a number, with `range`")
         if self.range is not None and not self.range[0] / 2 < self.range[1] / 2:  # as it is centred and halved later
             raise ValueError(f"range={list(self.range)}: low must be below high")
         return self
@@ -152,14 +85,15 @@ class _Question(_Answers):
     also_feature: StrictBool = False
 
 
-class _File(_Strict):
+class _File(Strict):
     target: _Target | None = None
     targets: Annotated[dict[StrictStr, _Question], Field(min_length=1, max_length=MAX_TARGETS)] | None = None
     records: Annotated[StrictInt, Field(ge=1, le=10**12)]
     features: Annotated[dict[str, _Kind], Field(min_length=1, max_length=MAX_FEATURES)]
-    groups: Annotated[dict[str, _Group], Field(max_length=MAX_GROUPS)] = {}
+    groups: Annotated[dict[str, _Group], Field(default_factory=dict, max_length=MAX_GROUPS)]
     ignore: tuple[StrictStr, ...] = ()
     missing: Literal["own-bin"] = "own-bin"
+    format: Format = Format()
 
     @model_validator(mode="after")
     def _asks(self) -> _File:
@@ -174,6 +108,22 @@ class _File(_Strict):
         if self.target is not None:
             return (self.target.target(self.target.name),)
         return tuple(each.target(name, each.also_feature) for name, each in (self.targets or {}).items())
+
+    def written(self) -> dict[str, Written]:
+        """How each column is written that is not written as usual."""
+        usual, found = self.format, dict[str, Written]()
+        answers = [(self.target.name, self.target)] if self.target else list((self.targets or {}).items())
+        for name, each in (*answers, *self.groups.items(), *self.features.items()):
+            if isinstance(each, Numeric | _Answers):
+                found[name] = Written(decimal=each.decimal or usual.decimal)
+            elif isinstance(each, Boolean):
+                found[name] = Written(true=(*usual.true_words, *each.true_words),
+                                      false=(*usual.false_words, *each.false_words))  # fmt: skip
+            elif isinstance(each, Calendar):
+                found[name] = Written(dates=each.written or usual.dates)
+            if name in found and (problem := found[name].problem()):
+                raise SchemaError(f"schema: {name}: {problem}")
+        return {name: each for name, each in found.items() if each != USUAL}
 
 
 @dataclass(frozen=True)
@@ -195,7 +145,8 @@ class Schema:
 
     `ends`: of each number, the range that is declared, or its outer cut points. Of several `targets` a model learns
     one: `question` gives the schema of that one, which is what learners are given. `groups`: public bins of columns by
-    which an evaluation may tell people apart, and no learner does.
+    which an evaluation may tell people apart, and no learner does. `form`, `written`: how files are written, and each
+    column not written as usual. `measures`: numbers that are no ids, whatever their names say.
     """
 
     targets: tuple[Target, ...]
@@ -205,6 +156,9 @@ class Schema:
     digest: str
     ends: Mapping[str, tuple[float, float]] = field(default_factory=dict, compare=False)
     groups: tuple[Feature, ...] = ()
+    form: Form = PLAIN
+    written: Mapping[str, Written] = field(default_factory=dict, compare=False)
+    measures: frozenset[str] = frozenset()
 
     @property
     def stored(self) -> tuple[Feature, ...]:
@@ -218,6 +172,10 @@ class Schema:
             has = [each.name for each in self.groups]
             raise InputError(f"group={name!r:.80}: the schema names no such group under `groups`; it has {has}")
         return found
+
+    def written_as(self, name: str) -> Written:
+        """How a column is written."""
+        return self.written.get(name, USUAL)
 
     @property
     def only(self) -> Target:
@@ -290,14 +248,22 @@ def schema_from(body: Any, raw: bytes) -> Schema:
     except ModelInvalid as error:  # names and values that a released model could not carry
         raise SchemaError(f"schema: {error.message}") from None
     every = {**file.groups, **file.features}.items()
-    numbers = {name: kind for name, kind in every if isinstance(kind, _Numeric)}
-    ends = {name: kind.range or (min(kind.edges or ()), max(kind.edges or ())) for name, kind in numbers.items()}
+    ends = dict[str, tuple[float, float]]()
+    for name, kind in every:
+        if isinstance(kind, Numeric):
+            ends[name] = kind.range or (min(kind.edges or ()), max(kind.edges or ()))
+        elif isinstance(kind, Calendar):
+            ends[name] = (kind.ends()[0], kind.ends()[-1])
     for each in groups:
         if each.bins > MAX_GROUP_BINS:
             raise SchemaError(
                 f"schema: groups.{each.name}: {each.bins} bins; at most {MAX_GROUP_BINS}: give it `edges`"
             )
-    return Schema(file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends, groups)
+    return Schema(
+        file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends, groups,
+        Form(file.format.delimiter, file.format.encoding), file.written(),
+        frozenset(name for name, kind in file.features.items() if isinstance(kind, Numeric) and kind.measure),
+    )  # fmt: skip
 
 
 def _check_names(file: _File) -> None:
@@ -330,7 +296,7 @@ def _check_target(target: Target, file: _File, targets: int) -> None:
     if not target.also_feature:
         hint = "" if targets == 1 else "; where the models of other targets may read it, say `also_feature: true`"
         raise SchemaError(f"schema: features.{name}: the target cannot be a feature{hint}")
-    if (target.classes is None) != isinstance(feature, _Numeric):
+    if (target.classes is None) != isinstance(feature, Numeric):
         raise SchemaError(
             f"schema: features.{name}: a target with a range is a numeric feature, one with classes is not"
         )
@@ -339,7 +305,7 @@ def _check_target(target: Target, file: _File, targets: int) -> None:
 
 
 def _say(problem: Any) -> str:
-    where = ".".join(str(part) for part in problem["loc"] if part not in ("numeric", "categorical", "boolean"))
+    where = ".".join(str(part) for part in problem["loc"] if part not in KINDS)
     hint = ""
     if problem["type"] in ("string_type", "int_type") and isinstance(problem.get("input"), bool):
         hint = " (YAML reads yes, no, on, off as booleans: put quotes around it)"

@@ -17,7 +17,7 @@ import pyarrow as pa
 from accountant.errors import DataError, InputError
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import RECORD, Unit
-from models.features import BooleanFeature, CategoricalFeature
+from models.features import BooleanFeature, CalendarFeature, CategoricalFeature, NumericFeature
 from training.rows.overlap import People, Sketch
 from training.rows.schema import Schema
 
@@ -55,7 +55,10 @@ def names_people(name: str) -> bool:
 
 
 def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) -> tuple[list[str], list[str]]:
-    """The file's columns that name people by their names, and those whose values are to be looked at."""
+    """The file's columns that name people by their names, and those whose values are to be looked at. DataError where
+    an id is a number to learn from.
+    """
+    _check_no_ids(schema, types)
     few = {
         feature.name
         for feature in schema.stored
@@ -69,6 +72,21 @@ def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) ->
         name for name in able if name in schema.ignore or (words_of(name) or [""])[-1] in ("id", "uuid", "guid")
     ]
     return by_name, [name for name in open_ones if name not in by_name]
+
+
+def _check_no_ids(schema: Schema, types: Mapping[str, pa.DataType | None]) -> None:
+    """A number that is called as ids are, and may be whole, is no feature, but where the schema says it measures."""
+    for feature in schema.features:
+        words, kind = words_of(feature.name) or [""], types.get(feature.name)
+        number = isinstance(feature, NumericFeature) and not isinstance(feature, CalendarFeature)
+        whole = kind is None or pa.types.is_integer(kind)
+        named = names_people(feature.name) or words[-1] in ("id", "ids", "uuid", "guid", "uid")
+        if number and whole and named and feature.name not in schema.measures:
+            raise DataError(
+                f"features.{feature.name}: is called as ids are, and an id is no measure: what a model learns of it "
+                "holds for nobody else. Put it under `ignore`; or, if it is a measure, say `measure: true` of it",
+                column=feature.name,
+            )
 
 
 def _can_name(kind: pa.DataType | None) -> bool:

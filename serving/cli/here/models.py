@@ -14,6 +14,7 @@ from serving.cli.here.released import opened
 from serving.cli.terminal import allowed
 from serving.process.registry import Registry
 from training.rows.row_files import read_columns, write_predictions
+from training.rows.sources.described import written_as
 
 Answer = tuple[NDArray[Any], NDArray[Any]]  # labels (n,) and probabilities (n, classes)
 
@@ -29,12 +30,17 @@ def listed() -> list[dict[str, Any]]:
     return versions
 
 
-def predicted(name: str, data: Path, out: Path, progress: Callable[[int, int | None], None]) -> dict[str, Any]:
-    """Every row of a file predicted, in its order, into another; what was done."""
+def predicted(
+    name: str, data: Path, schema: Path | None, out: Path, progress: Callable[[int, int | None], None]
+) -> dict[str, Any]:
+    """Every row of a file, written as `schema` says, predicted in its order into another; what was done."""
     model = opened(name)
     verified, short = model.verified, model.reference.partition("@")[0]
     allowed(Home.open(), "predict", model=short, dataset=verified.certificate.form.dataset.name)
-    answers = (verified.runtime.predict(columns) for columns in read_columns(data, verified.ensemble.features))
+    about = verified.certificate.form.dataset
+    described = written_as(Home.open(), about.name, about.schema_digest, schema)
+    batches = read_columns(data, verified.ensemble.features, described)
+    answers = (verified.runtime.predict(columns) for columns in batches)
     count = write_predictions(out, verified.ensemble.classes, _counted(answers, progress))
     return {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
 

@@ -15,6 +15,7 @@ from dpserve import Client
 from models.features import BooleanFeature, CategoricalFeature, Feature, RawColumns, feature_from_json
 from serving.cli.remote.asking import asking
 from training.rows.row_files import read_columns, write_predictions
+from training.rows.sources.described import read_schema
 
 RECORDS = 10_000  # in a request; a server takes twice as many
 CELLS = 1_000_000  # in a request
@@ -32,13 +33,16 @@ def listed() -> list[dict[str, Any]]:
         return versions
 
 
-def predicted(name: str, data: Path, out: Path, progress: Callable[[int, int | None], None]) -> dict[str, Any]:
-    """Every row of a file predicted, in its order, into another; what was done."""
+def predicted(
+    name: str, data: Path, schema: Path | None, out: Path, progress: Callable[[int, int | None], None]
+) -> dict[str, Any]:
+    """Every row of a file, written as `schema` says, predicted in its order into another; what was done."""
     with asking() as service:
         told = service.model(name)
         features = [feature_from_json(each) for each in told["features"]]
         most = max(1, min(RECORDS, CELLS // max(1, len(features))))
-        answers = _answers(service, told["model"], features, read_columns(data, features), most, progress)
+        batches = read_columns(data, features, None if schema is None else read_schema(schema))
+        answers = _answers(service, told["model"], features, batches, most, progress)
         count = write_predictions(out, told["classes"], answers)
     return {"model": told["model"], "target": told["target"], "records": count, "out": str(out)}
 

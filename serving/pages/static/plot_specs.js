@@ -83,7 +83,7 @@ function curve(feature, unit, most, colours, labels) {
   }));
   const ends = feature.shapes.map(({ label }) => rows.filter((row) => row.series === label).at(-1));
   const steps = [...rows.map((row) => ({ series: row.series, x: row.low, y: row.adds })), ...ends.map((row) => ({ series: row.series, x: row.high, y: row.adds }))];
-  const x = { type: "quantitative", scale: { domain: [start, end], nice: false, zero: false }, axis: xAxis(edges, alike) };
+  const x = { type: "quantitative", scale: { domain: [start, end], nice: false, zero: false }, axis: xAxis(feature, edges, alike) };
   const y = { type: "quantitative", scale: scaleTo(most), axis: { title: null, grid: true, tickCount: 5 } };
   const colour = several ? { field: "series", type: "nominal", scale: byClass(labels) } : { value: colours.accent };
   const noisy = rows.some((row) => row.noise);
@@ -114,12 +114,28 @@ function curve(feature, unit, most, colours, labels) {
   };
 }
 
+const DAY = 86_400_000; // milliseconds
+
+// A date or a time as its number, and back: days or seconds since 1970, seconds since midnight.
+export function numberOf({ calendar }, value) {
+  if (!calendar) return value;
+  const moment = Date.parse(`${calendar === "time" ? "1970-01-01T" : ""}${value}${calendar === "date" ? "" : "Z"}`);
+  return moment / (calendar === "date" ? DAY : 1000);
+}
+
+export function dateOf(calendar, number) {
+  const iso = new Date(Math.floor(number) * (calendar === "date" ? DAY : 1000)).toISOString();
+  return { date: iso.slice(0, 10), datetime: iso.slice(0, 19), time: iso.slice(11, 19) }[calendar];
+}
+
 // Ticks at cut points, as many as are readable.
-function xAxis(edges, alike) {
-  if (!alike) return { title: null, grid: false, tickCount: 6, labelOverlap: true };
+function xAxis({ calendar }, edges, alike) {
+  const form = { date: "%Y-%m-%d", datetime: "%Y-%m-%d %H:%M", time: "%H:%M" }[calendar];
+  const dates = form ? { labelExpr: `utcFormat(datum.value * ${calendar === "date" ? DAY : 1000}, '${form}')` } : {};
+  if (!alike) return { title: null, grid: false, tickCount: 6, labelOverlap: true, ...dates };
   const every = Math.ceil(edges.length / 5);
   const shown = edges.map((_, at) => at).filter((at) => at % every === 0);
-  const words = JSON.stringify(edges.map((edge) => edge.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 })));
+  const words = JSON.stringify(edges.map((edge) => calendar ? dateOf(calendar, edge) : edge.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 })));
   return { title: null, grid: false, values: shown, labelExpr: `${words}[datum.value]`, labelOverlap: true };
 }
 
@@ -179,6 +195,7 @@ function bars(feature, unit, most, colours, labels) {
 export function binOf(feature, bins, value) {
   if (value === null || value === undefined) return bins.at(-1);
   if (feature.kind === "numeric") {
+    value = numberOf(feature, value);
     return bins.find((bin) => bin.interval && (bin.low === null || value > bin.low) && (bin.high === null || value <= bin.high));
   }
   if (feature.kind === "boolean") return bins[value ? 1 : 0];
@@ -195,7 +212,7 @@ export function hereRows(feature, value) {
     if (!bin.interval) return [];
     const { alike, start, end, of } = places(feature.shapes.flatMap((shape) => shape.bins));
     const [low, high] = of(bin);
-    const x = alike ? (low + high) / 2 : Math.min(end, Math.max(start, value));
+    const x = alike ? (low + high) / 2 : Math.min(end, Math.max(start, numberOf(feature, value)));
     return [{ x, y: bin.adds }];
   });
 }

@@ -1,7 +1,7 @@
 // The pictures of a model: fetched, and drawn with Vega-Lite, once they come near the screen. Under each a table of the same
 // figures, for whoever does not see it.
 
-import { amount, featureSpec, hereRows, importanceSpec, plain, reach, shownBars, votesSpec } from "./plot_specs.js";
+import { amount, dateOf, featureSpec, hereRows, importanceSpec, plain, reach, shownBars, votesSpec } from "./plot_specs.js";
 
 const HEAVIEST = 15; // votes drawn; the table has more
 const model = document.getElementById("model").dataset;
@@ -120,6 +120,7 @@ function valueAt(feature, bins, at) {
   if (feature.kind === "boolean") return String(at === 1);
   if (feature.kind === "categorical") return at === bins.length - 2 ? "?" : bins[at].label;
   const { low, high } = bins[at];
+  if (feature.calendar) return dateOf(feature.calendar, low === null || high === null ? high ?? low + 1 : (low + high) / 2);
   return String(Number((low === null || high === null ? high ?? low + 1 : (low + high) / 2).toPrecision(4)));
 }
 

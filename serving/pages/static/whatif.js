@@ -5,6 +5,8 @@ const reference = document.getElementById("model").dataset.model;
 const asks = form ? [...form.querySelectorAll(".ask")] : [];
 const additive = form?.dataset.addsUp === "true";
 const classes = JSON.parse(form?.dataset.classes ?? "[]");
+const CONTROL = "select, input:not([type=range])";
+const CALENDAR = ["date", "datetime", "time"];
 const WAIT = 60; // milliseconds after the last change
 let latest = null;
 
@@ -14,9 +16,10 @@ const placesFor = (most) => Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(mo
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 function valueOf(ask) {
-  const text = ask.querySelector("select, input[type=number]").value;
+  const text = ask.querySelector(CONTROL).value;
   if (text === "") return null;
   if (ask.dataset.kind === "numeric") return Number(text);
+  if (CALENDAR.includes(ask.dataset.kind)) return text; // as it stands: ISO 8601
   if (ask.dataset.kind === "boolean") return text === "true";
   return text === "?" ? another(ask) : text.slice(1); // choices are written "=value"
 }
@@ -129,7 +132,7 @@ function search(find) {
 // A click on a place of a picture puts the form there.
 function put({ detail: { feature, value } }) {
   const each = asks.find((one) => one.dataset.feature === feature);
-  const control = each?.querySelector("select, input[type=number]");
+  const control = each?.querySelector(CONTROL);
   if (!control) return;
   control.value = each.dataset.kind === "categorical" && value !== "" && value !== "?" ? `=${value}` : value;
   control.dispatchEvent(new Event("input", { bubbles: true }));

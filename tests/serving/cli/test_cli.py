@@ -446,13 +446,13 @@ def test_predict_takes_missing_values(home, tmp_path, said):
 def test_predict_names_what_is_wrong_and_writes_nothing(home, tmp_path, said):
     table = pq.read_table(DATA / "adult_test.parquet").slice(0, 5)
     pq.write_table(table.drop_columns(["age"]), tmp_path / "less.parquet")
-    (tmp_path / "text.csv").write_text(",".join(table.column_names) + "\n" + ",".join(["old"] * 15) + "\n")
+    (tmp_path / "text.csv").write_text(",".join(table.column_names) + "\n" + ",".join(["aged"] * 15) + "\n")
     out = tmp_path / "o.csv"
     for data, word in (("less.parquet", "age"), ("text.csv", "text.csv"), ("none.csv", "none.csv")):
         code, body, err = said("predict", "adult", "--data", str(tmp_path / data), "--out", str(out))
         assert (code, body["error"]["code"]) == (2, "data_invalid")
         assert word in err
-        assert "old" not in err
+        assert "aged" not in err
     data = DATA / "adult_test.parquet"
     for bad in (tmp_path / "o.txt", tmp_path / "none" / "o.csv"):
         assert said("predict", "adult", "--data", str(data), "--out", str(bad))[0] == 2

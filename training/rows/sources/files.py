@@ -1,0 +1,227 @@
+"""One file of rows, by the end of its name: .parquet, .csv (also .csv.gz and .csv.zst), .arrow, .feather or .ipc.
+
+Read in batches: memory is bounded whatever the size of a file, and what a compressed one may unpack to is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from pyarrow import ipc
+
+from accountant.errors import DataError
+from training.rows.people import NULLS
+from training.rows.sources.written import PLAIN, Form
+
+BATCH_ROWS = READ_BYTES = 1 << 16
+BATCH_BYTES, FIRST_ROWS = 1 << 24, 256
+MOST_DECODED = 1 << 36  # bytes that a compressed file may unpack to
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+ARROW = (".arrow", ".feather", ".ipc")
+ENDINGS = (".parquet", ".csv", *(f".csv{ending}" for ending in COMPRESSED), *ARROW)
+SAID = ".parquet, .csv, .csv.gz, .csv.zst, .arrow, .feather or .ipc"
+Kinds = Mapping[str, pa.DataType]
+
+
+class Table(Protocol):
+    """Rows with named columns."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    def types(self) -> dict[str, pa.DataType | None]:
+        """Names and types of the columns, in their order; None where the form says none."""
+        ...
+
+    def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
+        """These columns, all rows in order; where the form says no type, as the `kinds` say."""
+        ...
+
+    def most_rows(self) -> int:
+        """As many rows as there are, or may be."""
+        ...
+
+
+def ending(path: Path) -> str:
+    """Of ENDINGS, that of the file's name; "" where it has none of them."""
+    return next((each for each in ENDINGS if path.name.lower().endswith(each)), "")
+
+
+def open_file(path: Path, form: Form = PLAIN) -> Table:
+    """A file by its ending. DataError where it has none of ENDINGS."""
+    found = ending(path)
+    if not found:
+        raise DataError(f"data={path.name}: must end in .parquet or .csv (or {SAID})")
+    if found == ".parquet":
+        return ParquetTable(path)
+    return ArrowTable(path) if found in ARROW else CsvTable(path, form)
+
+
+@dataclass
+class ParquetTable:
+    """A Parquet file: a row group is never read at once."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The file's."""
+        return self.path.name
+
+    def types(self) -> dict[str, pa.DataType | None]:
+        """From the footer."""
+        found = pyarrow.parquet.read_schema(self.path)
+        _check_once(self.name, found.names)
+        return dict(zip(found.names, found.types, strict=True))
+
+    def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
+        """As many rows at once as come to BATCH_BYTES."""
+        file = pyarrow.parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=READ_BYTES)
+        yield from file.iter_batches(self._rows_at_once(file, columns), columns=list(columns))
+
+    def _rows_at_once(self, file: pyarrow.parquet.ParquetFile, columns: Sequence[str]) -> int:
+        """As many rows as come to BATCH_BYTES, at most BATCH_ROWS: few where texts are long. By what the file says of
+        its parts, and by its first rows: texts that repeat take more room in memory than in the file.
+        """
+        about, chosen = file.metadata, set(columns)
+        first = next(file.iter_batches(FIRST_ROWS, columns=list(columns)), None)
+        widths = [first.nbytes / max(1, len(first))] if first is not None else []
+        for part in map(about.row_group, range(about.num_row_groups)):
+            chunks = map(part.column, range(part.num_columns))
+            size = sum(
+                chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in chosen
+            )
+            widths.append(size / max(1, part.num_rows))
+        return min(BATCH_ROWS, max(FIRST_ROWS, int(BATCH_BYTES / max([1, *widths]))))
+
+    def most_rows(self) -> int:
+        """From the footer."""
+        return int(pyarrow.parquet.read_metadata(self.path).num_rows)
+
+
+@dataclass
+class ArrowTable:
+    """Arrow IPC, the file or the stream, mapped into memory."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The file's."""
+        return self.path.name
+
+    def _read(self, columns: Sequence[str] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        source = pa.memory_map(str(self.path))
+        stream = source.read(6) != b"ARROW1"
+        source.seek(0)
+        schema = (ipc.open_stream(source) if stream else ipc.open_file(source)).schema
+        fields = None if columns is None else [schema.get_field_index(name) for name in columns]
+        chosen = ipc.IpcReadOptions(included_fields=fields)
+        source.seek(0)
+        if stream:
+            return schema, iter(ipc.open_stream(source, options=chosen))
+        file = ipc.open_file(source, options=chosen)
+        return schema, map(file.get_batch, range(file.num_record_batches))
+
+    def types(self) -> dict[str, pa.DataType | None]:
+        """From the head."""
+        found = self._read()[0]
+        _check_once(self.name, found.names)
+        return dict(zip(found.names, found.types, strict=True))
+
+    def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
+        """As they lie in the file, cut to BATCH_ROWS."""
+        for batch in self._read(columns)[1]:
+            for start in range(0, len(batch), BATCH_ROWS):
+                yield batch.slice(start, BATCH_ROWS).select(list(columns))
+
+    def most_rows(self) -> int:
+        """Counted batch by batch."""
+        return sum(map(len, self._read()[1]))
+
+
+@dataclass
+class CsvTable:
+    """A .csv file, its first line a header, cut into cells as `form` says."""
+
+    path: Path
+    form: Form = PLAIN
+
+    @property
+    def name(self) -> str:
+        """The file's."""
+        return self.path.name
+
+    def raw(self) -> Any:
+        """Its bytes, unpacked."""
+        kind = COMPRESSED.get(self.path.suffix.lower())
+        return self.path.open("rb") if kind is None else pa.input_stream(str(self.path), compression=kind)
+
+    @cached_property
+    def _scanned(self) -> tuple[int, bool]:
+        """Ends of lines, and whether a line break may stand within quotes: then a row's end is to be looked for."""
+        lines, quotes, size = 1, False, 0
+        with self.raw() as file:
+            for part in iter(lambda: file.read(1 << 20), b""):
+                size += len(part)
+                if size > MOST_DECODED:
+                    raise DataError(f"data={self.name}: unpacks to more than {MOST_DECODED} bytes")
+                lines += part.count(b"\n") + part.count(b"\r")
+                quotes = quotes or b'"' in part
+        return lines, quotes
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The header's. DataError where there is none, or a name stands there twice."""
+        with self.raw() as file:
+            start = bytes(file.read(1 << 20))
+        wide = self.form.encoding == "utf-16"
+        decoder = codecs.getincrementaldecoder("utf-8-sig" if self.form.encoding == "utf-8" else self.form.encoding)()
+        text = decoder.decode(start if wide else start.partition(b"\n")[0])
+        header = text.partition("\n")[0].rstrip("\r")
+        if not header.strip():
+            raise DataError(f"data={self.name}: the file is empty")
+        found = next(csv.reader([header], delimiter=self.form.delimiter))
+        _check_once(self.name, found)
+        return found
+
+    def types(self) -> dict[str, pa.DataType | None]:
+        """A .csv says no types."""
+        return dict.fromkeys(self.names)
+
+    def batches(self, columns: Sequence[str], kinds: Kinds) -> Iterator[pa.RecordBatch]:
+        """DataError where a cell is no number in a column that must be one."""
+        names = self.names
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=dict(kinds), null_values=NULLS, strings_can_be_null=False, include_columns=list(columns)
+        )
+        parse = pyarrow.csv.ParseOptions(delimiter=self.form.delimiter, newlines_in_values=self._scanned[1])
+        read = pyarrow.csv.ReadOptions(encoding="utf8" if self.form.encoding == "utf-8" else self.form.encoding)
+        try:
+            yield from pyarrow.csv.open_csv(self.path, read, parse, convert)
+        except pa.ArrowInvalid as error:
+            column = re.match(r"In CSV column #(\d+)", str(error))
+            if column is None:
+                raise
+            raise DataError(f"data={self.name}: column {names[int(column[1])]!r}: holds what is not a number") from None
+
+    def most_rows(self) -> int:
+        """The ends of its lines."""
+        return self._scanned[0]
+
+
+def _check_once(name: str, columns: Sequence[str]) -> None:
+    if len(set(columns)) < len(columns):
+        raise DataError(f"data={name}: the first line must be a header that names each column once")

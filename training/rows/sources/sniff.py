@@ -1,0 +1,128 @@
+"""How a file seems to be written: told to its steward, to be declared in a schema. Nothing is read by it."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from typing import cast, get_args
+
+from training.rows.people import NULLS
+from training.rows.sources.cells import pattern_of
+from training.rows.sources.files import CsvTable
+from training.rows.sources.written import FALSE, TRUE, DatePattern, Decimal, Delimiter, Encoding, Form
+
+YES = {"ja", "j", "oui", "si", "sí", "y", "t", "on", "wahr", "x", "vrai", "verdadero"}
+NO = {"nein", "n", "non", "f", "off", "falsch", "faux", "falso"}
+DATES: tuple[DatePattern, ...] = get_args(DatePattern)
+_DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
+_MOMENTS = {each: re.compile(pattern_of("datetime", each), re.ASCII) for each in DATES}
+_CLOCK = re.compile(pattern_of("time", None), re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(?P<mark>[.,])?\d*|(?P<bare>[.,])\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def form_of(table: CsvTable) -> Form:
+    """The encoding and the delimiter that a .csv seems to have: by its first bytes, by what decodes, and by its first
+    line.
+    """
+    encoding = _encoding(table)
+    with table.raw() as file:
+        start = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)().decode(
+            file.read(1 << 20)
+        )
+    first = start.partition("\n")[0]
+    found = max(",;\t|", key=first.count)
+    return Form(cast(Delimiter, found) if first.count(found) else ",", encoding)
+
+
+def _encoding(table: CsvTable) -> Encoding:
+    utf8, windows, decoder = True, True, codecs.getincrementaldecoder("utf-8")()
+    with table.raw() as file:
+        for at, block in enumerate(iter(lambda: file.read(1 << 20), b"")):
+            if not at and block[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                return "utf-16"
+            try:
+                utf8 = utf8 and decoder.decode(block) is not None
+            except UnicodeDecodeError:
+                utf8 = False
+            windows = windows and not re.search(rb"[\x81\x8d\x8f\x90\x9d]", block)
+    return "utf-8" if utf8 else "cp1252" if windows else "latin-1"
+
+
+class Column:
+    """What is seen of a column, cell by cell, in kind: no value is kept."""
+
+    def __init__(self) -> None:
+        self.cells = self.long = 0
+        self._numbers = self._days = self._clocks = self._truths = True
+        self._marks: set[str] = set()
+        self._seen: list[frozenset[DatePattern]] = []
+        self._with_time = 0
+        self.words: set[str] = set()  # of YES and NO alone
+        self._usual: set[str] = set()
+
+    def __call__(self, cell: str) -> None:
+        """One more cell."""
+        text = cell.strip()
+        if text in NULLS:
+            return
+        self.cells += 1
+        self.long += len(text) > 40 or "\n" in text
+        if self._numbers:
+            number = _NUMBER.fullmatch(text)
+            self._numbers = number is not None
+            if number is not None and (mark := number["mark"] or number["bare"]):
+                self._marks.add(mark)
+        if self._days:
+            self._see_date(text)
+        self._clocks = self._clocks and _CLOCK.match(text) is not None
+        if self._truths:
+            word = text.lower()
+            self._truths = word in YES | NO or word in (*TRUE, *FALSE)
+            (self.words if word in YES | NO else self._usual).add(word)
+
+    def _see_date(self, text: str) -> None:
+        found = {each: _MOMENTS[each].match(text) or _DAYS[each].match(text) for each in DATES}
+        matches = {each: match for each, match in found.items() if match}
+        self._days = bool(matches)
+        self._with_time += any(match["hour"] for match in matches.values())
+        real = frozenset(
+            each for each, match in matches.items() if 1 <= int(match["month"]) <= 12 and 1 <= int(match["day"]) <= 31
+        )
+        if real and real not in self._seen:
+            self._seen.append(real)
+
+    @property
+    def fractions(self) -> bool:
+        """Whether some number has a mark before its fraction."""
+        return bool(self._marks)
+
+    @property
+    def decimal(self) -> Decimal:
+        """The mark before fractions."""
+        return "either" if len(self._marks) > 1 else "," if self._marks == {","} else "."
+
+    @property
+    def kind(self) -> str:
+        """empty, boolean, numeric, date, datetime, time, or text."""
+        if not self.cells:
+            return "empty"
+        if self._truths and len(self.words | self._usual) > 1:
+            return "boolean"
+        if self._clocks:
+            return "time"
+        if self._days and not self._numbers:
+            return "datetime" if self._with_time == self.cells else "date"
+        return "numeric" if self._numbers else "text"
+
+    @property
+    def dates(self) -> Sequence[DatePattern] | None:
+        """The fewest patterns that all dates fit, each of which some date fits alone; None where that is not told."""
+        found: list[DatePattern] = []
+        for fits in sorted(self._seen, key=len):
+            if not fits.intersection(found):
+                if len(fits) != 1:
+                    return None
+                found += fits
+        clash = ({"DD/MM/YYYY", "MM/DD/YYYY"}, {"DD-MM-YYYY", "MM-DD-YYYY"})
+        return None if any(each <= set(found) for each in clash) else sorted(found, reverse=True)

@@ -1,0 +1,62 @@
+"""How a table is written: what a schema declares of its files and cells, so that nothing is guessed when they are read.
+
+Declared forms are those of files alone. A released model knows none of them: it is asked by values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Literal
+
+Delimiter = Literal[",", ";", "\t", "|"]
+Encoding = Literal["utf-8", "utf-16", "cp1252", "latin-1"]
+Decimal = Literal[".", ",", "either"]
+DatePattern = Literal[
+    "YYYY-MM-DD", "YYYY/MM/DD", "YYYY.MM.DD", "YYYYMMDD", "DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY",
+    "MM-DD-YYYY",
+]  # fmt: skip
+ISO_DATE: DatePattern = "YYYY-MM-DD"
+TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a .csv file is cut into cells."""
+
+    delimiter: Delimiter = ","
+    encoding: Encoding = "utf-8"
+
+
+PLAIN = Form()
+
+
+@dataclass(frozen=True)
+class Written:
+    """How the cells of one column are written. `decimal`: the mark before the fraction; "either" takes both, and then
+    no mark may part thousands. `dates`: patterns, of which a text fits one at most. Words for yes and no are read
+    without regard to capitals, beside TRUE and FALSE.
+    """
+
+    decimal: Decimal = "."
+    dates: tuple[DatePattern, ...] = field(default=(ISO_DATE,))
+    true: tuple[str, ...] = ()
+    false: tuple[str, ...] = ()
+
+    def problem(self) -> str | None:
+        """What is wrong with it in itself: a text that may be read in two ways."""
+        for pair in (("DD/MM/YYYY", "MM/DD/YYYY"), ("DD-MM-YYYY", "MM-DD-YYYY")):
+            if set(pair) <= set(self.dates):
+                example = pair[0].replace("DD", "03").replace("MM", "04").replace("YYYY", "2024")
+                return f"{pair[0]} and {pair[1]}: {example} may be either; write the column in one of them"
+        both = self.truths().keys() & {word.lower() for word in (*FALSE, *self.false)}
+        wrong = sorted(word for word in both if self.truths()[word])
+        return f"{wrong}: cannot mean yes and no" if wrong else None
+
+    def truths(self) -> dict[str, bool]:
+        """What each word means, in small letters; where one is listed as both, yes."""
+        words: Collection[tuple[tuple[str, ...], bool]] = (((*FALSE, *self.false), False), ((*TRUE, *self.true), True))
+        return {word.strip().lower(): means for listed, means in words for word in listed}
+
+
+USUAL = Written()
