@@ -16,7 +16,7 @@ from accountant.ledger.tokens import SCOPES
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.store import placing
 from models.store.bundle import CHAMPION, FILES
-from models.worth.statements import mark, worths
+from models.worth.statements import judgements, mark, worths
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
 from serving.http.routes import Door, access, in_thread, state
 from serving.pages import shapes as ui_shapes
@@ -40,19 +40,34 @@ MEDIA = {
 }
 
 
+ORDERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "name": lambda line: (),  # as they come
+    "newest": lambda line: -(line["certificate"] or {"entry": -1})["entry"],
+    "dataset": lambda line: line["dataset"] or "",
+    "learner": lambda line: line["learner"] or "",
+    "epsilon": lambda line: float((line["certificate"] or {"epsilon": "inf"})["epsilon"]),
+}
+
+
 async def models(request: Request) -> Response:
-    """Every model, by name: a page of those whose name holds `q`."""
-    known_query(request, "q", "after")
+    """Every model: a page of those whose name, dataset, target or learner holds `q`, in one of ORDERS."""
+    known_query(request, "q", "after", "sort")
     serving = state(request)
     serving.require_ready()
     asked, after = request.query_params.get("q", "").strip()[:64], query_int(request, "after", 0)
     found = _by_name(seen_models(access(request), serving.registry.to_json(), serving.registry))
-    kept = [each for each in found if asked.lower() in each["name"]]
+    order = request.query_params.get("sort", "name")
+    if order not in ORDERS:
+        raise InputError(f"sort={order[:40]!r}: must be one of {list(ORDERS)}")
+    words = ("name", "dataset", "target", "learner")
+    kept = [line for line in found if any(asked.lower() in (line[word] or "").lower() for word in words)]
+    kept.sort(key=ORDERS[order])
     more = after + PAGE if len(kept) > after + PAGE else None
     before = max(0, after - PAGE) if after else None
     context: dict[str, Any] = {
-        "models": await in_thread(mark, serving.home, kept[after : after + PAGE]),
+        "models": await in_thread(_told, serving.home, kept[after : after + PAGE]),
         "asked": asked,
+        "order": order,
         "after": after,
         "more": more,
         "before": before,
@@ -66,6 +81,16 @@ def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for line in lines:
         found.setdefault(line["name"], []).append(line)
     return [_summary(name, versions) for name, versions in found.items()]
+
+
+def _told(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines with when each was released, and the first figure of the statement that it is judged by."""
+    found = []
+    for line, own in judgements(home, lines):
+        entry = line["certificate"] and home.ledger.log.entry(line["certificate"]["entry"])
+        worth = own and {**own["metrics"][0], "better": own["better"]}
+        found.append({**line, "released": entry and entry.value["time"], "worth": worth})
+    return found
 
 
 def _summary(name: str, versions: list[dict[str, Any]]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,13 @@ class Served:
             "relation": found.relation,
         }
 
+    @property
+    def subject(self) -> dict[str, str | None]:
+        """What the model was learnt from and how, and what it answers."""
+        form = self.verified.certificate.form
+        target = self.verified.ensemble.target
+        return {"dataset": form.dataset.name, "learner": form.public.learner, "target": target}
+
     @cached_property
     def fragment(self) -> orjson.Fragment:
         """The same, encoded once."""
@@ -87,16 +94,24 @@ class NotHeld(Exception):
     """The model is not in memory: ask again where waiting is no harm."""
 
 
+NOT_KNOWN: Mapping[str, str | None] = {"dataset": None, "learner": None, "target": None}
+
+
 @dataclass(frozen=True)
 class Slot:
-    """What was found in a version's folder: the certificate of a model that verified and the dataset that it names, or
-    why it is not served.
+    """What was found in a version's folder: the certificate of a model that verified, with what it says of dataset,
+    learner and target, or why it is not served.
     """
 
     stamps: Stamps
     certificate: dict[str, Any] | None = None
-    dataset: str | None = None
+    subject: Mapping[str, str | None] = field(default_factory=lambda: NOT_KNOWN)
     error: VerificationError | None = None
+
+    @property
+    def dataset(self) -> str | None:
+        """The dataset that the certificate names."""
+        return self.subject["dataset"]
 
 
 class Registry:
@@ -178,7 +193,7 @@ class Registry:
                 return None
             if known is None:
                 LOG.info("model %s verified", found.reference)
-            self._slots[key] = Slot(stamps, found.certificate, found.verified.certificate.form.dataset.name)
+            self._slots[key] = Slot(stamps, found.certificate, found.subject)
             if keep:
                 while len(self._held) >= self._most:  # what was not asked for the longest makes room
                     del self._held[min(self._held, key=lambda each: self._used.get(each, -1))]
@@ -324,6 +339,7 @@ class Registry:
             "state": state.value,
             # None: nobody asked for it yet and the background has not come to it, or it is retired
             "verified": None if slot is None else slot.error is None,
+            **(slot.subject if slot else NOT_KNOWN),
             "certificate": slot.certificate if slot else None,
             "problem": _reason(slot.error) if slot and slot.error else None,
         }

@@ -191,6 +191,7 @@ MODEL_LINE = record(
         "model": TEXT, "name": TEXT, "version": COUNT, "champion": TRUTH,
         "state": VERSION_STATE,
         "verified": {**maybe(TRUTH), "description": "null: not looked at yet, or retired"},
+        "dataset": maybe(TEXT), "learner": maybe(TEXT), "target": maybe(TEXT),
         "certificate": maybe(CERTIFICATE), "problem": maybe(TEXT),
         "better": {**maybe(TRUTH), "description": "than a constant answer, as shown; null: nobody evaluated it"},
     }

@@ -125,12 +125,19 @@ def test_the_list_names_every_model_and_narrows_as_one_types(page):
     page.goto("/ui/models")
     expect(page.get_by_role("row")).to_have_count(2 + len(LEARNERS))
     expect(page.get_by_role("row", name=re.compile("^adult"))).to_contain_text("0.5")
-    page.get_by_label("Search by name").press_sequentially("OO")
+    page.get_by_label("Search by name, dataset, target or learner").press_sequentially("OO")
     expect(page.get_by_role("row")).to_have_count(2)
     expect(page.get_by_role("link", name="woods")).to_be_visible()
     expect(page).to_have_url(re.compile("q=OO"))
-    page.get_by_label("Search by name").fill("nothing like it")
+    page.get_by_label("Search by name, dataset, target or learner").fill("nothing like it")
     expect(page.get_by_text("No such model")).to_be_visible()
+    page.goto("/ui/models")
+    page.get_by_role("link", name="Released").click()
+    expect(page.get_by_role("row").nth(1)).to_contain_text("wide: kind")  # released last
+    page.get_by_label("Search by name, dataset, target or learner").fill("ebm")
+    expect(page.get_by_role("row")).to_have_count(2)
+    expect(page.get_by_role("row", name=re.compile("^terms"))).to_contain_text("adult: income")
+    expect(page).to_have_url(re.compile("sort=newest"))
     no_serious_findings(page)
 
 
@@ -281,6 +288,7 @@ def test_there_are_no_other_files(server):
     assert server.get("/ui/models/nothing").status_code == 404
     assert server.get("/ui/models/adult@9/shapes").status_code == 404
     assert server.get("/ui/models?after=x").status_code == 400
+    assert server.get("/ui/models?sort=worst").status_code == 400
     assert server.get("/ui/models/adult", scope=None).status_code in (303, 401)
 
 
