@@ -11,6 +11,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,23 @@ MAX_ONCE = 87  # private helpers of at most four lines that are called once
 Rule = Callable[[str, str], list[str]]
 
 
+@lru_cache(maxsize=len(SOURCES))
+def parsed(text: str) -> ast.Module:
+    """Every rule looks at every file."""
+    return ast.parse(text)
+
+
+def sources() -> dict[str, ast.Module]:
+    """As `house.sources(ROOT)`, each read once."""
+    return {path: parsed((ROOT / path).read_text("utf-8")) for path in SOURCES}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget():
+    yield
+    parsed.cache_clear()
+
+
 def read_map(text: str) -> dict[str, set[str]]:
     """Folder -> folders that it may import, of a text like MAP."""
     folders: dict[str, set[str]] = {}
@@ -167,7 +185,7 @@ def within(name: str, prefixes: set[str] | tuple[str, ...]) -> bool:
 
 def imported(text: str) -> Iterator[tuple[int, str]]:
     """Line and full dotted name of everything imported, also inside functions and by `import_module("...")`."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -178,7 +196,7 @@ def imported(text: str) -> Iterator[tuple[int, str]]:
 
 def used(text: str) -> Iterator[tuple[int, str]]:
     """Line and dotted name of every attribute looked up on a plain name, with import aliases undone."""
-    tree = ast.parse(text)
+    tree = parsed(text)
     imports = [alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     aliases = {alias.asname: alias.name for alias in imports if alias.asname}
     for node in ast.walk(tree):
@@ -202,7 +220,7 @@ def folder_of(path: str) -> str:
 
 def into_folders(path: str, text: str) -> Iterator[tuple[int, str]]:
     """Line and folder of everything of ours that is imported, other than for types alone."""
-    for node in house.imports(ast.parse(text)):
+    for node in house.imports(parsed(text)):
         names = [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{name}" for name in names]
@@ -220,7 +238,7 @@ def folder_arrows(path: str, text: str) -> list[str]:
 
 def reexports(path: str, text: str) -> list[str]:
     """A name is imported from where it is made: no `from a import b as b`."""
-    count = house.reexports(ast.parse(text))
+    count = house.reexports(parsed(text))
     return [f"{path}: {count} names only pass through"] if count else []
 
 
@@ -242,7 +260,7 @@ def sizes(path: str, text: str) -> list[str]:
     """Files and functions stay small enough to be read in one go."""
     lines = len(text.splitlines())
     found = [f"{path}: {lines} lines, at most {MAX_LINES}"] if lines > MAX_LINES else []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION:
@@ -347,7 +365,7 @@ def test_no_folder_is_crowded():
 
 
 def test_public_names_say_what_they_are():
-    bare = [f"{path}:{name}" for path, tree in house.sources(ROOT).items() for name in house.undocumented(tree)]
+    bare = [f"{path}:{name}" for path, tree in sources().items() for name in house.undocumented(tree)]
     assert len(bare) <= MAX_BARE, bare
     assert list(house.undocumented(ast.parse("class A:\n    def f(self): ...\n    def _g(self): ..."))) == ["A", "A.f"]
 
@@ -355,7 +373,7 @@ def test_public_names_say_what_they_are():
 def test_code_is_not_cut_finer_than_it_reads():
     once = [
         f"{path}:{node.lineno} {node.name}"
-        for path, tree in house.sources(ROOT).items()
+        for path, tree in sources().items()
         for node in house.helpers_called_once(tree)
     ]
     assert len(once) <= MAX_ONCE, once
@@ -364,7 +382,7 @@ def test_code_is_not_cut_finer_than_it_reads():
 
 
 def test_files_import_each_other_in_no_circle():
-    assert house.circles(house.arrows(house.sources(ROOT))) == []
+    assert house.circles(house.arrows(sources())) == []
 
 
 def test_a_circle_is_found():

@@ -85,6 +85,7 @@ def wheel(tmp_path_factory):
         yield opened
 
 
+@pytest.mark.slow
 def test_wheel_holds_the_four_rooms_and_nothing_else(wheel):
     top = {name.partition("/")[0] for name in wheel.namelist()}
     assert top == {*ROOMS, f"dpserve-{PROJECT['version']}.dist-info"}
@@ -210,6 +211,7 @@ def test_expected():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("no_skip", "code", "counts"), [("0", 0, "1 skipped"), ("1", 1, "1 failed")])
 def test_skip_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch, no_skip, code, counts):
     monkeypatch.setenv("DPSERVE_NO_SKIP", no_skip)
@@ -224,6 +226,7 @@ def test_skip_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch, no_skip,
     assert ("test_one.py::test_skips" in done.stdout and "no promtool" in done.stdout) == (no_skip == "1")
 
 
+@pytest.mark.slow
 def test_skipped_file_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch):
     monkeypatch.setenv("DPSERVE_NO_SKIP", "1")
     for name in ("conftest.py", "helpers/postgres.py"):

@@ -79,6 +79,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(VALUES, EDITS)
 @example([[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]], [])
@@ -119,6 +120,7 @@ def values_of(key: str, value: object) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=700)
 @given(KEYED, st.sampled_from(["type", "price"]))
 @example({"type": "a"}, "type")

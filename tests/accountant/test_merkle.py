@@ -152,6 +152,7 @@ def test_the_last_node_of_each_level_is_enough_to_append():
         assert root(n + 1, lambda level, index: last[level]) == ROOTS[n + 1]
 
 
+@pytest.mark.slow
 def test_every_inclusion_proof():
     for n in range(1, LARGEST + 1):
         for m in range(n):
@@ -160,6 +161,7 @@ def test_every_inclusion_proof():
             verify_inclusion(m, n, leaf_hash(ENTRIES[m]), path, ROOTS[n])
 
 
+@pytest.mark.slow
 def test_every_consistency_proof():
     for n in range(LARGEST + 1):
         for m in range(n + 1):
@@ -316,6 +318,7 @@ def climb(path):
             held.advance(size + 1, A)
 
 
+@pytest.mark.slow
 def test_processes_and_threads_take_turns(tmp_path):
     path = tmp_path / "mark"
     workers = [get_context("spawn").Process(target=climb, args=(path,)) for _ in range(3)]

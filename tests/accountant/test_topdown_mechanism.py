@@ -19,6 +19,7 @@ SENSITIVITY, EPSILON, RUNS, ALARM = 10, Decimal(2), 4000, 1e-6
 EVERY = pytest.mark.parametrize("kind", [ExponentialSelections, PermuteAndFlips])
 
 
+@pytest.mark.slow
 @EVERY
 def test_draws_follow_the_joint_law(kind):
     """Every combination of one index per row, each count in its own interval. False alarm: 9e-6."""
@@ -30,6 +31,7 @@ def test_draws_follow_the_joint_law(kind):
         assert beta.ppf(ALARM / 2, count, RUNS - count + 1) < chance < beta.ppf(1 - ALARM / 2, count + 1, RUNS - count)
 
 
+@pytest.mark.slow
 @EVERY
 def test_the_law_of_another_scale_would_be_noticed(kind):
     mechanism = kind(EPSILON)

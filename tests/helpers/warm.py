@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import atexit
 import gc
-import json
+import marshal
 import os
 import runpy
 import select
@@ -25,11 +25,12 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
+
+import warm_command
+from warm_command import STREAMS
 
 ROOT = Path(__file__).resolve().parents[2]
-STREAMS = (0, 1, 2)
-PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MODULES = (
     "accountant.audit.audit",
     "alembic.command",
@@ -52,7 +53,7 @@ def python() -> list[str]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(process.terminate)
     assert process.stdout.readline() == b"ready\n"
-    return [sys.executable, "-IS", __file__, str(place)]
+    return [sys.executable, "-IS", warm_command.__file__, str(place)]
 
 
 class Popen:
@@ -63,7 +64,7 @@ class Popen:
         place = python()[-1]
         with open(os.devnull) as nothing:
             streams = (nothing.fileno(), stdout.fileno(), stderr.fileno())
-            self._answers = begun(place, command[1:], str(cwd), env, streams)
+            self._answers = warm_command.begun(place, command[1:], str(cwd), env, streams)
         self.pid = int(self._answers.readline())
         self.returncode: int | None = None
 
@@ -92,47 +93,6 @@ class Popen:
         self.send_signal(signal.SIGKILL)
 
 
-# ---- what takes the place of the command: nothing but the standard library, and little of it -------------------------
-
-
-def ask(place: str, arguments: list[str]) -> int:
-    """Have the arguments run; the wait status."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until it is known to whom
-    with begun(place, arguments, os.getcwd(), dict(os.environ), STREAMS) as answers:
-        pid = int(answers.readline())
-
-        def pass_on(number: int, frame: object) -> None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-        for number in PASSED_ON:
-            signal.signal(number, pass_on)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
-        return int(answers.readline())
-
-
-def begun(
-    place: str, arguments: list[str], folder: str, environment: dict[str, str], streams: tuple[int, ...]
-) -> TextIO:
-    """What comes of it: a line with the fork's number, and once it ended a line with its wait status."""
-    with socket.socket(socket.AF_UNIX) as door:
-        door.connect(place)
-        asked = json.dumps({"arguments": arguments, "folder": folder, "environment": environment}).encode()
-        socket.send_fds(door, [len(asked).to_bytes(4, "big")], streams)
-        door.sendall(asked)
-        return door.makefile("r")
-
-
-def end_as(status: int) -> None:
-    """End this process in the way that the other ended."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        if number != signal.SIGKILL:
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-    os._exit(os.waitstatus_to_exitcode(status))
-
-
 # ---- the warm process ------------------------------------------------------------------------------------------------
 
 
@@ -154,43 +114,50 @@ def import_rooms() -> None:
 
 def wait_for_work(place: str) -> list[str]:
     """Returns in forks alone, each with its arguments, folder, environment and streams."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    running: dict[int, tuple[int, socket.socket]] = {}  # by a file that can be read once the fork ended
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(place)
         door.listen(64)
         print("ready", flush=True)
         while True:
-            if sys.stdin in select.select([door, sys.stdin], [], [])[0]:
+            ready = select.select([door, sys.stdin, *running], [], [])[0]
+            if sys.stdin in ready:
                 os._exit(0)
-            answer, _ = door.accept()
-            if not os.fork():
-                door.close()
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                return begin(answer)
-            answer.close()
+            for ended in running.keys() & {each for each in ready if isinstance(each, int)}:
+                pid, answer = running.pop(ended)
+                os.close(ended)
+                tell(answer, os.waitpid(pid, 0)[1])
+                answer.close()
+            if door in ready:
+                answer, _ = door.accept()
+                length, streams, *_ = socket.recv_fds(answer, 4, len(STREAMS))
+                asked = read(answer, int.from_bytes(length, "big"))
+                if not (pid := os.fork()):
+                    for each in (door, answer, *(other for _, other in running.values())):
+                        each.close()
+                    return begin(*marshal.loads(asked), streams)
+                for stream in streams:
+                    os.close(stream)
+                running[os.pidfd_open(pid)] = pid, answer
+                tell(answer, pid)
 
 
-def begin(answer: socket.socket) -> list[str]:
-    """Returns in the fork that is to work; this process tells what becomes of it."""
-    length, streams, *_ = socket.recv_fds(answer, 4, len(STREAMS))
-    asked = json.loads(read(answer, int.from_bytes(length, "big")))
-    pid = os.fork()
-    if pid:
-        for stream in streams:
-            os.close(stream)
-        answer.sendall(f"{pid}\n".encode())
-        answer.sendall(f"{os.waitpid(pid, 0)[1]}\n".encode())
-        os._exit(0)
-    answer.close()
+def tell(answer: socket.socket, number: int) -> None:
+    with suppress(OSError):  # whoever asked was killed
+        answer.sendall(f"{number}\n".encode())
+
+
+def begin(arguments: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> list[str]:
+    """In a fork: as if it had been started so."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have begun us deaf to it, in its background
     os.setsid()
     for number, stream in zip(STREAMS, streams, strict=True):
         os.dup2(stream, number)
         os.close(stream)
-    os.chdir(asked["folder"])
+    os.chdir(folder)
     os.environ.clear()
-    os.environ.update(asked["environment"])
-    return asked["arguments"]
+    os.environ.update(environment)
+    return arguments
 
 
 def read(answer: socket.socket, count: int) -> bytes:
@@ -221,8 +188,6 @@ def work(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if sys.flags.isolated:
-        end_as(ask(sys.argv[1], sys.argv[2:]))
     gc.disable()
     import_rooms()
     gc.freeze()  # or each fork would look through it, and so copy it

@@ -251,6 +251,7 @@ def test_every_test_of_every_feature():
             assert_same(ensemble, borders(FEATURES, 40, rng))
 
 
+@pytest.mark.slow
 def test_every_row_of_adult():
     schema = parse_schema((DATA / "adult.schema.yaml").read_bytes())
     rng = np.random.default_rng(11)

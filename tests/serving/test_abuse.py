@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from small_home import SCOPES, records, serving, until, write_files
+from small_home import SCOPES, client, records, serving, until, write_files
 
 from accountant.budget import Budget, Relation
 from accountant.errors import LedgerInvalid
@@ -397,7 +397,7 @@ def test_token_counts_in_one_place_alone(server, unharmed):
     ):
         assert code(server.get("/v1/models", scope=None, headers=headers)) == (401, "unauthorized")
     two = [("Authorization", f"Bearer {good}"), ("Authorization", f"Bearer {server.tokens['predict']}")]
-    assert httpx.get(f"http://127.0.0.1:{server.port}/v1/models", headers=two).status_code == 401
+    assert client().get(f"http://127.0.0.1:{server.port}/v1/models", headers=two).status_code == 401
 
 
 def test_stolen_token_ends_when_it_is_revoked(server):

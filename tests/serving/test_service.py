@@ -17,7 +17,7 @@ import httpx
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from small_home import ROOT, SCOPES, environment, free_port, records, running, serving, until, write_files
+from small_home import ROOT, SCOPES, client, environment, free_port, records, running, serving, until, write_files
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -655,7 +655,7 @@ def test_first_start_makes_the_home_and_prints_one_token_and_a_signal_stops_ever
 
 def status(url, headers=None):
     try:
-        return httpx.get(url, headers=headers).status_code
+        return client().get(url, headers=headers).status_code
     except httpx.TransportError:
         return None
 

@@ -22,7 +22,7 @@ import pytest
 from charged import check_charged
 from moved_clock import MovedClock
 from noted_draws import drawn
-from small_home import records, serving, until, write_files
+from small_home import client, records, serving, until, write_files
 
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
@@ -101,8 +101,8 @@ def others_are_answered(server):
     base, bearer = f"http://127.0.0.1:{server.port}", {"Authorization": f"Bearer {server.tokens['predict']}"}
     one = {"model": "adult", "records": records(1)}
     for path in ("/livez", "/readyz"):
-        assert httpx.get(base + path, timeout=SECONDS).status_code == 200
-    assert httpx.post(f"{base}/predict", json=one, headers=bearer, timeout=SECONDS).status_code == 200
+        assert client().get(base + path, timeout=SECONDS).status_code == 200
+    assert client().post(f"{base}/predict", json=one, headers=bearer, timeout=SECONDS).status_code == 200
 
 
 def test_a_hundred_prices_of_one_caller_stop_nobody(server):

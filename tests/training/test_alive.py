@@ -13,14 +13,16 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+import alive_driver
 import ledgers
 import psutil
 import pytest
-from ledgers import ROOT, copy, place, prepared
+import warm
+from ledgers import copy, place, prepared
 from small_home import until
 
 from accountant.audit.audit import audit_home
@@ -52,11 +54,12 @@ def start():
     """Starts tests/helpers/alive_driver.py, in a process namespace of its own or here; it is ready on return."""
     running = []
 
-    def begin(task: str, home: Path, apart: bool = True, **options) -> subprocess.Popen:
-        driver = [sys.executable, str(ROOT / "tests" / "helpers" / "alive_driver.py")]
-        command = [*(IN_A_NAMESPACE if apart else ()), *driver, task, str(home), json.dumps(options)]
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}"}
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
+    def begin(task: str, home: Path, apart: bool = True, **options) -> warm.Popen:
+        driver = [sys.executable, alive_driver.__file__, task, str(home), json.dumps({**options, "apart": apart})]
+        reading, writing = os.pipe()
+        with open(writing, "w") as out, open(2, "w", closefd=False) as errors:
+            running.append(warm.Popen(driver, home.parent, dict(os.environ), out, errors))
+        running[-1].stdout = open(reading)  # noqa: SIM115  closed below
         assert running[-1].stdout.readline() == "ready\n"
         return running[-1]
 
@@ -68,14 +71,15 @@ def start():
         each.stdout.close()
 
 
-def tell(process: subprocess.Popen, number: signal.Signals) -> None:
-    """To the driver itself, where it runs below `unshare`, and to that."""
+def tell(process: warm.Popen, number: signal.Signals) -> None:
+    """To the first process of the driver's namespace, where it has one, and to who made it."""
     if process.poll() is None:
-        for each in (*psutil.Process(process.pid).children(), psutil.Process(process.pid)):
-            each.send_signal(number)
+        with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            for each in (*psutil.Process(process.pid).children(), psutil.Process(process.pid)):
+                each.send_signal(number)
 
 
-def answer(process: subprocess.Popen) -> object:
+def answer(process: warm.Popen) -> object:
     return json.loads(process.stdout.readline())
 
 
@@ -88,7 +92,7 @@ def until_drawn(home: Path, count: int) -> None:
     until(lambda: drawn(home) >= count, f"{count} draws")
 
 
-def stand_still(holder: subprocess.Popen, home: Path) -> None:
+def stand_still(holder: warm.Popen, home: Path) -> None:
     """Stopped, and not in the middle of writing: nobody writes to SQLite while a stopped process holds its lock."""
     while True:
         tell(holder, signal.SIGSTOP)

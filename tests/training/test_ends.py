@@ -82,6 +82,7 @@ def test_what_is_small_enough_not_to_be_tried_has_room():
     assert 3 * FEW_TEXTS < MAX_NODES
 
 
+@pytest.mark.slow
 def test_a_model_with_more_texts_than_a_graph_has_room_for_is_refused_with_how_many_would_fit(tmp_path, room):
     features = {f"c{i}": TEXT for i in range(312)}
     home = registered(tmp_path, features)
@@ -92,6 +93,7 @@ def test_a_model_with_more_texts_than_a_graph_has_room_for_is_refused_with_how_m
     assert job.train(registered(tmp_path / "fits", fits), asked, by="test")["state"] == "issued"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NoReturn
 
 import yaml
@@ -222,6 +223,7 @@ def which_target(why: str, names: Sequence[str], then: str) -> NoReturn:
     raise InputError(f"target: {why}: {', '.join(names)}; {then}", targets=list(names))
 
 
+@lru_cache(maxsize=16)  # of which many ask again and again: each price, each job twice
 def parse_schema(raw: bytes) -> Schema:
     """YAML bytes -> Schema; anything unknown, incomplete or double raises SchemaError naming the place."""
     if len(raw) > MAX_BYTES:

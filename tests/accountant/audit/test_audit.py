@@ -143,6 +143,7 @@ def test_a_changed_entry_with_its_tree_rebuilt_contradicts_a_checkpoint(home, se
     assert "the checkpoint" in found.problems[0]
 
 
+@pytest.mark.slow
 def test_every_stored_subtree_is_compared(home):
     rows = raw(home).execute("SELECT level, idx FROM node").fetchall()
     for level, index in rows:

@@ -53,6 +53,7 @@ def test_the_lock_file_names_no_address():
     assert '"resolved"' not in (NODE / "package-lock.json").read_text()
 
 
+@pytest.mark.slow
 def test_sigstore_accepts_ours(checker):
     done = check(checker, BUNDLE)
     assert done.returncode == 0, done.stderr

@@ -322,6 +322,7 @@ def test_a_token_that_does_not_serve(token, monkeypatch):
         open_key(token, public)
 
 
+@pytest.mark.slow
 @pytest.mark.system("softhsm2-util", "openssl")
 def test_the_steps_in_the_documentation(token, tmp_path):
     """docs/keys.md, with a token in SoftHSM, to try it out."""

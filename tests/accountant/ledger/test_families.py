@@ -299,6 +299,7 @@ def test_the_forecast_is_a_straight_line(home):
     assert later["days_left"] is None  # nothing was spent in the last thirty days
 
 
+@pytest.mark.slow
 def test_a_person_with_several_rows_is_as_well_hidden():
     """Rows of one person times the sensitivity of a row: the plan says so, and the price is the same."""
     one = exact_laws.public_of(Relation.ADD_REMOVE, 50)

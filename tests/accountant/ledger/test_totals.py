@@ -340,6 +340,7 @@ def test_a_queued_job_that_a_lowered_total_refuses_reads_no_row(adult, monkeypat
     assert audit_home(adult).problems == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["lazybb", "ebm", "bdpe", "forest"])
 def test_training_at_the_total_ends_and_verifies(tmp_path, learner, monkeypatch, capsys):
     """Also where the claim comes out a little below what was asked."""

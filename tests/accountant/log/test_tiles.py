@@ -79,6 +79,7 @@ def test_the_example_of_the_specification():
     assert list(tiles_of(600, 511)) == [(1, 256), (2, 88)]
 
 
+@pytest.mark.slow
 def test_what_stands_where(tiles):
     """Against the definition: tile n of level l holds MTH(D[(256 n + i) 256^l : (256 n + i + 1) 256^l])."""
     found, leaves = files(tiles), ledgers.bodies(_exported()[1].path)
@@ -135,6 +136,7 @@ def ledgers_report() -> Report:
     return audit_place(ledgers.place(_exported()[1].path))
 
 
+@pytest.mark.slow
 def test_again_adds_what_is_new(tmp_path):
     """From every size the next export gives what one export of all would, but for older partial tiles."""
     home, growing = new_home(tmp_path / "home"), tmp_path / "tiles"
@@ -153,6 +155,7 @@ def test_again_adds_what_is_new(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_reader_of_the_old_checkpoint_finds_the_full_tile(tmp_path):
     """Partial tiles go when the full one is there; who holds the older checkpoint reads that instead."""
     home, folder = new_home(tmp_path / "home", 250), tmp_path / "tiles"
@@ -216,6 +219,7 @@ def test_folders_that_are_not_written_to(home, tmp_path):
     assert files(tmp_path / "tiles") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 100, 299])
 def test_a_fork_is_not_exported_over_the_old_history(tmp_path, at):
     home, folder = new_home(tmp_path / "home", 300), tmp_path / "tiles"
@@ -353,6 +357,7 @@ def test_older_partial_tiles_must_agree(tmp_path):
         (folder / path).write_bytes(whole)
 
 
+@pytest.mark.slow
 def test_the_end_cut_off(tmp_path):
     """A checkpoint of fewer entries is an older export; only one that was kept shows that."""
     home, folder = new_home(tmp_path / "home", 300), tmp_path / "tiles"

@@ -197,6 +197,7 @@ def test_the_file_that_was_changed_is_good():
     assert OnnxModel(GOOD).inputs
 
 
+@pytest.mark.slow
 def test_every_rule_refuses_a_file_of_its_own():
     lines = set()
     for node in ast.walk(ast.parse(Path(check.__file__).read_text())):

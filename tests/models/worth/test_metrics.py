@@ -148,6 +148,7 @@ def test_intervals_hold(shift, share, records, epsilon):
         assert found[1].high - found[1].low < 0.014
 
 
+@pytest.mark.slow
 def test_intervals_that_count_too_little_noise_are_caught():
     """The test above, of noise twice as wide as it is told."""
     random = np.random.default_rng(4)

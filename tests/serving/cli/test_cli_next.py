@@ -316,6 +316,7 @@ def test_names_are_completed(home, monkeypatch, tmp_path):
     assert DATASETS("") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from browser import chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in, signed_in
+from browser import as_new, chromium, no_faults, no_serious_findings, no_sideways_scroll, signed_in
 from playwright.sync_api import expect
 from small_home import dpserve, serving, write_files
 
@@ -38,12 +38,17 @@ def browser():
         yield found
 
 
-@pytest.fixture
-def page(browser, server):
+@pytest.fixture(scope="module")
+def shared(browser, server):
     found = signed_in(browser, server, "train")
     yield found
-    no_faults(found)
     found.context.close()
+
+
+@pytest.fixture
+def page(shared, server):
+    yield as_new(shared, server, "train")
+    no_faults(shared)
 
 
 def jobs(server):
@@ -107,8 +112,7 @@ def test_the_parameters_follow_the_learner_and_several_values_are_private_tuning
 
 
 def test_without_scripts_the_form_still_shows_its_price_and_sends_it_once(browser, server):
-    page = new_page(browser, server, java_script_enabled=False)
-    sign_in(page, server, "train", FORM)
+    page = signed_in(browser, server, "train", FORM, java_script_enabled=False)
     page.get_by_label("ε, the price").fill("0.02")
     page.get_by_role("button", name="Show the price").click()
     page.get_by_role("button", name="Submit, for ε 0.02").click()
@@ -136,8 +140,8 @@ def test_a_job_that_waits_for_its_rows_says_so(page, server):
     expect(page.get_by_text("A worker cannot read the dataset's rows where it runs")).to_be_visible()
 
 
-def test_on_a_phone_the_places_are_in_a_menu_and_nothing_is_wider_than_the_screen(browser, server):
-    page = signed_in(browser, server, "train", dark=True, phone=True)
+def test_on_a_phone_the_places_are_in_a_menu_and_nothing_is_wider_than_the_screen(page, server):
+    as_new(page, server, "train", dark=True, phone=True)
     for path in ("/ui", "/ui/datasets/adult", f"{FORM}&epsilon=0.1"):
         page.goto(path)
         no_sideways_scroll(page)
@@ -146,8 +150,6 @@ def test_on_a_phone_the_places_are_in_a_menu_and_nothing_is_wider_than_the_scree
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Jobs").click()
     page.wait_for_url("**/ui/jobs")
     no_sideways_scroll(page)
-    no_faults(page)
-    page.context.close()
 
 
 def test_the_theme_is_chosen_by_a_button_and_kept(page):
@@ -161,8 +163,8 @@ def test_the_theme_is_chosen_by_a_button_and_kept(page):
     assert page.evaluate(paper) != light
 
 
-def test_a_wrong_token_stays_outside_and_signing_out_ends_it(browser, server):
-    page = new_page(browser, server)
+def test_a_wrong_token_stays_outside_and_signing_out_ends_it(page, server):
+    as_new(page, server)
     page.goto("/ui/jobs")
     page.get_by_label("Token").fill("dps_wrong")
     page.get_by_role("button", name="Sign in").click()
@@ -173,5 +175,3 @@ def test_a_wrong_token_stays_outside_and_signing_out_ends_it(browser, server):
     page.get_by_role("button", name="Sign out").click()
     page.goto("/ui/jobs")
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-    no_faults(page)
-    page.context.close()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from additive_models import CLASSES, NUMBER
-from browser import chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in, signed_in
+from browser import as_new, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in, signed_in
 from offices import Office
 from playwright.sync_api import expect
 from small_home import dpserve, serving, until, write_files
@@ -98,6 +98,14 @@ def page(session):
     yield session
     session.unroute_all()
     no_faults(session)
+
+
+@pytest.fixture
+def another(page, server):
+    """The same page for who signs in as somebody else; afterwards it is as it was."""
+    yield page
+    no_faults(page)
+    as_new(page, server, "predict")
 
 
 def opened(page, name, drawn=True):
@@ -345,23 +353,22 @@ def test_trees_show_importances_and_their_text(page):
 
 
 @pytest.mark.parametrize("more", [{"dark": True}, {"phone": True}], ids=["dark", "phone"])
-def test_the_page_is_for_everybody(browser, server, more):
-    page = signed_in(browser, server, "train", "/ui/models/adult", **more)
+def test_the_page_is_for_everybody(another, server, more):
+    page = as_new(another, server, "train", **more)
     opened(page, "adult")
     verify(page)
     no_serious_findings(page)
     no_sideways_scroll(page)
     expect(page.get_by_text("Asking a model needs a token with the scope predict")).to_be_visible()
     expect(page.get_by_text("asked for by ui-test")).to_be_visible()
-    no_faults(page)
-    page.context.close()
 
 
 # ---- which version answers
 
 
-def test_an_admin_moves_the_champion_and_retires_a_version(browser, server):
-    page = signed_in(browser, server, "admin", "/ui/models/adult")
+def test_an_admin_moves_the_champion_and_retires_a_version(another, server):
+    page = as_new(another, server, "admin")
+    page.goto("/ui/models/adult")
 
     def place(version, what):
         page.get_by_text("Change which version answers").click()
@@ -388,8 +395,6 @@ def test_an_admin_moves_the_champion_and_retires_a_version(browser, server):
     page.goto("/ui/models/adult")
     place("2", "serve it again")
     until(lambda: server.get("/v1/models/adult@2").status_code == 200, "it is served again")
-    no_faults(page)
-    page.context.close()
 
 
 def test_only_an_admin_may(server):
@@ -527,8 +532,9 @@ def test_a_model_that_does_not_verify_is_not_shown(page, server):
 
 
 @pytest.mark.last
-def test_a_revoked_champion_says_that_nothing_is_served_and_what_could_be(browser, server):
-    page = signed_in(browser, server, "admin", "/ui/models/adult@1")
+def test_a_revoked_champion_says_that_nothing_is_served_and_what_could_be(another, server):
+    page = as_new(another, server, "admin")
+    page.goto("/ui/models/adult@1")
     entry = server.get("/v1/models/adult@1").json()["certificate"]["entry"]
     key_life.revoke(server.home, entry, "test", "trained on the wrong file")
     until(lambda: server.get("/v1/models/adult").status_code == 503, "nothing answers to the name")
@@ -542,4 +548,3 @@ def test_a_revoked_champion_says_that_nothing_is_served_and_what_could_be(browse
     page.get_by_role("row", name=re.compile("^adult@2")).get_by_role("button", name="Promote").click()
     expect(page.get_by_role("status").filter(has_text="Servers follow within a second")).to_be_visible()
     until(lambda: server.get("/v1/models/adult").json().get("version") == 2, "another takes its place")
-    page.context.close()

@@ -55,6 +55,7 @@ def certificate(folder: Path, days: int = 2, name: str = "c") -> Tls:
     return found
 
 
+@pytest.mark.slow
 def test_port_that_is_taken(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -138,6 +139,7 @@ def test_folders_of_the_home(tmp_path, monkeypatch):
         check_home(home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"),
     [("DPSERVE_LOG_FORMAT", "xml"), ("DPSERVE_AUDIT_SECONDS", "-1")],

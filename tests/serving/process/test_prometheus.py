@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from small_home import ROOT, free_port, serving, until, write_files
+from small_home import ROOT, client, free_port, serving, until, write_files
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
@@ -91,7 +91,7 @@ class Watched:
     port: int
 
     def api(self, path, **query):
-        answer = httpx.get(f"http://127.0.0.1:{self.port}/api/v1/{path}", params=query, timeout=300).json()
+        answer = client().get(f"http://127.0.0.1:{self.port}/api/v1/{path}", params=query, timeout=300).json()
         assert answer["status"] == "success", answer
         return answer["data"]
 
@@ -141,7 +141,7 @@ def start(folder, port, server):
 
 def alive(port):
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/-/ready").status_code == 200
+        return client().get(f"http://127.0.0.1:{port}/-/ready").status_code == 200
     except httpx.TransportError:
         return False
 

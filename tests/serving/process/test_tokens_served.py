@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from browser import chromium, new_page, no_faults, sign_in, signed_in
+from browser import as_new, chromium, new_page, no_faults, sign_in
 from ledgers import registration
 from pages import blocks, checkout, follow
 from small_home import free_port, serving, until
@@ -86,9 +86,19 @@ def browser():
         yield found
 
 
+@pytest.fixture(scope="module")
+def shared(server, browser):
+    return new_page(browser, server)
+
+
+@pytest.fixture
+def page(server, shared):
+    return as_new(shared, server)
+
+
 @pytest.mark.system("chromium")
-def test_session_from_login_to_logout(server, browser):
-    page = sign_in(new_page(browser, server), server, "audit", "/ui/models?q=adult")
+def test_session_from_login_to_logout(server, page):
+    sign_in(page, server, "audit", "/ui/models?q=adult")
     (cookie,) = page.context.cookies()
     assert (cookie["name"], cookie["value"]) == ("dpserve", server.tokens["audit"])
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["expires"]) == (True, "Strict", -1)
@@ -103,8 +113,7 @@ def test_session_from_login_to_logout(server, browser):
 
 
 @pytest.mark.system("chromium")
-def test_wrong_token_is_told_and_the_page_wanted_is_kept(server, browser):
-    page = new_page(browser, server)
+def test_wrong_token_is_told_and_the_page_wanted_is_kept(server, page):
     page.goto("/ui/ledger")
     page.get_by_label("Token").fill("dps_wrong")
     page.get_by_role("button", name="Sign in").click()
@@ -115,9 +124,9 @@ def test_wrong_token_is_told_and_the_page_wanted_is_kept(server, browser):
 
 
 @pytest.mark.system("chromium")
-def test_revoked_token_is_out_at_its_next_page(server, browser):
+def test_revoked_token_is_out_at_its_next_page(server, page):
     token(server, "passing")
-    page = signed_in(browser, server, "passing")
+    sign_in(page, server, "passing")
     tokens.revoke(server.home.ledger, "passing")
     until(lambda: server.get("/nope", scope="passing").status_code == 401, "it is known no more")
 
@@ -129,8 +138,8 @@ def test_revoked_token_is_out_at_its_next_page(server, browser):
 
 
 @pytest.mark.system("chromium")
-def test_scripts_and_styles_of_a_page_are_our_files_alone(server, browser):
-    page = signed_in(browser, server, "audit")
+def test_scripts_and_styles_of_a_page_are_our_files_alone(server, page):
+    sign_in(page, server, "audit")
     ran = page.evaluate(
         """() => {
             const script = document.createElement("script")
@@ -179,9 +188,9 @@ def elsewhere(server):
 
 
 @pytest.mark.system("chromium")
-def test_page_of_another_origin_can_use_no_session(server, browser, elsewhere):
+def test_page_of_another_origin_can_use_no_session(server, page, elsewhere):
     token(server, "victim", ("admin",))
-    page = signed_in(browser, server, "victim")
+    sign_in(page, server, "victim")
     page.goto(elsewhere)
     before = len(trail_of(server, "victim"))
     assert page.evaluate("ask('GET')") == "refused"

@@ -6,10 +6,9 @@ import json
 import socket
 import threading
 
-import httpx
 import pyarrow.parquet as pq
 import pytest
-from small_home import serving, until, write_files
+from small_home import client, serving, until, write_files
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
@@ -52,7 +51,7 @@ def write_other(path, rows):
 
 def stream(server, seq, scope="train", **headers):
     """The events of one answer, to its end: [(id, event, data)], and the status."""
-    with httpx.stream(
+    with client().stream(
         "GET",
         f"http://127.0.0.1:{server.port}/v1/jobs/{seq}/events",
         headers={"Authorization": f"Bearer {server.tokens[scope]}", **headers},
@@ -180,7 +179,7 @@ def test_the_head_alone_is_answered_at_once(server):
 def stream_opens(server, seq, scope="train"):
     url, headers = f"http://127.0.0.1:{server.port}/v1/jobs/{seq}/events", {}
     headers["Authorization"] = f"Bearer {server.tokens[scope]}"
-    with httpx.stream("GET", url, headers=headers, timeout=300) as answer:
+    with client().stream("GET", url, headers=headers, timeout=300) as answer:
         return answer.status_code == 200
 
 

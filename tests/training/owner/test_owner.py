@@ -266,6 +266,7 @@ def test_closed_after_the_owners_answered_it_is_a_model(place):
         answered(place, 8)
 
 
+@pytest.mark.slow
 def test_commands_of_the_page_do_what_it_says(place):
     """docs/local.md, in its order, but that owners answer before the campaign is closed; names of files stand for
     files."""

@@ -388,6 +388,7 @@ def adult():
     return schema, train, test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", ["0", "0.000001"])
 def test_better_than_chance_on_adult_at_epsilon_one(delta):
     """All of one class: accuracy .764 and AUROC .5; a fit has about .83 and .87."""
@@ -400,6 +401,7 @@ def test_better_than_chance_on_adult_at_epsilon_one(delta):
     assert roc_auc_score(truth == ">50K", learner.decision_function(test)) > 0.78
 
 
+@pytest.mark.slow
 def test_the_exported_model_says_the_same():
     schema, train, test = adult()
     learner = CalibratedBoostingClassifier(schema=schema, epsilon="1").fit(train, train["income"])
