@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+import warm
 from in_process import code, site_at
 from ledgers import ROOT
 from starlette.responses import HTMLResponse, JSONResponse
@@ -220,7 +221,7 @@ print(count)
 def test_exact_over_processes_that_ask_at_once(tmp_path):
     most, path = 20_000, tmp_path / "run" / "limits"
     script = HAMMER.format(root=str(ROOT), path=str(path), now=MORNING, most=most)
-    command = [sys.executable, "-c", script]
+    command = [*warm.python(), "-c", script]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen(command, **pipes) for _ in range(3)]
     for process in processes:

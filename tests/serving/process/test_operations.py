@@ -18,6 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import warm
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -263,7 +264,7 @@ def test_json_line_has_its_fields():
 
 
 class Running:
-    def __init__(self, home: Home, tls: Tls, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    def __init__(self, home: Home, tls: Tls, process: warm.Popen, port: int, log: Path) -> None:
         self.home, self.process, self.port, self.log = home, process, port, log
         self.trusted = tls.certificate
         self.context = ssl.create_default_context(cafile=tls.certificate)
@@ -294,14 +295,13 @@ def running(tmp_path_factory):
     command = [sys.executable, "-m", "serving.cli", "serve", "--port", str(port)]
     command += ["--tls-cert", str(tls.certificate), "--tls-key", str(tls.key)]
     with (folder / "log").open("wb") as out:
-        process = subprocess.Popen(command, cwd=folder, env=environment(home.path, **settings), stdout=out, stderr=out)
+        process = warm.Popen(command, cwd=folder, env=environment(home.path, **settings), stdout=out, stderr=out)
     try:
         found = Running(home, tls, process, port, folder / "log")
         until(lambda: found.ready() == 200, "the server is ready")
         yield found
     finally:
-        if process.poll() is None:
-            process.terminate()
+        process.send_signal(signal.SIGTERM)
         process.wait(300)
 
 

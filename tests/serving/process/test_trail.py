@@ -7,10 +7,10 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import anyio
 import pytest
+import warm
 from in_process import BASE, code, site_at
 from ledgers import ROOT
 from small_home import dpserve
@@ -246,7 +246,7 @@ for number in range(300):
 def test_no_line_is_lost_or_torn_between_workers(tmp_path):
     script = WRITER.format(root=str(ROOT), path=str(tmp_path / "logs"))
     names = ["one", "two", "three"]
-    processes = [subprocess.Popen([sys.executable, "-c", script, name]) for name in names]
+    processes = [subprocess.Popen([*warm.python(), "-c", script, name]) for name in names]
     assert [process.wait() for process in processes] == [0, 0, 0]
     found = list(lines(tmp_path))
     for name in names:
