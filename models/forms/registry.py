@@ -10,10 +10,13 @@ from typing import Any
 from accountant.errors import ModelInvalid
 from models.forms.additive import AdditiveEnsemble
 from models.forms.ensemble import Ensemble
+from models.forms.lines import LineEnsemble
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 
-FORMS: dict[str, type[Ensemble]] = {form.word: form for form in (VotingEnsemble, TreeEnsemble, AdditiveEnsemble)}
+FORMS: dict[str, type[Ensemble]] = {
+    form.word: form for form in (VotingEnsemble, TreeEnsemble, AdditiveEnsemble, LineEnsemble)
+}
 
 
 def ensemble_from_json(body: Mapping[str, Any]) -> Ensemble:

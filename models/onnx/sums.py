@@ -6,6 +6,7 @@ K classes:   constant + TreeEnsembleRegressor(numbers, codes of texts), with K t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -36,19 +37,29 @@ Table = Scores | NDArray[np.float64]  # of a feature: (bins, outputs)
 
 def used_by_sums(ensemble: FeatureSum) -> list[int]:
     """Positions of the features that move a score (the first one when none does, so that N is known to the graph)."""
-    tables, _ = ensemble.tables()
+    return moving(ensemble.tables()[0])
+
+
+def moving(tables: Sequence[Scores]) -> list[int]:
+    """Positions of the tables that hold anything but 0, or the first one."""
     return [i for i, table in enumerate(tables) if table.any()] or [0]
 
 
 def sum_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> Graph:
     """Raw values -> `target` (N, outputs)."""
-    tables, constant = ensemble.tables()
+    return sums(ensemble.features, *ensemble.tables(), inputs, name, target)
+
+
+def sums(
+    features: Sequence[Feature], tables: list[Scores], constant: Scores, inputs: Inputs, name: Namer, target: str
+) -> Graph:
+    """The same of tables (bins, outputs), one a feature, and a constant (outputs,)."""
     check_exact(int(max(abs(constant) + sum(np.abs(table).max(axis=0) for table in tables))))
-    used = {i: tables[i] for i in used_by_sums(ensemble)}
-    texts = {i: f for i in used if isinstance(f := ensemble.features[i], CategoricalFeature)}
-    numbers = {i: steps(ensemble.features[i], table) for i, table in used.items() if i not in texts}
+    used = {i: tables[i] for i in moving(tables)}
+    texts = {i: f for i in used if isinstance(f := features[i], CategoricalFeature)}
+    numbers = {i: steps(features[i], table) for i, table in used.items() if i not in texts}
     always = name("constant")
-    if ensemble.outputs == 1:
+    if len(constant) == 1:
         votes, parts = _one_score(numbers, {i: text_codes(f, used[i][:, 0]) for i, f in texts.items()}, inputs, name)
     else:
         votes, parts = _many_scores(numbers, {i: (f, used[i]) for i, f in texts.items()}, inputs, name)

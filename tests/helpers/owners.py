@@ -13,8 +13,8 @@ import pyarrow.csv
 from accountant.home import Home
 from models.features import encode_columns
 from training.local import campaigns
-from training.local.boosted.basis import own_vectors as boosted_vectors
 from training.local.boosted.definition import BoostedDefinition
+from training.local.boosted.owned_scores import scores_in
 from training.local.boosted.so_far import read_so_far
 from training.local.boosted.turns import document_after
 from training.local.defining import Asked
@@ -79,10 +79,8 @@ def answer_turn(home: Home, name: str, columns: dict[str, np.ndarray], most: int
     mine = {key: value[here] for key, value in columns.items()}
     codes, y = encode_columns(definition.features, mine), np.where(mine["answer"] == "yes", 1.0, -1.0)
     so_far = read_so_far(document_after(campaigns.folder_of(home, name), turn - 1), definition.features)
-    seed, rows = bytes.fromhex(definition.seed), np.ones(len(here), np.int64)
-    own = boosted_vectors(definition.basis, definition.features, codes, y, rows, so_far, seed, here)
-    vectors = directions(seed, here, definition.candidates, own.shape[1])
-    values = definition.mechanism.draw(scores(vectors, own)).tolist()
+    wanted = scores_in(definition, turn, codes, y, np.ones(len(here), np.int64), so_far, here)
+    values = definition.mechanism_in(turn).draw(wanted).tolist()
     with closing(sqlite3.connect(campaigns.folder_of(home, name) / campaigns.REPORTS)) as store, store:
         store.executemany("INSERT INTO report VALUES (?, ?)", list(zip(here[:-1].tolist(), values[:-1], strict=True)))
     campaigns.receive(home, name, campaigns.invitation(home, name, int(here[-1])), values[-1])

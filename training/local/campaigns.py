@@ -214,11 +214,14 @@ def receive(home: Home, name: str, invited: str, value: int) -> dict[str, Any]:
     definition = campaign.definition
     if not isinstance(definition, Definition | BoostedDefinition):
         raise InputError(f"campaign={name}: asks for shares, at .../shares")
-    if not 0 <= value < definition.candidates:
-        raise InputError(f"report={value}: must be from 0 to {definition.candidates - 1}")
-    if isinstance(definition, Definition):
-        campaign.reports.add(owner, value)
-    elif campaign.reports.add(owner, value, definition.turn_of(owner)) and turns.is_full(definition, campaign.reports):
+    turn, most = 1, definition.candidates
+    if isinstance(definition, BoostedDefinition):
+        turn = definition.turn_of(owner)
+        most = definition.mechanism_in(turn).candidates
+    if not 0 <= value < most:
+        raise InputError(f"report={value}: must be from 0 to {most - 1}")
+    new = campaign.reports.add(owner, value, turn)
+    if new and isinstance(definition, BoostedDefinition) and turns.is_full(definition, campaign.reports):
         with suppress(WrongState), alone(home, f"campaign-{name}"):  # somebody else has ended it
             turns.end_turn(home, folder_of(home, name), campaign.job, definition, campaign.reports)
     return {"campaign": name, "owner": owner, "report": value}

@@ -14,9 +14,10 @@ from accountant.canonical import decode
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
-from models.features import encode_columns
-from training.local.boosted.basis import tests_for
-from training.local.boosted.definition import BOOSTED_LEARNERS, BoostedDefinition
+from models.features import Feature, encode_columns
+from training.local.boosted.definition import BOOSTED_LEARNERS, OWN, SEATS, BoostedDefinition
+from training.local.boosted.lines import Lines, plain_coordinates, radius_for
+from training.local.boosted.stumps import Stumps, tests_for
 from training.local.definition import Definition
 from training.local.directions import best_favoured
 from training.local.groups import Groups
@@ -29,7 +30,7 @@ from training.rows.datasets import schema_of
 from training.rows.row_files import column_types, read_columns
 from training.rows.schema import Schema
 
-ROUNDS, FEWEST_IN_A_ROUND = {"local-stump": 16}, 4
+ROUNDS = {"local-stump": 16, "local-ncc": 8, "local-lr": 4}  # where nobody says how many; less where owners are few
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
         raise InputError(f"target={schema.target}: {asked.learner} tells two classes apart")
     if asked.aggregators:
         raise InputError(f"aggregators: {asked.learner} needs none")
-    return (_define_turns if asked.learner in BOOSTED_LEARNERS else _define_reports)(home, schema, asked)
+    in_turns = asked.learner in BOOSTED_LEARNERS and (asked.learner != "local-lr" or asked.rounds is not None)
+    return (_define_turns if in_turns else _define_reports)(home, schema, asked)
 
 
 def _seed(home: Home, asked: Asked, digest: str) -> str:
@@ -100,14 +102,26 @@ def _define_reports(home: Home, schema: Schema, asked: Asked) -> Definition:
 def _define_turns(home: Home, schema: Schema, asked: Asked) -> BoostedDefinition:
     epsilon = Budget.of(asked.epsilon, "0").epsilon
     codes, digest = (None, "") if asked.public_rows is None else public_codes(schema, asked.public_rows)
-    basis = tests_for(schema.features, codes)
-    rounds = asked.rounds or max(1, min(ROUNDS[asked.learner], asked.owners // FEWEST_IN_A_ROUND))
+    rounds = max(1, min(ROUNDS[asked.learner], asked.owners // SEATS)) if asked.rounds is None else asked.rounds
+    basis = basis_for(asked.learner, schema.features, codes, asked.owners // max(1, rounds), float(epsilon))
     return BoostedDefinition(
         asked.name, asked.population, asked.model or asked.name, asked.learner, epsilon, asked.owners,
         asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features, basis,
         digest, _seed(home, asked, digest), rounds, CANDIDATES,
         best_favoured(basis.dimension, CANDIDATES, float(epsilon)),
     )  # fmt: skip
+
+
+def basis_for(
+    learner: str, features: tuple[Feature, ...], codes: list[Any] | None, owners: int, epsilon: float
+) -> Stumps | Lines:
+    """What owners are asked about, so many in each round: a public rule of the codes of public rows, if there are any,
+    else of the schema alone.
+    """
+    if learner not in OWN:
+        return tests_for(features, codes)
+    known = plain_coordinates(features) if codes is None else coordinates_for(features, codes, owners, epsilon)
+    return Lines(known, OWN[learner], radius_for(known, codes))
 
 
 def _define_shares(dataset: Dataset, schema: Schema, asked: Asked) -> SharedDefinition:

@@ -11,7 +11,7 @@ from training.local import definition, shared
 from training.local.boosted.definition import BOOSTED_LEARNERS, BoostedDefinition
 from training.local.question import COMMON, LIMIT, STATEMENT_TYPE, Question, common_from_json
 
-LEARNERS = (*definition.LEARNERS, *BOOSTED_LEARNERS, *shared.SHARED_LEARNERS)
+LEARNERS = tuple(dict.fromkeys((*definition.LEARNERS, *BOOSTED_LEARNERS, *shared.SHARED_LEARNERS)))
 _KINDS: dict[str, type[definition.Definition] | type[BoostedDefinition] | type[shared.SharedDefinition]] = {
     definition.Definition.TYPE: definition.Definition,
     BoostedDefinition.TYPE: BoostedDefinition,

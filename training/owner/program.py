@@ -18,8 +18,8 @@ from accountant.canonical import decimal_string, encode
 from accountant.errors import InputError
 from models.features import encode_columns
 from training.local.asking import BYTES, JSON, Refused, ask, pinned, verify_offer, verify_turn
-from training.local.boosted.basis import own_vectors as boosted_vectors
 from training.local.boosted.definition import BoostedDefinition
+from training.local.boosted.owned_scores import scores_in
 from training.local.boosted.so_far import NOTHING, read_so_far
 from training.local.definition import Definition
 from training.local.directions import directions, scores
@@ -42,10 +42,10 @@ def draw(definition: Definition | BoostedDefinition, owner: int, rows: Path, doc
     codes, y = encode_columns(definition.features, columns), signs(answers, definition.classes)
     count, number, seed = np.array([len(answers)]), np.array([owner]), bytes.fromhex(definition.seed)
     if isinstance(definition, BoostedDefinition):
-        so_far = read_so_far(document, definition.features)
-        own = boosted_vectors(definition.basis, definition.features, codes, y, count, so_far, seed, number)
-    else:
-        own = own_vectors(definition.learner, definition.coordinates.of(codes), y, count)
+        turn, so_far = definition.turn_of(owner), read_so_far(document, definition.features)
+        wanted = scores_in(definition, turn, codes, y, count, so_far, number)
+        return int(definition.mechanism_in(turn).draw(wanted)[0])
+    own = own_vectors(definition.learner, definition.coordinates.of(codes), y, count)
     vectors = directions(seed, number, definition.candidates, own.shape[1])
     return int(definition.mechanism.draw(scores(vectors, own))[0])
 

@@ -54,7 +54,8 @@ def open_campaign(
     learner: Annotated[
         str | None,
         typer.Option(
-            help="local-linear, or local-lr for owners of 20 rows or more; in turns local-stump; shared-additive, the "
+            help="local-linear, or local-lr for owners of 20 rows or more; in turns local-ncc, local-stump and, with "
+            "--rounds, local-lr; shared-additive, the "
             "only one of shares."
         ),
     ] = None,

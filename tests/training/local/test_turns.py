@@ -14,12 +14,15 @@ from accountant.audit.replay import Replay
 from accountant.canonical import decode
 from accountant.errors import CertificateInvalid, InputError, JobFailed, LedgerInvalid, WrongState
 from accountant.home import Home
+from models.features import NumericFeature
+from models.onnx.runtime import OnnxModel
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.pages.entry_text import told
 from training.local import campaigns
 from training.local.asking import verify_offer, verify_turn
 from training.local.boosted import turns
+from training.local.boosted.lines import plain_coordinates
 from training.local.boosted.so_far import read_so_far
 from training.local.boosted.turns import document_after
 from training.local.directions import directions
@@ -35,7 +38,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def home(folder):
-    return Home.init({"DPSERVE_HOME": str(folder / "home")})
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    (folder / "schema.yaml").write_text(owners.SCHEMA)
+    campaigns.found_population(home, "folk", folder / "schema.yaml", OWNERS, "40", None)
+    return home
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +109,7 @@ def test_owner_goes_by_what_the_log_says_the_turn_before_has_left(home, folder):
     campaigns.end_turn(home, "shown")
     later = campaigns.offer(home, "shown")
     document = verify_turn(later, trust, definition, 1)
-    assert len(read_so_far(document, definition.features).votes) in (1, 2)
+    assert len(read_so_far(document, definition.features).voters) in (1, 2)
     survey = campaigns.offer(home, "survey") if (home.path / "campaigns/survey").exists() else offer
     forged = later["ensemble"].replace('"votes":[[', '"votes":[["above",0,1,1024],[')
     lies = (
@@ -138,6 +144,66 @@ def test_definition_is_strict(home, closed):
     ):
         with pytest.raises(InputError):
             replace(definition, basis=replace(definition.basis, tests=wrong))
+
+
+@pytest.fixture(scope="module")
+def lines(home, folder):
+    """Nearest centroids, in two rounds of two turns each; closed before anybody has weighed the second line."""
+    owners.asking(folder, home, OWNERS, 700, "lines", learner="local-ncc", rounds="2", epsilon="3")
+    everybody = owners.people(OWNERS)
+    definition = campaigns.load(home, "lines").definition
+    assert [definition.asked_in(turn) for turn in (1, 2, 3, 4)] == [525, 75, 525, 75]
+    assert [definition.settled(turn) for turn in (1, 2, 3, 4)] == [0, 2, 2, 4]
+    for turn in (1, 2, 3):
+        assert owners.answer_turn(home, "lines", everybody) == turn
+    return campaigns.close(home, "lines")
+
+
+def test_lines_are_weighed_by_other_owners_and_released_once_they_are(home, lines):
+    assert (lines["state"], lines["turns"], lines["reports"]) == ("issued", 4, 1125)
+    folder = campaigns.folder_of(home, "lines")
+    features = campaigns.load(home, "lines").definition.features
+    published = [read_so_far(document_after(folder, turn), features) for turn in (1, 2, 3)]
+    assert [len(each.voters) for each in published] == [1, 1, 2]
+    assert published[0].voters[0].weight == 1 < published[1].voters[0].weight
+    place = ModelStore(home.models).resolve("lines")
+    loaded = load_verified(place, home.trust)
+    assert loaded.ensemble.lines == published[1].voters  # and not the third turn's, of which no alpha is known
+    test = owners.people(4000, 5)
+    labels, _ = OnnxModel((place / "model.onnx").read_bytes()).predict(test)
+    assert labels.tolist() == loaded.ensemble.predict(test).tolist()
+    assert np.mean(labels == test["answer"]) > 0.75  # .93 without noise
+    assert set(loaded.ensemble.importances()) == {"a", "b", "c"}
+    assert loaded.certificate.form.public.hyperparameters["turns"] == 4
+
+
+def test_who_weighs_answers_by_one_bit(home, folder):
+    owners.asking(folder, home, 16, 2, "bit", learner="local-ncc", rounds="2", epsilon="1")
+    definition = campaigns.load(home, "bit").definition
+    assert [definition.turn_of(owner) for owner in (0, 6, 7, 8, 14, 15)] == [1, 1, 2, 3, 3, 4]
+    with pytest.raises(InputError, match="from 0 to 1"):
+        campaigns.receive(home, "bit", campaigns.invitation(home, "bit", 7), 2)
+    with pytest.raises(InputError, match="from 0 to 63"):
+        campaigns.receive(home, "bit", campaigns.invitation(home, "bit", 0), 64)
+    campaigns.receive(home, "bit", campaigns.invitation(home, "bit", 0), 5)
+    campaigns.end_turn(home, "bit")
+    campaigns.receive(home, "bit", campaigns.invitation(home, "bit", 7), 0)  # the only one: it is wrong
+    with pytest.raises(JobFailed, match="no turn has found a vote"):
+        campaigns.close(home, "bit")
+    with pytest.raises(InputError, match="rounds=3"):
+        owners.asking(folder, home, 16, 2, "wide", learner="local-ncc", rounds="3", epsilon="1")
+
+
+def test_definition_of_lines_is_strict(home, lines):
+    definition = campaigns.load(home, "lines").definition
+    assert question_from_payload(definition.payload) == definition
+    for change in ({"own": "regression"}, {"own": "x"}, {"radius": 0}):
+        with pytest.raises(InputError):
+            replace(definition, basis=replace(definition.basis, **change))
+    wide = NumericFeature("a", tuple(np.linspace(-3, 3, 60_000)))
+    basis = replace(definition.basis, coordinates=plain_coordinates((wide,)))
+    with pytest.raises(InputError, match="so many codes"):
+        replace(definition, features=(wide,), rounds=4, basis=basis)
 
 
 def test_a_turn_that_is_cut_ends_when_it_is_ended_again(home, folder, monkeypatch):
@@ -176,7 +242,7 @@ def test_nothing_learnt_is_no_model_and_stays_charged(home, folder):
         total += vectors[owner, value]
         campaigns.receive(home, "noise", campaigns.invitation(home, "noise", owner), value)
     document = document_after(campaigns.folder_of(home, "noise"), 1)
-    assert read_so_far(document, definition.features).votes == ()
+    assert read_so_far(document, definition.features).voters == ()
     with pytest.raises(JobFailed, match="no turn has found a vote"):
         campaigns.close(home, "noise")
     assert campaigns.state(home, "noise")["state"] == "burned"

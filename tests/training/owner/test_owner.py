@@ -85,8 +85,8 @@ def place(tmp_path_factory):
             yield Place(folder, site, url, ca)
 
 
-def answered(place: Place, number: int, name: str = "survey") -> int:
-    return program.said(program.answer(read_settings(place.owner(number)), name, place.invitation(number, name)))
+def answered(place: Place, number: int, name: str = "survey", toml: str = TOML) -> int:
+    return program.said(program.answer(read_settings(place.owner(number, toml)), name, place.invitation(number, name)))
 
 
 def test_owner_answers_once_and_is_told_what_it_cost(place):
@@ -153,6 +153,13 @@ def test_owners_are_asked_in_turns_and_go_by_what_the_log_holds(place):
     assert program.told(settings)["spent"] == "1"
     done = campaigns.close(place.home, "turns")
     assert (done["state"], done["reports"]) == ("issued", 9)
+
+    owners.asking(place.folder, place.home, OWNERS, 2, "weigh", learner="local-ncc", rounds="1", epsilon="1")
+    with pytest.raises(WrongState, match="yours is 2"):
+        answered(place, 7, "weigh", allows)
+    assert 0 <= answered(place, 0, "weigh", allows) < 64
+    campaigns.end_turn(place.home, "weigh")
+    assert answered(place, 7, "weigh", allows) in (0, 1)  # one bit: whether the line is right on its rows
 
 
 def test_policy_decides_before_anything_is_drawn(place):
@@ -248,7 +255,7 @@ def test_bad_requests_of_strangers_get_an_answer_each(place):
     assert place.site.ask("GET", "/v1/campaigns").status_code == 401
     assert place.site.ask("GET", "/v1/campaigns/none").status_code == 404
     shown = place.site.bear(place.site.token("steward", "audit"), "GET", "/v1/campaigns").json()["campaigns"]
-    assert [each["campaign"] for each in shown] == ["survey", "turns"]
+    assert [each["campaign"] for each in shown] == ["survey", "turns", "weigh"]
 
 
 def test_program_needs_nothing_that_trains_or_serves():

@@ -9,16 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accountant.canonical import JSON, exact_integer
 from accountant.errors import InputError
 from accountant.one_of_k import OneOfK
 from accountant.privacy.events import Plan, Release
-from training.local.boosted.basis import Stumps, stumps_from_json
+from training.local.boosted.lines import Lines, lines_from_json
+from training.local.boosted.stumps import Stumps, stumps_from_json
 from training.local.definition import PURPOSE
 from training.local.question import Question
 
-BOOSTED_LEARNERS = ("local-stump",)
+OWN = {"local-ncc": "centroids", "local-lr": "regression"}  # of learners of lines
+BOOSTED_LEARNERS = ("local-ncc", "local-stump", "local-lr")  # the last one by rounds; without, it asks all at once
 MOST_ROUNDS = 256
+SEATS = 8  # of a round of lines: seven owners learn, the eighth weighs
+MOST_NUMBERS = 150_000  # of all lines together: what is published stays below what an owner reads
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class BoostedDefinition(Question):
     TYPE: ClassVar[str] = "https://dpserve/campaign/rounds/v1"
     OWN: ClassVar[tuple[str, ...]] = ("seed", "public_rows", "rounds", "candidates", "favoured", "basis")
 
-    basis: Stumps
+    basis: Stumps | Lines
     public_rows: str
     seed: str
     rounds: int
@@ -44,23 +51,57 @@ class BoostedDefinition(Question):
             raise InputError(f"classes={list(self.classes)}: {self.learner} tells two classes apart")
         if not re.fullmatch(r"[0-9a-f]{64}", self.seed) or not re.fullmatch(r"([0-9a-f]{64})?", self.public_rows):
             raise InputError("seed, public_rows: must be 64 hexadecimal digits each")
-        if not 1 <= self.rounds <= MOST_ROUNDS or self.owners < self.rounds:
-            raise InputError(f"rounds={self.rounds}: must be from 1 to {MOST_ROUNDS}, with an owner for each at least")
+        least = self.rounds * self.seats
+        if not 1 <= self.rounds <= MOST_ROUNDS or self.owners < least:
+            raise InputError(
+                f"rounds={self.rounds}: must be from 1 to {MOST_ROUNDS}, and have {self.seats} owners each"
+            )
         self.basis.check(self.features)
+        wanted = None if isinstance(self.basis, Stumps) else self.basis.own
+        if OWN.get(self.learner) != wanted:
+            raise InputError(f"basis: is not what {self.learner} asks about")
+        if wanted is not None and self.rounds * sum(feature.bins for feature in self.features) > MOST_NUMBERS:
+            raise InputError(
+                f"rounds={self.rounds}: lines of so many codes are too many; at most {MOST_NUMBERS} in all"
+            )
         self.mechanism.event  # noqa: B018  # its parameters are checked as it is made
 
     @property
     def turns(self) -> int:
-        """In how many turns owners answer."""
-        return self.rounds
+        """In how many turns owners answer: one a round for stumps; for lines one that learns, and one that weighs."""
+        return self.rounds * self.steps
+
+    @property
+    def steps(self) -> int:
+        """Turns of a round."""
+        return 1 if isinstance(self.basis, Stumps) else 2
+
+    @property
+    def seats(self) -> int:
+        """Of a round: among so many owners that follow each other, each has one."""
+        return 1 if self.steps == 1 else SEATS
+
+    def weighs(self, turn: int) -> bool:
+        """Whether owners of a turn say how often the newest voter is right, and not what the next one is."""
+        return self.steps == 2 and turn % 2 == 0
+
+    def turns_of(self, owners: NDArray[np.int64]) -> NDArray[np.int64]:
+        """From 1, (n,): the one turn in which each of these owners is asked."""
+        place = owners % (self.rounds * self.seats)
+        turns = place // self.seats * self.steps + 1 + (self.steps - 1) * (place % self.seats == SEATS - 1)
+        return np.asarray(turns, np.int64)
 
     def turn_of(self, owner: int) -> int:
         """From 1: the one turn in which this owner is asked."""
-        return owner % self.rounds + 1
+        return int(self.turns_of(np.array([owner]))[0])
 
     def asked_in(self, turn: int) -> int:
         """How many owners are asked in a turn."""
-        return len(range(turn - 1, self.owners, self.rounds))
+        return int(np.count_nonzero(self.turns_of(np.arange(self.owners)) == turn))
+
+    def settled(self, turn: int) -> int:
+        """The last turn, up to this one, after which every voter has been weighed; 0 where there is none."""
+        return turn - turn % self.steps
 
     def least_in(self, turn: int) -> int:
         """Below so many reports of a turn it cannot end: its share of `least`, one at least."""
@@ -68,8 +109,12 @@ class BoostedDefinition(Question):
 
     @property
     def mechanism(self) -> OneOfK:
-        """What every owner draws by: its price and its law."""
+        """What an owner draws by who learns: its price and its law."""
         return OneOfK(self.epsilon, self.candidates, self.favoured)
+
+    def mechanism_in(self, turn: int) -> OneOfK:
+        """What an owner of a turn draws by; of the same price whatever the turn is."""
+        return OneOfK(self.epsilon, 2, 1) if self.weighs(turn) else self.mechanism
 
     @property
     def plan(self) -> Plan:
@@ -105,5 +150,9 @@ class BoostedDefinition(Question):
             rounds=exact_integer(body["rounds"], "rounds"),
             candidates=exact_integer(body["candidates"], "candidates"),
             favoured=exact_integer(body["favoured"], "favoured"),
-            basis=stumps_from_json(body["basis"]),
+            basis=(
+                lines_from_json(common["features"], body["basis"])
+                if common["learner"] in OWN
+                else stumps_from_json(body["basis"])
+            ),
         )

@@ -43,7 +43,7 @@ def of_turn(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The owners (n,) of a turn who have answered, and their reports (n,)."""
     owners, values = reports.all()
-    here = np.array([definition.turn_of(int(owner)) == turn for owner in owners], bool)
+    here = definition.turns_of(owners) == turn
     return owners[here], values[here]
 
 
@@ -86,9 +86,9 @@ def end_last(home: Home, folder: Path, job: int, definition: BoostedDefinition, 
 
 
 def last_model(home: Home, folder: Path, job: int, definition: BoostedDefinition) -> Ensemble | None:
-    """What the last turn has published, to be released; None where nothing was learnt."""
-    document = document_after(folder, turn_of(home, job) - 1)
-    if not read_so_far(document, definition.features).votes:
+    """What was published when the last voter had been weighed, to be released; None where nothing was learnt."""
+    document = document_after(folder, definition.settled(turn_of(home, job) - 1))
+    if not read_so_far(document, definition.features).voters:
         return None
     return ensemble_from_bytes(document)
 
@@ -109,7 +109,7 @@ def end_turn(home: Home, folder: Path, job: int, definition: BoostedDefinition, 
         )
     reports.end(turn)
     owners, values = of_turn(definition, reports, turn)
-    document = next_document(definition, document_after(folder, turn - 1), owners, values)
+    document = next_document(definition, turn, document_after(folder, turn - 1), owners, values)
     (folder / "turns").mkdir(mode=0o700, exist_ok=True)
     replace_file(folder / "turns" / f"{turn}.json", document, PRIVATE, alone=True)
     digest = hashlib.sha256(document).hexdigest()

@@ -1,8 +1,4 @@
-"""What owners are asked about in a turn: stumps on public tests. Pure functions of one owner's rows each.
-
-For simulations: `own_vectors` of a whole group at once, then `OneOfK.draw(scores(directions(...), own))`, then
-`training.local.boosted.learning.next_votes` from the group's reports, and so on with the votes so far.
-"""
+"""Stumps that owners are asked about in a turn: public tests of one feature each."""
 
 from __future__ import annotations
 
@@ -18,8 +14,7 @@ from accountant.canonical import JSON, exact_object
 from accountant.errors import InputError
 from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
 from models.votes import OneTest, holds
-from training.local.boosted.so_far import SoFar
-from training.local.boosted.weights import Floats, Owned, coins, directed, owned
+from training.local.boosted.weights import Floats, Owned
 
 CUTS = 3  # of a number, by the public rule
 MOST_TESTS = 1 << 11
@@ -35,6 +30,11 @@ class Stumps:
     def dimension(self) -> int:
         """Of an owner's own vector: the vote of everybody, and one number for each test."""
         return len(self.tests) + 1
+
+    @property
+    def least_rows(self) -> int:
+        """That an owner must have."""
+        return 1
 
     def check(self, features: Sequence[Feature]) -> None:
         """InputError where a test is not of these features."""
@@ -77,7 +77,7 @@ def tests_for(features: Sequence[Feature], codes: Sequence[NDArray[Any]] | None)
             shares = (np.arange(min(CUTS, feature.cuts)) + 1) / (min(CUTS, feature.cuts) + 1)
             known = np.zeros(0) if codes is None else codes[at][codes[at] != feature.missing].astype(np.float64)
             places = shares * feature.cuts if not known.size else np.quantile(known, shares)
-            cuts = np.unique(np.clip(np.rint(places - 0.5), 0, feature.cuts - 1).astype(int))
+            cuts = np.unique(np.clip(np.floor(places), 0, feature.cuts - 1).astype(int))
             tests += [("above", at, int(code)) for code in cuts]
         elif isinstance(feature, CategoricalFeature):
             tests += [("is", at, code) for code in range(len(feature.values))]
@@ -86,19 +86,3 @@ def tests_for(features: Sequence[Feature], codes: Sequence[NDArray[Any]] | None)
     if not tests:
         raise InputError("features: none has a test to ask about")
     return Stumps(tuple(tests))
-
-
-def own_vectors(
-    basis: Stumps, features: Sequence[Feature], codes: Sequence[NDArray[Any]], y: Floats, rows: NDArray[np.int64],
-    so_far: SoFar, seed: bytes, owners: NDArray[np.int64],
-) -> Floats:  # fmt: skip
-    """Unit vectors (owners, dimension) of owners who hold `rows` (owners,) rows each, one after the other.
-
-    Args:
-        codes: one array (n,) a feature.
-        y: labels (n,), -1 or 1.
-        so_far: what was published before their turn.
-        seed: the campaign's; with the owners' numbers `owners` (owners,) it gives the public coins.
-    """
-    of = owned(y, rows, so_far.margins(features, codes), so_far.log_mass)
-    return directed(basis.vectors(features, codes, of), coins(seed, owners))

@@ -1,0 +1,47 @@
+"""What an owner draws by in its turn: from rows to the scores of one of K. Pure, and the same for one owner or many.
+
+A simulation of a whole campaign is: `scores_in` of a turn's owners, `definition.mechanism_in(turn).draw` of them,
+`training.local.boosted.learning.next_document` of the reports, and so on, turn after turn (benchmarks/local_turns.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from training.local.boosted.definition import BoostedDefinition
+from training.local.boosted.so_far import SoFar, sides
+from training.local.boosted.weights import Floats, coins, directed, owned
+from training.local.directions import directions, scores
+
+
+def scores_in(
+    definition: BoostedDefinition, turn: int, codes: Sequence[NDArray[Any]], y: Floats, rows: NDArray[np.int64],
+    so_far: SoFar, owners: NDArray[np.int64],
+) -> NDArray[np.int64]:  # fmt: skip
+    """Scores (owners, K) of owners of these numbers (owners,), who hold `rows` (owners,) rows each, one by one.
+
+    Where a turn learns, the scores are how near each of an owner's public vectors is to its own. Where it weighs, they
+    are 0 and 1: whether the newest voter is right more often than wrong on the owner's rows, by a public coin.
+
+    Args:
+        codes: one array (n,) a feature.
+        y: labels (n,), -1 or 1.
+        so_far: what was published before the turn. InputError where an owner has too few rows.
+    """
+    features, seed = definition.features, bytes.fromhex(definition.seed)
+    coin, weighs = coins(seed, owners), definition.weighs(turn)
+    if weighs and not so_far.voters:
+        raise InputError(f"turn {turn}: has no voter to weigh")
+    known = so_far.before_last() if weighs else so_far
+    of = owned(y, rows, known.margins(features, codes), known.log_mass, definition.basis.least_rows)
+    if weighs:
+        edge = of.total(y * sides(so_far.voters[-1], features, codes))
+        right = coin < (1 + edge) / 2
+        return np.stack([~right, right], axis=1).astype(np.int64)
+    own = directed(definition.basis.vectors(features, codes, of), coin)
+    return scores(directions(seed, owners, definition.candidates, definition.basis.dimension), own)
