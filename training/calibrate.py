@@ -7,6 +7,8 @@ where the plan was another there, the search goes on by rehearsals alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -22,6 +24,9 @@ from accountant.privacy.events import MAX_NOISE, Event, Gaussian, Plan, RepeatAn
 from training.learner import Recipe, Rehearsable
 from training.session import Public, Rehearsal
 
+# Called before each rehearsal and each claim: raises where nobody waits for what they are made for any more.
+STILL_WANTED: ContextVar[Callable[[], None]] = ContextVar("dpserve.still_wanted", default=lambda: None)
+
 
 class Trial(Protocol):
     """A recipe at so many nano-units, its claim by these of `BOUNDS`."""
@@ -31,6 +36,7 @@ class Trial(Protocol):
 
 def rehearse(learner: Rehearsable, public: Public, unit: Decimal) -> Plan:
     """What `learner` would release at this unit, in its order. No row is read, nothing is spent."""
+    STILL_WANTED.get()()
     rehearsal = Rehearsal(public, unit)
     learner.learn(rehearsal)
     return rehearsal.plan
@@ -44,17 +50,20 @@ def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decim
 
     @lru_cache(maxsize=2)  # the last cheap trial is the first of the others
     def rehearsed(unit: int) -> tuple[Rehearsal, Plan, Any]:
+        STILL_WANTED.get()()
         rehearsal = Rehearsal(public, from_nano(unit))
         blank = learner.learn(rehearsal)
         return rehearsal, rehearsal.plan, blank
 
     def trial(unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
+        STILL_WANTED.get()()
         rehearsal, plan, blank = rehearsed(unit)
         return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds), rehearsal.first, blank)
 
     start = trial(min(nano(target.epsilon if guess is None else guess), nano(target.epsilon)), CHEAP_BOUNDS)
 
     def likely(unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
+        STILL_WANTED.get()()
         plan = grown(start.plan, Fraction(unit, nano(start.unit)))
         return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds))
 

@@ -20,6 +20,7 @@ from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
 from accountant.privacy.claims import claim
 from accountant.privacy.events import BoundedRange, Plan, Release
+from training.calibrate import STILL_WANTED
 from training.job_words import AUTO, CHOSEN
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
@@ -35,6 +36,15 @@ MOST_PLAN = canonical.ENTRY_LIMIT - 4096  # bytes: the rest of the entry says wh
 def here(function: Callable[..., Any], *arguments: Any) -> Any:
     """At once, in this thread."""
     return function(*arguments)
+
+
+def while_wanted(check: Callable[[], None], function: Callable[..., Any], *arguments: Any) -> Any:
+    """As `here`, until `check` raises: it is asked before each rehearsal and each claim."""
+    before = STILL_WANTED.set(check)
+    try:
+        return function(*arguments)
+    finally:
+        STILL_WANTED.reset(before)
 
 
 # Calls one of the functions below with its arguments: all of them frozen, so that they may go to another process.

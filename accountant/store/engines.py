@@ -49,9 +49,14 @@ def open_engine(url: str) -> Engine:
         event.listen(engine, "connect", _configure_sqlite)
         return engine
     try:
-        engine = create_engine(parsed, isolation_level="AUTOCOMMIT")  # as for SQLite: we say when one begins
+        from accountant.store.patience import REACHED, PatientConnection  # the driver, which few have
+
+        reached = {name: value for name, value in REACHED.items() if name not in parsed.query}
+        # As for SQLite: we say when a transaction begins.
+        engine = create_engine(parsed, isolation_level="AUTOCOMMIT", connect_args=reached)
     except ImportError:
         raise InputError("ledger=postgresql+psycopg: needs its driver; install dpserve[postgres]") from None
+    event.listen(engine, "do_connect", lambda _dialect, _record, at, how: PatientConnection.connect(*at, **how))
     event.listen(engine, "connect", _configure_postgres)
     return engine
 
@@ -141,6 +146,13 @@ def begin_reading(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
     else:
         connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+def unhurried(connection: Connection) -> None:
+    """Wait for each statement of this connection, which is not kept afterwards, as long as it takes."""
+    if connection.dialect.name == "postgresql":
+        connection.connection.driver_connection.unhurried = True  # type: ignore[union-attr]
+        connection.detach()
 
 
 def clock(connection: Connection) -> float:

@@ -38,6 +38,7 @@ class Store:
             if migrations.revision(connection) == migrations.HEAD:
                 return
         with self.writing() as connection:
+            engines.unhurried(connection)
             migrations.upgrade(connection)
 
     @contextmanager

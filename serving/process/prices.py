@@ -14,6 +14,7 @@ from typing import Any
 
 from serving.process.price_desk import BUSY, FAILED, SOCKET, address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
+from training.pricing import while_wanted
 
 LOOK_SECONDS = 0.05
 HERE = threading.Lock()  # where no desk answers: one at a time, or all threads of this process would be at it
@@ -72,7 +73,7 @@ class PriceRequest:
                 self._check()
             try:
                 self._check()
-                return function(*arguments)
+                return while_wanted(self._check, function, *arguments)
             finally:
                 HERE.release()
         finally:

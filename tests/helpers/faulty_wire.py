@@ -13,9 +13,42 @@ import time
 from pathlib import Path
 
 NAME = ".s.PGSQL.5432"
-FAULTS = ("cut", "half", "late", "late")
+FAULTS = ("cut", "half", "late", "late", "silent")
 MOST_BYTES = 30_000  # of a connection before its next fault: from the greeting to some transactions
 MOST_SECONDS = 0.5
+
+
+class SilentWire:
+    """Listens on a port for what listens in `server`, a folder of sockets. While `silent` is set, all that is asked
+    goes through and nothing that is answered; connections stand, and new ones are taken.
+    """
+
+    def __init__(self, server: Path) -> None:
+        self.silent, self._server = threading.Event(), server
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def url(self, database: str) -> str:
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self._listener.getsockname()[1]}/{database}"
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(str(self._server / NAME))
+                for one, other, answers in ((near, far, False), (far, near, True)):
+                    threading.Thread(target=self._pass, args=(one, other, answers), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket, answers: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                if not (answers and self.silent.is_set()):
+                    other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
 
 
 class FaultyWire:
@@ -54,6 +87,10 @@ class FaultyWire:
                     room[0] = self._dice.randrange(MOST_BYTES)
                     fault = self._dice.choice(FAULTS)
                     self.struck[fault] += 1
+                    if fault == "silent":  # to its end, whatever it goes on to say
+                        while one.recv(4096):
+                            pass
+                        break
                     if fault != "late":
                         other.sendall(data[: len(data) // 2])
                         break

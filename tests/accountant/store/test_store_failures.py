@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
+from faulty_wire import SilentWire
 from ledgers import ROOT, place, plan, registration, request, reserve
 from postgres import server
 from sqlalchemy import event, make_url, text
@@ -15,7 +17,7 @@ from stores import at, kind, snapshot
 from accountant.audit.audit import audit_home
 from accountant.errors import LedgerUnavailable
 from accountant.home import Home
-from accountant.store import engines, store
+from accountant.store import engines, patience, store
 from accountant.store.store import Store
 
 
@@ -200,6 +202,72 @@ def test_a_database_that_lets_nobody_in(remote):
         reserve(remote.home.ledger)
     server().execute(f"ALTER DATABASE {remote.name} ALLOW_CONNECTIONS true")
     reserve(remote.home.ledger)
+
+
+@pytest.fixture
+def silent(remote, monkeypatch):
+    """The same home behind a wire that can fall silent, and patience for a second."""
+    monkeypatch.setattr(patience, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setitem(patience.REACHED, "connect_timeout", 2)
+    wire = SilentWire(server().folder)
+    home = Home.open(at(remote.home.path, wire.url(remote.name)))
+    yield SimpleNamespace(home=home, wire=wire, direct=remote.home)
+    home.ledger.log.database.close()
+    wire.close()
+
+
+def commit_in_silence(silent) -> None:
+    with silent.home.ledger.log.writing() as writer:
+        writer.append("nothing")
+        commit = writer.connection.commit
+        writer.connection.commit = lambda: (silent.wire.silent.set(), commit())
+
+
+SILENCES = {
+    "read": lambda silent: silent.home.ledger.jobs(),
+    "write": lambda silent: reserve(silent.home.ledger),
+    "connect": lambda silent: (silent.home.ledger.log.database.close(), silent.home.ledger.jobs()),
+    "open": lambda silent: Home.open(at(silent.home.path, silent.home.ledger.log.database.url)),
+}
+
+
+@pytest.mark.parametrize("attempt", SILENCES)
+def test_nobody_waits_for_ever_for_a_database_that_never_answers(silent, attempt):
+    """And when it answers again all is as before."""
+    before, began = snapshot(silent.direct), time.monotonic()
+    silent.wire.silent.set()
+    with pytest.raises(LedgerUnavailable, match="no answer within 1 seconds|timeout"):
+        SILENCES[attempt](silent)
+    assert time.monotonic() - began < 20
+    assert snapshot(silent.direct) == before
+    silent.wire.silent.clear()
+    assert reserve(silent.home.ledger).seq == 2
+    assert audit_home(silent.home).problems == ()
+
+
+def test_a_commit_that_is_not_answered_is_said_to_be_unknown_and_nothing_is_lost(silent):
+    with pytest.raises(LedgerUnavailable, match="no answer within 1 seconds.* whether it was written is not known"):
+        commit_in_silence(silent)
+    assert silent.direct.ledger.log.size() == 3
+    silent.wire.silent.clear()
+    assert reserve(silent.home.ledger, key="once").seq == 3
+    silent.wire.silent.set()
+    with pytest.raises(LedgerUnavailable):
+        reserve(silent.home.ledger, key="once")
+    silent.wire.silent.clear()
+    assert reserve(silent.home.ledger, key="once").seq == 3
+
+
+def test_what_takes_its_time_is_waited_for_where_that_is_said(silent):
+    database = silent.home.ledger.log.database
+    with database.writing() as connection:
+        engines.unhurried(connection)
+        connection.exec_driver_sql("SELECT pg_sleep(1.5)")
+    with pytest.raises(LedgerUnavailable, match="no answer"), database.writing() as connection:
+        connection.exec_driver_sql("SELECT pg_sleep(1.5)")
+    with database.reading() as connection:
+        known = connection.connection.driver_connection.info.get_parameters()
+    assert (known["tcp_user_timeout"], known["keepalives_idle"], known["connect_timeout"]) == ("15000", "10", "2")
 
 
 def test_a_relaxed_server_is_tightened(remote):

@@ -14,13 +14,21 @@ import pytest
 from desk_tasks import die, refuse, too_large, wait
 from small_home import ROOT, until
 
+from accountant import canonical
+from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
+from models.features import BooleanFeature
 from serving.process import prices
 from serving.process.price_desk import MOST, MOST_OF_ONE, SOCKET
 from serving.process.prices import PriceRequest
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
+from training.pricing import work_out_offer
+from training.session import Public
+from training.tuning.tune import Tuning, tuned_of
 
 LONG = 300  # seconds, which nobody waits for
+FEATURES = tuple(BooleanFeature(f"x{number}") for number in range(8))
+PUBLIC = Public(FEATURES, "y", ("a", "b"), 1000, Relation.ADD_REMOVE, Budget.of("1", "1e-6"), False)
 CONNECTED = []  # who stands at the desk, in their order
 
 
@@ -122,6 +130,25 @@ def test_what_nobody_waits_for_ends(desk):
             with pytest.raises(ClientGone):
                 each.result()
         assert forks(desk, 0), given_up_while
+
+
+def test_without_a_desk_what_is_given_up_ends_as_well(monkeypatch):
+    """64 settings of ebm, thousands of epochs each: minutes, worked out by a server that was started without a desk."""
+    monkeypatch.setenv(SOCKET, "")
+    given_up = threading.Event()
+    tuned = tuned_of("ebm", None, Tuning({"epochs": [*range(4001, 4065)]}), pure=False)
+    asked = canonical.encode(dict(tuned.stored())).decode()
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(PriceRequest("a", given_up), work_out_offer, "ebm", asked, PUBLIC)
+        time.sleep(1)
+        assert prices.HERE.locked()
+        assert not found.done()
+        given_up.set()
+        began = time.monotonic()
+        with pytest.raises(ClientGone):
+            found.result(60)
+    assert time.monotonic() - began < 30
+    assert not prices.HERE.locked()
 
 
 def test_a_desk_that_is_not_there_leaves_one_at_a_time_to_this_process(monkeypatch):

@@ -1,0 +1,36 @@
+"""A connection to PostgreSQL that no silence can hold: not of the network, nor of whoever stands between and passes on
+what is asked and never what is answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg import Connection, OperationalError, errors
+
+ANSWER_SECONDS = 40.0  # of one statement: longer than another writer may be waited for
+# For libpq: seconds until a connection is given up that is not greeted, and one on which nothing comes or is taken.
+REACHED = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,  # milliseconds
+}
+
+
+class PatientConnection(Connection[Any]):
+    """Gives itself up where a statement is not answered in time: whether it was done is then not known."""
+
+    unhurried = False  # for what takes as long as it takes
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """As the driver's. OperationalError, and the connection is closed, where no end came in ANSWER_SECONDS."""
+        if timeout is not None or self.unhurried:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, ANSWER_SECONDS)
+        except errors._WaitTimeout:
+            self.pgconn.finish()
+            raise OperationalError(f"no answer within {ANSWER_SECONDS:g} seconds: the connection is given up") from None
