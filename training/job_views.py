@@ -167,7 +167,8 @@ def jobs_to_json(
         home.ledger.dataset(dataset)
     kind = None if state is None else State.COMMITTED if state == ISSUED else State(state)
     issued = state == ISSUED if kind is State.COMMITTED else None
-    names = [each.registration.name for each in home.ledger.datasets()] if access and not access.everywhere else []
+    whole = access is None or access.seen_jobs(()) is None
+    names = [] if whole else [each.registration.name for each in home.ledger.datasets()]
     seen = None if access is None else access.seen_jobs(names)
     found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1, seen)
     page, more = found[:limit], len(found) > limit

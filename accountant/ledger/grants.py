@@ -27,6 +27,7 @@ from accountant.store.tables import grant_table, token_table
 
 EVERYTHING = "everything"
 KINDS = ("family", "dataset", "model")
+ASKING = ("train", "evaluate")  # scopes that ask for jobs
 MOST_JOBS, MOST_SEQ = 200, 2**53
 COMMAND_LINE = "cli:"  # how principals of the command line begin
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
@@ -127,14 +128,14 @@ class Access:
 
     def may_cancel(self, job: Job) -> bool:
         """Whether a job may be cancelled: their own, and what a grant to train names."""
-        own = self.has("train") and self.owns(job.by)
+        own = self.has(*ASKING) and self.owns(job.by)
         return own or self.names("train", dataset=job.dataset, model=job.model)
 
     def seen_jobs(self, datasets: Iterable[str]) -> SeenJobs | None:
         """Which jobs `may_see` lets through, of those on these datasets, for a question to the database; None: all."""
         if self.names("train") or self.may("audit", "steward"):
             return None
-        own = self.principal if self.has("train") else None
+        own = self.principal if self.has(*ASKING) else None
         seen = (
             name for name in datasets if self.names("train", dataset=name) or self.may("audit", "steward", dataset=name)
         )

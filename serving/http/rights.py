@@ -9,7 +9,7 @@ from typing import Any
 from accountant.errors import Forbidden, UnknownName
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Family, families_of
-from accountant.ledger.grants import Access
+from accountant.ledger.grants import ASKING, Access
 from serving.process.registry import Registry, Served
 
 # What a door's right is about, where its path does not say: on everything there is; on what its body names, which the
@@ -89,7 +89,7 @@ def seen_families(access: Access, datasets: Sequence[Dataset]) -> list[tuple[Fam
 
 
 READS = ("train", "evaluate", "audit", "steward")  # scopes that have to do with datasets
-JOBS = ("train", "audit", "steward")
+JOBS = (*ASKING, "audit", "steward")
 
 
 def reach(scopes: Sequence[str], thing: str, path: str, changes: bool, scope: str) -> str:
@@ -107,6 +107,6 @@ def reach(scopes: Sequence[str], thing: str, path: str, changes: bool, scope: st
     if thing == EVERYTHING:
         return "on everything"
     jobs = thing == "job" or (thing == LISTED and path.endswith("/jobs"))
-    if jobs and scope == "train":
-        return "own, granted"
+    if jobs and scope in ASKING:
+        return "own, granted" if scope == "train" else "own"
     return "no" if jobs and changes else "granted"

@@ -35,7 +35,7 @@ from serving.process.tokens import bearer, digest
 from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
 from serving.wire.request_bodies import let_go
 from serving.wire.work_time import WORK_SECONDS
-from training.pricing import WHERE
+from training.pricing import WHERE, while_wanted
 
 LOG = logging.getLogger("dpserve.serving")
 
@@ -183,7 +183,7 @@ async def with_prices(request: Request, work: Callable[..., T], *arguments: Any)
             pass
         given_up.set()
 
-    WHERE.set(PriceRequest(access(request).principal, given_up))
+    WHERE.set(PriceRequest(access(request).principal, given_up, while_wanted))
     gone = asyncio.create_task(until_gone())
     try:
         return await in_thread(work, *arguments, limiter=PRICING)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
-from accountant.ledger.grants import Access
+from accountant.ledger.grants import ASKING, Access
 from accountant.ledger.records import ISSUED, PUBLIC_STATES
 from serving.http.rights import JOBS, LISTED, NAMED, seen_datasets
 from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
@@ -67,7 +67,7 @@ def _job(home: Home, seq: int, held: Access) -> dict[str, Any]:
     budget = home.ledger.dataset(found["dataset"]).summary()
     named = [{"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)]
     return {"job": found, "steps": named, "parameters": entry["parameters"], "budget": budget} | {
-        "theirs": held.has("train") and held.may_cancel(known)
+        "theirs": held.has(*ASKING) and held.may_cancel(known)
     }
 
 
@@ -125,5 +125,7 @@ DOORS = (
     Door("GET", "/ui/jobs/price", ASKS, price, "What a job would cost", media=HTML, hidden=True, on=NAMED),
     Door("GET", "/ui/jobs/parameters", ASKS, parameters, "What a learner takes", media=HTML, hidden=True, on=NAMED),
     Door("GET", "/ui/jobs/{job}", JOBS, job, "A job and its progress", media=HTML, hidden=True),
-    Door("POST", "/ui/jobs/{job}/cancel", ASKS, cancel, "Cancel a job before it started", 303, media=HTML, hidden=True),
+    Door(
+        "POST", "/ui/jobs/{job}/cancel", ASKING, cancel, "Cancel a job before it started", 303, media=HTML, hidden=True
+    ),
 )

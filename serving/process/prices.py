@@ -14,7 +14,6 @@ from typing import Any
 
 from serving.process.price_desk import BUSY, FAILED, SOCKET, address
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
-from training.pricing import while_wanted
 
 LOOK_SECONDS = 0.05
 HERE = threading.Lock()  # where no desk answers: one at a time, or all threads of this process would be at it
@@ -26,8 +25,11 @@ SEND_SECONDS = 1.0
 class PriceRequest:
     """What a request has worked out: for `caller`, until `given_up` is set."""
 
-    def __init__(self, caller: str, given_up: threading.Event) -> None:
+    def __init__(self, caller: str, given_up: threading.Event, work_out: Callable[..., Any]) -> None:
+        """`work_out`: where no desk answers, calls what comes second with what follows, while the first does not
+        raise."""
         self._caller, self._given_up = hashlib.sha256(caller.encode()).digest(), given_up
+        self._work_out = work_out
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What it returns or raises. ClientGone where the request was given up meanwhile.
@@ -73,7 +75,7 @@ class PriceRequest:
                 self._check()
             try:
                 self._check()
-                return while_wanted(self._check, function, *arguments)
+                return self._work_out(self._check, function, *arguments)
             finally:
                 HERE.release()
         finally:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from accountant.budget import check_key
 from accountant.home import Home
+from accountant.ledger.grants import ASKING
 from accountant.ledger.tokens import SCOPES
 from models.worth import statements
 from serving.http.rights import NAMED, require_model
@@ -21,7 +22,6 @@ from serving.wire.request_bodies import Fields, json_fields, known_query
 from training import job_views
 from training.evaluation import evaluate
 
-EVALUATES = ("train", "evaluate")
 REQUIRED: Fields = {"model": (str,), "dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {"part": (str,), "against": (str,), "group": (str,), "delta": NUMBER, "idempotency_key": (str,)}
 
@@ -29,7 +29,10 @@ OPTIONAL: Fields = {"part": (str,), "against": (str,), "group": (str,), "delta":
 async def submit_evaluation(request: Request) -> Response:
     """Plan and reserve; 202 with the job at once. A worker measures. What is known already costs nothing again."""
     body = await json_fields(request, REQUIRED, OPTIONAL)
-    held = await require_dataset(request, EVALUATES, body["dataset"])
+    held = await require_dataset(request, ASKING, body["dataset"])
+    for reference in (body["model"], body.get("against")):  # what is found out is about the models
+        if reference is not None:
+            await in_thread(require_model, held, state(request).registry, SCOPES, reference)
     found = await in_thread(submitted, state(request).home, body, held.principal)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
@@ -90,7 +93,7 @@ DOORS = (
     Door(
         "POST",
         "/v1/evaluations",
-        EVALUATES,
+        ASKING,
         submit_evaluation,
         "Measure what a model is worth; it is charged now",
         202,

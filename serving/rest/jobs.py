@@ -15,7 +15,7 @@ from starlette.responses import Response
 from accountant.budget import MAX_KEY, check_key
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
-from accountant.ledger.grants import Access
+from accountant.ledger.grants import ASKING, Access
 from accountant.ledger.records import PUBLIC_STATES
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
 from serving.http.routes import (
@@ -301,7 +301,7 @@ DOORS = (
         "A job's state, progress and result",
         gives=json_schemas.JOB,
     ),
-    Door("DELETE", "/v1/jobs/{job}", ("train",), cancel_job, "Cancel a job before it started", gives=json_schemas.JOB),
+    Door("DELETE", "/v1/jobs/{job}", ASKING, cancel_job, "Cancel a job before it started", gives=json_schemas.JOB),
     Door(
         "POST",
         "/v1/plans",

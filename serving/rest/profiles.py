@@ -11,6 +11,7 @@ from starlette.responses import Response
 from accountant.budget import check_key
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.ledger.grants import ASKING
 from serving.http.rights import NAMED, READS
 from serving.http.routes import TEXT, Door, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
@@ -20,7 +21,6 @@ from serving.wire.request_bodies import Fields, json_fields, known_query
 from training import job_views
 from training.profiles import profile, release
 
-PROFILES = ("train", "evaluate")
 REQUIRED: Fields = {"dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {
     "part": (str,), "delta": NUMBER, "columns": (list,), "pairs": (list,), "idempotency_key": (str,)
@@ -30,7 +30,7 @@ OPTIONAL: Fields = {
 async def submit_profile(request: Request) -> Response:
     """Plan and reserve; 202 with the job at once. A worker counts. What is known already costs nothing again."""
     body = await json_fields(request, REQUIRED, OPTIONAL)
-    held = await require_dataset(request, PROFILES, body["dataset"])
+    held = await require_dataset(request, ASKING, body["dataset"])
     found = await in_thread(submitted, state(request).home, body, held.principal)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
@@ -109,7 +109,7 @@ DOORS = (
     Door(
         "POST",
         "/v1/profiles",
-        PROFILES,
+        ASKING,
         submit_profile,
         "Count how the rows of a dataset are spread; it is charged now",
         202,

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import ledgers
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.slow
 
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 KILLS = int(os.environ.get("ROBUST_KILLS", "24"))  # the long form: 600
+OF_ONE = 40
 
 
 class Driver:
@@ -281,27 +283,32 @@ def test_killed_during_recovery_too(driver, home):
 
 
 @pytest.mark.slow
-def test_killed_at_any_time(driver, home):
-    """One home, one kill after the other at random moments; the ledger grows, and its sums never fall behind. At least
-    KILLS kills, and as many as it takes, on however busy a machine, until jobs were cut in more than one state."""
-    begin = time.monotonic()
-    assert driver.run("train", home) == 0
-    whole = time.monotonic() - begin
+def test_killed_at_any_time(driver, tmp_path):
+    """One kill after the other at random moments; the ledger grows, and its sums never fall behind. At least KILLS
+    kills, and as many as it takes, on however busy a machine, until jobs were cut in more than one state. A new home
+    after each OF_ONE, for all of a ledger is looked at after each kill.
+    """
     moments = random.Random(20)
-    states = []
-    jobs = 0
+    states: list[str] = []
+    whole = jobs = 0
     for kill in range(10 * KILLS):
+        if kill % OF_ONE == 0:
+            home = copy(prepared(), tmp_path / str(kill) / "home")
+            begin = time.monotonic()
+            assert driver.run("train", home) == 0
+            whole = time.monotonic() - begin
         begin = time.monotonic()
         if driver.run("train", home, delay=moments.uniform(0.02, 1.05) * whole) == 0:
             whole = time.monotonic() - begin
         opened, _ = settle(home, drawn(home))
         states.append([job.state.value for job in opened.ledger.jobs()][-1])
-        jobs = len(opened.ledger.jobs())
+        jobs = max(jobs, len(opened.ledger.jobs()))
         opened.ledger.log.database.close()
         if kill >= KILLS - 1 and jobs > 5 and len(set(states)) > 1:
             break
     assert jobs > 5
     assert len(set(states)) > 1
+    print({"kills": len(states), "last states": Counter(states)})
 
 
 INIT = [

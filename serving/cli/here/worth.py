@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from accountant.home import Home
+from accountant.ledger.grants import ASKING
+from accountant.ledger.tokens import SCOPES
 from models.profile import report as profile_report
 from models.worth import report
 from models.worth.report import Report
@@ -65,7 +67,12 @@ def profiled(asked: Mapping[str, Any], key: str | None, out: Path | None) -> dic
 
 
 def _home(asked: Mapping[str, Any]) -> Home:
-    """The home, where whoever sits here may measure on the dataset."""
+    """The home, where whoever sits here may measure on the dataset, and see the models: what is found out is about
+    them."""
     home = Home.open()
-    allowed(home, "train", "evaluate", dataset=asked["dataset"])
+    held = allowed(home, *ASKING, dataset=asked["dataset"])
+    for name in (asked.get("model"), asked.get("against")):
+        if name is not None and not held.everywhere:
+            dataset = opened(name).verified.certificate.form.dataset.name
+            held.require(*SCOPES, model=name.partition("@")[0], dataset=dataset)
     return home

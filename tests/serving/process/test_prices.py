@@ -22,7 +22,7 @@ from serving.process import prices
 from serving.process.price_desk import MOST, MOST_OF_ONE, SOCKET
 from serving.process.prices import PriceRequest
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
-from training.pricing import work_out_offer
+from training.pricing import while_wanted, work_out_offer
 from training.session import Public
 from training.tuning.tune import Tuning, tuned_of
 
@@ -62,7 +62,7 @@ def desk(tmp_path_factory):
 def ask(desk):
     """Asks in threads of its own; what still runs at the end is given up."""
     given_up, threads = threading.Event(), ThreadPoolExecutor(MOST + 20)
-    yield lambda caller, *what: threads.submit(PriceRequest(caller, given_up), *what)
+    yield lambda caller, *what: threads.submit(PriceRequest(caller, given_up, while_wanted), *what)
     given_up.set()
     threads.shutdown()
     until(lambda: not desk.children(), "nothing goes on for nobody")
@@ -123,7 +123,7 @@ def test_all_callers_together_are_bounded_as_well(ask):
 def test_what_nobody_waits_for_ends(desk):
     for given_up_while in ("it runs", "it waits"):
         given_up, threads = threading.Event(), ThreadPoolExecutor(2)
-        found = [threads.submit(PriceRequest("gone", given_up), wait, LONG) for _ in range(2)]
+        found = [threads.submit(PriceRequest("gone", given_up, while_wanted), wait, LONG) for _ in range(2)]
         forks(desk, 1)
         given_up.set()
         for each in found:
@@ -139,7 +139,7 @@ def test_without_a_desk_what_is_given_up_ends_as_well(monkeypatch):
     tuned = tuned_of("ebm", None, Tuning({"epochs": [*range(4001, 4065)]}), pure=False)
     asked = canonical.encode(dict(tuned.stored())).decode()
     with ThreadPoolExecutor(1) as threads:
-        found = threads.submit(PriceRequest("a", given_up), work_out_offer, "ebm", asked, PUBLIC)
+        found = threads.submit(PriceRequest("a", given_up, while_wanted), work_out_offer, "ebm", asked, PUBLIC)
         time.sleep(1)
         assert prices.HERE.locked()
         assert not found.done()
@@ -162,13 +162,13 @@ def test_a_desk_that_is_not_there_leaves_one_at_a_time_to_this_process(monkeypat
         time.sleep(0.02)
         together.pop()
 
-    found = [threads.submit(PriceRequest("a", given_up), work) for _ in range(prices.MOST_HERE)]
+    found = [threads.submit(PriceRequest("a", given_up, while_wanted), work) for _ in range(prices.MOST_HERE)]
     assert [each.result() for each in found] == [None] * prices.MOST_HERE
     assert max(most) == 1
     with prices.HERE:
-        waiting = [threads.submit(PriceRequest("a", given_up), work) for _ in range(prices.MOST_HERE)]
+        waiting = [threads.submit(PriceRequest("a", given_up, while_wanted), work) for _ in range(prices.MOST_HERE)]
         until(lambda: prices.WAITING_HERE._value == 0, "all of them wait")
-        until(lambda: refused(threads.submit(PriceRequest("b", given_up), work)), "nobody else may wait")
+        until(lambda: refused(threads.submit(PriceRequest("b", given_up, while_wanted), work)), "nobody else may wait")
         given_up.set()
         for each in waiting:
             with pytest.raises(ClientGone):
