@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from accountant.budget import check_key
 from accountant.home import Home
-from accountant.ledger.grants import ASKING
+from accountant.ledger.grants import ASKING, Access
 from accountant.ledger.tokens import SCOPES
 from models.worth import statements
 from serving.http.rights import NAMED, require_model
@@ -29,10 +29,7 @@ OPTIONAL: Fields = {"part": (str,), "against": (str,), "group": (str,), "delta":
 async def submit_evaluation(request: Request) -> Response:
     """Plan and reserve; 202 with the job at once. A worker measures. What is known already costs nothing again."""
     body = await json_fields(request, REQUIRED, OPTIONAL)
-    held = await require_dataset(request, ASKING, body["dataset"])
-    for reference in (body["model"], body.get("against")):  # what is found out is about the models
-        if reference is not None:
-            await in_thread(require_model, held, state(request).registry, SCOPES, reference)
+    held = await _may(request, body)
     found = await in_thread(submitted, state(request).home, body, held.principal)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
 
@@ -44,10 +41,21 @@ def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
     return job_views.job_to_json(home, home.ledger.job(reserved.seq))
 
 
+async def _may(request: Request, body: dict[str, Any]) -> Access:
+    """What its bearer may do. Forbidden unless they may ask of the dataset, and see each model that is named: what is
+    found out is about the models.
+    """
+    held = await require_dataset(request, ASKING, body["dataset"])
+    for reference in (body["model"], body.get("against")):
+        if reference is not None:
+            await in_thread(require_model, held, state(request).registry, SCOPES, reference)
+    return held
+
+
 async def plan_evaluation(request: Request) -> Response:
     """As an evaluation, spending nothing."""
     body = await json_fields(request, REQUIRED, OPTIONAL)
-    held = await require_dataset(request, EVALUATES, body["dataset"])
+    held = await _may(request, body)
     return json_response(await in_thread(planned, state(request).home, body, held.principal))
 
 
@@ -104,7 +112,7 @@ DOORS = (
     Door(
         "POST",
         "/v1/plans/evaluations",
-        EVALUATES,
+        ASKING,
         plan_evaluation,
         "Price an evaluation; spends nothing",
         takes=ASKED,

@@ -46,7 +46,7 @@ def submitted(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
 async def plan_profile(request: Request) -> Response:
     """As a profile, spending nothing."""
     body = await json_fields(request, REQUIRED, OPTIONAL)
-    held = await require_dataset(request, PROFILES, body["dataset"])
+    held = await require_dataset(request, ASKING, body["dataset"])
     return json_response(await in_thread(planned, state(request).home, body, held.principal))
 
 
@@ -120,7 +120,7 @@ DOORS = (
     Door(
         "POST",
         "/v1/plans/profiles",
-        PROFILES,
+        ASKING,
         plan_profile,
         "Price a profile; spends nothing",
         takes=ASKED,
