@@ -14,6 +14,7 @@ from accountant.errors import InputError, UnknownName
 from training.learner import Learner
 from training.learners import LEARNERS
 
+LATER = {"cuts": "auto", "bins": None}
 OWN = {"schema", "epsilon", "delta", "relation", "account"}
 Stored = str | int | bool | None
 
@@ -40,8 +41,11 @@ def defaults_of(name: str) -> dict[str, Any]:
 
 
 def stored(learner: Learner) -> dict[str, Stored]:
-    """Every hyper-parameter, defaults included; floats as their shortest decimal text."""
+    """Every hyper-parameter, defaults included; floats as their shortest decimal text. Those that came later only where
+    they are given, so that a request of before is the same one still.
+    """
     found = {key: value for key, value in learner.get_params().items() if key not in OWN}
+    found = {key: value for key, value in found.items() if key not in LATER or value != LATER[key]}
     return {
         key: decimal_string(Decimal(repr(value))) if isinstance(value, float) else value for key, value in found.items()
     }

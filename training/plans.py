@@ -159,6 +159,8 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     """What a job of this budget on that dataset may know before anything is released."""
     registration = dataset.registration
     public = Public.of(schema, registration.relation, budget, dataset.delta == 0, registration.unit.contributions)
+    if not registration.cells:  # its rows are packed as declared alone
+        public = replace(public, spans=())
     if dataset.holdout is None:
         return public
     share = dataset.holdout if dataset.families[0].part else 1 - dataset.holdout

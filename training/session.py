@@ -20,6 +20,7 @@ from accountant.mechanisms import ExponentialSelection, Mechanism, PermuteAndFli
 from accountant.privacy.events import Plan, Release
 from models.answers import ClassLabel
 from models.features import Feature
+from training.rows.packed.cells import Span, spans_of
 from training.rows.rows import Rows
 from training.rows.schema import Schema
 
@@ -30,7 +31,8 @@ Integers = NDArray[np.int64]
 class Public:
     """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0
     under add/remove. `contributions`: how many rows one unit of privacy may have. The target is one of `classes`, or
-    (None) a number in the public `target_range`.
+    (None) a number in the public `target_range`. `spans`: the declared range of each number whose rows stand in fine
+    cells, so that other bins of it may be asked about; () where none do.
     """
 
     features: tuple[Feature, ...]
@@ -42,6 +44,7 @@ class Public:
     pure: bool
     contributions: int = 1
     target_range: tuple[float, float] | None = None
+    spans: tuple[Span | None, ...] = ()
 
     @classmethod
     def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
@@ -56,6 +59,7 @@ class Public:
             pure=pure,
             contributions=contributions,
             target_range=schema.target_range,
+            spans=spans_of(schema.features, schema.ends),
         )
 
     def check_priced(self, what: str) -> None:

@@ -362,8 +362,8 @@ class Replay:
     _OPTIONAL: ClassVar = {
         "token-created": frozenset({"limits", "principal"}),
         "token-revoked": frozenset({"created"}),
-        "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout"}),
-        "dataset-joined": frozenset({"targets"}),
+        "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout", "cells"}),
+        "dataset-joined": frozenset({"targets", "cells"}),
         "reserved": frozenset(
             {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}
         ),

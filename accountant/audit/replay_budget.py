@@ -193,6 +193,7 @@ class Books:
                 isinstance(each, str) and 0 < len(each) <= 200 for each in targets
             )
             require(named and len(set(targets)) == len(targets) > 1, "targets: must be two or more names, each once")
+        require(value.get("cells", True) is True, "cells: must be true, or left out")
         require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
         return relation, unit["name"]
 

@@ -86,6 +86,7 @@ def load(
         entry.get("family_name"),
         tuple(entry.get("targets", ())),
         _holdout(entry),
+        "cells" in entry,
     )
     return Dataset(registration, entry["uuid"], row.seq, _version(connection, signed, row.seq, identities[0]), families)
 

@@ -104,7 +104,8 @@ class Registration:
     With a `budget` it founds a family of its own, of `new_people` where that was said. Without, it joins the families
     of the datasets named in `families`. `family_name`: what the family it founds is called; None: as the dataset.
     `targets`: what a job may be asked to predict, where there are several to choose from. `holdout`: of a family that
-    it founds, the share of units that are kept aside for evaluation (docs/privacy/parts.md); None: of none.
+    it founds, the share of units that are kept aside for evaluation (docs/privacy/parts.md); None: of none. `cells`:
+    whether its numbers are packed in fine cells as well, so that a job may find where to cut them.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Registration:
     family_name: str | None = None
     targets: tuple[str, ...] = ()
     holdout: Decimal | None = None
+    cells: bool = False
 
     @property
     def shared(self) -> bool:
@@ -265,6 +267,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         "commitment": registration.commitment,
         **({"targets": list(registration.targets)} if registration.targets else {}),
         **({} if registration.holdout is None else {"holdout": canonical.decimal_string(registration.holdout)}),
+        **({"cells": True} if registration.cells else {}),
     }
 
 

@@ -56,6 +56,7 @@ def _links(entry: Entry) -> list[tuple[str, str]]:
 def _registered(value: Value) -> str:
     budget, unit = value["budget"], value["unit"]["name"]
     family = f" in a new family, {value['family_name']}" if "family_name" in value else ""
+    cells = " Its numbers stand in fine cells, so that a job may find where to cut them." if "cells" in value else ""
     kept = ""
     if "holdout" in value:
         share = f"{float(value['holdout']) * 100:g} %"
@@ -63,7 +64,7 @@ def _registered(value: Value) -> str:
     return (
         f"Dataset {value['dataset']} was registered{family}. Everything that is ever released from it may cost epsilon "
         f"{budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under {value['relation']}."
-        f"{kept}{_targets(value)}"
+        f"{kept}{_targets(value)}{cells}"
     )
 
 

@@ -1,4 +1,6 @@
-"""A fit, from a file much larger than its packed bins to the model, takes less than twice their size in memory."""
+"""A fit, from a file much larger than its packed bins to the model, takes less than four times their size in memory:
+bins are a byte, fine cells two, and bins that were merged from these another.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from training import job
 from training.plans import Asked
 from training.rows.datasets import register
 from training.learners.boosting.lazybb import LazyBB  # what is else loaded with the first job and the first rows
-from training.rows.kernels import votes, words
+from training.rows.kernels import additive, cells, votes, words
 
 def size(name):  # not getrusage: its maximum is inherited from the process that forked this one
     (found,) = [line.split()[1] for line in open("/proc/self/status") if line.startswith(name)]
@@ -67,12 +69,12 @@ def fit(folder: Path, rows: int) -> list[int]:
     return list(map(int, done.stdout.split()))
 
 
-def test_a_fit_takes_less_than_twice_the_packed_bins_and_a_constant(tmp_path):
-    """The constant: compiled code, and a batch of the file. All rows as numbers would be twice the bound."""
+def test_a_fit_takes_less_than_four_times_the_packed_bins_and_a_constant(tmp_path):
+    """The constant: compiled code, and a batch of the file. All rows as numbers would be more."""
     fit(tmp_path / "few", 100)  # compiles, where nothing has: what LLVM takes for that is not ours
     before, peak = fit(tmp_path / "all", ROWS)
     bins = ROWS * FEATURES
-    assert peak - before < 2 * bins + CONSTANT, f"{(peak - before) / 1e6:.0f} MB for {bins / 1e6:.0f} MB of bins"
+    assert peak - before < 4 * bins + CONSTANT, f"{(peak - before) / 1e6:.0f} MB for {bins / 1e6:.0f} MB of bins"
 
 
 TEXTS = """

@@ -19,7 +19,7 @@ from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.evaluations import certified_of
 from accountant.ledger.families import Dataset
-from accountant.ledger.records import HOLDOUT, Job, Request
+from accountant.ledger.records import HOLDOUT, Job, Registration, Request
 from accountant.ledger.refusal import refusal
 from models.features import Feature
 from models.forms.ensemble import Ensemble
@@ -32,6 +32,7 @@ from training.learner import Recipe
 from training.lease import Lease, this_process
 from training.plans import public_of
 from training.rows.datasets import require_rows, schema_of
+from training.rows.packed.cells import spans_of, tables
 from training.rows.schema import Schema
 
 NAME = "evaluation"  # stands in the place of a learner
@@ -98,7 +99,7 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     budget.check_delta(dataset.registration.records)
     schema = schema_of(home, dataset)
-    (target,) = {check_fits(each.ensemble, schema, asked.dataset) for each in models}
+    (target,) = {check_fits(each.ensemble, schema, dataset.registration) for each in models}
     if asked.group is not None and asked.against is not None:
         raise InputError("group: one model is measured by group; leave --against out, and evaluate each by itself")
     group = None if asked.group is None else schema.group(asked.group)
@@ -235,23 +236,27 @@ def part_of(dataset: Dataset) -> str:
     return ALL if dataset.holdout is None else TRAINING
 
 
-def check_fits(ensemble: Ensemble, schema: Schema, name: str) -> str:
-    """The model's target, where the dataset asks for it as the model answers it, of the same features; else InputError
-    says what differs.
+def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:
+    """The model's target, where the dataset asks for it as the model answers it, of features in whose bins its rows
+    stand, as declared or by their fine cells; else InputError says what differs.
     """
+    name = about.name
     if ensemble.target not in schema.target_names:
         raise InputError(f"model: predicts {ensemble.target}, and dataset {name} has {list(schema.target_names)}")
     asked = schema.question(ensemble.target)
     if tuple(asked.classes or ()) != tuple(ensemble.classes) or asked.target_range != ensemble.target_range:
         raise InputError(f"model: {ensemble.target} has other classes, or another range, than in dataset {name}")
-    if asked.features != ensemble.features:
+    spans = spans_of(asked.features, asked.ends) if about.cells else (None,) * len(asked.features)
+    try:
+        tables(asked.features, spans, ensemble.features)
+    except InputError:
         theirs = {feature.name: feature for feature in asked.features}
         own = {feature.name: feature for feature in ensemble.features}
         differ = sorted(each for each in theirs.keys() | own.keys() if theirs.get(each) != own.get(each))
         raise InputError(
             f"model: reads features that dataset {name} has otherwise: {differ or 'in another order'}; a model is "
             "evaluated on rows of the schema that it was trained with"
-        )
+        ) from None
     return ensemble.target
 
 

@@ -7,7 +7,7 @@ replace-one twice as much: one record leaves its cells, another enters its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ from training.learner import Recipe
 from training.rows.rows import TARGET_GRID, Rows
 from training.session import Public, Rehearsal, Releaser
 
-Codes = NDArray[np.uint8]
+Scores = NDArray[Any]
 AT_ONCE = 1 << 16  # rows whose scores are in memory at one time
 
 
@@ -58,8 +58,8 @@ class CellCounts:
             raise PlanMismatch(f"{self.purpose}: the rows were opened without their groups")
         own = layout if isinstance(layout, Layout) else layout.own
         counts, start = np.zeros(self.size, np.int64), 0
-        for codes, answers in _parts(rows):
-            cells = own.cells(self.ensemble.coded_scores(codes), answers)
+        for (scores,), answers in _parts(rows, (self.ensemble,)):
+            cells = own.cells(scores, answers)
             if isinstance(layout, GroupedLayout) and group is not None:
                 cells = cells + own.size * group_places(layout.names, group[start : start + len(answers)])
             counts += np.bincount(cells.ravel(), minlength=self.size)
@@ -89,18 +89,19 @@ class PairedCounts:
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
         counts = np.zeros(self.size, np.int64)
-        for codes, answers in _parts(rows):
-            own, other = (each.coded_scores(codes) for each in self.ensembles)
+        for (own, other), answers in _parts(rows, self.ensembles):
             counts += self.layout.count((own, other), answers)
         return counts
 
 
-def _parts(rows: Rows) -> Iterator[tuple[list[Codes], NDArray[Any]]]:
-    """Codes by feature, and answers as a layout takes them, of AT_ONCE rows at a time."""
+def _parts(rows: Rows, ensembles: Sequence[Ensemble]) -> Iterator[tuple[list[Scores], NDArray[Any]]]:
+    """What each model says, by its own bins, and answers as a layout takes them, of AT_ONCE rows at a time."""
+    binned = [rows.binned(each.features) for each in ensembles]
     for start in range(0, rows.size, AT_ONCE):
         part = slice(start, start + AT_ONCE)
         answers = rows.labels[part] if rows.classes else (rows.targets[part] / TARGET_GRID + 1) / 2
-        yield [codes[part] for codes in rows.bins], answers
+        said = zip(ensembles, binned, strict=True)
+        yield [each.coded_scores([codes[part] for codes in own.bins]) for each, own in said], answers
 
 
 class Evaluator:

@@ -19,7 +19,7 @@ def open_table(home: Home, started: Started, schema: Schema, columns: Sequence[s
     registered: every row of its part, with an answer or without. Answers stand in the bins of `answer_feature`; of
     labels there are none.
     """
-    folder = checked(home, started, schema)
+    folder = checked(home, started)
     files = row_files(len(schema.targets), started.request.part)
     bins, *answers = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in files)
     found = {

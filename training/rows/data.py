@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from accountant.budget import Relation
 from accountant.errors import DataError
 from models.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
 from training.rows import kernels
+from training.rows.packed.cells import Cells, Span, grid_of, spans_of
 from training.rows.people import missing_texts
 from training.rows.rows import TARGET_GRID, Rows
 from training.rows.schema import Schema, Target
@@ -134,6 +136,15 @@ def encode_column(feature: Feature, column: pa.Array, start: int = 0) -> Codes:
             return feature.encode(numbers)
         return kernels.votes.encode_numbers(numbers, np.array(feature.edges, float), feature.missing)
     return feature.encode(_flags(feature.name, column, start))
+
+
+def encode_finely(feature: NumericFeature, span: Span, column: pa.Array) -> tuple[Codes, Codes]:
+    """A column of numbers -> its codes as `encode_column` gives them, and those of its fine cells."""
+    grid = grid_of(feature, span)
+    fine, table = grid.encode(_numbers(feature.name, column)), grid.declared.astype(bin_dtype([feature]))
+    codes = np.empty(len(fine), table.dtype)
+    kernels.cells.merge(fine, table, codes)
+    return codes, fine
 
 
 def encode_labels(schema: Schema, column: pa.Array, start: int = 0) -> NDArray[np.uint8]:
@@ -316,12 +327,22 @@ def rows_of(schema: Schema, X: Any, y: Any, relation: Relation) -> Rows:
             f"records={schema.records}: under replace-one the schema's public count must be the number of rows"
         )
     bins = np.empty((len(schema.features), len(labels)), dtype=bin_dtype(schema.features))
+    present = has_answer(labels) if schema.only.leave_out else slice(None)
     start = 0
     for batch in table.select([feature.name for feature in schema.features]).to_batches(max_chunksize=BATCH_ROWS):
         for codes, feature in zip(bins, schema.features, strict=True):
             codes[start : start + len(batch)] = encode_column(feature, batch[feature.name], start)
         start += len(batch)
-    if schema.only.leave_out:
-        present = has_answer(labels)
-        bins, labels = bins[:, present], labels[present]
-    return Rows(bins, labels, [feature.bins for feature in schema.features], len(schema.classes or ()))
+    spans = spans_of(schema.features, schema.ends)
+
+    numbers = [at for at, span in enumerate(spans) if span is not None]
+
+    def load(number: int) -> Codes:
+        feature, span = schema.features[numbers[number]], spans[numbers[number]]
+        assert isinstance(feature, NumericFeature)
+        assert span is not None
+        return encode_finely(feature, span, table[feature.name].combine_chunks())[1][present]
+
+    cells = Cells(schema.features, spans, cache(load))
+    widths = [feature.bins for feature in schema.features]
+    return Rows(bins[:, present], labels[present], widths, len(schema.classes or ()), cells=cells)

@@ -1,8 +1,9 @@
 """Registering a dataset: read once, check, pack, commit, and only then enter it in the ledger. For the steward alone.
 
 Packed rows lie in the home's `datasets/<commitment>/`: `bins.npy` (features and groups, rows), `labels.npy` (rows,),
-int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets, and `schema.yaml`; what is
-kept aside lies in `holdout-bins.npy`, `holdout-labels.npy` and so on, which no learner is given. The commitment is an
+int32 targets where a number is to be predicted, `labels-2.npy` and so on of further targets, `cells.npy` (numbers,
+rows) uint16, fine cells, which older ones have not, and `schema.yaml`; what is kept aside lies in `holdout-bins.npy`,
+`holdout-labels.npy` and so on, which no learner is given. The commitment is an
 HMAC over all of it, its key held by the accountant: it names the rows in the ledger and says nothing about them. Beside
 them `sketch.npz`, by which the same people are known again in another file (`training.rows.overlap`).
 """
@@ -14,35 +15,26 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation, check_name
 from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable, NameTaken, SchemaError, WrongState
 from accountant.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Started
-from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
-from training.rows.data import (
-    answer_dtype,
-    bin_dtype,
-    check_left_out,
-    encode_answers,
-    encode_column,
-    has_answer,
-    most_rows,
-    read_batches,
-)
+from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration
+from models.features import Codes
+from training.rows.data import check_left_out, has_answer
 from training.rows.file_check import explaining
 from training.rows.known_rows import sketches
 from training.rows.overlap import SKETCH, Scan, Sketch, same_people
+from training.rows.packed.cells import Cells, spans_of
+from training.rows.packed.packing import Packed, pack
 from training.rows.parts import Parting
-from training.rows.people import FirstOfEach, unit_ids
 from training.rows.row_files import column_types
 from training.rows.rows import ROW_LIMIT, Rows
 from training.rows.schema import Schema, parse_schema
@@ -52,29 +44,6 @@ CHUNK = 1 << 24
 LOCK = "datasets.lock"  # held while a packed folder is put in its place and entered
 # By folder: its files as they lay when they were hashed, and whether they were those that were registered.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool]] = {}
-
-
-@dataclass(frozen=True)
-class Packed:
-    """Rows as integers: `bins` (features, then groups, rows), and for each target its `answers` (rows,): uint8
-    classes, or int32 of a number. `held`: which rows are kept aside for evaluation; None where none are.
-    """
-
-    bins: NDArray[Any]
-    answers: tuple[NDArray[Any], ...]
-    held: NDArray[np.bool_] | None = None
-
-    @property
-    def labels(self) -> NDArray[Any]:
-        """The answers of the first target."""
-        return self.answers[0]
-
-    def parts(self) -> dict[str | None, tuple[NDArray[Any], tuple[NDArray[Any], ...]]]:
-        """Bins and answers of each part, rows in their order: of what is learnt from, and of what is kept aside."""
-        if self.held is None:
-            return {None: (self.bins, self.answers)}
-        of = {None: ~self.held, HOLDOUT: self.held}
-        return {part: (self.bins[:, own], tuple(each[own] for each in self.answers)) for part, own in of.items()}
 
 
 def register(
@@ -108,7 +77,7 @@ def register(
         raise ask(by_name, "by name")
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
-        schema.target_names if len(schema.targets) > 1 else (), holdout,
+        schema.target_names if len(schema.targets) > 1 else (), holdout, any(spans_of(schema.features, schema.ends)),
     )  # fmt: skip
     parting = _parting(home, about, relatives)
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
@@ -130,12 +99,12 @@ def register(
             raise DataError(f"records={schema.records}: {said}")
         folder = home.datasets / f"{uuid.uuid4()}.partial"
         try:
-            _write(folder, packed, schema, raw, people)
-            commitment = home.keys.commitment(_content(folder, len(schema.targets), parting is not None))
-            dataset = _enter(home, folder, replace(about, commitment=commitment), others, scan, people)
+            files = _write(folder, packed, schema, raw, people)
+            about = replace(about, commitment=home.keys.commitment(_content(folder, files)))
+            dataset = _enter(home, folder, files, about, others, scan, people)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    _note(home, name, {"data": str(data.absolute()), "schema": str(schema_file.absolute()), "rows": commitment})
+    _note(home, name, data=str(data.absolute()), schema=str(schema_file.absolute()), rows=about.commitment)
     return dataset
 
 
@@ -147,50 +116,6 @@ def _parting(home: Home, about: Registration, relatives: Sequence[Dataset]) -> P
     if share is None:
         return None
     return Parting(bytes.fromhex(home.keys.commitment([b"the key of the parts of family ", name.encode()])), share)
-
-
-def pack(
-    data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = None, parting: Parting | None = None
-) -> Packed:
-    """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute.
-    `scan` sees every row as it stands in the file. `parting` says which units are kept aside.
-    """
-    keep = FirstOfEach(unit.column, unit.contributions) if unit.column else None
-    described = {feature.name for feature in schema.stored} | {*schema.target_names}
-    seen = set() if scan is None else set(scan.names)
-    questions = [schema.question(name) for name in schema.target_names]
-    bins, answers = np.empty((0, 0)), [np.empty(0) for _ in questions]
-    held: list[NDArray[np.bool_]] = []
-    start = used = 0
-    for batch in read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described)):
-        if not start:  # room for every row, of which the system gives what is written to: nothing is moved or copied
-            most = most_rows(data, schema.form)
-            bins = np.empty((len(schema.stored), most), bin_dtype(schema.stored))
-            answers = [np.empty(most, answer_dtype(asked)) for asked in questions]
-        if scan is not None:
-            scan(batch, start)
-        chosen: Any = slice(None) if keep is None else keep(batch, start)
-        end = used + (len(batch) if keep is None else int(np.count_nonzero(chosen)))
-        if end > ROW_LIMIT:
-            raise DataError(f"data={data.name}: more than {ROW_LIMIT} rows, the most that can be learnt from at once")
-        for codes, feature in zip(bins, schema.stored, strict=True):
-            codes[used:end] = encode_column(feature, batch[feature.name], start)[chosen]
-        for own, asked in zip(answers, questions, strict=True):
-            own[used:end] = encode_answers(asked, batch[asked.target], start)[chosen]
-        if parting is not None and unit.column:
-            held.append(parting.of_units(unit_ids(unit.column, batch[unit.column]))[chosen])
-        start, used = start + len(batch), end
-    if keep is not None:
-        keep.check()
-    if not start:
-        raise DataError(f"data={data.name}: the file has no rows")
-    for own, asked in zip(answers, questions, strict=True):
-        if not has_answer(own[:used]).any():
-            raise DataError(f"{asked.target}: no row that is used has an answer")
-    bins, answers = bins[:, :used], [own[:used] for own in answers]
-    if parting is not None and not unit.column:
-        held = [parting.of_records([*bins, *answers])]
-    return Packed(bins, tuple(answers), np.concatenate(held) if held else None)
 
 
 def schema_of(home: Home, dataset: Dataset) -> Schema:
@@ -210,14 +135,13 @@ def require_rows(home: Home, dataset: Dataset) -> None:
     than ROW_LIMIT (registered before there was one): no job on them may start in this home, and each would fail there
     after its charge. Which of these it is, is not said. A file is hashed once, and again where it was touched.
     """
-    folder, targets = home.datasets / dataset.registration.commitment, max(1, len(dataset.registration.targets))
-    parted = dataset.holdout is not None
+    folder, names = home.datasets / dataset.registration.commitment, files_of(dataset)
     try:
-        files = [(folder / name).stat() for name in _files(targets, parted)]
+        files = [(folder / name).stat() for name in names]
         state = tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
         if _SEEN.get(folder, ((), False))[0] != state:
             few = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False).size <= ROW_LIMIT
-            _SEEN[folder] = state, few and home.keys.commitment(_content(folder, targets, parted)) == folder.name
+            _SEEN[folder] = state, few and home.keys.commitment(_content(folder, names)) == folder.name
         sound = _SEEN[folder][1]
     except (OSError, ValueError):
         sound = False
@@ -235,23 +159,34 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     `schema`: the whole one. The job's part and target alone are read, of the rows that have an answer to it: which of
     them that are is decided row by row, so that adding a row adds at most that row to the job's.
     """
-    folder = checked(home, started, schema)
+    folder = checked(home, started)
     asked = schema.question(started.request.target)
     files, at = row_files(len(schema.targets), started.request.part), 1 + schema.target_names.index(asked.target)
     bins, labels = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (files[0], files[at]))
-    if asked.only.leave_out:
-        bins, labels = bins[:, has_answer(labels)], labels[has_answer(labels)]
+    present = has_answer(labels) if asked.only.leave_out else None
     columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
+    cells = None
+    if started.dataset.registration.cells:
+        numbers = [at for at, span in enumerate(spans_of(schema.features, schema.ends)) if span is not None]
+        own = [place for place, at in enumerate(numbers) if at in columns]
+
+        def load(number: int) -> Codes:
+            codes = np.load(folder / cells_file(started.request.part), mmap_mode="r", allow_pickle=False)[own[number]]
+            return np.asarray(codes if present is None else codes[present], np.uint16)
+
+        cells = Cells(asked.features, spans_of(asked.features, asked.ends), load)
+    if present is not None:
+        bins, labels = bins[:, present], labels[present]
     by = started.request.parameters.get("group")
     group = None if by is None else bins[schema.stored.index(schema.group(str(by)), len(schema.features))]
     bins = bins[: len(columns)] if len(columns) == len(schema.features) else bins[columns]
-    return Rows(bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()), group)
+    return Rows(bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()), group, cells)
 
 
-def checked(home: Home, started: Started, schema: Schema) -> Path:
+def checked(home: Home, started: Started) -> Path:
     """The folder of a started job's rows. JobFailed where they are not those that were registered."""
-    folder, parted = home.datasets / started.dataset.registration.commitment, started.dataset.holdout is not None
-    if home.keys.commitment(_content(folder, len(schema.targets), parted)) != folder.name:
+    folder = home.datasets / started.dataset.registration.commitment
+    if home.keys.commitment(_content(folder, files_of(started.dataset))) != folder.name:
         raise JobFailed("rows: the packed file is not the one that was registered")
     return folder
 
@@ -262,9 +197,21 @@ def row_files(targets: int, part: str | None = None) -> list[str]:
     return names if part is None else [f"{part}-{name}" for name in names]
 
 
-def _files(targets: int, parted: bool) -> list[str]:
-    """What the commitment is over, in its order."""
-    return [*row_files(targets), *(row_files(targets, HOLDOUT) if parted else []), "schema.yaml"]
+def cells_file(part: str | None = None) -> str:
+    """The file of the fine cells."""
+    return "cells.npy" if part is None else f"{part}-cells.npy"
+
+
+def files_of(dataset: Dataset) -> list[str]:
+    """The files of a registered dataset that its commitment is over, in its order."""
+    about = dataset.registration
+    return _files(max(1, len(about.targets)), dataset.holdout is not None, about.cells)
+
+
+def _files(targets: int, parted: bool, cells: bool = False) -> list[str]:
+    parts = (None, HOLDOUT) if parted else (None,)
+    fine = [cells_file(part) for part in parts] if cells else []
+    return [*(name for part in parts for name in row_files(targets, part)), *fine, "schema.yaml"]
 
 
 def schema_bytes(path: Path) -> bytes:
@@ -285,7 +232,13 @@ def _identities(dataset: Dataset) -> set[str]:
 
 
 def _enter(
-    home: Home, folder: Path, about: Registration, others: Sequence[Dataset], scan: Scan, own: Sketch
+    home: Home,
+    folder: Path,
+    files: Sequence[str],
+    about: Registration,
+    others: Sequence[Dataset],
+    scan: Scan,
+    own: Sketch,
 ) -> Dataset | None:
     """Put the packed `folder` in its place and enter it, where it is compared with each of `others`. None where the
     ledger has, outside of its families, yet another: registered since, here or on another host.
@@ -295,11 +248,13 @@ def _enter(
     """
     place = home.datasets / about.commitment
     with locked(home.path / LOCK):
-        _check_new_rows(home, about.commitment, own)
+        plain = home.keys.commitment(_content(folder, [name for name in files if not name.endswith("cells.npy")]))
+        _check_new_rows(home, {about.commitment, plain}, own)  # as these rows were registered before there were cells
         if about.new_people is None:
             _check_new_people(home, others, scan, own)
-        made, parted = not place.exists(), (place / row_files(1, HOLDOUT)[0]).exists()
-        if made or home.keys.commitment(_content(place, max(1, len(about.targets)), parted)) != about.commitment:
+        made = not place.exists()
+        whole = all((place / name).exists() for name in files)
+        if not whole or home.keys.commitment(_content(place, files)) != about.commitment:
             shutil.rmtree(place, ignore_errors=True)
             folder.rename(place)
         else:  # left by a start that was cut before its entry, or just now another host's: the same rows
@@ -316,10 +271,10 @@ def _enter(
             raise
 
 
-def _check_new_rows(home: Home, commitment: str, sketch: Sketch) -> None:
+def _check_new_rows(home: Home, commitments: set[str], sketch: Sketch) -> None:
     for dataset in home.ledger.datasets():
-        if dataset.registration.commitment == commitment:
-            known, place = dataset.registration.name, home.datasets / commitment
+        if dataset.registration.commitment in commitments:
+            known, place = dataset.registration.name, home.datasets / dataset.registration.commitment
             if place.exists() and not (place / SKETCH).exists():
                 _write_sketch(place, sketch)
             raise NameTaken(
@@ -362,16 +317,20 @@ def _check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sk
             )  # fmt: skip
 
 
-def _write(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> None:
+def _write(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> list[str]:
+    """The files that the commitment is over, in its order."""
     folder.mkdir(mode=0o700)
-    for part, (bins, answers) in packed.parts().items():
-        for name, column in zip(row_files(len(schema.targets), part), (bins, *answers), strict=True):
+    for part, own in packed.parts().items():
+        for name, column in zip(row_files(len(schema.targets), part), (own.bins, *own.answers), strict=True):
             np.save(folder / name, column, allow_pickle=False)
+        if len(own.cells):
+            np.save(folder / cells_file(part), own.cells, allow_pickle=False)
     (folder / "schema.yaml").write_bytes(raw)
     for file in folder.iterdir():
         file.chmod(PRIVATE)
         sync_file(file)
     _write_sketch(folder, sketch)
+    return _files(len(schema.targets), packed.held is not None, bool(len(packed.cells)))
 
 
 def _write_sketch(folder: Path, sketch: Sketch) -> None:
@@ -382,14 +341,14 @@ def _write_sketch(folder: Path, sketch: Sketch) -> None:
     sync_directory(folder)
 
 
-def _content(folder: Path, targets: int, parted: bool) -> Iterator[bytes]:
-    for name in _files(targets, parted):
+def _content(folder: Path, files: Iterable[str]) -> Iterator[bytes]:
+    for name in files:
         yield name.encode()
         with (folder / name).open("rb") as file:
             yield from iter(lambda file=file: file.read(CHUNK), b"")  # type: ignore[misc]
 
 
-def _note(home: Home, name: str, about: dict[str, str]) -> None:
+def _note(home: Home, name: str, **about: str) -> None:
     """`datasets.json`: where the steward's files came from. For people; nothing is decided by it."""
     path = home.path / "datasets.json"
     known = json.loads(path.read_text()) if path.exists() else {}

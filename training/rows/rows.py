@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError, InputError
 from accountant.processors import processors
+from models.features import Feature
 from models.votes import Vote, holds
 from training.rows import kernels
+from training.rows.packed.cells import Cells
 
 T = TypeVar("T")
 Integers = NDArray[np.int64]
 ROW_LIMIT = 1 << 26
 PARALLEL_CELLS = 4_000_000
 JOINT_CODES = 1 << 13  # 64 KiB of sums: more features in a group would cost more cache misses than it saves additions
+BINNED = "binned"
 TARGET_GRID = 1 << 20  # a number's target in steps of half its public range over this: from -TARGET_GRID to TARGET_GRID
 THREADS = min(processors(), 8)
 _POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="engine")
@@ -38,6 +41,8 @@ class Rows:
     Two classes have one output, the score of class 1; K > 2 classes have K outputs, one score each. y_k is +1 where
     the label is the class of output k, else -1; F_k is the sum of the votes of output k, and y_k F_k a row's margin.
     Kept per output and row is only the state 2 F_k + [y_k = 1], brought up to date from the votes that are asked about.
+
+    `cells`: how they stand in fine cells, where they do, and so in other bins.
     """
 
     def __init__(
@@ -47,11 +52,13 @@ class Rows:
         widths: Sequence[int],
         classes: int = 2,
         group: NDArray[Any] | None = None,
+        cells: Cells | None = None,
     ) -> None:
         _check(bins, labels, widths, classes)
         self.group = group
         self.bins, self._column, self.widths, self.classes = bins, labels, tuple(widths), classes
         self.outputs = 1 if classes in (0, 2) else classes
+        self.cells = cells
         self.memo: dict[str, Any] = {}  # what a family of queries derived from rows and released votes
         self._groups = kernels.votes.grouped(self.widths, min(JOINT_CODES, self.size))
         self._threads = THREADS if bins.size >= PARALLEL_CELLS else 1
@@ -83,6 +90,48 @@ class Rows:
         """+1 where the label is the last class, else -1: (rows,)."""
         last = np.uint8(max(self.outputs, 2) - 1)
         return np.where(self.labels == last, np.int8(1), np.int8(-1))
+
+    def binned(self, features: Sequence[Feature]) -> Rows:
+        """The same rows in the bins of these features: themselves where those are the declared ones, else merged from
+        their cells, and kept until they are asked for in others. InputError where they do not stand in such bins.
+        """
+        if self.cells is None:
+            if [feature.bins for feature in features] != [*self.widths]:
+                raise InputError("features: these rows do not stand in fine cells, and have other bins")
+            return self
+        if tuple(features) == self.cells.features:
+            return self
+        known, rows = self.memo.get(BINNED, ((), None))
+        if rows is None or known != tuple(features):
+            del rows
+            self.memo.pop(BINNED, None)
+            rows = self._merged(tuple(features), self.cells)
+            self.memo[BINNED] = tuple(features), rows
+        found: Rows = rows
+        return found
+
+    def _merged(self, features: tuple[Feature, ...], cells: Cells) -> Rows:
+        widths = [feature.bins for feature in features]
+        tables = cells.tables(features)
+        bins = np.empty((len(features), self.size), np.uint8 if max(widths) <= 256 else np.uint16)
+        for at, (out, table) in enumerate(zip(bins, tables, strict=True)):
+            if table is None:
+                out[:] = self.bins[at]
+                continue
+            fine, merged = cells.at(at), table.astype(bins.dtype)
+
+            def merge(part: slice, fine: Any = fine, merged: Any = merged, out: Any = out) -> None:
+                kernels.cells.merge(fine[part], merged, out[part])
+
+            self.map(merge)
+        return Rows(bins, self._column, widths, self.classes)
+
+    def cell_counts(self, feature: int, size: int) -> Integers:
+        """Rows per fine cell of a feature: (size,). InputError where the rows do not stand in such."""
+        if self.cells is None:
+            raise InputError("cells: these rows do not stand in fine cells")
+        codes, count = self.cells.at(feature), kernels.additive.count_codes
+        return sum(self.map(lambda part: count(codes[part], size)), np.zeros(size, np.int64))
 
     def margin_counts(self, votes: Sequence[Vote], bound: int) -> Integers:
         """Rows per margin of `votes`: (outputs, 2 bound + 1), index margin + bound."""

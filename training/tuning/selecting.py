@@ -51,7 +51,7 @@ class CorrectRows:
         return 1
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
-        right = 0
+        right, rows = 0, rows.binned(self.ensemble.features)
         for start in range(0, rows.size, BLOCK):
             part = slice(start, min(start + BLOCK, rows.size))
             scores = self.ensemble.coded_scores([codes[part] for codes in rows.bins])
@@ -166,7 +166,7 @@ class BestOf:
 
 def fresh(rows: Rows) -> Rows:
     """The same rows, with nothing derived from them or from released votes."""
-    return Rows(rows.bins, rows.labels, rows.widths, max(rows.outputs, 2))
+    return Rows(rows.bins, rows.labels, rows.widths, max(rows.outputs, 2), cells=rows.cells)
 
 
 def _merged(*runs: tuple[SimpleEvent, int]) -> tuple[tuple[SimpleEvent, int], ...]:

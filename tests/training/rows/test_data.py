@@ -17,10 +17,10 @@ from accountant.budget import Relation
 from accountant.errors import DataError, InputError
 from accountant.ledger.records import Unit
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature, encode_columns
-from training.rows import datasets
 from training.rows.data import bin_dtype, columns_of, encode_column, encode_labels, read_batches, rows_of
 from training.rows.data import read_batches as real_batches
 from training.rows.datasets import pack
+from training.rows.packed import packing
 from training.rows.schema import parse_schema
 
 SCHEMA_TEXT = b"""
@@ -328,7 +328,7 @@ def test_of_every_person_the_first_rows_are_kept(tmp_path, monkeypatch, most, ro
     table["person"] = people
     path = parquet(tmp_path, table)
     schema = parse_schema(SCHEMA_TEXT.replace(b"ignore: [id]", b"ignore: [id, person]"))
-    monkeypatch.setattr(datasets, "read_batches", lambda *a: _cut(real_batches(*a), rows_per_batch))
+    monkeypatch.setattr(packing, "read_batches", lambda *a: _cut(real_batches(*a), rows_per_batch))
     packed = pack(path, schema, Unit("person", "person", most))
     seen, kept = Counter(), []
     for person, age in zip(people, table["age"], strict=True):

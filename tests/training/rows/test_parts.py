@@ -18,9 +18,11 @@ from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError
 from accountant.home import Home
 from accountant.ledger.records import HOLDOUT, Unit
+from models.features import NumericFeature
 from training import job, plans
 from training.plans import Asked
 from training.rows.datasets import pack, register
+from training.rows.packed.cells import grid_of
 from training.rows.parts import Parting
 from training.rows.people import unit_ids
 from training.rows.schema import parse_schema
@@ -29,7 +31,7 @@ SCHEMA = b"""
 target: {name: y, classes: ["no", "yes"]}
 records: 60
 features:
-  x: {type: numeric, edges: [0, 1, 2, 3, 4]}
+  x: {type: numeric, range: [0, 8], bins: 2} # 1 to 3 are one bin, and told apart by their cells
 ignore: [who]
 """
 PARTING = Parting(b"k" * 32, Decimal("0.4"))
@@ -43,7 +45,8 @@ def parts_of(tmp_path, rows, unit: Unit) -> dict[str | None, Counter]:
         table["who"] = [who for who, *_ in rows]
     pq.write_table(pa.table(table), tmp_path / "rows.parquet")
     packed = pack(tmp_path / "rows.parquet", parse_schema(SCHEMA), unit, parting=PARTING)
-    stored = {part: np.vstack([bins, *answers]).T.tolist() for part, (bins, answers) in packed.parts().items()}
+    values = grid_of(NumericFeature("x", (0.0, 4.0)), (0.0, 8.0)).edges
+    stored = {part: np.vstack([values[own.cells], *own.answers]).T.tolist() for part, own in packed.parts().items()}
     return {part: Counter(map(tuple, rows)) for part, rows in stored.items()}
 
 

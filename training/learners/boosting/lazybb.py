@@ -82,7 +82,8 @@ class LazyBB(SmoothBooster):
     `decay`: vote t + 1 weighs (1 + t/5)^-decay, 0 for equal votes; `reweighting` "scheduled", or "projected" (the
     paper's: equal votes, exponential weights, two classes) with its `density` kappa; `threshold`: whether one more
     release, of noisy counts by class and score, places the decision threshold of two classes (the paper has it at 0)
-    and says how steep probabilities are.
+    and says how steep probabilities are; `cuts` of numbers: "declared", "even" (in `bins`, for nothing), or
+    "found" (in as many, by noisy counts of rows per fine cell, at a twentieth of the budget).
 
     Each round costs one selection at the calibrated price (range, not twice the sensitivity: half the paper's noise),
     however many classes there are.
@@ -94,13 +95,15 @@ class LazyBB(SmoothBooster):
         """InputError where a parameter is out of range, or the target is a number."""
         if public.classes is None:
             raise InputError(f"learner lazybb: {public.target!r} is a number; it needs classes")
-        self.check_smooth(MAX_ROUNDS)
+        self.check_smooth(public, MAX_ROUNDS)
         if self.reweighting == "projected" and len(public.classes) != 2:
             raise InputError("reweighting='projected': two classes only; scheduled reweighting takes more")
 
     def learn(self, session: Releaser) -> VotingEnsemble:
         """A selection per round, each a vote; then the counts by score where there are two classes."""
-        public, settings = session.public, self.settings(session.public)
+        settings = self.settings(session.public)
+        session = self.cut(session, settings.rounds)
+        public = session.public
         assert public.classes is not None
         cast = _Cast(one_rules(public.features), 1 if len(public.classes) == 2 else len(public.classes))
         reweighting, mechanism = self.reweighting_of(settings), public.selection(session.unit)

@@ -57,7 +57,7 @@ class LazyBBTree(SmoothBooster):
     budget: of its epsilon where delta is 0, else of its squared epsilons, which is what composes). `growth`: "level"
     (one selection in every leaf of a level, at the price of one) or "best-first" (one selection per split over all
     leaves, until there are `leaves` of them; None: as many as `depth` would have). `rate`, `reweighting`, `slope`,
-    `density`, `threshold`, `weighting` and `decay` as in `lazybb`, whose default rule holds here too.
+    `density`, `threshold`, `weighting`, `decay`, `cuts` and `bins` as in `lazybb`, whose default rule holds here too.
     """
 
     name: ClassVar[str] = "lazybb-tree"
@@ -72,7 +72,7 @@ class LazyBBTree(SmoothBooster):
     def check(self, public: Public) -> None:
         """InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
-        self.check_smooth(MAX_ROUNDS)
+        self.check_smooth(public, MAX_ROUNDS)
         self._check_shape()
 
     def _check_shape(self) -> None:
@@ -93,7 +93,9 @@ class LazyBBTree(SmoothBooster):
 
     def learn(self, session: Releaser) -> TreeEnsemble:
         """Tree after tree: splits, then what the leaves say; then the counts by score."""
-        public, settings = session.public, self.settings(session.public)
+        settings = self.settings(session.public)
+        session = self.cut(session, settings.rounds)
+        public = session.public
         tests, reweighting = split_tests(public.features), self.reweighting_of(settings)
         trees: tuple[Grown, ...] = ()
         bound = 0

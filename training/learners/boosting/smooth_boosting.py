@@ -5,17 +5,29 @@ default rule for those that are not given, and where its probabilities are place
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
+from math import sqrt
+from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import MAX_EPSILON, from_nano, nano
 from accountant.errors import InputError
+from accountant.mechanisms import DiscreteLaplace
 from training.learners.base import PrivateClassifier
-from training.learners.boosting.defaults import Defaults, defaults
+from training.learners.boosting.defaults import Defaults, defaults, strength
 from training.learners.boosting.probabilities import ScoreCounts, counting, noise_in_rows, placed
 from training.learners.boosting.reweighting import Projected, Reweighting, Scheduled
 from training.learners.checks import check_flag, check_real, check_whole, check_word
+from training.learners.cut_points import CellCounts, Cutting, Recut, Where, check_cuts, counted_numbers, cutting, recut
 from training.session import Public, Releaser
 
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+SHARE, STEPS = 0.05, 8
 FIRST_WEIGHT = 64  # of a vote, where later ones weigh less
 
 
@@ -32,13 +44,19 @@ class SmoothBooster(PrivateClassifier):
     threshold: bool = True
     weighting: Literal["auto", "exponential", "logistic"] = "auto"
     decay: float | None = None
+    cuts: Where | Literal["auto"] = "auto"
+    bins: int | None = None
 
-    def check_smooth(self, most_rounds: int) -> None:
+    most_bins: ClassVar[int] = 64  # by the public rule, where there is much to tell
+
+    def check_smooth(self, public: Public, most_rounds: int) -> None:
         """InputError where a shared parameter is out of range, or two of them do not go together."""
         check_word("reweighting", self.reweighting, ("auto", "scheduled", "projected"))
         check_word("weighting", self.weighting, ("auto", "exponential", "logistic"))
         check_real("density", self.density, "above 0 and at most 1", lambda x: 0 < x <= 1)
         check_flag("threshold", self.threshold)
+        check_cuts(self.cuts, self.bins)
+        self.cutting_of(public)
         if self.rounds is not None:
             check_whole("rounds", self.rounds, 1, most_rounds)
         if self.rate is not None:
@@ -68,6 +86,24 @@ class SmoothBooster(PrivateClassifier):
             decay=rule.decay if self.decay is None else self.decay,
         )
 
+    def cut(self, session: Releaser, releases: int) -> Releaser:
+        """The session to go on with: where numbers are cut otherwise than declared, one in those bins, after noisy
+        counts of each number where those are found. `releases`: how many selections the plan has besides.
+        """
+        public, cuts = session.public, self.cutting_of(session.public)
+        if cuts.where == "declared":
+            return session
+        noise = DiscreteLaplace(_counting(session, 2 * counted_numbers(public), releases))
+
+        def counted(feature: int, of: Integers) -> Floats:
+            return np.asarray(session.release(CellCounts(feature, of), noise), np.float64)
+
+        return Recut(session, recut(public, cuts.bins, counted if cuts.where == "found" else None))
+
+    def cutting_of(self, public: Public) -> Cutting:
+        """Where numbers are cut, by the parameters or the public rule."""
+        return cutting(public, strength(public), self.most_bins, self.cuts, self.bins)
+
     def place(self, session: Releaser, query: ScoreCounts) -> tuple[float, int]:
         """The last release: the link and the constant that go with the scores which `query` counts."""
         mechanism = counting(session.unit)
@@ -79,6 +115,17 @@ class SmoothBooster(PrivateClassifier):
         if self.reweighting == "projected":
             return Projected(settings.rate, self.density)
         return Scheduled(settings.rate, settings.slope, settings.weighting, unit_of(settings))
+
+
+def _counting(session: Releaser, counts: int, releases: int) -> Decimal:
+    """The epsilon of each of so many counts, which have SHARE of the budget together: of epsilon where delta is 0, else
+    of what composes, the squares of the intervals that losses lie in, a count's being twice its epsilon. In whole steps
+    of one grid with the selections', which makes for a tight composed claim; else where they are too small for it.
+    """
+    share = SHARE / (1 - SHARE) * releases / counts
+    ratio = share if session.public.pure else sqrt(share) / 2
+    whole = Fraction(max(1, round(STEPS * ratio)), STEPS) if STEPS * ratio > 0.75 else Fraction(ratio)
+    return min(MAX_EPSILON, from_nano(max(1, int(nano(session.unit) * whole))))
 
 
 def unit_of(settings: Defaults) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from math import log, sqrt
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,18 @@ from accountant.budget import Relation
 from accountant.errors import InputError
 from models.forms.additive import AdditiveEnsemble
 from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
+from training.learners.boosting.defaults import strength as signal
 from training.learners.checks import check_real, check_whole
+from training.learners.cut_points import (
+    CellCounts,
+    Cutting,
+    Recut,
+    Where,
+    check_cuts,
+    counted_numbers,
+    cutting,
+    recut,
+)
 from training.learners.ebm.defaults import EbmDefaults, ebm_defaults
 from training.learners.ebm.noise import Mechanism, Noise, noise_of, unit_near
 from training.learners.ebm.queries import (
@@ -41,7 +52,9 @@ from training.rows.rows import TARGET_GRID
 from training.session import Public, Releaser
 
 MAX_EPOCHS = 5000
+FEW_BINS, MANY_BINS = 64, 128  # by the public rule where there is much to tell, of classes and of a number to predict
 LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
+LESS_TOLD = 2.5  # of a number to predict the same strength tells so much less of where to cut others
 OFF, MOST_OFF = 0.5, 2.0  # logits by which clipped residuals may leave a constant wrong: about so many, at most so many
 NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 64) for i in range(64)])
 RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
@@ -57,7 +70,8 @@ class DPEBM(PrivateLearner):
     features; `leaves` of a partition of a number's bins, 0 for every bin its own; `mass`, how far its cuts follow the
     released histogram; `rate` of a step; `ridge`, in standard deviations of the noise, added to what a step is divided
     by; `share` of the budget for the histograms; `clip` of residuals, in chances or half ranges; `spread`: a number's
-    are clipped to that many of their released root mean squares as well, 0 for not.
+    are clipped to that many of their released root mean squares as well, 0 for not; `cuts` and `bins` of numbers as in
+    `lazybb`.
     """
 
     name: ClassVar[str] = "ebm"
@@ -70,6 +84,8 @@ class DPEBM(PrivateLearner):
     clip: float | None = None
     mass: float | None = None
     spread: float | None = None
+    cuts: Where | Literal["auto"] = "auto"
+    bins: int | None = None
 
     def check(self, public: Public) -> None:
         """InputError where a parameter is out of range, or the target has neither two classes nor a range."""
@@ -83,13 +99,32 @@ class DPEBM(PrivateLearner):
                 check_whole(name, getattr(self, name), low, high)
         if self.leaves == 1:
             raise InputError("leaves=1: must be 0 for every bin its own, or at least 2")
+        check_cuts(self.cuts, self.bins)
+        self.cutting_of(public)
         for name, words, fits in _REALS:
             if getattr(self, name) is not None:
                 check_real(name, getattr(self, name), words, fits)
 
     def guess(self, public: Public) -> Decimal:
         """Many epochs make a rehearsal dear."""
-        return unit_near(public, self.settings(public))
+        found = 2 * counted_numbers(public) if self.cutting_of(public).where == "found" else 0
+        return unit_near(public, self.settings(public), found)
+
+    def cutting_of(self, public: Public) -> Cutting:
+        """Where numbers are cut, by the parameters or the public rule."""
+        most, less = (MANY_BINS, LESS_TOLD) if public.classes is None else (FEW_BINS, 1.0)
+        return cutting(public, signal(public) / less, most, self.cuts, self.bins)
+
+    def _cut(self, session: Releaser, noise: Noise) -> Releaser:
+        cuts = self.cutting_of(session.public)
+        if cuts.where == "declared":
+            return session
+
+        def counted(feature: int, of: Integers) -> Floats:
+            counts = session.release(CellCounts(feature, of, noise.norm, GRID), noise.finding)
+            return np.asarray(counts, np.float64) / GRID
+
+        return Recut(session, recut(session.public, cuts.bins, counted if cuts.where == "found" else None))
 
     def rounds_for(self, public: Public) -> int:
         """Epochs: `epochs`, or by the default rule."""
@@ -103,8 +138,10 @@ class DPEBM(PrivateLearner):
     def learn(self, session: Releaser) -> AdditiveEnsemble:
         """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it. Of two
         classes, in the end one sum of all that is left."""
-        public, settings = session.public, self.settings(session.public)
-        noise = noise_of(public, session.unit, settings)
+        settings = self.settings(session.public)
+        noise = noise_of(session.public, session.unit, settings)
+        session = self._cut(session, noise)
+        public = session.public
         features = list(enumerate(public.features))
         counts = [session.release(BinCounts(f, feature.bins, noise.norm), noise.counting) for f, feature in features]
         model = _Model(public, settings, noise, [count / GRID for count in counts])

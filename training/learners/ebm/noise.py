@@ -10,18 +10,23 @@ from math import ceil, sqrt
 from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.events import MAX_NOISE
+from training.learners.cut_points import counted_numbers
 from training.learners.ebm.defaults import EbmDefaults, mu_of
 from training.learners.leaf_sensitivity import Norm
 from training.session import Public
 
 Mechanism = DiscreteGaussian | DiscreteLaplace
+FINDING = Fraction(1, 20)  # of the budget, for all counts that cut points are found by
 START = Fraction(1, 100)  # of the budget, for each sum that a model starts from
 
 
 @dataclass(frozen=True)
 class Noise:
-    """`counting` for the histograms, `starting` for what a model starts from and ends with, `summing` for the rest."""
+    """`finding` for the counts that cut points are found by, `counting` for the histograms, `starting` for what a model
+    starts from and ends with, `summing` for the rest.
+    """
 
+    finding: Mechanism
     counting: Mechanism
     starting: Mechanism
     summing: Mechanism
@@ -31,8 +36,8 @@ class Noise:
 def noise_of(public: Public, unit: Decimal, settings: EbmDefaults) -> Noise:
     """A sum gets `unit`: epsilon where delta is 0, else mu = 1 / noise multiplier. More of it is never more noise."""
     of = _pure if public.pure else _gaussian
-    counting, starting = (of(unit, ratio) for ratio in _ratios(public, settings))
-    return Noise(counting, starting, of(unit, Fraction(1)), "l1" if public.pure else "l2")
+    finding, counting, starting = (of(unit, ratio) for ratio in _ratios(public, settings))
+    return Noise(finding, counting, starting, of(unit, Fraction(1)), "l1" if public.pure else "l2")
 
 
 def starts(public: Public, settings: EbmDefaults) -> int:
@@ -42,19 +47,24 @@ def starts(public: Public, settings: EbmDefaults) -> int:
     return 2 if public.classes is not None or settings.spread else 1
 
 
-def unit_near(public: Public, settings: EbmDefaults) -> Decimal:
-    """A unit a little below the largest that the budget carries: where calibration starts, and need not search."""
+def unit_near(public: Public, settings: EbmDefaults, found: int) -> Decimal:
+    """A unit a little below the largest that the budget carries: where calibration starts, and need not search.
+    `found`: how many counts cut points are found by.
+    """
     epsilon, features = float(public.budget.epsilon), len(public.features)
-    counting, starting = _ratios(public, settings)
-    units = features * (settings.epochs + counting) + starts(public, settings) * starting
-    found = epsilon / units if public.pure else mu_of(public.budget) / sqrt(units)
-    return from_nano(int(found * (1 - 1e-7) * NANO))
+    finding, counting, starting = _ratios(public, settings)
+    units = features * (settings.epochs + counting) + starts(public, settings) * starting + found * finding
+    unit = epsilon / units if public.pure else mu_of(public.budget) / sqrt(units)
+    return from_nano(int(unit * (1 - 1e-7) * NANO))
 
 
-def _ratios(public: Public, settings: EbmDefaults) -> tuple[Fraction, Fraction]:
-    """What a histogram and a starting sum get, of epsilon or of mu^2, where any other sum gets 1."""
+def _ratios(public: Public, settings: EbmDefaults) -> tuple[Fraction, Fraction, Fraction]:
+    """What a count that finds cut points, a histogram and a starting sum get, of epsilon or of mu^2, where any other
+    sum gets 1.
+    """
     share, sums = Fraction(settings.share), settings.epochs * len(public.features)
-    return share * settings.epochs / (1 - share), max(Fraction(1), START * sums)
+    finding = FINDING / (1 - FINDING) * sums / max(1, 2 * counted_numbers(public))
+    return finding, share * settings.epochs / (1 - share), max(Fraction(1), START * sums)
 
 
 def _pure(unit: Decimal, ratio: Fraction) -> DiscreteLaplace:

@@ -1,5 +1,6 @@
-"""Numba kernels over packed bins, `votes`, `trees`, `additive`, and over values, `words`. Each module is loaded when a
-kernel of it is first asked for, and numba with it: who lists datasets or plans a job computes nothing on rows.
+"""Numba kernels over packed bins, `votes`, `trees`, `additive`, and over values, `cells` and `words`. Each module is
+loaded when a kernel of it is first asked for, and numba with it: who lists datasets or plans a job computes nothing on
+rows.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from training.rows.kernels import additive, trees, votes, words
+    from training.rows.kernels import additive, cells, trees, votes, words
 
-__all__ = ["additive", "trees", "votes", "words"]
+__all__ = ["additive", "cells", "trees", "votes", "words"]
 
 
 def __getattr__(name: str) -> ModuleType:

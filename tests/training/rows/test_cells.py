@@ -1,0 +1,180 @@
+"""Fine cells: the codes are the feature's own, other bins are merged from them, and homes of before keep their rows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accountant.audit.audit import audit_home
+from accountant.budget import Budget, Relation
+from accountant.errors import InputError, NameTaken
+from accountant.home import Home
+from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from training.evaluation.evaluate import AskedWorth, open_model
+from training.job import evaluate, train
+from training.plans import Asked, plan
+from training.rows import datasets
+from training.rows.column_rules import uniform_schema
+from training.rows.data import rows_of
+from training.rows.datasets import cells_file, register
+from training.rows.packed.cells import MOST_NUMBERS, Cells, grid_of, spans_of
+from training.rows.rows import Rows
+from training.rows.schema import parse_schema
+from training.tuning.tune import Tuning
+
+RANDOM = np.random.default_rng(0)
+RANGES = [
+    (0.0, 99999.0),
+    (17, 90),
+    (-5.0, 10.0),
+    (-3.0, -1.0),
+    (0.0, 1e-300),
+    (0.0, 5e-323),
+    (-1e305, 1e305),
+    (1.0, 1e9),
+]
+
+
+def number(low, high, bins=32, name="a"):
+    cuts = {low + (high - low) * j / bins for j in range(bins)}
+    return NumericFeature(name, tuple(sorted(cut for cut in cuts if low <= cut < high)))
+
+
+@pytest.mark.parametrize("span", RANGES, ids=str)
+@pytest.mark.parametrize("bins", [2, 30, 32])
+def test_codes_are_those_of_the_features_own_law(span, bins):
+    """Of cells and of declared bins, at every cut point and beside it, outside the range, and where nothing stands."""
+    feature = number(*span, bins=bins)
+    grid = grid_of(feature, span)
+    cells = NumericFeature("a", tuple(grid.edges.tolist()))
+    near = [np.nextafter(grid.edges, towards) for towards in (-np.inf, np.inf)]
+    odd = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, -1e308]
+    values = np.concatenate([RANDOM.uniform(*span, 500), grid.edges, *near, odd])
+    codes = grid.encode(values)
+    assert codes.tolist() == cells.encode(values).tolist()
+    assert grid.declared[codes].tolist() == feature.encode(values).tolist()
+    assert grid.size == cells.bins == grid.part.size + 1 == grid.even.size + 1
+    assert (np.diff(grid.even) >= 0).all()
+    assert grid.even[-1] == 1
+    assert (np.diff(grid.part) >= 0).all()
+    assert grid.part[0] == 0
+
+
+def test_only_numbers_with_a_declared_range_have_cells():
+    features = (number(0, 1), NumericFeature("b", (1.0, 2.0)), CategoricalFeature("c", ("x",)), BooleanFeature("d"))
+    assert spans_of(features, {"a": (0, 1), "b": (1.0, 2.0)}) == ((0, 1), None, None, None)
+    many = tuple(number(0, 1, 2, f"x{at}") for at in range(MOST_NUMBERS + 1))
+    ends = {feature.name: (0.0, 1.0) for feature in many}
+    assert spans_of(many, ends) == (None,) * len(many)
+    assert None not in spans_of(many[1:], ends)
+
+
+def a_table(rows=400):
+    columns = {"a": RANDOM.normal(40, 3, rows), "c": RANDOM.choice(["x", "y", "z"], rows), "b": RANDOM.random(rows)}
+    columns["b"][:9] = np.nan
+    return pa.table({**columns, "y": np.where(columns["a"] > 41, "yes", "no")})
+
+
+SCHEMA = """
+target: {name: y, classes: ["no", "yes"]}
+records: 400
+features:
+  a: {type: numeric, range: [0, 1000], bins: 16}
+  c: {type: categorical, values: [x, y]}
+  b: {type: numeric, range: [0, 1], bins: 8}
+"""
+
+
+def test_rows_are_merged_into_other_bins_as_their_features_would_encode_them():
+    schema, table = parse_schema(SCHEMA.encode()), a_table()
+    rows = rows_of(schema, table, table["y"], Relation.ADD_REMOVE)
+    own, cells = rows.cells.features, grid_of(rows.cells.features[0], (0, 1000))
+    other = (NumericFeature("a", tuple(cells.edges[[150, 160, 170, 180]].tolist())), *own[1:])
+    binned = rows.binned(other)
+    assert binned.bins.dtype == np.uint8
+    assert binned.widths == (6, 4, 10)
+    assert binned.bins[0].tolist() == other[0].encode(table["a"].to_numpy()).tolist()
+    assert (binned.bins[1:] == rows.bins[1:]).all()
+    assert binned.labels is rows.labels
+    assert rows.binned(other) is binned
+    assert rows.binned(own) is rows
+    assert rows.binned((own[0], *own[1:])) is rows
+    assert rows.binned(other) is binned
+    for wrong in ((number(0, 999.5), *own[1:]), own[::-1], own[:2], (own[0], BooleanFeature("c"), own[2])):
+        with pytest.raises(InputError):
+            rows.binned(wrong)
+    plain = Rows(rows.bins, rows.labels, rows.widths)
+    assert plain.binned(own) is plain
+    with pytest.raises(InputError, match="fine cells"):
+        plain.binned(other)
+
+
+def test_no_bin_of_a_wide_number_needs_more_than_a_byte_but_where_a_feature_has_more():
+    schema = uniform_schema(2, 0, 1, ["n", "y"], 10, bins=300)
+    rows = rows_of(schema, {"x0": [0.1, 0.5], "x1": [0.2, 0.9]}, pa.array(["n", "y"]), Relation.ADD_REMOVE)
+    assert rows.bins.dtype == np.uint16
+    assert rows.binned([NumericFeature(f.name, f.edges[::2]) for f in schema.features]).bins.dtype == np.uint8
+    with pytest.raises(InputError, match="features"):
+        Cells(schema.features, (None, None), lambda number: None).tables(schema.features[:1])
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A dataset with a part kept aside, and one as they were registered before there were cells."""
+    folder = tmp_path_factory.mktemp("cells")
+    (folder / "schema.yaml").write_text(SCHEMA)
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    for name in ("new", "old"):
+        pq.write_table(a_table(), folder / f"{name}.parquet")
+    total, rest = Budget.of(100, "1e-6"), (Relation.ADD_REMOVE, "record")
+    register(home, "new", folder / "new.parquet", folder / "schema.yaml", total, *rest, holdout=Decimal("0.25"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "spans_of", lambda features, ends: (None,) * len(features))
+        patch.setattr("training.rows.packed.packing.spans_of", lambda features, ends: (None,) * len(features))
+        register(home, "old", folder / "old.parquet", folder / "schema.yaml", total, *rest)
+    return home, folder
+
+
+FOUND = {"rounds": 5, "cuts": "found", "bins": 8}
+
+
+def test_a_job_may_find_cut_points_and_its_model_says_them(home):
+    """From the plan to the certificate, evaluated on what was kept aside, and judged by the auditor."""
+    home, _ = home
+    entry = home.ledger.dataset("new").registration
+    assert entry.cells
+    told = train(home, Asked("new", "lazybb", "20", parameters=FOUND), by="test")
+    model = open_model(home, told["model"])
+    edges = model.ensemble.features[0].edges
+    assert len(edges) == 7
+    assert sum(25 < edge < 55 for edge in edges) >= 3, "where rows are, of 1,000 that are declared"
+    assert "count rows per fine cell" in [run.purpose for run in model.certificate.form.mechanisms]
+    worth = evaluate(home, AskedWorth("new", told["model"], "20"), by="test")
+    assert worth["worth"]
+    assert audit_home(home).ok
+
+
+def test_tuned_jobs_find_their_own(home):
+    home, _ = home
+    tuning = Tuning(grid={"rounds": [3, 5]}, runs="2")
+    told = train(home, Asked("new", "lazybb", "20", parameters={"cuts": "found", "bins": 8}, tuning=tuning), by="test")
+    assert len(open_model(home, told["model"]).ensemble.features[0].edges) == 7
+
+
+def test_rows_of_before_are_used_as_they_are(home):
+    home, folder = home
+    about = home.ledger.dataset("old").registration
+    assert not about.cells
+    assert not (home.datasets / about.commitment / cells_file()).exists()
+    with pytest.raises(InputError, match="fine cells"):
+        plan(home, Asked("old", "lazybb", "1", parameters=FOUND))
+    told = train(home, Asked("old", "lazybb", "1", parameters={"rounds": 5}), by="test")
+    assert told["model"] == "old"
+    with pytest.raises(NameTaken, match="registered already, as old"):
+        register(home, "again", folder / "old.parquet", folder / "schema.yaml", Budget.of(1, "1e-6"),
+                 Relation.ADD_REMOVE, "record")  # fmt: skip
+    assert audit_home(home).ok

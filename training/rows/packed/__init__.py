@@ -1,0 +1,1 @@
+"""Rows as integers: fine cells, and the bins that are merged from them."""

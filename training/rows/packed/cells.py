@@ -1,0 +1,140 @@
+"""Fine cells: a number with a declared range is packed twice, in the bins of its schema and in a public grid of many
+cells. Other bins are merged from the cells, so that where it is cut need not be decided when rows are registered.
+
+The grid follows from the schema alone: UNIFORM cells of one width over the range, OCTAVES that halve on and on towards
+0 or the end that is nearest to it, and the declared cut points. PARTS of the range hold as many uniform cells each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from models.features import Codes, Feature, NumericFeature
+from training.rows import kernels
+
+UNIFORM, PARTS, OCTAVES = 4096, 64, 24
+OCTAVES_FROM, OCTAVES_EVEN = 512, 0.05
+MOST_NUMBERS = 1024  # of more of them no single one is worth counting, and none is packed twice
+Span = tuple[float, float]
+
+
+def spans_of(features: Sequence[Feature], ends: Mapping[str, Span]) -> tuple[Span | None, ...]:
+    """Of each feature the range that is declared, by which its rows are packed in fine cells; None where it is no
+    number, a date, its cut points were declared, or there are more than MOST_NUMBERS. `ends`: as a schema has them.
+    """
+    found = tuple(
+        ends[each.name] if type(each) is NumericFeature and ends[each.name][1] > each.edges[-1] else None
+        for each in features
+    )
+    return found if sum(span is not None for span in found) <= MOST_NUMBERS else (None,) * len(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The fine cells of a number: cell i holds values above edges[i - 1], up to edges[i]; a missing one is in the last
+    of `size`. Of each cell of values the `part` it lies in, and `even`, how much of all there is up to its end: nearly
+    all by the range's width, the rest by the octaves. `starts`: of each uniform cell, the edges before it; `declared`:
+    of each cell, its bin.
+    """
+
+    name: str
+    edges: NDArray[np.float64]
+    part: NDArray[np.int64]
+    even: NDArray[np.float64]
+    starts: NDArray[np.int32]
+    declared: Codes
+    span: Span
+
+    @property
+    def size(self) -> int:
+        """How many cells, the missing value's among them."""
+        return self.edges.size + 2
+
+    def encode(self, numbers: NDArray[np.float64]) -> Codes:
+        """The cells of values: their place in the range says nearly which, and few edges are to be compared."""
+        low, high = self.span
+        place = self.edges, low, UNIFORM / (high - low), self.starts
+        codes: Codes = kernels.cells.encode(numbers, *place, self.edges.size + 1)
+        return codes
+
+
+@lru_cache(maxsize=256)
+def grid_of(feature: NumericFeature, span: Span) -> Grid:
+    """The grid of a number whose declared range is `span`."""
+    low, high = span
+    middle, width = min(max(low, 0.0), high), high - low
+    sides = [side for side, room in ((1.0, high - middle), (-1.0, middle - low)) if room > 0]
+    steps = width / OCTAVES_FROM / 2.0 ** np.arange(1, OCTAVES // len(sides) + 1)
+    octaves = np.unique(np.concatenate([[middle], *(middle + side * steps for side in sides)]))
+    even = low + width * (np.arange(UNIFORM) / UNIFORM)
+    edges = np.unique(np.concatenate([feature.edges, octaves, even]))
+    edges = edges[(edges >= low) & (edges < high)]
+    place = _place(edges, span)
+    within = np.append((edges - low) / width, 1.0)
+    halved = np.append(np.searchsorted(octaves, edges, side="right") / octaves.size, 1.0)
+    return Grid(
+        feature.name,
+        edges,
+        np.append(0, place) * PARTS // UNIFORM,
+        (1 - OCTAVES_EVEN) * within + OCTAVES_EVEN * halved,
+        np.searchsorted(place, np.arange(UNIFORM + 1)).astype(np.int32),
+        merging(feature.name, edges, feature),
+        span,
+    )
+
+
+def _place(values: NDArray[np.float64], span: Span) -> NDArray[np.int64]:
+    """The uniform cell of a value, nearly: it never falls as the value grows. By the arithmetic of the kernel."""
+    with np.errstate(all="ignore"):
+        place = (values - span[0]) * (UNIFORM / (span[1] - span[0]))
+    return np.where(place > 0, np.minimum(place, UNIFORM - 1), 0).astype(np.int64)
+
+
+def merging(name: str, edges: NDArray[np.float64], bins: NumericFeature) -> Codes:
+    """Of each cell its bin, the missing value's last. InputError where a cut point is none of the cells' `edges`."""
+    cuts = np.array(bins.edges)
+    if name != bins.name or not np.isin(cuts, edges).all():
+        raise InputError(f"{bins.name}: its cut points are not among those that its rows are packed by")
+    return np.array([0, *np.searchsorted(cuts, edges, side="right"), bins.missing], np.uint16)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How rows stand in fine cells: the `features` as declared, the `spans` of those that have cells, and `load`, which
+    gives the codes, (rows,) uint16, of one of these, counted from 0: they are many, and are not held.
+    """
+
+    features: tuple[Feature, ...]
+    spans: tuple[Span | None, ...]
+    load: Callable[[int], Codes]
+
+    def at(self, feature: int) -> Codes:
+        """The codes of one feature."""
+        return self.load(sum(span is not None for span in self.spans[:feature]))
+
+    def tables(self, features: Sequence[Feature]) -> list[Codes | None]:
+        """For each feature, the bin of each of its cells; None where it is as declared. InputError where rows do not
+        stand in such bins.
+        """
+        return tables(self.features, self.spans, features)
+
+
+def tables(own: Sequence[Feature], spans: Sequence[Span | None], wanted: Sequence[Feature]) -> list[Codes | None]:
+    """As `Cells.tables`, of rows whose features are `own`, with cells by `spans`."""
+    if len(own) != len(wanted):
+        raise InputError(f"features: {len(wanted)}, and rows have {len(own)}")
+    found: list[Codes | None] = []
+    for known, span, feature in zip(own, spans, wanted, strict=True):
+        if feature == known:
+            found.append(None)
+        elif span is not None and isinstance(known, NumericFeature) and isinstance(feature, NumericFeature):
+            found.append(merging(known.name, grid_of(known, span).edges, feature))
+        else:
+            raise InputError(f"{feature.name}: rows are packed by other bins of it")
+    return found
