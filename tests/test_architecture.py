@@ -92,6 +92,7 @@ training/learners/boosting: accountant(.) models(. forms) training(. learners ro
 training/learners/ebm: accountant(. privacy) models(. forms)
     training(. learners learners/boosting rows rows/kernels)
 training/aggregator: accountant(. keys) training(local)
+training/federated: accountant(.) training(local owner)
 training/local: accountant(. keys ledger log privacy) models(. forms) training(. local/boosted rows)
 training/local/boosted: accountant(. ledger privacy) models(. forms) training(local)
 training/owner: accountant(.) models(.) training(local local/boosted)

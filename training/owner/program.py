@@ -30,7 +30,7 @@ from training.owner.own_ledger import OwnLedger, Sent
 from training.owner.own_rows import numbers, read_rows, signs
 from training.owner.settings import Settings
 
-__all__ = ["Refused", "answer", "draw", "said", "share", "told", "verify_offer", "words"]
+__all__ = ["Refused", "answer", "draw", "prepared", "said", "share", "told", "verify_offer", "words"]
 
 
 def draw(definition: Definition | BoostedDefinition, owner: int, rows: Path, document: bytes = NOTHING) -> int:
@@ -78,18 +78,30 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
     """Answer the campaign `name`: at most one report is ever drawn, and what is sent is always the same.
 
     Raises:
+        LedgerUnavailable: the service did not take it; do the same again, the same bytes are sent.
+        What `prepared` raises.
+    """
+    _number(invitation)
+    offer = ask(settings, "GET", f"/v1/campaigns/{quote(name, safe='')}")
+    line = prepared(settings, offer, name, invitation)
+    what, kind = ("shares", BYTES) if line.delta else ("reports", JSON)
+    ask(settings, "POST", f"/v1/campaigns/{quote(name, safe='')}/{what}", line.body, kind)
+    ledger = OwnLedger(settings.ledger)
+    ledger.confirm(name)
+    return next(each for each in ledger.lines() if each.campaign == name)
+
+
+def prepared(settings: Settings, offer: dict[str, Any], name: str, invitation: str) -> Sent:
+    """The line of the ledger whose bytes answer this offer, however it came: verified, held against the policy, charged
+    and drawn; or stored before.
+
+    Raises:
         InputError: the campaign asks for what the policy or the rows do not allow; nothing was drawn.
         BudgetRefused: it asks for more epsilon than the policy gives, or is left; nothing was drawn.
         WrongState: owners are asked in turns, and it is not this one's; nothing was drawn.
         CertificateInvalid, LedgerInvalid, KeyInvalid: it is not signed, or not in the log; nothing was drawn.
-        LedgerUnavailable: the service did not take it; do the same again, the same bytes are sent.
     """
-    parts = invitation.split("_")
-    if len(parts) != 3 or parts[0] != "dpi" or not parts[1].isdecimal() or len(parts[1]) > 8:
-        raise InputError("invitation: must be like dpi_17_0123abcd")
-    number = int(parts[1])
-    trust = pinned(settings)
-    offer = ask(settings, "GET", f"/v1/campaigns/{quote(name, safe='')}")
+    number, trust = _number(invitation), pinned(settings)
     verified = verify_offer(offer, trust, name)
     definition, ledger = verified.definition, OwnLedger(settings.ledger)
     ledger.see(trust.origin, verified.size)
@@ -100,15 +112,19 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
     def published(asked: Question, owner: int) -> bytes:
         return verify_turn(offer, trust, asked, owner) if isinstance(asked, BoostedDefinition) else NOTHING
 
-    line = ledger.report(
+    return ledger.report(
         definition, settings.policy.total,
         lambda: body_of(definition, invitation, number, settings.rows, published(definition, number)),
         settings.policy.total_delta,
     )  # fmt: skip
-    what, kind = ("shares", BYTES) if line.delta else ("reports", JSON)
-    ask(settings, "POST", f"/v1/campaigns/{quote(name, safe='')}/{what}", line.body, kind)
-    ledger.confirm(name)
-    return next(each for each in ledger.lines() if each.campaign == name)
+
+
+def _number(invitation: str) -> int:
+    """Whose it is. InputError where it is no invitation."""
+    parts = invitation.split("_")
+    if len(parts) != 3 or parts[0] != "dpi" or not parts[1].isdecimal() or len(parts[1]) > 8:
+        raise InputError("invitation: must be like dpi_17_0123abcd")
+    return int(parts[1])
 
 
 def said(line: Sent) -> int | None:

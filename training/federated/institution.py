@@ -1,0 +1,45 @@
+"""An institution of a federation answers campaigns: by the `owner.toml` beside its own NVFlare settings, by nothing
+that a job brings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+
+from accountant.errors import DpserveError
+from training.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SETTINGS, TAKEN
+from training.owner import program
+from training.owner.own_ledger import OwnLedger
+from training.owner.settings import read_settings
+
+
+class Institution(Executor):
+    """Takes no argument, for a job that could give it one would decide what is charged to whom.
+
+    A refusal says nothing but that: why, and how much of the budget is left, stands in the institution's own log.
+    """
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        """The stored bytes of this campaign's one report; or that there is none."""
+        if task_name not in (ANSWER, TAKEN):
+            return make_reply(ReturnCode.TASK_UNKNOWN)
+        place = Path(fl_ctx.get_engine().get_workspace().get_site_config_dir())
+        reply, name = make_reply(ReturnCode.OK), str(shareable.get(CAMPAIGN))
+        try:
+            settings = read_settings(place / SETTINGS)
+            if task_name == TAKEN:
+                OwnLedger(settings.ledger).confirm(name)
+                return reply
+            offer, invitation = shareable.get(OFFER), str(shareable.get(INVITATION))
+            line = program.prepared(settings, offer if isinstance(offer, dict) else {}, name, invitation)
+            reply[BODY] = line.body
+            self.log_info(fl_ctx, f"campaign {name}: answered; {program.words(line)}")
+        except DpserveError as error:
+            self.log_error(fl_ctx, f"campaign {name}: not answered: {error}")
+        return reply
