@@ -37,6 +37,7 @@ class Ensemble(ABC):
     adds_up: ClassVar[bool] = False  # whether `as_sum` gives it
     in_votes: ClassVar[bool] = False  # whether scores are whole votes, and told as such
     score_unit: ClassVar[str | None] = "score"  # what importances are in; None: what `unit` says
+    together: ClassVar[str] = "It asks features together. How far each one can move the score:"  # of what is no sum
     nothing: ClassVar[str] = "Of no importance"  # what is said of features that move no score
 
     features: tuple[Feature, ...]

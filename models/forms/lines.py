@@ -56,6 +56,10 @@ class LineEnsemble(Ensemble):
     word = "lines"
     noun = "A majority of lines"
     parts = "Lines"
+    together = (
+        "Its lines add up numbers of all features, and vote by the sign of the sum. How far each feature moves the "
+        "score on the average, if all values of all features were equally likely:"
+    )
 
     features: tuple[Feature, ...]
     target: str

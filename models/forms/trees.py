@@ -66,6 +66,10 @@ class TreeEnsemble(Ensemble):
     word = "trees"
     noun = "A sum of decision trees"
     parts = "Trees"
+    together = (
+        "Its trees ask several features together and add up their answers. How far the questions about each feature "
+        "move the score, if every other answer were a fair coin:"
+    )
 
     features: tuple[Feature, ...]
     target: str

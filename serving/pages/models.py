@@ -176,6 +176,7 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "answers": sum(run.count for run in form.mechanisms),
         "sections": [one for one in plain(certificate).sections if one.title != "What was edited"],  # told elsewhere
         "adds_up": ensemble.adds_up,
+        "together": ensemble.together,
         "inputs": ui_shapes.inputs(sorted(ensemble.features, key=lambda one: -sizes.get(one.name, 0))),
         "many": many,
         "features": [{"name": one.name, "kind": one.kind, "values": _values(one)} for one in ensemble.features],

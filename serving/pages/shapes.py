@@ -30,7 +30,14 @@ def picture(ensemble: Ensemble, after: int = 0) -> dict[str, Any]:
     }
     if not ensemble.adds_up:
         texts = ensemble.texts()
-        return {**common, "features": [], "next": None, "trees": texts[:TREES], "of": len(texts)}
+        return {
+            **common,
+            "features": [],
+            "next": None,
+            "trees": texts[:TREES],
+            "parts": ensemble.parts,
+            "of": len(texts),
+        }
     groups = [list(group) for _, group in groupby(shapes(ensemble), key=lambda shape: shape.feature)]
     shown = [_feature(group, scale) for group in groups[after : after + FEATURES]]
     more = after + FEATURES if len(groups) > after + FEATURES else None

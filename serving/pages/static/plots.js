@@ -148,9 +148,10 @@ function votes() {
 }
 
 function trees() {
-  const text = found.trees.map((tree, at) => `tree ${at + 1}\n${tree}`).join("\n\n");
+  const parts = found.parts.toLowerCase(), one = parts.replace(/s$/, "");
+  const text = found.trees.map((tree, at) => `${one} ${at + 1}\n${tree}`).join("\n\n");
   const more = found.of > found.trees.length ? ` (the first ${found.trees.length} of ${found.of})` : "";
-  return element("details", { class: "card" }, element("summary", {}, `The trees as text${more}`), element("pre", { tabindex: "0", "aria-label": "Trees" }, text));
+  return element("details", { class: "card" }, element("summary", {}, `The ${parts} as text${more}`), element("pre", { tabindex: "0", "aria-label": found.parts }, text));
 }
 
 function controls() {

@@ -16,6 +16,7 @@ from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_
 from models.lines import LARGEST, Line
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
+from serving.pages import shapes as page_shapes
 
 FIRST = Line(900, -3, ((-9, -2, 1, 4, 0), (3, -5, 0, 2), (1, -1, 0), (0, 0, 0)))
 SECOND = Line(400, 0, ((1, 1, 1, 1, -1), (0, 0, 0, 0), (0, 0, 0), (0, 0, 0)))
@@ -95,3 +96,6 @@ def test_drawn_and_carded(ending, tmp_path):
     card = model_card(MODEL, CLAIM)
     assert "A majority of lines that answers whether income is" in card
     assert "Each of 2 lines" in card
+    shown = page_shapes.picture(MODEL)
+    assert (shown["parts"], shown["of"]) == ("Lines", 2)
+    assert shown["trees"][0].startswith("weight 900: -3 and at most age 13,")

@@ -147,8 +147,17 @@ def test_owners_are_asked_in_turns_and_go_by_what_the_log_holds(place):
         answer(1)
     published.write_bytes(honest)
     assert (drawn(1), drawn(6)) == (0, 0)
+    for number, step in ((9, "drawn"), (11, "committed")):  # whatever kills an owner, one report is drawn in its turn
+        toml = place.owner(30 + number, allows, rows=3)
+        command = [sys.executable, str(ROOT / "tests/helpers/owner_crash.py"), step, str(toml), "turns"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        killed = subprocess.run(
+            [*command, place.invitation(number, "turns")], env=environment, capture_output=True, check=False
+        )
+        assert (killed.returncode, drawn(number)) == (-9, step == "committed"), killed.stderr
     for number in (1, 3, 5, 7, 9, 11):
         answer(number)
+        assert drawn(number) == 1
     settings = read_settings(place.owner(31, allows, rows=3))
     assert program.told(settings)["spent"] == "1"
     done = campaigns.close(place.home, "turns")
