@@ -12,6 +12,8 @@ import pytest
 from accountant.audit.audit import audit_home
 from accountant.audit.replay import Replay
 from accountant.canonical import decode
+from accountant.certificates.deployments import to_yaml
+from accountant.certificates.plain_words import plain, to_text
 from accountant.errors import CertificateInvalid, InputError, JobFailed, LedgerInvalid, WrongState
 from accountant.home import Home
 from models.features import NumericFeature
@@ -175,6 +177,8 @@ def test_lines_are_weighed_by_other_owners_and_released_once_they_are(home, line
     assert np.mean(labels == test["answer"]) > 0.75  # .93 without noise
     assert set(loaded.ensemble.importances()) == {"a", "b", "c"}
     assert loaded.certificate.form.public.hyperparameters["turns"] == 4
+    assert "who sees reports and no row" in to_yaml(loaded.certificate)
+    assert f"({OWNERS} owners)" in to_text(plain(loaded.certificate))
 
 
 def test_who_weighs_answers_by_one_bit(home, folder):
