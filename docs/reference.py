@@ -24,6 +24,8 @@ from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
 from accountant.ledger.ledger import Ledger
 from dpserve import Client
+from dpserve.audited import Audited
+from dpserve.measured import Measured
 from serving.app import DOORS
 from serving.cli.app import app
 from serving.process import metrics, settings
@@ -230,7 +232,9 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
 
 # ---- Python ----------------------------------------------------------------------------------------------------------
 
-CODE: tuple[Any, ...] = (Client, PrivateClassifier, PrivateRegressor, Account, Session, Ledger, verify, audit_home)
+CODE: tuple[Any, ...] = (
+    Client, Measured, Audited, PrivateClassifier, PrivateRegressor, Account, Session, Ledger, verify, audit_home
+)  # fmt: skip
 SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.M)
 
 

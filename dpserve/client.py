@@ -93,7 +93,8 @@ class Client(Measured, Audited):
             dataset: Its name.
             learner: The learner's name; `auto` lets a public rule choose.
             epsilon: Of this job, above 0; must be said; a text or a Decimal keeps every digit.
-            more: `delta`, `parameters`, `model`, `tuning` and `target`, as for `submit`.
+            more: `delta`, `parameters`, `model`, `tuning`, `target` and `evaluate`, as for `submit`; what an evaluation
+                would cost is in the plan's `raw["evaluation"]`.
 
         Raises:
             BudgetRefused: It would not be admitted; `would_fit` says what would.
@@ -136,9 +137,8 @@ class Client(Measured, Audited):
             BudgetRefused: It does not fit; nothing was spent, and `would_fit` says what fits.
             BadInput: A parameter is wrong, or (409) the key stands for another request.
         """
-        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target)
+        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target, evaluate)
         body |= {"promote": True} if promote else {}
-        body |= {} if evaluate is None else {"evaluate": str(evaluate)}
         return Job.of(self._post("/v1/jobs", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
 
     def job(self, number: int) -> Job:
@@ -361,10 +361,11 @@ def _request(
     model: str | None = None,
     tuning: Mapping[str, Any] | None = None,
     target: str | None = None,
+    evaluate: Number | None = None,
 ) -> dict[str, Any]:
     if epsilon is None:
         raise TypeError("epsilon: must be said; it is what the job may cost")
     given = {"delta": None if delta is None else str(delta), "parameters": parameters, "model": model, "tuning": tuning}
-    given["target"] = target
+    given |= {"target": target, "evaluate": None if evaluate is None else str(evaluate)}
     more = {name: value for name, value in given.items() if value is not None}
     return {"dataset": dataset, "learner": learner, "epsilon": str(epsilon), **more}

@@ -34,7 +34,7 @@ class Measured(Asking):
             epsilon: Of this evaluation.
             idempotency_key: As for `submit`.
             more: `part` ("holdout" or "training"), `against`, another model to be compared with, `group`, a column of
-                whose groups each is measured by itself, and `delta`.
+                whose groups each is measured by itself, `scores` (of three or more classes), and `delta`.
         """
         body = _worth(model, dataset, epsilon, **more)
         job = Job.of(self._post("/v1/evaluations", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
@@ -79,10 +79,11 @@ def _worth(
     part: str | None = None,
     against: str | None = None,
     group: str | None = None,
+    scores: bool = False,
     delta: Number | None = None,
 ) -> dict[str, Any]:
     more = {"part": part, "against": against, "group": group, "delta": None if delta is None else str(delta)}
-    said = {name: value for name, value in more.items() if value is not None}
+    said = {name: value for name, value in more.items() if value is not None} | ({"scores": True} if scores else {})
     return {"model": model, "dataset": dataset, "epsilon": str(epsilon), **said}
 
 

@@ -23,7 +23,7 @@ from models.forms.ensemble import Ensemble
 from models.store.versions import champion_of
 from models.worth.statements import statement_of, worth_to_json
 from training.evaluation import evaluate as evaluations
-from training.evaluation.evaluate import AskedWorth, evaluator_of, group_of, measured_by
+from training.evaluation.evaluate import AskedWorth, evaluator_of, measured_by
 from training.evaluation.release import finish_evaluation, keep_counts
 from training.job_views import following, job_to_json
 from training.lease import Lease, is_dead, this_process
@@ -132,7 +132,7 @@ def _play(home: Home, started: Started, owner: str, progress: Progress, held: Ca
         names = [column.name for column in columns]
         rows = open_table(home, started, schema, names) if names else open_rows(home, started, schema)
         session = Session(public, started.unit, started.plan, rows, progress, held)
-        counter = evaluator_of(measured, group_of(schema, request)) if measured else profiler
+        counter = evaluator_of(measured, schema, request.parameters) if measured else profiler
         released = _learn(home, started, session) if counter is None else counter.learn(session)
         if session.close() != started.plan:
             raise PlanMismatch("what was played is not what was reserved")

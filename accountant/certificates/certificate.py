@@ -24,7 +24,6 @@ from accountant.certificates.predicate import (
     ClaimForm,
     MechanismForm,
     Predicate,
-    Statement,
     read_statement,
 )
 from accountant.errors import CertificateInvalid, CertificateRevoked, InputError, LedgerInvalid
@@ -106,7 +105,14 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
         raise CertificateInvalid("subject: the model's bytes are not those the certificate speaks of")
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
     policy.check_claim(epsilon, delta, predicate.claim.relation)
-    checkpoint, entry = _in_log(parsed, payload, statement, trust)
+    expected = {
+        **_kind(parsed.index, predicate),
+        "statement": digest(payload),
+        "model": subject.digest.sha256,
+        "name": subject.name,
+        "reservation": predicate.ledger.reservation,
+    }
+    checkpoint, entry = in_log(parsed, expected, predicate.ledger.origin, trust, "certificate")
     witnesses = policy.check_place(checkpoint.size, parsed.checkpoint_note)
     _check_standing(parsed.index, predicate, trust, policy)
     policy.check_age(entry.get("time"))
@@ -190,29 +196,22 @@ def _check_epsilon(plan: Plan, stated: ClaimForm, epsilon: Decimal, delta: Decim
             raise CertificateInvalid(f"claim: epsilon {epsilon} does not follow at order {stated.order}")
 
 
-def _in_log(
-    parsed: proofs.TlogProof, payload: bytes, statement: Statement, trust: PublicKeys
+def in_log(
+    parsed: proofs.TlogProof, expected: Mapping[str, Any], origin: str, trust: PublicKeys, what: str
 ) -> tuple[notes.Checkpoint, Mapping[str, Any]]:
-    """The `issued` or `derived` entry is in the pinned log and binds this statement, this model and this reservation:
-    the tree that holds it, and the entry."""
+    """The entry in the pinned log, which must say what is `expected` of `what` (a certificate, a statement), after the
+    tree that holds it. `origin`: the log that this names.
+    """
     if parsed.extra is None:
         raise LedgerInvalid("proof: must carry the entry's bytes in its extra line")
     size = notes.parse_checkpoint(parsed.checkpoint_note).size
     checkpoint = proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
     entry = read_entry(parsed.index, parsed.extra).value
-    ledger, subject = statement.predicate.ledger, statement.subject[0]
-    expected = {
-        **_kind(parsed.index, statement.predicate),
-        "statement": digest(payload),
-        "model": subject.digest.sha256,
-        "name": subject.name,
-        "reservation": ledger.reservation,
-    }
     for field, value in expected.items():
         if entry.get(field) != value:
-            raise CertificateInvalid(f"entry {parsed.index}: its {field} is not the certificate's")
-    if ledger.origin != trust.origin:
-        raise CertificateInvalid(f"ledger: origin {ledger.origin!r:.99} is not the pinned {trust.origin!r}")
+            raise CertificateInvalid(f"entry {parsed.index}: its {field} is not the {what}'s")
+    if origin != trust.origin:
+        raise CertificateInvalid(f"ledger: origin {origin!r:.99} is not the pinned {trust.origin!r}")
     return checkpoint, entry
 
 

@@ -6,7 +6,7 @@ ledgers did not state yet may be absent; all of it stands in every certificate m
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
@@ -332,14 +332,21 @@ class Statement(Form):
     predicate: Predicate
 
 
+AnyForm = TypeVar("AnyForm", bound=Form)
+
+
 def read_statement(payload: bytes) -> tuple[dict[str, Any], Statement]:
     """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
+    return read_as(payload, Statement)
+
+
+def read_as(payload: bytes, form: type[AnyForm]) -> tuple[dict[str, Any], AnyForm]:
+    """The same of a statement of any kind."""
     try:
         body: Any = canonical.decode_canonical(payload, STATEMENT_LIMIT)
+        return body, form.model_validate(body)
     except canonical.CanonicalError as error:
         raise CertificateInvalid(f"statement: {error.message}") from error
-    try:
-        return body, Statement.model_validate(body)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"]) or "statement"

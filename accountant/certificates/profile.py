@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from accountant import canonical
-from accountant.certificates.certificate import digest, recompute
+from accountant.certificates.certificate import digest, in_log, recompute
 from accountant.certificates.predicate import (
     STATEMENT_LIMIT,
     STATEMENT_TYPE,
@@ -28,16 +28,16 @@ from accountant.certificates.predicate import (
     RandomnessForm,
     SubjectForm,
     Text,
+    read_as,
 )
 from accountant.certificates.statement import NOT_COVERED, claim_to_json, implementation
 from accountant.certificates.worth import Whole
-from accountant.errors import CertificateInvalid, LedgerInvalid
+from accountant.errors import CertificateInvalid
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
-from accountant.log import notes, proofs
-from accountant.log.entries import read_entry
+from accountant.log import proofs
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
 
@@ -185,15 +185,7 @@ def statement(
 
 def read(payload: bytes) -> tuple[dict[str, Any], ProfileStatement]:
     """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
-    try:
-        body: Any = canonical.decode_canonical(payload, STATEMENT_LIMIT)
-        return body, ProfileStatement.model_validate(body)
-    except canonical.CanonicalError as error:
-        raise CertificateInvalid(f"statement: {error.message}") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"]) or "statement"
-        raise CertificateInvalid(f"{where:.99}: {first['msg']:.200}") from None
+    return read_as(payload, ProfileStatement)
 
 
 def is_profile(envelope: bytes) -> bool:
@@ -217,22 +209,13 @@ def verify(envelope: bytes, proof: str, trust: PublicKeys) -> Profile:
     if predicate.ledger.reservation >= parsed.index:
         raise CertificateInvalid("ledger: reservation and statement must stand in this order")
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
-    if parsed.extra is None:
-        raise LedgerInvalid("proof: must carry the entry's bytes in its extra line")
-    size = notes.parse_checkpoint(parsed.checkpoint_note).size
-    proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
-    entry = read_entry(parsed.index, parsed.extra).value
     expected = {
         "type": "profiled",
         "statement": digest(payload),
         "dataset": predicate.rows.dataset,
         "reservation": predicate.ledger.reservation,
     }
-    for field, value in expected.items():
-        if entry.get(field) != value:
-            raise CertificateInvalid(f"entry {parsed.index}: its {field} is not the statement's")
-    if predicate.ledger.origin != trust.origin:
-        raise CertificateInvalid(f"ledger: origin {predicate.ledger.origin!r:.99} is not the pinned one")
+    in_log(parsed, expected, predicate.ledger.origin, trust, "statement")
     return Profile(body, predicate, predicate.rows.dataset, subject.digest.sha256, epsilon, delta, parsed.index)
 
 

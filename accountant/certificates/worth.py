@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from accountant import canonical
 from accountant.canonical import decimal_string
-from accountant.certificates.certificate import digest, recompute
+from accountant.certificates.certificate import digest, in_log, recompute
 from accountant.certificates.predicate import (
     STATEMENT_LIMIT,
     STATEMENT_TYPE,
@@ -31,15 +31,15 @@ from accountant.certificates.predicate import (
     RandomnessForm,
     SubjectForm,
     Text,
+    read_as,
 )
 from accountant.certificates.statement import NOT_COVERED, claim_to_json, implementation
-from accountant.errors import CertificateInvalid, LedgerInvalid
+from accountant.errors import CertificateInvalid
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
-from accountant.log import notes, proofs
-from accountant.log.entries import read_entry
+from accountant.log import proofs
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
 
@@ -48,6 +48,7 @@ METHOD = (
     "each interval holds the values that a test of the noisy counts does not refuse; its variance counts how records "
     "were drawn and the noise that was added"
 )
+OF_BINS = "; figures of bins take each probability for the middle of its bin"
 AT_ONCE = (
     "; the intervals of one figure hold in all groups at once, and that of a gap, the largest less the smallest, is "
     "what they leave it among the groups it names"
@@ -110,8 +111,9 @@ class GroupsForm(Form):
 class CountsForm(Form):
     """What was released: a count in every cell, with noise."""
 
-    kind: Literal["binary", "classes", "number", "paired-classes", "paired-number"] = Field(
+    kind: Literal["binary", "classes", "number", "classes-scores", "paired-classes", "paired-number"] = Field(
         description="binary: true class by bin of chance; classes: true class by answer; number: errors, values; "
+        "classes-scores: that, each class by bin of its chance, and the log loss, in parts; "
         "paired-classes: (wrong, right) by the other's; paired-number: differences of squared errors, the other's"
     )
     rows: Count
@@ -229,22 +231,15 @@ def statement(
     return canonical.encode(body, STATEMENT_LIMIT)
 
 
-def method_of(histogram: Mapping[str, Any]) -> str:
-    """How the figures of such counts are made."""
-    return METHOD + (AT_ONCE if histogram.get("groups") else "")
+def method_of(histogram: Mapping[str, Any], edition: int = 2) -> str:
+    """How the figures of such counts are made. `edition` 1 was before log loss and average precision of two classes."""
+    of_bins = OF_BINS if edition > 1 and histogram["kind"] == "binary" else ""
+    return METHOD + of_bins + (AT_ONCE if histogram.get("groups") else "")
 
 
 def read(payload: bytes) -> tuple[dict[str, Any], WorthStatement]:
     """Exact signed bytes -> what they say, as JSON and by name. CertificateInvalid names the first thing wrong."""
-    try:
-        body: Any = canonical.decode_canonical(payload, STATEMENT_LIMIT)
-        return body, WorthStatement.model_validate(body)
-    except canonical.CanonicalError as error:
-        raise CertificateInvalid(f"statement: {error.message}") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"]) or "statement"
-        raise CertificateInvalid(f"{where:.99}: {first['msg']:.200}") from None
+    return read_as(payload, WorthStatement)
 
 
 def is_worth(envelope: bytes) -> bool:
@@ -274,28 +269,15 @@ def verify(envelope: bytes, proof: str, trust: PublicKeys, model: bytes | None =
     if predicate.model.certificate in trust.revoked:
         raise CertificateInvalid(f"model: its certificate, entry {predicate.model.certificate}, was revoked")
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
-    _check_entry(parsed, payload, stated, trust)
-    return Worth(body, predicate, subject.name, subject.digest.sha256, epsilon, delta, parsed.index)
-
-
-def _check_entry(parsed: proofs.TlogProof, payload: bytes, stated: WorthStatement, trust: PublicKeys) -> None:
-    if parsed.extra is None:
-        raise LedgerInvalid("proof: must carry the entry's bytes in its extra line")
-    size = notes.parse_checkpoint(parsed.checkpoint_note).size
-    proofs.verify_proof(parsed, parsed.extra, trust.origin, trust.log_key_at(size))
-    entry, subject = read_entry(parsed.index, parsed.extra).value, stated.subject[0]
     expected = {
         "type": "evaluated",
         "statement": digest(payload),
         "model": subject.digest.sha256,
         "name": subject.name,
-        "reservation": stated.predicate.ledger.reservation,
+        "reservation": predicate.ledger.reservation,
     }
-    for field, value in expected.items():
-        if entry.get(field) != value:
-            raise CertificateInvalid(f"entry {parsed.index}: its {field} is not the statement's")
-    if stated.predicate.ledger.origin != trust.origin:
-        raise CertificateInvalid(f"ledger: origin {stated.predicate.ledger.origin!r:.99} is not the pinned one")
+    in_log(parsed, expected, predicate.ledger.origin, trust, "statement")
+    return Worth(body, predicate, subject.name, subject.digest.sha256, epsilon, delta, parsed.index)
 
 
 def figure(value: float) -> str:

@@ -10,6 +10,10 @@ from models.explain.markdown import plain
 from models.features import BooleanFeature, CategoricalFeature, Feature, number_text
 from models.released import Released
 
+NO_ACCURACY = (
+    "- **Not that the model is right.** This card states no accuracy: measured on private records, that would cost "
+    "budget."
+)
 LISTED = 12  # categories named before the rest is counted
 
 _RELATIONS = {
@@ -35,7 +39,7 @@ binds the claim to the model's exact bytes. Verify the certificate; this page on
 
 ## What is not promised
 
-- **Not that the model is right.** This card states no accuracy: measured on private records, that would cost budget.
+{no_accuracy}
 - **Not fairness, and not causes.** {parts} are associations in the training data, noise included.
 - **Not secrecy of what is true of many.** The model may reveal what a group has in common; it hardly reveals whether
   a given one was in the data.
@@ -96,6 +100,7 @@ def model_card(ensemble: Carded, certificate: Mapping[str, Any]) -> str:
     cells = [(edit.at, edit.by, edit.feature, edit.what, edit.why) for edit in ensemble.edits]
     rows = "\n".join(f"| {' | '.join(map(plain, row))} |" for row in cells)
     return _CARD.format(
+        no_accuracy=NO_ACCURACY,
         **claim,
         neighbours=_RELATIONS[certificate["relation"]].format(unit=claim["unit"]),
         but="" if float(certificate["delta"]) == 0 else f", but for a probability of at most {claim['delta']}",

@@ -24,6 +24,7 @@ from models.worth.metrics import Metric, metrics, records
 Floats = NDArray[np.float64]
 NONE_OF_THESE = "other or missing"
 OF_NUMBERS = ("rmse", "mae")
+BEYOND = 5.0  # standard deviations of the noise in how many records a group has
 
 
 def group_names(feature: Feature) -> tuple[str, ...]:
@@ -91,8 +92,13 @@ def grouped_metrics(layout: GroupedLayout, counts: Sequence[int], noise: Noise) 
     found = [
         replace(one, group=name) for name, figures in zip(layout.names, of_each, strict=True) for one in figures
     ]  # fmt: skip
-    told = [at for at, figures in enumerate(of_each) if figures[-1].found.low > 0]
+    told = [at for at, figures in enumerate(of_each) if _is_there(figures[-1].found, at_once)]
     return [*whole, *found, *_gaps(layout, of_each, told)]
+
+
+def _is_there(records: Interval, noise: Noise) -> bool:
+    """Whether a group is shown to have records: more than the noise alone makes once in a million."""
+    return records.value is not None and records.value > BEYOND * (records.high - records.value) / noise.z
 
 
 def _gaps(layout: GroupedLayout, of_each: list[list[Metric]], told: list[int]) -> Iterator[Metric]:

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.answers import ClassLabel
-from models.worth.intervals import Interval, Noise, auroc, ratio, smooth
+from models.worth.intervals import Interval, Noise, auroc, average_precision, ratio, smooth
 from models.worth.layout import BINS, ERROR_STEPS, VALUE_BINS, Layout
 
 Floats = NDArray[np.float64]
 DIGITS = 6
+OF_BINS = "log_loss_of_bins", "average_precision_of_bins"  # of probabilities as they are counted: a bin's middle
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def beats_constant(kind: str, found: Sequence[dict[str, Any]]) -> bool:
     above a half, of more the accuracy is above the share of the most frequent class, of a number R2 is above 0.
     """
     low = {each["metric"]: float(each["low"]) for each in found if not {"class", "group", "groups"} & each.keys()}
-    return low["auroc"] > 0.5 if kind == "binary" else low["advantage" if kind == "classes" else "r2"] > 0
+    return low["auroc"] > 0.5 if kind == "binary" else low["r2" if kind == "number" else "advantage"] > 0
 
 
 def _binary(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
@@ -77,6 +78,9 @@ def _binary(layout: Layout, table: Floats, noise: Noise) -> Iterator[Metric]:
     chance = np.concatenate([1 - layout.middles, layout.middles])  # of the true answer
     yield Metric("brier", ratio(counts, (1 - chance) ** 2, one, noise))
     yield Metric("prevalence", ratio(counts, true.astype(float), one, noise))
+    losses = -np.log(chance)
+    yield Metric(OF_BINS[0], scaled(ratio(counts, losses / losses.max(), one, noise), float(losses.max())))
+    yield Metric(OF_BINS[1], average_precision(table, noise))
     yield records(counts, noise)
 
 

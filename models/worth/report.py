@@ -95,7 +95,7 @@ def write(report: Report, path: Path) -> None:
         csv.writer(lines, lineterminator="\n").writerows([head, *rows])
         text = lines.getvalue()
     else:
-        raise InputError(f"out={path.name}: must end in .html, .json or .csv")
+        raise InputError(f"out={path.name}: must end in .html, .json, .csv or .parquet")
     try:
         path.write_text(text, "utf-8")
     except OSError as error:

@@ -15,9 +15,10 @@ from models.worth import paired
 from models.worth.groups import GroupedLayout, group_names, grouped_metrics
 from models.worth.intervals import Noise
 from models.worth.layout import Layout
-from models.worth.metrics import beats_constant, metrics
+from models.worth.metrics import OF_BINS, beats_constant, metrics
 from models.worth.paired import PairedLayout, paired_metrics
 from models.worth.report import Curve, Report, curves_of
+from models.worth.scored import ScoredLayout, scored_metrics
 from models.worth.thresholds import thresholds
 
 LEVEL = "0.95"
@@ -25,7 +26,7 @@ AT_ONCE_SAID = (
     "Those of one figure hold in all groups of {} at once; a gap is the largest less the smallest figure of the groups "
     "that are shown to have records."
 )
-AnyLayout = Layout | PairedLayout | GroupedLayout
+AnyLayout = Layout | PairedLayout | GroupedLayout | ScoredLayout
 
 
 def layout_of(ensemble: Ensemble) -> Layout:
@@ -70,14 +71,20 @@ def histogram_form(layout: AnyLayout, counts: Sequence[int], variance: float) ->
     }
 
 
-def figures(layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int) -> list[dict[str, Any]]:
-    """Every metric of these counts with its interval at LEVEL, as a statement has it."""
+def figures(
+    layout: AnyLayout, counts: Sequence[int], variance: float, contributions: int, edition: int = 2
+) -> list[dict[str, Any]]:
+    """Every metric of these counts with its interval at LEVEL, as a statement of this edition has it."""
     noise = Noise(variance, float(LEVEL), contributions)
     if isinstance(layout, PairedLayout):
         return [each.to_json() for each in paired_metrics(layout, counts, noise)]
+    if isinstance(layout, ScoredLayout):
+        return [each.to_json() for each in scored_metrics(layout, counts, noise)]
     if isinstance(layout, GroupedLayout):
-        return [each.to_json() for each in grouped_metrics(layout, counts, noise)]
-    return [each.to_json() for each in metrics(layout, counts, noise)]
+        found = grouped_metrics(layout, counts, noise)
+    else:
+        found = metrics(layout, counts, noise)
+    return [each.to_json() for each in found if edition > 1 or each.name not in OF_BINS]
 
 
 def is_better(kind: str, found: Sequence[dict[str, Any]]) -> bool:
@@ -90,13 +97,13 @@ def check(worth: Worth) -> None:
     an interval, or that it is better than a constant answer.
     """
     form = worth.form
-    if form.method != method_of(form.histogram.model_dump()):
+    editions = {method_of(form.histogram.model_dump(), edition): edition for edition in (1, 2)}
+    if form.method not in editions:
         raise CertificateInvalid("method: this version knows another one, and cannot make its figures again")
     stated = [each.model_dump(by_alias=True, exclude_unset=True) for each in form.metrics]
     try:
-        own = figures(
-            _layout(form), form.histogram.counts, float(form.histogram.variance), form.claim.unit.contributions
-        )
+        counts, variance = form.histogram.counts, float(form.histogram.variance)
+        own = figures(_layout(form), counts, variance, form.claim.unit.contributions, editions[form.method])
     except (ValueError, ArithmeticError, IndexError) as error:
         raise CertificateInvalid(f"histogram: is not of its kind's form ({type(error).__name__})") from None
     if form.level != LEVEL or not _same(stated, own) or form.better != is_better(form.histogram.kind, own):
@@ -108,6 +115,8 @@ def _layout(form: WorthPredicate) -> AnyLayout:
     span = None if ends is None else (float(ends[0]), float(ends[1]))
     own = Layout(() if span else tuple(form.model.classes or ()), link, span)
     layout: AnyLayout = own if form.against is None else PairedLayout(own, own)  # of the other's scores none is asked
+    if form.histogram.kind == "classes-scores" and own.kind == "classes":
+        layout = ScoredLayout(own)
     if form.histogram.groups is not None:
         layout = GroupedLayout(own, form.histogram.groups.column, tuple(form.histogram.groups.names))
     if layout.kind != form.histogram.kind or layout.size != len(form.histogram.counts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,11 +20,13 @@ from accountant.certificates.plain_words import plain, to_html, to_markdown, to_
 from accountant.certificates.policy import Policy, read_policy
 from accountant.certificates.worth import Worth
 from accountant.errors import InputError, ModelInvalid, VerificationError
+from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
 from models.onnx.runtime import OnnxModel
 from models.profile.stated import check as check_profile
 from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched
+from models.worth.card import with_worth
 from models.worth.stated import check
 from serving.cli.side import server, side
 from serving.cli.terminal import Json, busy, paint, show
@@ -110,9 +113,10 @@ def _verify(path: Path, trust: PublicKeys, policy: Policy) -> tuple[Certificate,
             return _verify(fetched, trust, policy)
     if path.is_dir():
         loaded, stated = load_verified(path, trust, policy), sorted(path.glob("worth-*.dsse.json"))
-        for each in stated:
-            _worth_of(each, trust, loaded.bundle.onnx)
-        vouched = {each.name for found in stated for each in (found, _proof_of(found))}
+        found = [_worth_of(each, trust, loaded.bundle.onnx) for each in stated]
+        vouched = {name.name for each in stated for name in (each, _proof_of(each))}
+        if found and loaded.bundle.card == with_worth(loaded.travelling.card, [each.form for each in found]):
+            vouched |= {"card.md"}
         return loaded.certificate, [name for name in unvouched(path, loaded) if name not in vouched]
     onnx, envelope, proof = (_read(Path(f"{path}{suffix}"), most) for suffix, most in BESIDE.items())
     verified = certificates.verify(envelope, proof.decode("utf-8", "replace"), onnx, trust, policy)
@@ -127,6 +131,11 @@ def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Wort
     found = worth.verify(_read(path, BESIDE[".dsse.json"]), proof.decode("utf-8", "replace"), trust, model)
     check(found)
     return found
+
+
+def card_with(card: bytes, envelopes: Sequence[bytes]) -> bytes:
+    """A model's card with what these statements of worth say, which were verified."""
+    return with_worth(card, [worth.read(dsse.parse(each).payload)[1].predicate for each in envelopes])
 
 
 def _show_statement(path: Path, trust: PublicKeys, json: bool) -> None:

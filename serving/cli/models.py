@@ -69,6 +69,13 @@ Group = Annotated[
 ]
 
 
+Key = Annotated[str | None, typer.Option(help="The same key gives the same job, and spends once.")]
+OpenRows = Annotated[
+    Path | None, typer.Option(help="Rows that are nobody's secret, with the target: .parquet or .csv. Free.")
+]
+WithScores = Annotated[bool, typer.Option("--scores", help="Of three or more classes: AUROC and log loss too.")]
+
+
 def evaluate(
     name: Model,
     against: Annotated[
@@ -85,15 +92,12 @@ def evaluate(
     epsilon: Annotated[str | None, typer.Option(help="Epsilon of this evaluation, a decimal.")] = None,
     part: Part = None,
     group: Group = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Rows that are nobody's secret, with the target: .parquet or .csv. Free.")
-    ] = None,
+    scores: WithScores = False,
+    data: OpenRows = None,
     schema: Described = None,
-    out: Annotated[Path | None, typer.Option(help="Write a report: .html with pictures, .json or .csv.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a report: .html, .json, .csv, .parquet.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key gives the same job, and spends once.")
-    ] = None,
+    idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
     """Say what a model is worth: on private rows, at a price, or on rows of yours.
@@ -108,11 +112,13 @@ def evaluate(
     dpserve evaluate adult --dataset adult --epsilon 0.25 --group sex
     dpserve evaluate adult --data public.parquet --out report.html
     """
-    if data is not None and (dataset, epsilon, part, against, group, idempotency_key, plan) == (*[None] * 6, False):
+    named = dataset, epsilon, part, against, group, idempotency_key, plan or scores or None
+    if data is not None and all(each is None for each in named):
         return _evaluate_rows(name, data, schema, out, json)
     if dataset is None or epsilon is None or data is not None:
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
-    asked = {"model": name, "dataset": dataset, "epsilon": epsilon, "part": part, "against": against, "group": group}
+    more: dict[str, Any] = {"part": part, "against": against, "group": group, "scores": scores}
+    asked = {"model": name, "dataset": dataset, "epsilon": epsilon, **more}
     if plan:
         body = side("worth").planned_evaluation(asked)
         price = f"epsilon {body['epsilon']}, delta {body['delta']}, on {body['part']} rows"

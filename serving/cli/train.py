@@ -23,6 +23,11 @@ Target = Annotated[str | None, typer.Option(help="What to predict, where the dat
 Promote = Annotated[
     bool, typer.Option("--promote", help="Make the model champion of its name at once, in place of the one it has.")
 ]
+EVALUATION = "evaluation"
+Evaluate = Annotated[
+    str | None,
+    typer.Option(help="Evaluate it afterwards at this epsilon on what the dataset keeps aside; charged together."),
+]
 Key = Annotated[str | None, typer.Option(help="The same key gives the same job, and spends once.")]
 
 
@@ -34,6 +39,7 @@ def plan(
     set: Set = None,
     model: Model = None,
     target: Target = None,
+    evaluate: Evaluate = None,
     json: Json = False,
 ) -> None:
     """Price a job: what it would cost and what would be left. Spends nothing.
@@ -41,16 +47,19 @@ def plan(
     \b
     dpserve plan adult --epsilon 0.5
     dpserve plan adult --learner lazybb --epsilon 0.5
+    dpserve plan adult --epsilon 0.5 --evaluate 0.25
     """
     asked = _asked(name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target)
     with busy("pricing"):
-        body = side("train").planned(asked)
+        body = side("train").planned(asked | {"evaluate": evaluate})
+    then = body.get("evaluation")
     instead = f", in place of {body['replaces']}" if body["replaces"] else ""
     lines = [
         ("job", f"{body['learner']} on {body['dataset']}{_about(body)}, {body['rounds']} releases"),
         *_by_auto(body),
         ("price", f"epsilon {body['epsilon']}, delta {body['delta']}, {body['relation']}"),
         ("left after it", f"{left_words(body['left'])}; {body['left']['jobs']} more like it"),
+        *([("evaluation", f"epsilon {then['epsilon']}; left {left_words(then['left'], EVALUATION)}")] if then else []),
         ("model", f"{body['becomes']} of {body['model']}{instead}"),
         *([("expect", body["expected"]["says"])] if body["expected"] else []),
         *(("warning", text) for text in body["warnings"]),
@@ -67,10 +76,7 @@ def train(
     model: Model = None,
     target: Target = None,
     promote: Promote = False,
-    evaluate: Annotated[
-        str | None,
-        typer.Option(help="Evaluate it afterwards at this epsilon on what the dataset keeps aside; charged together."),
-    ] = None,
+    evaluate: Evaluate = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:

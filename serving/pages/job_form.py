@@ -23,7 +23,7 @@ from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
 
 Runs = Callable[..., Awaitable[Any]]
-FIELDS = ("dataset", "target", "learner", "epsilon", "delta", "model", "runs")
+FIELDS = ("dataset", "target", "learner", "epsilon", "delta", "model", "runs", "evaluate")
 BESIDE = frozenset({"idempotency_key", "priced"})
 PREFIX = "p."
 SENT = "This form was sent before, with other values. What stands in it now would be another job."

@@ -23,7 +23,9 @@ from training import job_views
 from training.evaluation import evaluate
 
 REQUIRED: Fields = {"model": (str,), "dataset": (str,), "epsilon": NUMBER}
-OPTIONAL: Fields = {"part": (str,), "against": (str,), "group": (str,), "delta": NUMBER, "idempotency_key": (str,)}
+OPTIONAL: Fields = {
+    "part": (str,), "against": (str,), "group": (str,), "scores": (bool,), "delta": NUMBER, "idempotency_key": (str,)
+}  # fmt: skip
 
 
 async def submit_evaluation(request: Request) -> Response:
@@ -67,7 +69,7 @@ def planned(home: Home, body: dict[str, Any], by: str) -> dict[str, Any]:
 
 
 def _asked(body: dict[str, Any]) -> evaluate.AskedWorth:
-    more = body.get("part"), body.get("delta") or "0", body.get("against"), body.get("group")
+    more = body.get("part"), body.get("delta") or "0", body.get("against"), body.get("group"), bool(body.get("scores"))
     return evaluate.AskedWorth(body["model"], body["dataset"], body["epsilon"], *more)
 
 
@@ -93,6 +95,7 @@ ASKED = {
         "delta": DECIMAL,
         "against": {**TEXT, "description": "another model, to be compared with on the same rows"},
         "group": {**TEXT, "description": "by the groups of this column, which the schema names"},
+        "scores": {"type": "boolean", "description": "of three or more classes: AUROC and log loss too"},
         "part": {"enum": ["holdout", "training"], "description": "what is kept aside, unless training is asked for"},
         "idempotency_key": {"type": "string", "minLength": 1, "maxLength": 200},
     },

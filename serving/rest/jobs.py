@@ -37,6 +37,7 @@ from serving.rest.event_stream import Event, events
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, check_fields, json_fields, known_query, query_int, query_text
 from training import job, job_views, plans
+from training.evaluation.evaluate import price_following
 from training.job_words import AUTO
 from training.plans import Asked
 from training.tuning.tune import Tuning
@@ -55,7 +56,7 @@ OPTIONAL: Fields = {
     "target": (str,),
     "promote": (bool,),
 }
-KEYED: Fields = {**OPTIONAL, "idempotency_key": (str,)}
+KEYED: Fields = {**OPTIONAL, "evaluate": NUMBER, "idempotency_key": (str,)}
 
 
 def check_parameters(parameters: Mapping[str, Any] | None) -> None:
@@ -107,7 +108,7 @@ def _tuning(body: dict[str, Any]) -> Tuning:
 
 async def submit_job(request: Request) -> Response:
     """Plan and reserve; 202 with the job's number at once. A worker process runs it."""
-    body = await json_fields(request, REQUIRED, {**KEYED, "evaluate": NUMBER})
+    body = await json_fields(request, REQUIRED, KEYED)
     held = await require_dataset(request, ("train",), body["dataset"])
     found = await with_prices(request, submitted, state(request).home, body, held)
     return json_response(found, 202, {"Location": f"/v1/jobs/{found['job']}"})
@@ -137,7 +138,8 @@ def planned(home: Home, body: dict[str, Any], held: Access) -> dict[str, Any]:
     """The plan of a job, which spends nothing; raises as `submitted`."""
     check_key(body.get("idempotency_key"))
     with counting_refusals(body["dataset"]):
-        return plans.plan(home, asked(body), held.principal, _promotes(held, body)).to_json()
+        plan = plans.plan(home, asked(body), held.principal, _promotes(held, body))
+        return plan.to_json() | price_following(home, plan.request, body.get("evaluate"), held.principal)
 
 
 @contextmanager
@@ -253,6 +255,7 @@ ASKED = {
     "model": TEXT,
     "target": {**TEXT, "description": "what to predict; must be said where the dataset has several targets"},
     "promote": {"type": "boolean", "description": "make its model champion of its name at once"},
+    "evaluate": {**DECIMAL, "description": "epsilon at which the model is evaluated then, on what is kept aside"},
     "idempotency_key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY},
 }
 JOB = {
@@ -261,8 +264,6 @@ JOB = {
     "required": ["dataset", "epsilon"],
     "properties": ASKED,
 }
-EVALUATED = {**DECIMAL, "description": "epsilon at which the model is evaluated then, on what is kept aside"}
-SUBMITTED = {**JOB, "properties": {**ASKED, "evaluate": EVALUATED}}
 LIST: Query = {
     "dataset": {**TEXT, "description": "only of this dataset"},
     "state": {**TEXT, "enum": list(PUBLIC_STATES), "description": "only in this state"},
@@ -277,7 +278,7 @@ DOORS = (
         submit_job,
         "Submit a job; it is charged now",
         202,
-        SUBMITTED,
+        JOB,
         json_schemas.JOB,
         on=NAMED,
     ),

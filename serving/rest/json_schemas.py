@@ -126,13 +126,20 @@ EXPECTED = record(
     },
     says="by public facts alone: what this learner reached on other datasets; null where the study does not tell",
 )  # fmt: skip
+_FOLLOWING = record(
+    {
+        "dataset": TEXT, "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT), "scores": TRUTH, "part": TEXT,
+        "epsilon": DECIMAL, "delta": DECIMAL, "known": maybe(COUNT), "left": ANY_OBJECT,
+    },
+    says="the evaluation that `evaluate` asks for, charged together with the job to what is kept aside",
+)  # fmt: skip
 PLAN = record(
     {
         **_PRICED, "unit": DECIMAL, "relation": RELATION, "certificate": {"type": "null"}, "warnings": array(TEXT),
         "becomes": {"enum": ["champion", "candidate"]}, "replaces": maybe(TEXT),
         "left": record({**LEFT["properties"], "jobs": COUNT}), "expected": maybe(EXPECTED),
     },
-    {"tuning": TUNING, "target": TEXT, "whole": TRUTH, "chosen_by_auto": _BY_AUTO},
+    {"tuning": TUNING, "target": TEXT, "whole": TRUTH, "chosen_by_auto": _BY_AUTO, "evaluation": _FOLLOWING},
 )  # fmt: skip
 VERSION_STATE = {"enum": [each.value for each in Standing]}
 ISSUED = record({"entry": COUNT, "statement": SHA256}, says="the entry that issued it, and its statement's digest")

@@ -46,9 +46,24 @@ def test_every_command_of_the_page_runs(tmp_path):
     spent = json.loads(dpserve(home, "dataset", "show", "adult", "--json").stdout)["holdout"]["budget"]["spent"]
     assert spent["pure"] == "1.35"
     assert dpserve(home, "ledger", "audit").returncode == 0
+    shutil.copytree(tmp_path / "adult-model", tmp_path / "sound-model")
     changed = next((tmp_path / "adult-model").glob("worth-*.tlog-proof"))
     changed.write_text(changed.read_text().replace("index ", "index 1"))
     assert dpserve(home, "verify", str(tmp_path / "adult-model")).returncode == 4
+    card = (tmp_path / "adult-model" / "card.md").read_text()
+    assert "## What it is worth" in card
+    assert "states no accuracy" not in card
+    told = json.loads(dpserve(home, "verify", str(tmp_path / "sound-model"), "--json").stdout)
+    assert told["unverified"] == []  # the card follows from the statements beside it
+    card = (tmp_path / "sound-model" / "card.md").read_text()
+    (tmp_path / "sound-model" / "card.md").write_text(card.replace("| auroc | 0", "| auroc | 1"))
+    told = json.loads(dpserve(home, "verify", str(tmp_path / "sound-model"), "--json").stdout)
+    assert told["unverified"] == ["card.md"]
+    free = str(tmp_path / "public.parquet"), "--out", str(tmp_path / "figures.parquet")
+    assert dpserve(home, "evaluate", "adult", "--data", *free).returncode == 0
+    table = pq.read_table(tmp_path / "figures.parquet").to_pydict()
+    assert table["figure"][0] == "accuracy"
+    assert 0.5 < table["value"][0] < 1
     refused = dpserve(home, "evaluate", "adult", "--data", str(tmp_path / "adult.parquet"))
     assert refused.returncode == 2
     assert "stand in the dataset adult" in refused.stderr

@@ -6,7 +6,7 @@ stands, for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -21,11 +21,11 @@ from accountant.ledger.evaluations import certified_of
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import HOLDOUT, Job, Registration, Request
 from accountant.ledger.refusal import refusal
-from models.features import Feature
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
 from models.worth.layout import Layout
+from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
 from training.learner import Recipe
@@ -46,7 +46,7 @@ class AskedWorth:
     """An evaluation in the words of the one who asks. `model`: adult, adult@champion or adult@2. `part`: HOLDOUT,
     TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none. `against`:
     another model, named likewise, that it is compared with on the same rows. `group`: by the groups of this column,
-    which the schema names.
+    which the schema names. `scores`: of three or more classes, what their probabilities say too.
     """
 
     model: str
@@ -56,16 +56,22 @@ class AskedWorth:
     delta: str | float | Decimal = "0"
     against: str | None = None
     group: str | None = None
+    scores: bool = False
 
 
 @dataclass(frozen=True)
-class PlannedWorth:
-    """An evaluation that fits. `known`: the job whose statement answers it already. Nothing is spent yet."""
+class Planned:
+    """What counts rows, and fits. `known`: the job whose statement answers it already. Nothing is spent yet."""
 
     request: Request
     recipe: Recipe
     dataset: Dataset
     known: int | None
+
+
+@dataclass(frozen=True)
+class PlannedWorth(Planned):
+    """An evaluation."""
 
     def to_json(self) -> dict[str, Any]:
         """The price and what would be left after it."""
@@ -76,6 +82,7 @@ class PlannedWorth:
             "model": self.request.model,
             "against": self.request.against,
             "group": self.request.parameters.get("group"),
+            "scores": bool(self.request.parameters.get("scores")),
             "part": part_of(self.dataset),
             "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
             "delta": decimal_string(claimed.delta),
@@ -100,17 +107,20 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
     budget.check_delta(dataset.registration.records)
     schema = schema_of(home, dataset)
     (target,) = {check_fits(each.ensemble, schema, dataset.registration) for each in models}
-    if asked.group is not None and asked.against is not None:
-        raise InputError("group: one model is measured by group; leave --against out, and evaluate each by itself")
-    group = None if asked.group is None else schema.group(asked.group)
-    evaluator = evaluator_of([each.ensemble for each in models], group)
-    if group is not None and evaluator.query.size > MOST_CELLS:
-        raise InputError(f"group={group.name}: {evaluator.query.size} cells, and a statement has room for {MOST_CELLS}")
+    if sum([asked.group is not None, asked.against is not None, asked.scores]) > 1:
+        raise InputError("group, against, scores: one at a time; each is an evaluation by itself")
+    if asked.scores and len(models[0].ensemble.classes) < 3:
+        raise InputError("scores: for three or more classes; leave it out, of two classes or a number all is counted")
+    how: dict[str, str | bool] = {} if asked.group is None else {"group": asked.group}
+    how |= {"scores": True} if asked.scores else {}
+    evaluator = evaluator_of([each.ensemble for each in models], schema, how)
+    if how and evaluator.query.size > MOST_CELLS:
+        raise InputError(f"{next(iter(how))}: {evaluator.query.size} cells, and a statement has room for {MOST_CELLS}")
     request = Request(
         asked.dataset,
         NAME,
         budget,
-        {"cells": evaluator.query.size, **({} if group is None else {"group": group.name})},
+        {"cells": evaluator.query.size, **how},
         certificates[0].model,
         target if dataset.registration.targets else None,
         certificates[0].issued,
@@ -152,16 +162,20 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     return PlannedWorth(request, recipe, dataset, None)
 
 
-def group_of(schema: Schema, request: Request) -> Feature | None:
-    """By which groups a reserved evaluation counts."""
-    named = request.parameters.get("group")
-    return None if named is None else schema.group(str(named))
+def price_following(home: Home, training: Request, epsilon: str | float | Decimal | None, by: str) -> dict[str, Any]:
+    """`evaluation`: the price of what follows a job, where an evaluation is asked for with it; raises as `plan`."""
+    return {} if epsilon is None else {"evaluation": plan_following(home, training, epsilon, by).to_json()}
 
 
-def evaluator_of(ensembles: Sequence[Ensemble], group: Feature | None = None) -> Evaluator:
-    """What measures a model, in each group by itself where there are some, or compares it with another one."""
-    if group is not None:
+def evaluator_of(ensembles: Sequence[Ensemble], schema: Schema, how: Mapping[str, Any]) -> Evaluator:
+    """What measures a model, or compares it with another one. `how`: a request's parameters, among them the `group` by
+    which it is measured, or whether its `scores` are counted.
+    """
+    if how.get("group") is not None:
+        group = schema.group(str(how["group"]))
         return Evaluator(CellCounts(ensembles[0], grouped_layout_of(ensembles[0], group)))
+    if how.get("scores"):
+        return Evaluator(CellCounts(ensembles[0], ScoredLayout(layout_of(ensembles[0]))))
     if len(ensembles) == 1:
         return Evaluator(CellCounts(ensembles[0], layout_of(ensembles[0])))
     own, other = ensembles
@@ -262,7 +276,14 @@ def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:
 
 def submit(home: Home, asked: AskedWorth, *, by: str, key: str | None = None, queued: bool = True) -> Job:
     """Plan and reserve: from here on the budget is held. The job whose statement answers the same is given instead."""
-    planned = plan(home, asked, by)
+    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued)
+
+
+def reserve(home: Home, plan: Callable[[], Planned], *, by: str, key: str | None, queued: bool) -> Job:
+    """Of what is planned and priced, the job that is reserved, or the one that is known already. Without `queued` the
+    caller runs it here, where its rows must be.
+    """
+    planned = plan()
     if planned.known is not None:
         return home.ledger.job(planned.known)
     if not queued:
@@ -272,5 +293,5 @@ def submit(home: Home, asked: AskedWorth, *, by: str, key: str | None = None, qu
     try:
         return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
-        plan(home, asked, by)
+        plan()
         raise

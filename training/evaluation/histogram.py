@@ -21,6 +21,7 @@ from models.forms.ensemble import Ensemble
 from models.worth.groups import GroupedLayout, group_places
 from models.worth.layout import Layout
 from models.worth.paired import PairedLayout
+from models.worth.scored import ScoredLayout
 from training.calibrate import calibrate
 from training.learner import Recipe
 from training.rows.rows import TARGET_GRID, Rows
@@ -37,7 +38,7 @@ class CellCounts:
     """
 
     ensemble: Ensemble | None
-    layout: Layout | GroupedLayout
+    layout: Layout | GroupedLayout | ScoredLayout
     purpose: ClassVar[str] = "records by true answer and what the model says"
     norm: ClassVar[str] = "l1"
 
@@ -56,9 +57,12 @@ class CellCounts:
         layout, group = self.layout, rows.group
         if isinstance(layout, GroupedLayout) and group is None:
             raise PlanMismatch(f"{self.purpose}: the rows were opened without their groups")
-        own = layout if isinstance(layout, Layout) else layout.own
+        own = layout.own if isinstance(layout, GroupedLayout) else layout
         counts, start = np.zeros(self.size, np.int64), 0
         for (scores,), answers in _parts(rows, (self.ensemble,)):
+            if isinstance(own, ScoredLayout):
+                counts += own.count(scores, answers)
+                continue
             cells = own.cells(scores, answers)
             if isinstance(layout, GroupedLayout) and group is not None:
                 cells = cells + own.size * group_places(layout.names, group[start : start + len(answers)])

@@ -27,7 +27,7 @@ from accountant.ledger.records import Job, request_from_entry
 from accountant.privacy.events import Plan, PureDp, plan_from_json
 from models.worth.stated import LEVEL, check, figures, histogram_form, is_better, model_form
 from models.worth.statements import ENVELOPE, PROOF
-from training.evaluation.evaluate import evaluator_of, group_of, learnt_from, measured_by, part_of
+from training.evaluation.evaluate import evaluator_of, learnt_from, measured_by, part_of
 from training.release import alone, discard, sign
 from training.rows.datasets import schema_of
 
@@ -119,8 +119,8 @@ def _payload(home: Home, job: Job, counts: list[int]) -> bytes:
     assert request.evaluates is not None
     models = measured_by(home, request)
     dataset = home.ledger.dataset(request.dataset, part=request.part)
-    group = group_of(schema_of(home, dataset), request)
-    layout = evaluator_of([each.ensemble for each in models], group).query.layout
+    evaluator = evaluator_of([each.ensemble for each in models], schema_of(home, dataset), request.parameters)
+    layout = evaluator.query.layout
     seen = [request.part is None and learnt_from(each.certificate, dataset) for each in models]
     forms = [model_form(each.ensemble, each.certificate.model, each.certificate.issued) for each in models]
     variance = variance_of(plan)

@@ -13,7 +13,7 @@ from typing import Any
 from accountant.budget import Budget
 from accountant.canonical import decimal_string
 from accountant.certificates.predicate import STATEMENT_LIMIT
-from accountant.errors import BudgetRefused, InputError
+from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.families import Dataset
@@ -22,13 +22,12 @@ from accountant.ledger.refusal import refusal
 from models.profile.columns import Column
 from models.profile.figures import Noise
 from models.profile.stated import Pairs, figures, noise_of
-from training.evaluation.evaluate import TRAINING, part_of
+from training.evaluation.evaluate import TRAINING, Planned, part_of, reserve
 from training.learner import Recipe
-from training.lease import Lease, this_process
 from training.plans import public_of
 from training.profiles.counts import GRID, Norm, Profiler, TableCounts
 from training.rows.data import answer_feature
-from training.rows.datasets import require_rows, schema_of
+from training.rows.datasets import schema_of
 from training.rows.rows import ROW_LIMIT
 from training.rows.schema import Schema
 from training.session import Public
@@ -55,14 +54,10 @@ class AskedProfile:
 
 
 @dataclass(frozen=True)
-class PlannedProfile:
-    """A profile of `columns` that fits. `known`: the job whose statement answers it already. Nothing is spent yet."""
+class PlannedProfile(Planned):
+    """A profile of `columns`."""
 
-    request: Request
-    recipe: Recipe
-    dataset: Dataset
     columns: tuple[str, ...]
-    known: int | None
 
     def to_json(self) -> dict[str, Any]:
         """The price, how far off a count will be, and what would be left."""
@@ -115,7 +110,7 @@ def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfi
     costs = dataset.costs(recipe.plan)
     if known is None and dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim):
         raise refusal(dataset, request, costs, _would_fit(columns, pairs, public, dataset))
-    return PlannedProfile(request, recipe, dataset, tuple(column.name for column in columns), known)
+    return PlannedProfile(request, recipe, dataset, known, tuple(column.name for column in columns))
 
 
 def _cheapest(columns: Sequence[Column], pairs: Pairs, public: Public) -> tuple[Norm, Recipe]:
@@ -208,15 +203,4 @@ def _check_room(columns: Sequence[Column], pairs: Pairs, noise: Noise) -> None:
 
 def submit(home: Home, asked: AskedProfile, *, by: str, key: str | None = None, queued: bool = True) -> Job:
     """Plan and reserve: from here on the budget is held. The job whose statement answers the same is given instead."""
-    planned = plan(home, asked, by)
-    if planned.known is not None:
-        return home.ledger.job(planned.known)
-    if not queued:
-        require_rows(home, planned.dataset)
-    what = planned.request, planned.recipe.unit, planned.recipe.plan
-    owner = None if queued else this_process()
-    try:
-        return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
-    except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
-        plan(home, asked, by)
-        raise
+    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from training.rows.sources.sniff import NO, YES, Column, form_of
 from training.rows.sources.written import ISO_DATE, PLAIN, Form
 from training.rows.unit_question import names_people, words_of
 
+TOLD = ("value", "low", "high")  # of a figure
 NUMERIC = "{type: numeric, range: [FILL-IN, FILL-IN], bins: 32}"
 # What stands in rows and names no column: nothing, a missing value, a number with its sign and unit, a date, a time.
 NO_NAME = re.compile(r"\s*(na|n/a|nan|null|none|true|false|[-+<>=$€£%.,:/\s\d]*(e[-+]?)?[\d%$€£]*)\s*", re.IGNORECASE)
@@ -212,6 +213,22 @@ def write_predictions(path: Path, classes: Sequence[ClassLabel], answers: Iterab
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
             count += len(labels)
     return count
+
+
+def write_figures(path: Path, figures: Iterable[Mapping[str, Any]]) -> None:
+    """Figures of a model's worth, as its statement or report has them, as a .parquet file: one row each, numbers as
+    numbers, null where nothing is told.
+    """
+    listed = list(figures)
+    texts = {name: [each.get(key) for each in listed] for name, key in (("figure", "metric"), ("class", "class"))}
+    texts |= {"group": [each.get("group") or ", ".join(each.get("groups", ())) or None for each in listed]}
+    told = {name: [None if each.get(name) is None else float(each[name]) for each in listed] for name in TOLD}
+    columns = [*(pa.array(text, pa.string()) for text in texts.values()), *(pa.array(one) for one in told.values())]
+    try:
+        with replacing(path) as partial:
+            pyarrow.parquet.write_table(pa.table(columns, [*texts, *told]), partial)
+    except OSError as error:
+        raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
 
 
 def _schema(classes: Sequence[ClassLabel]) -> pa.Schema:

@@ -9,6 +9,7 @@ from accountant.home import Home
 from models.store.bundle import ModelStore
 from serving.cli.terminal import allowed, this_user
 from training import job, plans
+from training.evaluation.evaluate import price_following
 from training.plans import Asked
 from training.tuning.tune import Tuning
 
@@ -16,7 +17,8 @@ from training.tuning.tune import Tuning
 def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
     """A job's price; spends nothing."""
     job_asked, home = _asked(asked), Home.open()
-    return plans.plan(home, job_asked, this_user(), _promotes(home, job_asked)).to_json()
+    plan = plans.plan(home, job_asked, this_user(), _promotes(home, job_asked))
+    return plan.to_json() | price_following(home, plan.request, job_asked.evaluate, this_user())
 
 
 def trained(asked: Mapping[str, Any], key: str | None, progress: Callable[[int, int], None]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from training.evaluation.evaluate import AskedWorth
 from training.profiles import profile as profiles
 from training.profiles import release
 from training.profiles.profile import AskedProfile
+from training.rows.row_files import write_figures
 
 
 def planned_evaluation(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def evaluated(asked: Mapping[str, Any], key: str | None, out: Path | None) -> di
     body = job.evaluate(home, AskedWorth(**asked), by=this_user(), key=key)
     if out is not None:
         unit = statement_of(home, body["job"])[2].form.claim.unit
-        report.write(report_of(body["worth"], unit.contributions), out)
+        write_report(report_of(body["worth"], unit.contributions), out)
     return body | {"statement": str(home.evaluations / str(body["job"]) / ENVELOPE)}
 
 
@@ -47,8 +48,16 @@ def evaluated_on_rows(name: str, data: Path, schema: Path | None, out: Path | No
     model = opened(name)
     found = evaluate_rows(Home.open(), model.verified, model.reference, data, this_user(), schema)
     if out is not None:
-        report.write(found, out)
+        write_report(found, out)
     return found
+
+
+def write_report(found: Report, out: Path) -> None:
+    """By the file's ending: a page, for programs, or a table."""
+    if out.suffix == ".parquet":
+        write_figures(out, found.metrics)
+    else:
+        report.write(found, out)
 
 
 def planned_profile(asked: Mapping[str, Any]) -> dict[str, Any]:

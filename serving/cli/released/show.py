@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from accountant.files import PUBLIC, write_new
 from models.features import number_text
 from models.store.bundle import FILES, write_bundle
 from models.worth.words import short_worth
-from serving.cli.certificates import certificate_json, certificate_line, show_page, show_record
+from serving.cli.certificates import card_with, certificate_json, certificate_line, show_page, show_record
 from serving.cli.complete import Model
 from serving.cli.released.opened import open_model
 from serving.cli.side import side
@@ -84,9 +85,10 @@ def export(
     opened = open_model(name)
     bundle = side("released").witnessed(opened) if witnessed else opened.verified.travelling
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    write_bundle(out.absolute(), bundle)
-    stated = []
-    for job, envelope, proof in side("released").statements(opened):
+    stated, signed = [], side("released").statements(opened)
+    card = card_with(bundle.card, [envelope for _, envelope, _ in signed])
+    write_bundle(out.absolute(), replace(bundle, card=card))
+    for job, envelope, proof in signed:
         for suffix, content in ((".dsse.json", envelope), (".tlog-proof", proof)):
             stated.append(f"worth-{job}{suffix}")
             write_new(out.absolute() / stated[-1], content, PUBLIC)

@@ -16,6 +16,9 @@ import { checkClaim, WORDS } from "./verify_claim.js";
 const STATEMENT = "https://in-toto.io/Statement/v1";
 const PREDICATE = "https://dpserve/privacy-certificate/v1";
 
+const WORTH = "https://dpserve/model-worth/v1";
+const PROFILE = "https://dpserve/dataset-profile/v1";
+
 export const STEPS = [
   ["keys", "The pinned keys can be read"],
   ["form", "Certificate and proof are of their one strict form"],
@@ -26,6 +29,18 @@ export const STEPS = [
   ["inclusion", "The certificate’s entry stands in that ledger"],
   ["entry", "The entry names this certificate, this model and its reservation"],
   ["standing", "Nothing of it was revoked"],
+];
+
+// Of a statement of what a model is worth, or of how the rows of a dataset are spread; a model's file need not be at hand.
+export const STATEMENT_STEPS = [
+  ["keys", "The pinned keys can be read"],
+  ["statementForm", "Statement and proof are of their one strict form"],
+  ["signature", "The statement is signed by a pinned issuer key"],
+  ["claim", "Epsilon follows from the listed answers"],
+  ["checkpoint", "The ledger’s size and root are signed by its key"],
+  ["inclusion", "The statement’s entry stands in that ledger"],
+  ["statementEntry", "The entry names this statement and its reservation"],
+  ["statementStanding", "The model that it speaks of was not revoked"],
 ];
 
 // Why this browser cannot verify, or "" where it can.
@@ -42,10 +57,16 @@ export async function unable() {
   }
 }
 
-export async function verifyModel(files, told = () => {}) {
+export const verifyModel = (files, told = () => {}) => inTurn(STEPS, files, told);
+
+// { certificate: the statement's envelope, proof, trust }: who measured, and what they signed. That its figures follow
+// from its counts is checked by `dpserve verify`.
+export const verifyStatement = (files, told = () => {}) => inTurn(STATEMENT_STEPS, files, told);
+
+async function inTurn(asked, files, told) {
   const found = {};
   const steps = [];
-  for (const [id, title] of STEPS) {
+  for (const [id, title] of asked) {
     const step = { id, title, ...(await outcome(CHECKS[id], files, found)) };
     steps.push(step);
     told(step);
@@ -84,6 +105,20 @@ const CHECKS = {
     const [envelope, parsed] = [readEnvelope(certificate), readProof(proof)];
     const statement = readStatement(envelope.payload);
     checkStatement(statement);
+    Object.assign(found, { envelope, proof: parsed, statement });
+    return `An in-toto statement in a DSSE envelope; entry ${parsed.index} of the ledger.`;
+  },
+
+  async statementForm({ certificate, proof }, found) {
+    const [envelope, parsed] = [readEnvelope(certificate), readProof(proof)];
+    const statement = readStatement(envelope.payload);
+    const { predicateType, predicate, subject } = statement ?? {};
+    need(statement?._type === STATEMENT && [WORTH, PROFILE].includes(predicateType), "statement: must be of worth, or a profile");
+    need(Array.isArray(subject) && subject.length === 1 && typeof subject[0]?.name === "string", "statement: must name its subject");
+    need(/^[0-9a-f]{64}$/.test(subject[0]?.digest?.sha256), "statement: must hold its subject's sha256");
+    const whole = ["claim", "ledger", "rows"].every((part) => typeof predicate?.[part] === "object" && predicate[part]);
+    need(whole && Number.isSafeInteger(predicate.ledger.reservation), "statement: its predicate lacks a part");
+    need(predicateType === PROFILE || Number.isSafeInteger(predicate.model?.certificate), "statement: must name the model's certificate");
     Object.assign(found, { envelope, proof: parsed, statement });
     return `An in-toto statement in a DSSE envelope; entry ${parsed.index} of the ledger.`;
   },
@@ -151,6 +186,29 @@ const CHECKS = {
     need(BigInt(predicate.ledger.reservation) < proof.index, "the reservation must stand before the certificate's entry");
     need(predicate.ledger.origin === trust.origin, "the certificate names another ledger");
     return `Model ${entry.name}; its budget was reserved by entry ${entry.reservation}, before any row was read.`;
+  },
+
+  async statementEntry(_, found) {
+    const [entry, statement, envelope, proof, trust] = earlier(found, "entry", "statement", "envelope", "proof", "trust");
+    const { predicate, subject, predicateType } = statement;
+    const about = predicateType === WORTH
+      ? { type: "evaluated", model: subject[0].digest.sha256, name: subject[0].name }
+      : { type: "profiled", dataset: predicate.rows.dataset };
+    const expected = { ...about, statement: hex(await sha256(envelope.payload)), reservation: predicate.ledger.reservation };
+    for (const [field, value] of Object.entries(expected)) {
+      need(entry[field] === value, `the entry's ${field} is not the statement's`);
+    }
+    const before = [predicate.ledger.reservation, predicate.model?.certificate, predicate.against?.certificate];
+    need(before.every((each) => each === undefined || BigInt(each) < proof.index), "reservation and certificate must stand before it");
+    need(predicate.ledger.origin === trust.origin, "the statement names another ledger");
+    return `Its budget was reserved by entry ${entry.reservation}, before any row was read.`;
+  },
+
+  async statementStanding(_, found) {
+    const [trust, statement] = earlier(found, "trust", "statement");
+    const own = statement.predicate.model?.certificate;
+    need(!trust.revoked.includes(own), `the model's certificate, entry ${own}, was revoked`);
+    return "As far as the file of the keys knows.";
   },
 
   async standing(_, found) {

@@ -1,6 +1,6 @@
 // The panel that verifies a model: gathers four files, from this server or from a disk, and shows each step as it is done.
 
-import { STEPS, unable, verifyModel } from "./verify.js";
+import { STATEMENT_STEPS, STEPS, unable, verifyModel, verifyStatement } from "./verify.js";
 
 const FILES = { model: "model.onnx", certificate: "model.onnx.dsse.json", proof: "model.onnx.tlog-proof" };
 const WORDS = { good: "passed", bad: "failed", open: "not checked here", waiting: "waiting" };
@@ -39,15 +39,22 @@ async function gather() {
   const trust = fromElsewhere()
     ? await bytesOf(form.querySelector("#trust-file").files[0], "a trust file")
     : await bytesAt(panel.dataset.trust);
+  if (ofStatement()) {
+    return { trust, certificate: await bytesOf(chosen(".dsse.json"), "a statement"), proof: await bytesOf(chosen(".tlog-proof"), "its proof") };
+  }
   const found = await Promise.all(Object.entries(FILES).map(async ([part, name]) => [part, await partOf(name)]));
   return { trust, ...Object.fromEntries(found) };
 }
 
+const files = () => [...(form.querySelector("#bundle")?.files ?? [])];
+const chosen = (end) => files().find((file) => file.name.endsWith(end));
+
+// A statement of worth, or a profile, comes without a model's file.
+const ofStatement = () => own && files().length > 0 && !files().some((file) => file.name.includes(".onnx"));
+
 function partOf(name) {
   if (!own) return bytesAt(panel.dataset.files + name);
-  const end = name.slice("model".length); // files that were downloaded one by one have other beginnings
-  const matching = [...form.querySelector("#bundle").files].filter((file) => file.name.endsWith(end));
-  return bytesOf(matching[0], `the file ${name}`);
+  return bytesOf(chosen(name.slice("model".length)), `the file ${name}`); // those downloaded one by one have other beginnings
 }
 
 function row({ id, title, state, says }) {
@@ -78,23 +85,47 @@ function summary({ predicate, subject }) {
   return element("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 }
 
+const MOST_LINES = 400;
+
+// What a verified statement says: every figure of a model's worth, or of each column its rows and what is missing.
+function figures({ predicate, subject }) {
+  const { claim, rows, metrics, columns } = predicate;
+  const facts = {
+    [metrics ? "Model" : "Schema"]: subject[0].name,
+    "Measured on": `${rows.part} rows of ${rows.dataset}${rows.seen ? ", from which the model learnt" : ""}`,
+    Spent: `epsilon ${claim.epsilon}, delta ${claim.delta}, for one ${claim.unit.name}`,
+    ...(metrics ? { Verdict: `${predicate.better ? "" : "not shown to be "}better than ${predicate.against ? predicate.against.name : "a constant answer"}` } : {}),
+  };
+  const head = element("dl", { class: "facts" }, ...Object.entries(facts).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+  const lines = metrics
+    ? metrics.map((each) => [
+      [each.metric.replaceAll("_", " "), each.class && `of ${each.class}`, each.group && `in ${each.group}`, each.groups && `between ${each.groups.join(", ")}`].filter(Boolean).join(" "),
+      each.value ?? "not told", `${each.low} to ${each.high}`])
+    : columns.map((each) => [each.name, each.missing[0] ?? "not told", `${each.missing[1]} to ${each.missing[2]}`]);
+  const titles = metrics ? ["Figure", "Value", "Interval"] : ["Column", "Share missing", "Interval"];
+  const line = (cells, kind) => element("tr", {}, ...cells.map((text, at) => element(at ? kind : "th", at && kind === "td" ? {} : { scope: kind === "td" ? "row" : "col" }, text)));
+  const table = element("table", {}, element("thead", {}, line(titles, "th")), element("tbody", {}, ...lines.slice(0, MOST_LINES).map((each) => line(each, "td"))));
+  return element("div", {}, head, element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Figures" }, table));
+}
+
 function tell(outcome) {
   const failed = outcome.steps.find((step) => step.state === "bad");
   if (!outcome.ok) {
-    conclude("bad", "Not verified", `${failed?.title ?? "A step"}: this failed. Do not rely on this model.`);
+    conclude("bad", "Not verified", `${failed?.title ?? "A step"}: this failed. Do not rely on ${ofStatement() ? "it" : "this model"}.`);
     return;
   }
   const whose = fromElsewhere() ? "your keys" : "this server’s keys";
   const worth = fromElsewhere()
     ? "with keys that did not come from this server."
     : "so all of it fits together. With keys from elsewhere you would not have to believe this server’s.";
+  const shown = ofStatement() ? figures : summary;
   const open = outcome.steps.find((step) => step.state === "open");
-  if (open) conclude("warn", `Verified with ${whose}, but for epsilon’s arithmetic`, `Every other step passed, ${worth} ${open.says}`, summary(outcome.statement));
-  else conclude("good", `Verified with ${whose}`, `Every step passed, ${worth}`, summary(outcome.statement));
+  if (open) conclude("warn", `Verified with ${whose}, but for epsilon’s arithmetic`, `Every other step passed, ${worth} ${open.says}`, shown(outcome.statement));
+  else conclude("good", `Verified with ${whose}`, `Every step passed, ${worth}`, shown(outcome.statement));
 }
 
 function begin() {
-  steps.replaceChildren(...STEPS.map(([id, title]) => row({ id, title, state: "waiting" })));
+  steps.replaceChildren(...(ofStatement() ? STATEMENT_STEPS : STEPS).map(([id, title]) => row({ id, title, state: "waiting" })));
 }
 
 async function run() {
@@ -102,7 +133,7 @@ async function run() {
   conclude("", "Verifying…");
   begin();
   try {
-    tell(await verifyModel(await gather(), show));
+    tell(await (ofStatement() ? verifyStatement : verifyModel)(await gather(), show));
   } catch (error) {
     conclude("bad", "Nothing was verified", error instanceof CannotRead ? error.message : "The files could not be fetched.");
   } finally {

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 
 import ledgers
+import pytest
 from in_process import site_at
 
 from accountant.budget import Budget, Relation
 from accountant.certificates import worth
+from accountant.errors import BudgetRefused
 from accountant.home import Home
+from accountant.ledger.grants import access_of
 from models.worth.stated import check
+from serving.pages import jobs as job_pages
 from serving.pages import models as pages
+from serving.pages.job_form import Form, price_of
 from serving.rest import evaluations, jobs, models, operations, placing
 from training import job, queue
 from training.plans import Asked
@@ -21,7 +27,7 @@ from training.rows.datasets import register
 def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers._scratch() / "files"
-    rooms = (evaluations, jobs, models, placing, operations, pages)
+    rooms = (evaluations, jobs, models, placing, operations, pages, job_pages)
     with site_at(tmp_path / "home", [door for room in rooms for door in room.DOORS]) as site:
         home: Home = site.home
         rows = files / "rows.parquet", files / "schema.yaml"
@@ -45,6 +51,24 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
         assert verified.form.metrics[0].value == body["metrics"][0]["value"]
         again = site.bear(secret, "POST", "/v1/evaluations", json=asked)
         assert (again.status_code, again.json()["job"]) == (202, number)
+        both = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "evaluate": "0.25"}
+        held = access_of(home.ledger, "cli:test", operator=True)
+        plan = jobs.planned(home, both, held)
+        assert (plan["epsilon"], plan["evaluation"]["epsilon"]) == ("0.1", "0.25")
+        assert plan["evaluation"]["part"] == "holdout"
+        assert plan["evaluation"]["left"]["share"] < plan["left"]["share"]  # of what is kept aside half was spent
+        assert "evaluation" not in jobs.planned(home, {**both, "evaluate": None}, held)
+        with pytest.raises(BudgetRefused):
+            jobs.planned(home, both | {"evaluate": "1.5"}, held)
+        priced = asyncio.run(price_of(home, Form.of(both.items()), held))
+        assert (priced["kind"], priced["plan"]["evaluation"]["epsilon"]) == ("fits", "0.25")
+        refused = asyncio.run(price_of(home, Form.of((both | {"evaluate": "1.5"}).items()), held))
+        assert (refused["kind"], refused["details"]["asked"]["epsilon"]) == ("refused", "1.5")
+        cookie = {"Cookie": f"dpserve={secret}", "Accept": "text/html"}
+        shown = site.ask("GET", "/ui/jobs/new", cookie).text
+        assert 'name="evaluate"' in shown
+        wrong = site.bear(secret, "POST", "/v1/evaluations", json=asked | {"scores": True})
+        assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_input"), wrong.text
         wrong = site.bear(secret, "POST", "/v1/evaluations", json=asked | {"group": "race"})
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "bad_input"), wrong.text
         job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 2}), by="test")

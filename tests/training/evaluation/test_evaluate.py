@@ -174,7 +174,10 @@ def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path
     assert (tmp_path / "worth.html").read_text().count('aria-label="selection_rate by group"') == 1
     write(report_of(told, 1), tmp_path / "worth.csv")
     assert (tmp_path / "worth.csv").read_text().splitlines()[0] == "figure,class,value,low,high,group"
-    for wrong, said in (({"group": "race"}, "names no such group"), ({"against": "adult@2", "group": "sex"}, "leave")):
+    for wrong, said in (
+        ({"group": "race"}, "names no such group"),
+        ({"against": "adult@2", "group": "sex"}, "at a time"),
+    ):
         with pytest.raises(InputError, match=said):
             evaluate.plan(home, asked(**{"model": "adult@1"} | wrong))
     with pytest.raises(InputError, match=r"it has \[\]"):

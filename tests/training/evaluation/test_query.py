@@ -13,7 +13,10 @@ from accountant.errors import PlanMismatch
 from accountant.mechanisms import DiscreteLaplace
 from models.features import CategoricalFeature
 from models.forms.additive import AdditiveEnsemble
+from models.forms.voting import VotingEnsemble
+from models.votes import Vote
 from models.worth.paired import OTHERS, PARTS, SIZES, STEPS, shared
+from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.calibrate import rehearse
 from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
@@ -106,6 +109,28 @@ def test_groups_cost_nothing_more(kind, relation):
     assert tables.sum(axis=1).tolist() == [len(every) // 4 * alone.layout.counted * n for n in (1, 1, 2)]
     with pytest.raises(PlanMismatch, match="without their groups"):
         query(whole)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_what_scores_say_is_counted_in_as_many_parts_whatever_the_record_is(relation):
+    """Every record that there can be, on a rest: what is charged, attained."""
+    votes = tuple(Vote("is", 0, code, 40 * code + 7, code % 3) for code in range(WIDTH))
+    ensemble = VotingEnsemble((FEATURE,), "y", ("a", "b", "c"), votes, 0.02)
+    query = CellCounts(ensemble, ScoredLayout(layout_of(ensemble)))
+
+    def counts(held):
+        bins = np.array([[code for code, _ in held]], np.uint8).reshape(1, -1)
+        return query(Rows(bins, np.array([answer for _, answer in held], np.uint8), [WIDTH], 3))
+
+    every, rest = [(code, answer) for code in range(WIDTH) for answer in range(3)], [(0, 1), (2, 2)]
+    if relation is Relation.ADD_REMOVE:
+        assert {int(np.abs(counts([*rest, each]) - counts(rest)).sum()) for each in every} == {
+            query.sensitivity(relation)
+        }
+    else:
+        moved = [int(np.abs(counts([*rest, a]) - counts([*rest, b])).sum()) for a in every for b in every]
+        assert max(moved) <= query.sensitivity(relation)
+    assert counts([]).sum() == 0
 
 
 def test_a_record_is_shared_out_so_that_its_mean_stays():

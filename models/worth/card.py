@@ -1,0 +1,45 @@
+"""The part of a model card that says what the model was measured to be worth: of signed statements alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accountant.certificates.worth import WorthPredicate
+from models.explain.card import NO_ACCURACY
+from models.explain.markdown import plain
+from models.worth.metrics import named
+from models.worth.words import short_figure
+
+MEASURED = "- **Not that the model is right.** What it was measured to be worth stands at the end, as others signed it."
+HEAD = """
+## What it is worth
+
+Measured privately: every figure has an interval of {percent} %, which counts how the records were drawn and the noise
+that was added. Each statement is signed, stands in the ledger, and lies beside this card as `worth-JOB.dsse.json`.
+
+| job | measured on | epsilon | figure | value | interval |
+|---:|---|---|---|---|---|
+"""
+
+
+def with_worth(card: bytes, found: Sequence[WorthPredicate]) -> bytes:
+    """The card with what these verified statements say; the card itself where there is none."""
+    if not found:
+        return card
+    lines = []
+    for form in sorted(found, key=lambda one: one.ledger.reservation):
+        seen = ", which the model learnt from" if form.rows.seen else ""
+        pair = form.against
+        other = "" if pair is None else f", beside {plain(pair.name)} of entry {pair.certificate}"
+        where = f"{plain(form.rows.dataset)}, {form.rows.part} rows{seen}{other}"
+        for metric in form.metrics:
+            body = metric.model_dump(by_alias=True, exclude_unset=True)
+            if {"class", "group"} & body.keys():
+                continue
+            value = "not told" if metric.value is None else short_figure(metric.value)
+            lines.append(
+                f"| {form.ledger.reservation} | {where} | {form.claim.epsilon} | {plain(named(body))} | {value} "
+                f"| {short_figure(metric.low)} to {short_figure(metric.high)} |"
+            )
+    text = card.decode().replace(NO_ACCURACY, MEASURED) + HEAD.format(percent=f"{float(found[0].level) * 100:g}")
+    return f"{text}{chr(10).join(lines)}\n".encode()
