@@ -16,7 +16,7 @@ from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
-from models.features import BooleanFeature
+from models.features import BooleanFeature, NumericFeature
 from models.store.loading import load_verified
 from serving.cli import app
 from training import job, plans
@@ -82,6 +82,8 @@ def home(made, tmp_path, monkeypatch):
     [
         (public_of(2_999), "lazybb"),
         (public_of(3_000), "lazybb-tree"),
+        (public_of(39_999, features=1000), "lazybb"),
+        (public_of(40_000, features=1000), "lazybb-tree"),
         (public_of(30_000, "0.05"), "lazybb"),
         (public_of(30_000, "0.1"), "lazybb-tree"),
         (public_of(4_000, relation=Relation.REPLACE_ONE), "lazybb"),
@@ -96,6 +98,15 @@ def test_the_rule_reads_public_numbers_alone(public, learner):
     assert found.learner == learner
     assert found.why.endswith(learner)
     assert not hasattr(public, "rows")
+
+
+def test_of_many_features_less_is_asked():
+    """Fewer rounds, each of which tells more, and fewer epochs; of few, as many as ever."""
+    few, many = public_of(26_000), public_of(26_000, features=1000)
+    numbers = tuple(NumericFeature(f"x{at}", tuple(range(32))) for at in range(1000))
+    assert LEARNERS["lazybb"]().rounds_for(few) == LEARNERS["lazybb"]().rounds_for(many) == 204
+    assert 60 < LEARNERS["lazybb"]().rounds_for(replace(many, features=numbers)) < 100
+    assert (LEARNERS["ebm"]().rounds_for(few), LEARNERS["ebm"]().rounds_for(many)) == (40, 3)
 
 
 def test_what_no_learner_takes_is_refused_by_the_chosen_one():

@@ -11,6 +11,7 @@ from training.learners import LEARNERS
 from training.learners.boosting.defaults import strength
 from training.session import Public
 
+TREES_EACH = 40  # strength for each feature below which public splits fall on useless ones too often
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules, on two classes
 
 
@@ -29,9 +30,11 @@ def choose(public: Public) -> Choice:
     elif len(public.classes) != 2:
         found = Choice("lazybb", f"{len(public.classes)} classes: lazybb")
     else:
-        power = strength(public)
+        power, each = strength(public), strength(public) / len(public.features)
         said = f"a strength of {power:,.0f}, about records x epsilon,"
         trees = Choice("lazybb-tree", f"{said} from {TREES_FROM:,} on: lazybb-tree")
-        found = trees if power >= TREES_FROM else Choice("lazybb", f"{said} below {TREES_FROM:,}: lazybb")
+        few = Choice("lazybb", f"{said} of which each feature has {each:,.0f}, below {TREES_EACH}: lazybb")
+        less = Choice("lazybb", f"{said} below {TREES_FROM:,}: lazybb")
+        found = less if power < TREES_FROM else few if each < TREES_EACH else trees
     LEARNERS[found.learner]().check(public)
     return found

@@ -7,6 +7,7 @@ of privacy, classes. How it was found, and that it holds on datasets left out wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from training.session import Public
 Weighting = Literal["exponential", "logistic"]
 
 MOST_ROUNDS = 400
+MANY_TESTS = 2_000
 LOGISTIC_FROM = 30_000  # strength from which the noise is so small that the best weights are those of the log loss
 
 
@@ -43,12 +45,14 @@ def defaults(public: Public, weighting: Weighting | None = None) -> Defaults:
     """The rule, also for a `weighting` that was chosen.
 
     Rounds grow as strength^0.4, and by the outputs' root, since outputs share them; fewer where delta is 0: prices then
-    add up to more.
+    add up to more; and where there are more than MANY_TESTS to choose from, for a selection among more needs more.
     """
     power = strength(public)
     outputs = 1 if len(public.classes or ()) == 2 else len(public.classes or ())
     rounds = (1.2 if public.pure else 3.5) * power**0.4 * outputs**0.5
-    many = round(min(MOST_ROUNDS * outputs**0.5, max(5, rounds)))
+    tests = sum(feature.cuts + len(feature.single_codes) for feature in public.features)
+    rounds = min(MOST_ROUNDS * outputs**0.5, rounds) * min(1.0, log(MANY_TESTS) / log(max(2, tests))) ** 3
+    many = round(max(5, rounds))
     if weighting == "logistic" or (weighting is None and power >= LOGISTIC_FROM):
         return Defaults(many, "logistic", 0.6, 0.05, 0.5)
     return Defaults(many, "exponential", 0.2 if power < 3000 else 0.3, 0.05, 0.35)

@@ -17,6 +17,7 @@ from accountant.privacy import gdp
 from training.session import Public
 
 EPOCHS, PURE_EPOCHS = 40, 8  # Gaussian noise averages out over many epochs; Laplace noise, added up purely, does not
+MOST_SUMS, FEWEST_EPOCHS = 3_000, 2  # of many features each is looked at less often: a fit takes seconds still
 TRAVEL = 16.0  # rate times epochs is at most this: how many full steps a curve may take, all in all
 RIDGE, PURE_RIDGE = 30.0, 15.0  # in standard deviations of the noise, had all epochs' budget gone into one release
 CLIP = 0.4  # the tightest
@@ -49,6 +50,7 @@ def ebm_defaults(public: Public) -> EbmDefaults:
     power, epochs, ridge = strength(public), EPOCHS, RIDGE
     if public.pure:
         epochs, ridge = PURE_EPOCHS, PURE_RIDGE
+    epochs = max(FEWEST_EPOCHS, min(epochs, MOST_SUMS // len(public.features)))
     travel = min(TRAVEL, epochs / 2, 0.4 * sqrt(power))
     kept = min(1.0, max(CLIP, 0.5 + 0.2 * log10(power / 100)))
     number = public.classes is None
