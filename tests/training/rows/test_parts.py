@@ -60,7 +60,7 @@ def test_a_group_is_part_of_what_a_row_holds(tmp_path):
         table = {name: [row[at] for row in rows] for at, name in enumerate(("who", "x", "y"))}
         pq.write_table(pa.table(table), tmp_path / "rows.parquet")
         packed = pack(tmp_path / "rows.parquet", parse_schema(grouped), Unit(), parting=PARTING)
-        return {part: Counter(bins[1].tolist()) for part, (bins, _) in packed.parts().items()}
+        return {part: Counter(own.bins[1].tolist()) for part, own in packed.parts().items()}
 
     before = parts(rows)
     for at in (0, 30, 60):
