@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from offices import Office, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
+from stated import stated
 
 from accountant.keys import dsse
 from accountant.keys.trust import fingerprint, public_pem
@@ -59,6 +60,23 @@ def test_sigstore_accepts_ours(checker):
     assert done.returncode == 0, done.stderr
     claim = json.loads(FILED.payload)["predicate"]["claim"]
     assert json.loads(done.stdout) == {"model": "adult", "epsilon": claim["epsilon"]}
+
+
+def test_sigstore_accepts_statements_of_worth(checker):
+    """In the form that certificates have; of another model, or with a figure changed, it refuses them."""
+    home, found, onnx = stated()
+    envelope, _ = found["worth"]
+    keyid = dsse.parse(envelope).signatures[0][0]
+    pem = next(each.pem for each in home.trust.issuers if each.keyid == keyid)
+    bundle = dsse.to_sigstore_bundle(envelope, keyid)
+    done = check(checker, bundle, onnx, keyid, pem)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"model": "adult", "epsilon": "0.1"}
+    assert check(checker, bundle, onnx + b" ", keyid, pem).returncode == 1
+    better = json.loads(bundle)
+    payload = dsse.parse(envelope).payload.replace(b'"better":', b'"bitter":')
+    better["dsseEnvelope"]["payload"] = base64.b64encode(payload).decode()
+    assert check(checker, json.dumps(better).encode(), onnx, keyid, pem).returncode == 1
 
 
 def test_sigstore_accepts_a_key_on_p256(checker):

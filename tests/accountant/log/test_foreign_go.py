@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from histories import copied, grown, log_vkey, new_home, pinned, rewritten
+from stated import stated
 from witness_server import Witness
 
 from accountant.audit.export_tiles import export_tiles
@@ -105,6 +106,18 @@ def test_a_checkpoint(home, verifies, tmp_path):
     assert not verifies("checkpoint", key, file(tmp_path, "note", note.replace(f"\n{SIZE}\n", f"\n{SIZE - 1}\n")))
     stranger = new_home(tmp_path / "stranger")
     assert not verifies("checkpoint", log_vkey(stranger), file(tmp_path, "note", note))
+
+
+@pytest.mark.parametrize("kind", ["worth", "profile"])
+def test_the_proof_of_a_statement(kind, verifies, tmp_path):
+    """Of worth, and of how rows are spread: its entry is in the tree, and no other tree."""
+    home, found, _ = stated()
+    proof = found[kind][1].decode()
+    assert verifies("proof", log_vkey(home), file(tmp_path, "proof", proof))
+    number = proof.split("index ")[1].split("\n")[0]
+    moved = proof.replace(f"index {number}", f"index {int(number) - 1}")
+    assert not verifies("proof", log_vkey(home), file(tmp_path, "proof", moved))
+    assert not verifies("proof", log_vkey(new_home(tmp_path / "stranger")), file(tmp_path, "proof", proof))
 
 
 def test_a_cosigned_checkpoint(home, verifies, tmp_path):

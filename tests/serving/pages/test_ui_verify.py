@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from ledgers import hexes, plan
 from offices import ORIGIN, Filed, Office, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
+from stated import stated
 
 from accountant import canonical
 from accountant.certificates.certificate import digest, verify
@@ -94,6 +95,54 @@ def test_what_the_accountant_writes_passes_every_step(checker):
     assert list(found["steps"].items()) == [(step, "good") for step in STEPS]
     assert digest(FILED.onnx) in found["says"]["model"]
     assert OFFICE.trust.issuers[0].keyid in found["says"]["signature"]
+
+
+@pytest.mark.parametrize("kind", ["worth", "profile"])
+def test_statements_pass_every_step_and_whatever_is_changed_fails_at_its_own(checker, kind):
+    home, found, _ = stated()
+    (statement, proof), other = found[kind], found["profile" if kind == "worth" else "worth"]
+    given = {"statement": statement, "proof": proof, "trust": home.trust.to_json()}
+    whole = checker.ask(**given)
+    steps = [
+        "keys",
+        "statementForm",
+        "signature",
+        "claim",
+        "checkpoint",
+        "inclusion",
+        "statementEntry",
+        "statementStanding",
+    ]
+    assert list(whole["steps"].items()) == [(step, "good") for step in steps], whole["says"]
+    payload = dsse.parse(statement).payload
+    cheaper = canonical.encode(mutated(payload, ("claim", "epsilon"), "0.01"), 1 << 19)
+    stolen = dsse.sign(cheaper, home.keys.signer("issuer"))
+    assert checker.bad(**{**given, "statement": with_payload(statement, cheaper)}) == [
+        "signature",
+        "claim",
+        "statementEntry",
+    ]
+    assert checker.bad(**{**given, "statement": stolen}) == ["claim", "statementEntry"]  # a stolen key mints none
+    assert checker.bad(**{**given, "proof": other[1]}) == ["statementEntry"]
+    assert checker.bad(**{**given, "trust": OFFICE.trust.to_json()}) == ["signature", "checkpoint"]
+    assert "statementForm" in checker.bad(**{**given, "statement": FILED.envelope})  # a certificate is none
+    if kind == "worth":
+        entry = json.loads(payload)["predicate"]["model"]["certificate"]
+        revoked = replace(home.trust, revoked=frozenset({entry}))
+        assert checker.bad(**{**given, "trust": revoked.to_json()}) == ["statementStanding"]
+
+
+def mutated(payload: bytes, path: tuple[str, ...], to: str) -> dict:
+    body = json.loads(payload)
+    place = body["predicate"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = to
+    return body
+
+
+def with_payload(envelope: bytes, payload: bytes) -> bytes:
+    return json.dumps(json.loads(envelope) | {"payload": base64.b64encode(payload).decode()}).encode()
 
 
 def accepted(**changed: bytes) -> bool:

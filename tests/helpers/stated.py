@@ -1,0 +1,26 @@
+"""A home with a signed statement of worth and a profile, for what verifies them elsewhere."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import ledgers
+
+from accountant.home import Home
+from models.worth.statements import statement_of
+from training import job
+from training.evaluation.evaluate import AskedWorth
+from training.profiles.profile import AskedProfile
+from training.profiles.release import profile_of
+
+
+@lru_cache
+def stated() -> tuple[Home, dict[str, tuple[bytes, bytes]], bytes]:
+    """The home, the envelope and the proof of "worth" and of "profile", and the model that was measured."""
+    home = Home.open(ledgers.place(ledgers.copy(ledgers.trained(), Path(tempfile.mkdtemp()) / "home")))
+    worth = job.evaluate(home, AskedWorth("adult", "adult", "0.1", "training"), by="test")["job"]
+    profile = job.profile(home, AskedProfile("adult", "0.1", "0", columns=("age", "sex")), by="test")["job"]
+    found = {"worth": statement_of(home, worth)[:2], "profile": profile_of(home, profile)[:2]}
+    return home, found, (home.models / "adult" / "1" / "model.onnx").read_bytes()
