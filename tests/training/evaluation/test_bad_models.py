@@ -1,0 +1,97 @@
+"""Models that are worth nothing, of the kinds that a realistic table gives: none is promoted unseen, all are marked."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import ledgers
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accountant.audit.audit import audit_home
+from accountant.budget import Budget, Relation
+from accountant.errors import InputError, WrongState
+from accountant.home import Home
+from models.store import placing
+from models.worth.stated import check
+from models.worth.statements import mark, statement_of
+from training import job
+from training.evaluation import evaluate
+from training.evaluation.evaluate import AskedWorth
+from training.plans import Asked
+from training.rows.datasets import register
+
+SCHEMA = """
+targets:
+  two: {classes: ["no", "yes"]}
+  five: {classes: [a, b, c, d, e]}
+  rare: {classes: ["no", "yes"]}
+  sum: {range: [0, 10000]}
+records: 2000
+features:
+  x: {type: numeric, range: [0, 1], bins: 8}
+  y: {type: numeric, range: [0, 1000], bins: 8}
+  kind: {type: categorical, values: [p, q]}
+"""
+MADE = (  # by whom, for what, at which epsilon, and what it is judged by
+    ("forest", "two", "0.1", "auroc"),
+    ("lazybb", "five", "0.1", "advantage"),
+    ("lazybb", "rare", "0.1", "auroc"),
+    ("ebm", "sum", "0.05", "r2"),
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Rows of which no feature tells a target, a rare class, and a number that mostly stands at one end."""
+    folder, random, size = tmp_path_factory.mktemp("bad"), np.random.default_rng(0), 2000
+    table = {
+        "x": random.random(size),
+        "y": random.random(size) * 3,
+        "kind": random.choice(["p", "q"], size).tolist(),
+        "two": random.choice(["no", "yes"], size).tolist(),
+        "five": random.choice(list("abcde"), size, p=[0.283, 0.2, 0.2, 0.2, 0.117]).tolist(),
+        "rare": random.choice(["no", "yes"], size, p=[0.98, 0.02]).tolist(),
+        "sum": 50 * random.random(size),
+    }
+    pq.write_table(pa.table(table), folder / "rows.parquet")
+    (folder / "schema.yaml").write_text(SCHEMA)
+    home = Home.init(ledgers.place(folder / "home"))
+    budget = Budget.of("4", "0.00001")
+    files = folder / "rows.parquet", folder / "schema.yaml"
+    register(home, "table", *files, budget, Relation.ADD_REMOVE, "record", holdout=Decimal("0.4"))
+    return home
+
+
+@pytest.mark.parametrize(("learner", "target", "epsilon", "figure"), MADE)
+def test_a_model_that_is_worth_nothing_is_marked_and_not_promoted(home, learner, target, epsilon, figure):
+    for _ in range(2):  # the first of a name is its champion; the second is to take its place
+        job.train(home, Asked("table", learner, epsilon, model=target, target=target), by="test")
+    body = job.evaluate(home, AskedWorth(f"{target}@2", "table", "0.5"), by="test")["worth"]
+    first = next(each for each in body["metrics"] if each["metric"] == figure)
+    least = 0.5 if figure == "auroc" else 0.0
+    assert float(first["low"]) <= least, first
+    assert not body["better"]
+    line = {"model": f"{target}@2", "certificate": {"entry": body["certificate"]}}
+    assert [each["better"] for each in mark(home, [line])] == [False]
+    for asked in ({}, {"if_better": True}):
+        with pytest.raises(WrongState, match="better than"):
+            placing.promote(home, f"{target}@2", "new", "ann", **asked)
+    if target == "five":
+        told = job.evaluate(home, AskedWorth(f"{target}@2", "table", "0.5", scores=True), by="test")
+        found = {(each["metric"], each.get("class")): each for each in told["worth"]["metrics"]}
+        assert float(found["auroc", None]["low"]) < 0.5 < float(found["auroc", None]["high"])
+        assert float(found["log_loss", None]["high"]) > np.log(5) - 0.5
+        assert told["worth"]["histogram"]["kind"] == "classes-scores"
+        assert not told["worth"]["better"]
+        check(statement_of(home, told["job"])[2])
+    elif target == "two":
+        with pytest.raises(InputError, match="for three or more classes"):
+            evaluate.plan(home, AskedWorth(f"{target}@2", "table", "0.5", scores=True))
+    elif target == "sum":
+        placed = placing.promote(home, f"{target}@2", "all the same", "ann", although_not_better=True)
+        assert placed.worth is None
+        report = audit_home(home)
+        assert report.ok, report.problems
