@@ -49,7 +49,9 @@ PUBLIC_TRAINING = {
     "training.rows.made_up",
     "training.rows.row_files",
     "training.rows.schema",
+    "training.rows.schema_text",
     "training.rows.sources.described",
+    "training.rows.sources.opened",
     "training.tuning.tune",
 }
 

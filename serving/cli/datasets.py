@@ -20,8 +20,10 @@ from training.job_views import dataset_to_json
 
 def register(
     name: Name,
-    data: Annotated[Path, typer.Option(help="The rows, .parquet or .csv.")],
-    schema: Annotated[Path, typer.Option(help="The public schema, YAML.")],
+    data: Annotated[str, typer.Option(help="The rows: a file, a folder, 'x/*.parquet', or a database's URL.")],
+    schema: Annotated[Path | None, typer.Option(help="The public schema, YAML.")] = None,
+    query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
+    table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="Epsilon in all, permanently.")] = None,
     delta: Annotated[str | None, typer.Option(help="Delta in all, permanently.")] = None,
     relation: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
@@ -54,11 +56,17 @@ def register(
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5 --holdout 0.2
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
+    dpserve dataset register visits --data env:URL --table visits --schema visits.yaml --epsilon 3 --delta 1e-5
     """
     from training.rows import datasets, made_up  # load what reads rows: lists wait for none of it
+    from training.rows.sources.opened import rows_at
 
+    if schema is None:
+        raise InputError(
+            "schema: --schema FILE says what is public; on a terminal, dpserve dataset guide FILE asks for it; "
+            "dpserve schema draft FILE --data writes one to fill in"
+        )
     home = Home.open()
-    made_up.require_real(data, tries)
     budget = _total(epsilon, delta, family or [])
     promised, shared = parse_relation(relation), [home.ledger.member(name) for name in family or []]
     for dataset in shared:
@@ -68,10 +76,11 @@ def register(
     if new_people != (reason is not None):
         raise InputError("new-people: give it with --reason, and a reason with --new-people")
     new = None if reason is None else NewPeople(reason, this_user())
-    with busy(f"packing the rows of {name}"):
+    with busy(f"packing the rows of {name}"), rows_at(home, data, query, table, schema) as (rows, origin):
+        made_up.require_real(rows, tries)
         registered = datasets.register(
-            home, name, data, schema, budget, promised, unit, contributions, shared, new, family_name,
-            None if holdout is None else exact_decimal("holdout", holdout),
+            home, name, rows, schema, budget, promised, unit, contributions, shared, new, family_name,
+            None if holdout is None else exact_decimal("holdout", holdout), origin,
         )  # fmt: skip
     if registered.holdout is None and not shared:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")

@@ -59,12 +59,13 @@ def register(
     new_people: NewPeople | None = None,
     family_name: str | None = None,
     holdout: Decimal | None = None,
+    origin: str | None = None,
 ) -> Dataset:
     """Register `data` under `name`, with a total budget or in the `families` of other datasets, if it fits the schema.
 
     `unit`: the column that names the person, or "record"; None is asked about (`training.rows.unit_question`). Rows or
     people registered, outside of `families`, raise NameTaken, but for `new_people`. `family_name`, `holdout`: of a new
-    one, what it is called and the share of its units that is kept aside for evaluation.
+    one, what it is called and the share of its units that is kept aside. `origin`: where `data` came from.
     """
     check_left_out(schema := parse_schema(raw := schema_bytes(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
@@ -104,7 +105,7 @@ def register(
             dataset = _enter(home, folder, files, about, others, scan, people)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    _note(home, name, data=str(data.absolute()), schema=str(schema_file.absolute()), rows=about.commitment)
+    _note(home, name, data=origin or str(data.absolute()), schema=str(schema_file.absolute()), rows=about.commitment)
     return dataset
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from accountant.errors import DataError
 from models.features import BooleanFeature, CalendarFeature, NumericFeature
 from training.rows.people import NULLS
 from training.rows.schema import Schema
-from training.rows.sources.cells import read_as_written
+from training.rows.sources.cells import fitting
 from training.rows.sources.files import CsvTable, Table
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import DATES, NO, YES, form_of
@@ -182,22 +183,33 @@ def _dates(feature: CalendarFeature, written: Written) -> Test:
     known: dict[str, str | None] = {}
 
     def fits(cell: str, as_written: Written) -> bool:
-        try:
-            read_as_written(feature, pa.array([cell]), as_written)
-        except DataError:
-            return False
-        return True
+        found = (re.fullmatch(pattern, cell.strip(), re.ASCII) for pattern in fitting(feature, as_written))
+        return any(match is not None and _real(match.groupdict()) for match in found)
 
     def test(cell: str) -> str | None:
-        if cell not in known:
+        if cell in known:
+            return known[cell]
+        if cell.strip() in NULLS or fits(cell, written):
+            known[cell] = None
+        else:
             other = next((each for each in DATES if fits(cell, Written(dates=(each,)))), None)
-            if feature.kind == "time" or other is None:
-                known[cell] = None if fits(cell, written) else kind_of(cell)
-            else:
-                known[cell] = None if fits(cell, written) else f"a date written {other}"
+            known[cell] = kind_of(cell) if feature.kind == "time" or other is None else f"a date written {other}"
         return known[cell]
 
     return test
+
+
+def _real(parts: Mapping[str, str | None]) -> bool:
+    """Whether the calendar has it."""
+    year, month, day, hour, minute, second = (
+        int(parts.get(name) or default)
+        for name, default in (("year", 1970), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0), ("second", 0))
+    )
+    try:
+        datetime(year, month, day, hour, minute, second)
+    except ValueError:
+        return False
+    return True
 
 
 def kind_of(cell: str) -> str:

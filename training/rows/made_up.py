@@ -56,6 +56,8 @@ def is_made_up(path: Path) -> bool:
     """Whether a file says that its rows are made up: by its name, or, of a .parquet, by what is written in it."""
     if MARK in path.name:
         return True
+    if path.is_dir():
+        return any(map(is_made_up, path.iterdir()))
     try:
         found = pyarrow.parquet.read_schema(path).metadata if path.suffix == ".parquet" else None
     except (pa.ArrowException, OSError):  # whoever reads the rows says what is wrong with it

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+import yaml
 from numpy.typing import NDArray
 
 from accountant.errors import DataError, InputError
@@ -124,6 +125,17 @@ def draft_schema(path: Path, look: bool = False) -> str:
     head = HEAD.format(name=path.name, looked=LOOKED if look else UNSEEN)
     formats = [f"format: {json.dumps(written)}"] if written else []
     return head + "\n".join([*lines, *(told if ignored else []), *asked, *formats, "missing: own-bin", ""])
+
+
+def proposal(path: Path) -> dict[str, Any]:
+    """What `draft_schema` proposes of a file that was looked at: `features`, `ignore` and `format` as a schema has
+    them, FILL_IN where a person must say it; and `people`, the columns that may name persons.
+    """
+    body = yaml.safe_load(draft_schema(path, look=True))
+    ignored = dict.fromkeys(body.get("ignore") or ())
+    names = [*body["features"], *ignored]
+    kept = {key: body[key] for key in ("features", "format") if key in body}
+    return {**kept, "ignore": ignored, "people": [name for name in names if names_people(name)]}
 
 
 def _seen(path: Path) -> tuple[Form, dict[str, Column]]:

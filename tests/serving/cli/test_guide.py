@@ -1,0 +1,84 @@
+"""`dpserve dataset guide` on a pseudo-terminal: the messy table as it comes, registered by answering questions."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+
+from ledgers import ROOT
+
+from accountant.home import Home
+from serving.cli.app import run
+from training.rows.schema import parse_schema
+
+PATIENCE = 120.0  # seconds: a way out and not a claim
+ANSWERS = [
+    ("Columns to predict", "readmitted, nothing"), ("nothing: no such column.*Columns to predict", "readmitted, cost"),
+    ("readmitted: its classes", "no, yes"), ("cost: its classes", "0 .. 30000 leave-out"),
+    ("More columns to ignore", "died, stay_days, ward"), ("insurance_no, numeric", ""),
+    ("visit_date, date", "2019-01-01 .. 2024-12-31"),
+    ("birth_date, date", "1930-01-01 .. 2015-12-31"), ("sex, categorical", "female, male"),
+    ("region, categorical", "north, east, south, west"),
+    (r"lab_001 \.\. lab_185 \(185\), numeric", "0 .. 120"),
+    (r"Rows, about.*\[1000\]", "6120"), (r"One person.*\[patient_id\]", ""), (r"Rows of one person.*\[1\]", "4"),
+    (r"epsilon.*for ever \[3\]", ""), (r"delta.*\[1e-6\]", ""), (r"times in 100.*kept aside.*\[0.2\]", "none"),
+    (r"The same by one command.*Register it now.*\[no\]", "yes"),
+]  # fmt: skip
+
+
+def test_the_messy_table_is_registered_by_answers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    home = {
+        **os.environ,
+        "DPSERVE_HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(ROOT),
+        "TERM": "dumb",
+        "COLUMNS": "200",
+    }
+    subprocess.run([sys.executable, ROOT / "examples" / "messy.py", "messy.csv", "said.yaml"], check=True)
+    subprocess.run([sys.executable, "-m", "serving.cli", "init"], env=home, check=True, capture_output=True)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "serving.cli", "dataset", "guide", "messy.csv"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=home, start_new_session=True)
+    os.close(theirs)
+    seen, at, end = "", 0, time.monotonic() + PATIENCE
+    answers = iter(ANSWERS)
+    awaited = next(answers)
+    while time.monotonic() < end:
+        if select.select([ours], [], [], 0.2)[0]:
+            try:
+                said = os.read(ours, 1 << 16)
+            except OSError:  # the other end is closed
+                break
+            seen += said.decode("utf-8", "replace")
+        if awaited and re.search(awaited[0] + r"[^\n]*: $", seen[at:], re.S):
+            at = len(seen)
+            os.write(ours, awaited[1].encode() + b"\n")
+            awaited = next(answers, None)
+    if awaited:
+        process.kill()
+    assert awaited is None, seen[-3000:]
+    assert process.wait(timeout=10) == 0, seen[-3000:]
+    assert re.search(r"visit_date +date +YYYY-MM-DD or DD.MM.YYYY +feature", seen)
+    assert re.search(r"lab_001 \.\. lab_185 \(185\) +numeric +decimal either +feature", seen)
+    assert re.search(r"patient_id +unit\?", seen)
+    assert "--unit patient_id --contributions 4 --epsilon 3 --delta 1e-6" in seen
+    assert re.search(r"dpserve plan messy --epsilon 0.3 --target readmitted\s.*price +epsilon 0.3", seen, re.S)
+    schema = parse_schema((tmp_path / "messy.yaml").read_bytes())
+    assert schema.target_names == ("readmitted", "cost")
+    assert len(schema.features) == 185 + 7
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
+    dataset = Home.open().ledger.dataset("messy")
+    assert (dataset.registration.unit.column, dataset.registration.unit.contributions) == ("patient_id", 4)
+
+
+def test_elsewhere_it_names_the_commands_that_say_the_same(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    assert run(["dataset", "guide", str(tmp_path / "a.csv")]) == 2
+    told = capsys.readouterr().err
+    assert all(each in told for each in ("--data", "--schema", "--unit", "--epsilon", "--family"))

@@ -1,0 +1,112 @@
+"""Rows of a real database are registered as those of a file are, and no secret is told anywhere."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from accountant.errors import DataError, InputError
+from serving.cli.app import run
+from training.rows.sources.sql import shown, spooled
+from training.rows.sources.written import Form
+
+SCHEMA = """
+target: {name: y, classes: ["no", "yes"]}
+records: 10000
+features:
+  lab: {type: numeric, range: [0, 10]}
+  smoker: {type: boolean}
+  came: {type: date, range: [2020-01-01, 2020-12-31]}
+  word: {type: categorical, values: ["a,b", "two\\nlines"]}
+"""
+ROWS = """
+create table visits as select n as person, n % 10 + 0.5 as lab, n % 3 = 0 as smoker, {date} as came,
+case n % 3 when 0 then 'a,b' when 1 then 'two
+lines' end as word, case n % 2 when 0 then 'no' else 'yes' end as y
+from {series}
+"""
+SERIES = {
+    "postgresql": ("date '2020-01-01' + n % 300", "generate_series(1, 10000) n"),
+    "sqlite": (
+        "date('2020-01-01', '+' || (n % 300) || ' days')",
+        "(with recursive s(n) as (select 1 union all select n + 1 from s where n < 10000) select n from s)",
+    ),
+}
+
+
+@pytest.fixture
+def database(ledger_url, tmp_path):
+    """A table of 10,000 rows in a database of either kind; a password where there is one to tell."""
+    kind = ledger_url.partition(":")[0].partition("+")[0]
+    url = f"sqlite:///{tmp_path / 'wards.db'}" if kind == "sqlite" else ledger_url
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        date, series = SERIES[kind]
+        connection.execute(text(ROWS.format(date=date, series=series)))
+    engine.dispose()
+    return url
+
+
+def test_a_database_is_registered_as_a_file_is(database, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WARDS_URL", database)
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
+    rest = ["--schema", str(tmp_path / "schema.yaml"), "--epsilon", "3", "--delta", "1e-6", "--json"]
+    assert run(["init"]) == 0
+    query = "select lab, smoker, came, word, y from visits order by person"
+    assert (
+        run(["dataset", "register", "a", "--data", "env:WARDS_URL", "--query", query, *rest, "--unit", "record"]) == 0
+    )
+    with spooled(database, query, None, Form(), tmp_path) as path:
+        kept = path.read_bytes()
+    assert not path.exists()
+    assert kept.count(b"\n") > 10000
+    (tmp_path / "rows.csv").write_bytes(kept)
+    capsys.readouterr()
+    assert run(["dataset", "register", "b", "--data", str(tmp_path / "rows.csv"), *rest]) == 2
+    assert "these rows are registered already, as a" in capsys.readouterr().err
+    where = json.loads((tmp_path / "home" / "datasets.json").read_text())["a"]["data"]
+    assert where == shown(database)
+    assert sorted(path.suffix for path in (tmp_path / "home" / "datasets").iterdir()) == [""]
+    (tmp_path / "schema.yaml").write_text(SCHEMA + "ignore: [person]\n")
+    whole = ["--data", database, "--table", "visits", *rest[:2], "--family", "a", "--unit", "person", "--json"]
+    assert run(["dataset", "register", "c", *whole]) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "query", "table"),
+    [
+        ("postgresql://ward:hush@127.0.0.1:1/nowhere", "select 1", None),
+        ("postgresql://ward:hush@127.0.0.1:1/nowhere", None, None),
+        ("postgresql://ward:hush@127.0.0.1:1/nowhere", "select 1", "both"),
+        ("nodatabase://ward:hush@host/x", "select 1", None),
+        ("env:NOT_SET", "select 1", None),
+        ("sqlite:////none/hush.db", None, "visits"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_without_a_secret(tmp_path, data, query, table):
+    with pytest.raises((DataError, InputError)) as refused, spooled(data, query, table, Form(), tmp_path, {}):
+        pass
+    assert "hush" not in str(refused.value)
+    assert "ward" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_database_refuses_quotes_nothing_of_it(database, tmp_path):
+    for query in (
+        "select word::int from visits",
+        "select nothing from visits",
+        "drop table visits",
+        "select x'00' as b",
+    ):
+        with pytest.raises(DataError) as refused, spooled(database, query, None, Form(), tmp_path):
+            pass
+        assert "a,b" not in str(refused.value)
+    path = tmp_path / "x"
+    path.mkdir()
+    sqlite3.connect(path / "empty.db").close()
+    with pytest.raises(DataError, match="refused"), spooled(f"sqlite:///{path}/empty.db", None, "no", Form(), tmp_path):
+        pass

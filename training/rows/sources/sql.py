@@ -1,0 +1,126 @@
+"""What a database answers, read once, as a file: rows stream through a cursor on the server's side into a .csv file
+beside the packed rows, which is deleted when they are packed. No message and no entry holds the URL: it may hold a
+password.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date, time
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url, quoted_name, select, table, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from accountant.errors import DataError, InputError
+from training.rows.sources.written import Form
+
+AT_ONCE = 4096  # rows of the cursor
+FORMS = "must be like postgresql://user@host/database, sqlite:///file, or env:NAME of a variable that holds one"
+
+
+def is_url(data: str) -> bool:
+    """Whether `--data` names a database, or a variable that does."""
+    return "://" in data or data.startswith("env:")
+
+
+def shown(data: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The database as it may be shown: where it is, and never who asks, nor by which password."""
+    url = _parsed(data, environment)
+    return f"{url.get_backend_name()}://{url.host or ''}/{Path(url.database or '').name}"
+
+
+@contextmanager
+def spooled(
+    data: str,
+    query: str | None,
+    name: str | None,
+    form: Form,
+    folder: Path,
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[Path]:
+    """A file of what `query` answers, or of the whole table `name`, while it is needed. InputError where nothing says
+    what to read, or the driver is not installed; DataError where the database refuses.
+    """
+    if (query is None) == (name is None):
+        raise InputError("data: of a database, say either --query or --table")
+    engine = _engine(_parsed(data, environment))
+    place = folder / f"{uuid.uuid4()}.partial"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    place.mkdir(mode=0o700)
+    path = place / "query.csv"
+    try:
+        try:
+            with engine.connect() as connection, path.open("x", encoding=form.encoding, newline="") as file:
+                _copy(connection, query, name, csv.writer(file, delimiter=form.delimiter))
+        except (SQLAlchemyError, UnicodeEncodeError) as error:
+            raise DataError(f"data={shown(data, environment)}: {_kind(error)}") from None
+        finally:
+            engine.dispose()
+        yield path
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _copy(connection: Connection, query: str | None, name: str | None, writer: Any) -> None:
+    if connection.dialect.name == "postgresql":
+        connection = connection.execution_options(postgresql_readonly=True)
+    elif connection.dialect.name == "sqlite":
+        connection.execute(text("pragma query_only = on"))
+    schema, _, plain = (name or "").rpartition(".")
+    whole = select(text("*")).select_from(
+        table(quoted_name(plain, quote=True), schema=quoted_name(schema, quote=True) if schema else None)
+    )
+    asked = whole if query is None else text(query.replace(":", r"\:"))  # a colon is no place for a value
+    found = connection.execution_options(stream_results=True, yield_per=AT_ONCE).execute(asked)
+    if not found.returns_rows:
+        raise DataError("query: answers no rows; it must be a select")
+    writer.writerow(found.keys())
+    for part in found.partitions():
+        writer.writerows([_cell(value) for value in row] for row in part)
+
+
+def _cell(value: Any) -> Any:
+    """As a .csv has it: nothing for null, dates and times as ISO texts."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, bytes | memoryview | list | tuple | dict):
+        raise DataError("query: a column holds bytes, lists or documents; leave it out, or make it a text or a number")
+    return value
+
+
+def _parsed(data: str, environment: Mapping[str, str]) -> URL:
+    said = environment.get(data.removeprefix("env:"), "") if data.startswith("env:") else data
+    try:
+        url = make_url(said)
+    except (ArgumentError, ValueError):
+        raise InputError(f"data: names no database that can be read; {FORMS}") from None
+    if url.drivername in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        raise DataError("data: no such SQLite file")
+    return url
+
+
+def _engine(url: URL) -> Engine:
+    try:
+        return create_engine(url)
+    except (ImportError, NoSuchModuleError):
+        raise InputError(
+            f"data={url.get_backend_name()}: its driver is not installed; for PostgreSQL install dpserve[postgres]"
+        ) from None
+
+
+def _kind(error: Exception) -> str:
+    """Without a word of the server's: it quotes users, hosts and values."""
+    if isinstance(error, UnicodeEncodeError):
+        return f"a text that {error.encoding} cannot write; say `encoding: utf-8` in the schema"
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    state = getattr(cause, "sqlstate", None)
+    return f"the database refused ({type(cause or error).__name__}{f', SQLSTATE {state}' if state else ''})"
