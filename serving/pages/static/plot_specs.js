@@ -132,7 +132,7 @@ export function dateOf(calendar, number) {
 function xAxis({ calendar }, edges, alike) {
   const form = { date: "%Y-%m-%d", datetime: "%Y-%m-%d %H:%M", time: "%H:%M" }[calendar];
   const dates = form ? { labelExpr: `utcFormat(datum.value * ${calendar === "date" ? DAY : 1000}, '${form}')` } : {};
-  if (!alike) return { title: null, grid: false, tickCount: 6, labelOverlap: true, ...dates };
+  if (!alike) return { title: null, grid: false, tickCount: form ? 3 : 6, labelOverlap: true, ...dates };
   const every = Math.ceil(edges.length / 5);
   const shown = edges.map((_, at) => at).filter((at) => at % every === 0);
   const words = JSON.stringify(edges.map((edge) => calendar ? dateOf(calendar, edge) : edge.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 })));

@@ -37,6 +37,9 @@ SERIES = {
 }
 
 
+BYTES = {"sqlite": "select x'00' as b", "postgr": "select decode('00', 'hex') as b"}
+
+
 @pytest.fixture
 def database(ledger_url, tmp_path):
     """A table of 10,000 rows in a database of either kind; a password where there is one to tell."""
@@ -72,7 +75,7 @@ def test_a_database_is_registered_as_a_file_is(database, tmp_path, monkeypatch, 
     assert where == shown(database)
     assert sorted(path.suffix for path in (tmp_path / "home" / "datasets").iterdir()) == [""]
     (tmp_path / "schema.yaml").write_text(SCHEMA + "ignore: [person]\n")
-    whole = ["--data", database, "--table", "visits", *rest[:2], "--family", "a", "--unit", "person", "--json"]
+    whole = ["--data", database, "--table", "visits", *rest[:2], "--family", "a", "--unit", "record", "--json"]
     assert run(["dataset", "register", "c", *whole]) == 0
 
 
@@ -100,7 +103,7 @@ def test_what_a_database_refuses_quotes_nothing_of_it(database, tmp_path):
         "select word::int from visits",
         "select nothing from visits",
         "drop table visits",
-        "select x'00' as b",
+        BYTES[database[:6]],
     ):
         with pytest.raises(DataError) as refused, spooled(database, query, None, Form(), tmp_path):
             pass
