@@ -17,6 +17,18 @@ from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
 from training.job_views import dataset_to_json
 
+Unit = Annotated[
+    str | None, typer.Option(help='The column that names the person, or "record": each row is another person.')
+]
+Family = Annotated[list[str] | None, typer.Option(help="A dataset of the same people, or their family. Repeatable.")]
+FamilyName = Annotated[
+    str | None, typer.Option(help="Name of the family that is founded; the dataset's when left out.")
+]
+Holdout = Annotated[
+    str | None,
+    typer.Option(help="Share of the people kept aside for evaluation, 0.2 for instance; none when left out."),
+]
+
 
 def register(
     name: Name,
@@ -27,20 +39,11 @@ def register(
     epsilon: Annotated[str | None, typer.Option(help="Epsilon in all, permanently.")] = None,
     delta: Annotated[str | None, typer.Option(help="Delta in all, permanently.")] = None,
     relation: Annotated[str, typer.Option(help="add-remove or replace-one.")] = "add-remove",
-    unit: Annotated[
-        str | None, typer.Option(help='The column that names the person, or "record": each row is another person.')
-    ] = None,
+    unit: Unit = None,
     contributions: Annotated[int, typer.Option(help="Rows of one person that are used at most.")] = 1,
-    family: Annotated[
-        list[str] | None, typer.Option(help="A dataset of the same people, or their family. Repeatable.")
-    ] = None,
-    family_name: Annotated[
-        str | None, typer.Option(help="Name of the family that is founded; the dataset's when left out.")
-    ] = None,
-    holdout: Annotated[
-        str | None,
-        typer.Option(help="Share of the people kept aside for evaluation, 0.2 for instance; none when left out."),
-    ] = None,
+    family: Family = None,
+    family_name: FamilyName = None,
+    holdout: Holdout = None,
     new_people: Annotated[
         bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
     ] = False,

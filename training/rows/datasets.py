@@ -41,6 +41,7 @@ from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
 CHUNK = 1 << 24
+EXACT = "under replace-one the number of rows is public and must be exact; it is another"
 LOCK = "datasets.lock"  # held while a packed folder is put in its place and entered
 # By folder: its files as they lay when they were hashed, and whether they were those that were registered.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool]] = {}
@@ -96,8 +97,7 @@ def register(
         if answer is None and (like := [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]):
             raise ask(like, "their values repeat as ids do")
         if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
-            said = "under replace-one the number of rows is public and must be exact; it is another"
-            raise DataError(f"records={schema.records}: {said}")
+            raise DataError(f"records={schema.records}: {EXACT}")
         folder = home.datasets / f"{uuid.uuid4()}.partial"
         try:
             files = _write(folder, packed, schema, raw, people)

@@ -25,6 +25,11 @@ from training.rows.schema import parse_schema
 from training.rows.schema_text import FILL_IN
 
 T = TypeVar("T")
+ELSEWHERE = (
+    "guide: asks on a terminal. Elsewhere: dpserve schema draft FILE --data > NAME.yaml, fill it in, dpserve schema "
+    "check NAME.yaml --data FILE, dpserve dataset register NAME --data FILE --schema NAME.yaml --unit COLUMN|record "
+    "--epsilon E --delta D (or --family NAME)"
+)
 OF_TARGET = (
     "{}: its classes in order, the last is the one looked for (no, yes), or LOW .. HIGH; then leave-out, where rows "
     "may lack it"
@@ -49,11 +54,7 @@ def guide(
     dpserve dataset guide visits.csv
     """
     if json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError(
-            "guide: asks on a terminal. Elsewhere: dpserve schema draft FILE --data > NAME.yaml, fill it in, dpserve "
-            "schema check NAME.yaml --data FILE, and dpserve dataset register NAME --data FILE --schema NAME.yaml "
-            "--unit COLUMN|record --epsilon E --delta D (or --family NAME)"
-        )
+        raise InputError(ELSEWHERE)
     home = Home.open()
     allowed(home, "steward")
     name = name or re.sub(r"[^A-Za-z0-9_.-]", "-", data.name.partition(".")[0])
