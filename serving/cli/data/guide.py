@@ -63,13 +63,8 @@ def guide(
     columns: Columns = body["features"]
     people = body.pop("people")
     print(aligned(_table(columns, body["ignore"], people)), end="\n\n")
-    targets = ask("Columns to predict, with commas", None, lambda said: _known(said, {**columns, **body["ignore"]}))
-    body["targets"] = {each: ask(OF_TARGET.format(each), None, _answers) for each in targets}
-    for each in targets:
-        columns.pop(each, None)
-        body["ignore"].pop(each, None)
-    for each in ask("More columns to ignore, with commas, or none", "none", lambda said: _but_none(said, columns)):
-        body["ignore"][each] = columns.pop(each)
+    body["targets"] = _roles(columns, body["ignore"])
+    targets = list(body["targets"])
     for group in _groups(columns):
         _fill_in(columns, group, body["ignore"])
     body |= {"ignore": list(body["ignore"]), "records": ask("Rows, about, as everybody may know", "1000", int)}
@@ -143,6 +138,27 @@ def _named(group: Sequence[str]) -> str:
     return group[0] if len(group) == 1 else f"{group[0]} .. {group[-1]} ({len(group)})"
 
 
+def _roles(columns: Columns, ignored: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Take the targets and what is to be ignored out of the columns; what may be answered to each target."""
+
+    def answers(said: str) -> dict[str, Any]:
+        missing = {"missing": "leave-out"} if said.endswith(" leave-out") else {}
+        low, dots, high = (part.strip() for part in said.removesuffix(" leave-out").partition(".."))
+        return {**({"range": [float(low), float(high)]} if dots else {"classes": _listed(low)}), **missing}
+
+    def but_none(said: str) -> list[str]:
+        return [] if said == "none" else _known(said, columns)
+
+    targets = ask("Columns to predict, with commas", None, lambda said: _known(said, {**columns, **ignored}))
+    found = {each: ask(OF_TARGET.format(each), None, answers) for each in targets}
+    for each in targets:
+        columns.pop(each, None)
+        ignored.pop(each, None)
+    for each in ask("More columns to ignore, with commas, or none", "none", but_none):
+        ignored[each] = columns.pop(each)
+    return found
+
+
 def _fill_in(columns: Columns, group: Sequence[str], ignored: dict[str, Any]) -> None:
     """Ask for what a person must say of these columns."""
     first = columns[group[0]]
@@ -173,13 +189,6 @@ def _public(answer: str, kind: str) -> dict[str, Any]:
     return {"type": "numeric", "range": [float(low), float(high)]}
 
 
-def _answers(answer: str) -> dict[str, Any]:
-    missing = {"missing": "leave-out"} if answer.endswith(" leave-out") else {}
-    answer = answer.removesuffix(" leave-out")
-    low, dots, high = (part.strip() for part in answer.partition(".."))
-    return {**({"range": [float(low), float(high)]} if dots else {"classes": _listed(answer)}), **missing}
-
-
 def _questions(home: Home, people: Sequence[str]) -> dict[str, Any]:
     """Whose the rows are, and the total."""
     unit = ask("\nOne person is told by the column (record: each row is another person)", next(iter(people), None), str)
@@ -202,10 +211,6 @@ def _known(said: str, columns: Mapping[str, Any]) -> list[str]:
     if unknown := [each for each in found if each not in columns]:
         raise InputError(f"{', '.join(unknown)}: no such column")
     return found
-
-
-def _but_none(said: str, columns: Mapping[str, Any]) -> list[str]:
-    return [] if said == "none" else _known(said, columns)
 
 
 def _listed(answer: str) -> list[str]:
