@@ -12,12 +12,11 @@ from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from accountant.budget import Budget, Relation, parse_relation
 from accountant.errors import BudgetRefused, InputError
@@ -26,11 +25,12 @@ from models.features import RawColumns
 from models.forms.ensemble import Ensemble
 from training.calibrate import calibrate
 from training.learner import Recipe
+from training.learners.estimator import Classifier, Estimator, Regressor
 from training.notebook_budget import Account
 from training.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
 from training.rows.column_rules import Columns
 from training.rows.data import columns_of, rows_of
-from training.rows.frames import Unfitted, is_frame, label_column, table_from, target_column, value_errors
+from training.rows.frames import is_frame, label_column, table_from, target_column, unfitted, value_errors
 from training.rows.rows import Rows
 from training.rows.schema import Schema, parse_schema
 from training.rows.selections import Selection, row_words
@@ -51,7 +51,7 @@ class SpendWarning(UserWarning):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
+class PrivateLearner(Estimator, ABC):
     """What private classifiers and regressors share. A subclass is a dataclass whose fields are its parameters.
 
     `schema`: a Schema, a rule (Columns), or the path or bytes of a schema file; (epsilon, delta) and `relation` as
@@ -180,12 +180,12 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _released(self) -> Ensemble:
         if not hasattr(self, "ensemble_"):
-            raise Unfitted(f"predict: this {type(self).__name__} is not fitted yet")
+            raise unfitted(f"predict: this {type(self).__name__} is not fitted yet")
         return self.ensemble_
 
-    def __sklearn_clone__(self) -> PrivateLearner:
+    def __sklearn_clone__(self) -> Self:
         """A clone is a new release. It knows its kin, so that what they cost together does not go unsaid."""
-        twin: PrivateLearner = super().__sklearn_clone__()
+        twin = super().__sklearn_clone__()
         self._kin = twin._kin = [] if self._kin is None else self._kin
         return twin
 
@@ -233,7 +233,7 @@ class PrivateLearner(BaseEstimator, ABC):  # type: ignore[misc]
         return Public.of(schema, parse_relation(self.relation), budget, pure=budget.delta == 0)
 
 
-class PrivateClassifier(ClassifierMixin, PrivateLearner):  # type: ignore[misc]
+class PrivateClassifier(Classifier, PrivateLearner):
     """Base of private classifiers. After `fit` they also have `classes_`, the declared ones.
 
     On the platform, where a job fits whatever its schema declares, one that can may fit a number as well: `learn` and
@@ -267,7 +267,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLearner):  # type: ignore[misc]
         return tags
 
 
-class PrivateRegressor(RegressorMixin, PrivateLearner):  # type: ignore[misc]
+class PrivateRegressor(Regressor, PrivateLearner):
     """Base of private regressors: the schema's target has a public `range`, to which targets are clipped. `predict`
     answers within it, and `score` is R^2.
     """

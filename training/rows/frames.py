@@ -14,8 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_array, column_or_1d
 
 from accountant.errors import DataError, InputError
 from models.features import CategoricalFeature
@@ -28,8 +26,12 @@ class BadData(DataError, ValueError):
     """X or y does not fit the schema."""
 
 
-class Unfitted(InputError, NotFittedError):  # type: ignore[misc]
-    """Asked to predict before `fit`."""
+def unfitted(message: str) -> InputError:
+    """Asked to predict before `fit`: an InputError that is scikit-learn's NotFittedError as well."""
+    from sklearn.exceptions import NotFittedError  # as in all of this file: what only plans needs none of it
+
+    found: InputError = type("Unfitted", (InputError, NotFittedError), {})(message)
+    return found
 
 
 @contextmanager
@@ -76,6 +78,8 @@ def array_table(X: Any, names: Sequence[str] | None, numbers: bool, who: str) ->
 
     NaN is a missing value; infinities lie beyond the range, and are clipped as everywhere.
     """
+    from sklearn.utils.validation import check_array
+
     dtype = "numeric" if numbers else None
     array = check_array(X, dtype=dtype, ensure_all_finite=False, estimator=who, input_name="X")
     if names is not None and len(names) != array.shape[1]:
@@ -112,6 +116,8 @@ def target_column(y: Any, who: str) -> pa.Array:
         raise BadData(f"y: {who} requires y to be passed, but the target y is None")
     if isinstance(y, pa.ChunkedArray | pa.Array):
         return _labels(y)
+    from sklearn.utils.validation import column_or_1d
+
     numbers = column_or_1d(y, warn=True)
     if numbers.dtype.kind not in "iufO":
         raise BadData(f"y: holds {numbers.dtype}; {who} wants numbers")
@@ -121,6 +127,8 @@ def target_column(y: Any, who: str) -> pa.Array:
 def _labels(y: Any) -> pa.Array:
     if isinstance(y, pa.ChunkedArray | pa.Array):
         return y.combine_chunks() if isinstance(y, pa.ChunkedArray) else y
+    from sklearn.utils.validation import column_or_1d
+
     labels = column_or_1d(y, warn=True)
     if labels.dtype.kind == "f":
         labels = _whole(labels)

@@ -8,7 +8,6 @@ from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
 from training.rows.fingerprints import Hashes, bits_of, mix
 from training.rows.frames import array_column, frame_table, is_frame
@@ -28,6 +27,8 @@ def row_words(X: Any, key: np.uint64 = ROWS) -> Hashes:
         table = frame_table(X)
         columns = [column.combine_chunks() for column in table.columns]
     else:
+        from sklearn.utils.validation import check_array  # loads scikit-learn, which what only plans does without
+
         array = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
         columns = [array_column(column) for column in array.T]
     words = np.zeros(len(columns[0]) if columns else 0, np.uint64)

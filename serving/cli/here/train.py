@@ -8,8 +8,7 @@ from typing import Any
 from accountant.home import Home
 from models.store.bundle import ModelStore
 from serving.cli.terminal import allowed, this_user
-from training import job, plans
-from training.evaluation.evaluate import price_following
+from training import plans
 from training.plans import Asked
 from training.tuning.tune import Tuning
 
@@ -18,11 +17,17 @@ def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
     """A job's price; spends nothing."""
     job_asked, home = _asked(asked), Home.open()
     plan = plans.plan(home, job_asked, this_user(), _promotes(home, job_asked))
+    if job_asked.evaluate is None:
+        return plan.to_json()
+    from training.evaluation.evaluate import price_following  # as below
+
     return plan.to_json() | price_following(home, plan.request, job_asked.evaluate, this_user())
 
 
 def trained(asked: Mapping[str, Any], key: str | None, progress: Callable[[int, int], None]) -> dict[str, Any]:
     """A job to its end. The same key gives the same job, and spends once."""
+    from training import job  # loads what fits and certifies, which a plan does without
+
     job_asked, home = _asked(asked), Home.open()
     promotes = _promotes(home, job_asked)
     job.recover(home)

@@ -1,0 +1,70 @@
+"""What scikit-learn asks of an estimator, without loading scikit-learn: a plan needs parameters and public rules alone,
+and loading it takes longer than all the rest. What only scikit-learn calls, or fits, loads it.
+"""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any, ClassVar, Self
+
+
+class Estimator:
+    """An estimator by its protocol ("Developing scikit-learn estimators"): parameters are the arguments of the
+    constructor, kept under their names."""
+
+    _mixin: ClassVar[str] = ""  # of sklearn.base, whose tags it has
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Every parameter by its name; none holds an estimator, so `deep` changes nothing."""
+        return {name: getattr(self, name) for name in sorted(signature(type(self)).parameters)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters. ValueError for one that there is not."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"Invalid parameter {name!r} for {type(self).__name__}; there are {sorted(known)}")
+            setattr(self, name, value)
+        return self
+
+    def get_metadata_routing(self) -> Any:
+        """No argument of `fit` is routed."""
+        from sklearn.utils.metadata_routing import MetadataRequest  # only scikit-learn asks for it
+
+        return MetadataRequest(owner=self)
+
+    def __sklearn_clone__(self) -> Self:
+        from sklearn.base import clone  # only scikit-learn asks for it
+
+        return type(self)(**{name: clone(value, safe=False) for name, value in self.get_params().items()})
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn import base  # only scikit-learn asks for it
+
+        return type("Tagged", (getattr(base, self._mixin), base.BaseEstimator), {})().__sklearn_tags__()
+
+
+class Classifier(Estimator):
+    """What classifiers have besides."""
+
+    _mixin = "ClassifierMixin"
+    _estimator_type = "classifier"
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean accuracy of `predict(X)` against y."""
+        from sklearn.metrics import accuracy_score  # loads scikit-learn
+
+        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))  # type: ignore[attr-defined]
+
+
+class Regressor(Estimator):
+    """What regressors have besides."""
+
+    _mixin = "RegressorMixin"
+    _estimator_type = "regressor"
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 of `predict(X)` against y."""
+        from sklearn.metrics import r2_score  # loads scikit-learn
+
+        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))  # type: ignore[attr-defined]
