@@ -136,7 +136,9 @@ def _larger(trial: Trial, best: Recipe, epsilon: Decimal, share: int = 10**6) ->
         fine = max(1, low // share)
         if high - low <= (fine if below else max(1, low // 10**4)) or not (above or below):
             break
-        if not above:
+        if not below and turn % 3:  # the target to its last digit: whether so little more still fits
+            guess = low + max(1, low // 10**4)
+        elif not above:
             guess = low + int(low * -below / max(float(best.claim.epsilon), -below)) + low // 1000
         elif below and turn % 3:  # a little past the chord's end, so that the far end comes closer as well
             guess = low + int((high - low) * below / (below - above)) + (fine if -below < above else -fine)

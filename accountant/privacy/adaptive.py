@@ -13,10 +13,10 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, exp, expm1, frexp, log1p, sqrt
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.privacy import adaptive_rules
 from accountant.privacy.events import Event
 from accountant.privacy.renyi import compose_grid, epsilon_at
 
@@ -25,9 +25,9 @@ Floats = NDArray[np.float64]
 
 FINENESS = (512, 384, 256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 20, 16, 12, 10, 8, 6, 4, 3)  # steps to a typical span
 MOST_WORK = 15_000_000  # inner operations; the finest grid that needs no more is taken
+FEW, FEW_PASSES = 6, 12_000  # boards that a process plays before it loads the compiled rules, and their passes
 WIDEST = 100  # of one release's epsilon
 TAIL = 1000  # the grid ends where Renyi DP gives delta / TAIL
-STEP_SLACK = 1e-14  # floating point, relative, for one release
 SLACK = 1e-9  # floating point of reading the result: relative in delta, absolute in epsilon
 
 
@@ -115,70 +115,22 @@ def _short(step: Fraction) -> Fraction:
     return ceil(step / unit) * unit
 
 
+_PLAYED = [0]  # boards, of this process
+
+
 def play(board: Board) -> Floats:
-    """V after every release, at 0, step, .., size * step."""
-    values = np.zeros(board.size + 1)
-    for bounded, steps, count in board.moves:
-        values = _bounded(values, steps, board.step, count) if bounded else _pure(values, steps, board.step, count)
-    return values
+    """V after every release, at 0, step, .., size * step.
 
-
-@numba.njit(nogil=True, cache=True)
-def _widen(values: Floats, wide: Floats, steps: int, step: float) -> None:
-    """values at 0.. into `wide` at -steps..: V(-x) = 1 - e^-x + e^-x V(x) to the left, the last value to the right."""
-    size = values.size
-    for i in range(wide.size - steps):
-        wide[steps + i] = values[min(i, size - 1)]
-    for i in range(1, steps + 1):
-        wide[steps - i] = -np.expm1(-i * step) + np.exp(-i * step) * values[min(i, size - 1)]
-
-
-@numba.njit(nogil=True, cache=True)
-def _bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
-    """`count` releases whose losses lie in [t - e, t], e = steps * step, at the worst t each time.
-
-    Between two grid points t the worst exceeds both ends by at most `rise` times `bend` (the proof's c2).
+    The first few boards of a process by numpy, which takes ten times as long for each: a verifier plays one or two, and
+    to load the compiled rules takes as long as a dozen. Both are the same operations in the same order.
     """
-    size, out = values.size, values.copy()
-    wide, bend = np.empty(size + 3 * steps + 3), np.empty(size + steps + 1)
-    last = np.empty(size)
-    whole = np.expm1(steps * step)
-    for _ in range(count):
-        _widen(out, wide, steps + 1, step)
-        _bend(wide, bend, steps, step)
-        last[:] = out
-        for j in range(1, steps + 1):
-            high = np.exp(j * step) * np.expm1((steps - j) * step) / whole
-            low = np.expm1(j * step) / whole
-            rise = np.exp((j - 1) * step) * np.tanh(step / 4) / whole
-            near, far = wide[steps + 1 - j : steps + 1 - j + size], wide[2 * steps + 1 - j : 2 * steps + 1 - j + size]
-            bent = bend[steps + 1 - j : steps + 1 - j + size]
-            for i in range(size):
-                here = high * near[i] + low * far[i]
-                top = (last[i] if last[i] > here else here) + rise * bent[i]
-                last[i] = here
-                out[i] = top if top > out[i] else out[i]
-        for i in range(size):
-            out[i] = min(1.0, out[i] * (1 + STEP_SLACK))
-    return out
+    bounded, pure = adaptive_rules.bounded, adaptive_rules.pure
+    _PLAYED[0] += 1
+    if _PLAYED[0] > FEW or sum(count * steps for _, steps, count in board.moves) > FEW_PASSES:
+        from accountant.privacy import adaptive_compiled  # loads numba
 
-
-@numba.njit(nogil=True, cache=True)
-def _bend(wide: Floats, bend: Floats, steps: int, step: float) -> None:
-    """bend[i] = e^h (V(x - h) - V(x - h + e)) - (V(x) - V(x + e)) at x = (i - steps) h, rounded up; not below 0."""
-    grown = np.exp(step)
-    for i in range(bend.size):
-        outer = grown * (wide[i] - wide[i + steps])
-        bend[i] = max(0.0, outer - (wide[i + 1] - wide[i + 1 + steps])) + 1e-15 * grown * wide[i]
-
-
-@numba.njit(nogil=True, cache=True)
-def _pure(values: Floats, steps: int, step: float, count: int) -> Floats:
-    """`count` randomized responses of e = steps * step, the worst of the e-DP releases."""
-    size, out = values.size, values.copy()
-    wide, yes = np.empty(size + 2 * steps), 1 / (1 + np.exp(-steps * step))
-    for _ in range(count):
-        _widen(out, wide, steps, step)
-        for i in range(size):
-            out[i] = min(1.0, (yes * wide[i] + np.exp(-steps * step) * yes * wide[i + 2 * steps]) * (1 + STEP_SLACK))
-    return out
+        bounded, pure = adaptive_compiled.bounded, adaptive_compiled.pure
+    values = np.zeros(board.size + 1)
+    for is_bounded, steps, count in board.moves:
+        values = (bounded if is_bounded else pure)(values, steps, board.step, count)
+    return values
