@@ -22,7 +22,7 @@ from serving.http.rights import LISTED, NAMED, allowed, seen_models
 from serving.http.routes import PREDICTING, Door, access, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
-from serving.wire import tables_in
+from serving.wire import csv_tables, tables_in
 from serving.wire.bounds import check_answer
 from serving.wire.errors import TooLarge, json_response
 from serving.wire.quick_json import quick_json
@@ -34,7 +34,8 @@ PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
 AT_ONCE = 512 << 10  # bytes: what is larger is answered off the loop
 PREDICT_FIELDS = {"model": (str,), "records": (list,)}
-PREDICT_KINDS = (JSON, *tables_in.KINDS)
+TABLES = (*tables_in.KINDS, csv_tables.CSV)
+PREDICT_KINDS = (JSON, *TABLES)
 
 Find = Callable[[str], Served]
 
@@ -42,11 +43,12 @@ Find = Callable[[str], Served]
 @dataclass(frozen=True)
 class Posted:
     """Records as they came: `model` of the query, None where the body names it; `form` of the answer, "" where it is
-    the body's."""
+    the body's; `is_csv`: which cannot be told from its first bytes."""
 
     raw: bytes
     model: str | None
     form: str
+    is_csv: bool = False
 
 
 async def predict(request: Request) -> Response:
@@ -75,26 +77,27 @@ async def _posted(request: Request) -> Posted:
     raw = await read_body(request, PREDICT_BYTES, *PREDICT_KINDS)
     headers = dict(request.scope["headers"])
     form = _form(headers.get(b"accept", b""))
-    if headers.get(b"content-type", JSON).partition(b";")[0].strip().lower() == JSON:
+    kind = headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
+    if kind == JSON:
         known_query(request)
         return Posted(raw, None, form or "json")
     known_query(request, "model")
     model = query_text(request, "model")
     if model is None:
         raise InputError("query model: is missing; a table is sent to /predict?model=NAME")
-    return Posted(raw, model, form)
+    return Posted(raw, model, form, kind == csv_tables.CSV)
 
 
 def _form(accept: bytes) -> str:
     """What the client named; "" where it takes anything."""
-    for word, form in ((JSON, "json"), (tables_in.STREAM, "arrow"), (tables_in.NPY, "npy")):
+    for word, form in ((JSON, "json"), (tables_in.STREAM, "arrow"), (tables_in.NPY, "npy"), (csv_tables.CSV, "csv")):
         if word in accept:
             return form
     return ""
 
 
 def answer(find: Find, posted: Posted) -> Response:
-    """Predict what was sent: in JSON, Arrow or .npy as it was asked for. Blocks."""
+    """Predict what was sent: in JSON, Arrow, CSV or .npy as it was asked for. Blocks."""
     start = perf_counter()
     if posted.model is None:
         served, columns = from_records(find, posted.raw)
@@ -102,7 +105,8 @@ def answer(find: Find, posted: Posted) -> Response:
     else:
         served = find(posted.model)
         model = served.verified
-        found, columns = tables_in.columns_of(posted.raw, model.ensemble.features, model.runtime.reads, RECORDS)
+        reading = posted.raw, model.ensemble.features, model.runtime.reads, RECORDS
+        found, columns = ("csv", csv_tables.columns_of(*reading)) if posted.is_csv else tables_in.columns_of(*reading)
         form = posted.form or found
     label, probabilities = predicted(served, columns)
     if form == "json":
@@ -223,7 +227,7 @@ PREDICT = {
         "records": {"type": "array", "items": RECORD, "maxItems": RECORDS},
     },
 }
-TABLE = {"type": "string", "format": "binary", "description": "Arrow IPC or .npy: one column for each feature"}
+TABLE = {"type": "string", "format": "binary", "description": "Arrow IPC, .npy or CSV: one column for each feature"}
 MODEL_QUERY = {"type": "string", "description": "the model, where the body is a table; JSON names it itself"}
 DOORS = (
     Door(
@@ -235,7 +239,7 @@ DOORS = (
         takes=PREDICT,
         gives=json_schemas.PREDICTED,
         query={"model": MODEL_QUERY},
-        also={kind.decode(): TABLE for kind in tables_in.KINDS},
+        also={kind.decode(): TABLE for kind in TABLES},
         on=NAMED,
     ),
     Door("GET", "/v1/models", SCOPES, list_models, "Models, served or not", gives=json_schemas.MODELS, on=LISTED),

@@ -58,7 +58,7 @@ def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
     """The whole table, validated; its columns are looked at before any batch is read."""
     try:
         with ipc.open_stream(check_messages(raw)) as reader:
-            _check_names(reader.schema.names, features)
+            check_names(reader.schema.names, features)
             for feature in features:
                 _check_type(feature, reader.schema.field(feature.name).type)
             batches, records = [], 0
@@ -75,7 +75,8 @@ def _table(raw: bytes, features: Sequence[Feature], limit: int) -> pa.Table:
         raise InputError(f"body: not Arrow IPC ({type(error).__name__})") from None
 
 
-def _check_names(names: Sequence[str], features: Sequence[Feature]) -> None:
+def check_names(names: Sequence[str], features: Sequence[Feature]) -> None:
+    """RecordError unless these are exactly the features, in any order."""
     known = {feature.name for feature in features}
     for name in sorted(known - set(names)):
         raise RecordError(f"{name}: is missing; a column of nulls says that it is not known", field=name)
@@ -122,7 +123,7 @@ def _arrow_column(feature: Feature, column: pa.ChunkedArray, room: Room) -> NDAr
         return _arrow_dates(feature, values)
     if values.null_count or pa.types.is_boolean(values.type):
         values = pc.cast(values, pa.float64(), safe=False)
-    return _finite(feature, values.to_numpy(zero_copy_only=False))
+    return finite(feature, values.to_numpy(zero_copy_only=False))
 
 
 def _calendar_type(feature: CalendarFeature, kind: pa.DataType) -> pa.DataType | None:
@@ -202,8 +203,8 @@ def stand_in(feature: CategoricalFeature) -> tuple[int, str]:
     return widest, next(text for text in map(str, count()) if text not in feature.values)
 
 
-def _finite(feature: Feature, numbers: NDArray[Any]) -> NDArray[np.float64]:
-    """NaN is missing; RecordError for the first that is infinite, or of a boolean is neither 0 nor 1."""
+def finite(feature: Feature, numbers: NDArray[Any]) -> NDArray[np.float64]:
+    """The same; NaN is missing. RecordError for the first that is infinite, or of a boolean is neither 0 nor 1."""
     numbers = np.ascontiguousarray(numbers, np.float64)
     wrong = np.isinf(numbers)
     if isinstance(feature, BooleanFeature):
@@ -250,7 +251,7 @@ def _header(raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
 def _from_array(array: NDArray[Any], features: Sequence[Feature], limit: int) -> Feed:
     """Fields by their names, or plain numbers (n, features) where no feature is a text."""
     if array.dtype.names is not None and array.ndim == 1:
-        _check_names(array.dtype.names, features)
+        check_names(array.dtype.names, features)
         cells: Mapping[str, NDArray[Any]] = {feature.name: array[feature.name] for feature in features}
     elif array.dtype.names is None and array.ndim == 2 and array.shape[1] == len(features):
         cells = {feature.name: array[:, index] for index, feature in enumerate(features)}
@@ -274,7 +275,7 @@ def _array_column(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
         return iso_texts(feature, _array_texts(feature, cells).tolist())
     if cells.dtype.kind not in ("iufb" if isinstance(feature, BooleanFeature) else "iuf"):
         _misfit(feature, str(cells.dtype), "must be numbers")
-    return _finite(feature, cells)
+    return finite(feature, cells)
 
 
 def _array_texts(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:

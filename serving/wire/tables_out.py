@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 from starlette.responses import Response
 
+from serving.wire.csv_tables import csv_of
 from serving.wire.tables_in import NPY, STREAM
 
 Classes = tuple[str | int, ...]
@@ -38,11 +39,14 @@ class Source:
 
 
 def table_answer(form: str, source: Source, label: NDArray[Any], probabilities: NDArray[Any]) -> Response:
-    """`form`: "arrow" or "npy". label (n,), probabilities (n, classes) float32, of which a number has none.
+    """`form`: "arrow", "csv" or "npy". label (n,), probabilities (n, classes) float32, of which a number has none.
 
     A `.npy` is the probabilities in the order of the model's classes, or the values (n,) float64.
     """
     headers = source.headers
+    if form == "csv":
+        content = csv_of(source.classes, label, probabilities)
+        return Response(content, headers=headers, media_type="text/csv; charset=utf-8")
     if form != "npy":
         content = _arrow(source.classes, label, probabilities, headers)
         return Response(content, headers=headers, media_type=STREAM.decode())

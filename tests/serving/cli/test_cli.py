@@ -608,8 +608,12 @@ def test_light_commands_stay_light(home):
         ("job list", listed),
         ("ledger show", heavy),
         ("config", heavy),
-        ("model list", {"sklearn", "bentoml"}),
-        ("ledger audit", {"sklearn", "bentoml", "pyarrow", "opendp"}),
+        ("model list", {"sklearn", "bentoml", "numba", "scipy"}),
+        ("ledger audit", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy", "onnx"}),
+        (f"verify {home / 'models' / 'adult' / '1'}", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy"}),
+        ("plan adult --learner lazybb --epsilon 0.2", {"sklearn", "bentoml", "numba", "scipy", "training.job"}),
+        ("plan adult --learner lazybb --epsilon 50", {"sklearn", "bentoml"}),
+        ("learner list", {"sklearn", "bentoml"}),
     ):
         look = f"import sys; from serving.cli.app import run; run({words.split()!r})"
         look += f"; print({kept_out!r} & sys.modules.keys())"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import io
 import json
@@ -17,6 +18,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 
 import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from small_home import DATA, ROOT, environment, serving, write_files
@@ -24,6 +28,7 @@ from small_home import DATA, ROOT, environment, serving, write_files
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger import grants
+from dpserve import Client
 from serving.cli import here, remote, side
 from serving.cli.app import TREE, run
 from serving.cli.remote import asking
@@ -193,6 +198,20 @@ def test_predictions_are_those_of_the_home(server, laptop, said, monkeypatch, ki
         assert out.read_bytes() == (laptop / "here.csv").read_bytes()
     else:  # in other groups of rows
         assert pq.read_table(out).equals(pq.read_table(laptop / "here.parquet"))
+
+
+def test_csv_over_rest_says_what_json_says(server):
+    table = pq.read_table(DATA / "adult_test.parquet").slice(0, 50).drop_columns(["income"])
+    sink = pa.BufferOutputStream()
+    pa.csv.write_csv(table, sink)
+    with Client(f"http://127.0.0.1:{server.port}", server.tokens["predict"]) as service:
+        known = service.predict("adult", table.to_pylist())
+        told = service.predict_table("adult", sink.getvalue().to_pybytes(), "text/csv").decode().splitlines()
+        as_json = service.predict_table("adult", sink.getvalue().to_pybytes(), "text/csv", "application/json")
+    lines = list(csv.reader(told))
+    assert lines[0] == ["label", "p_<=50K", "p_>50K"]
+    assert [line[0] for line in lines[1:]] == list(known.labels) == json.loads(as_json)["predictions"]
+    assert np.array([line[1:] for line in lines[1:]], float) == pytest.approx(np.array(known.probabilities), abs=1e-7)
 
 
 def test_grants_are_made_and_ended(server, laptop, said):

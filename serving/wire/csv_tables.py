@@ -1,0 +1,99 @@
+"""Records as CSV (RFC 4180, UTF-8, a header), as `dpserve predict` reads it from a file, and predictions as it writes
+them.
+
+By the standard library: a body has at most a few hundred thousand cells, and nothing of it is guessed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Container, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError, RecordError
+from models.features import BooleanFeature, CategoricalFeature, Feature
+from serving.wire.bounds import CELLS, Room, check_cells
+from serving.wire.errors import TooLarge
+from serving.wire.tables_in import Feed, check_names, finite, stand_in
+from serving.wire.work_time import check_time
+
+CSV = b"text/csv"
+MISSING = frozenset(["", "NA", "N/A", "NaN", "nan", "null", "NULL"])  # in a column of numbers
+TRUTHS = {"true": 1.0, "1": 1.0, "yes": 1.0, "false": 0.0, "0": 0.0, "no": 0.0, "": float("nan")}
+
+
+def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], limit: int) -> Feed:
+    """A body -> columns (n,) for `OnnxModel.infer`: all are checked, and those that the model `reads` come out.
+
+    The header names exactly the features, in any order. InputError where it is no CSV; RecordError: not the model's
+    columns, or a cell that does not fit, by record and field; TooLarge: more than `limit` records.
+    """
+    if raw.count(b",") > CELLS:
+        raise TooLarge(f"body: more than {CELLS} cells", limit=CELLS)
+    lines = _lines(raw, limit)
+    names: list[str] = next(lines, [])
+    check_names(names, features)
+    records = []
+    for index, cells in enumerate(lines):
+        if len(cells) != len(names):
+            raise RecordError(f"records[{index}]: has {len(cells)} cells; the header has {len(names)}", record=index)
+        records.append(cells)
+    check_cells(len(records), len(features))
+    columns = dict(zip(names, zip(*records, strict=True), strict=True)) if records else dict.fromkeys(names, ())
+    found, room = {}, Room()
+    for feature in features:
+        check_time()
+        cells = columns[feature.name]
+        if not isinstance(feature, CategoricalFeature):
+            found[feature.name] = _numbers(feature, cells)
+        elif feature.name in reads:
+            widest, other = stand_in(feature)
+            texts = [text if len(text.encode()) <= widest else other for text in cells]
+            room.take(sum(map(len, texts)), feature.name)
+            found[feature.name] = np.array(texts, object)
+    return found
+
+
+def _lines(raw: bytes, limit: int) -> Iterator[list[str]]:
+    """The header and at most `limit` records; lines without anything are passed over, as everywhere."""
+    try:
+        text = raw.decode("utf-8-sig")
+        for count, cells in enumerate(filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))):
+            if count > limit:
+                raise TooLarge(f"records: more than {limit}; at most that many a request", limit=limit)
+            yield cells
+    except UnicodeDecodeError as error:
+        raise InputError(f"body: must be UTF-8, byte {error.start} is not") from None
+    except csv.Error as error:
+        raise InputError(f"body: not CSV ({error})") from None
+
+
+def _numbers(feature: Feature, cells: Sequence[str]) -> NDArray[np.float64]:
+    numbers = np.empty(len(cells))
+    for index, text in enumerate(cells):
+        try:
+            if isinstance(feature, BooleanFeature):
+                numbers[index] = TRUTHS[text.lower()]
+            else:
+                numbers[index] = np.nan if text in MISSING else float(text if "_" not in text else "no number")
+        except (KeyError, ValueError):
+            wanted = "must be true, false or missing" if isinstance(feature, BooleanFeature) else "must be a number"
+            raise RecordError(f"records[{index}].{feature.name}: {wanted}", record=index, field=feature.name) from None
+    return finite(feature, numbers)
+
+
+def csv_of(classes: Sequence[str | int], label: NDArray[Any], probabilities: NDArray[Any]) -> bytes:
+    """`label` and `p_<class>` for each class, or `value`."""
+    out = io.StringIO(newline="")
+    write = csv.writer(out)
+    write.writerow(["label", *(f"p_{name}" for name in classes)] if classes else ["value"])
+    if classes:
+        shown = probabilities.astype(np.float32).astype(str).tolist()
+        write.writerows([name, *chances] for name, chances in zip(label.tolist(), shown, strict=True))
+    else:
+        write.writerows([repr(value)] for value in label.tolist())
+    return out.getvalue().encode()

@@ -1,0 +1,96 @@
+"""Records as CSV over REST: read as `dpserve predict` reads the same bytes from a file, and refused by record and field."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from accountant.errors import DpserveError, InputError, RecordError
+from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from serving.wire.csv_tables import MISSING, columns_of, csv_of
+from serving.wire.errors import TooLarge
+from training.rows.people import NULLS
+from training.rows.row_files import read_columns
+
+FEATURES = (
+    NumericFeature("age", (18.0, 65.0)),
+    CategoricalFeature("job", ("clerk", "cook, or so")),
+    BooleanFeature("employed"),
+)
+READS = {"age", "job", "employed"}
+GOOD = """employed,age,job
+true,39,clerk
+NO,1e2,"cook, or so"
+
+1,,""
+,NA,"two
+lines"
+0,-0.5, clerk
+"""
+
+
+def read(text, limit=10):
+    return columns_of(text.encode(), FEATURES, READS, limit)
+
+
+@pytest.mark.parametrize("text", [GOOD, GOOD.replace("\n", "\r\n"), "\ufeff" + GOOD])
+def test_a_body_is_read_as_a_file_is(tmp_path, text):
+    (tmp_path / "rows.csv").write_bytes(text.encode())
+    (filed,) = read_columns(tmp_path / "rows.csv", FEATURES)
+    found = read(text)
+    assert found.keys() == READS
+    for name in ("age", "employed"):
+        np.testing.assert_array_equal(found[name], filed[name])
+    assert [each.replace("\r", "") for each in found["job"]] == [each.replace("\r", "") for each in filed["job"]]
+    assert list(found["employed"][:3]) == [1, 0, 1]
+    assert np.isnan(found["age"][2:4]).all()
+    assert frozenset(NULLS) == MISSING
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("", RecordError, "is missing"),
+        ("age,job\n1,clerk\n", RecordError, "employed: is missing"),
+        ("age,job,employed,ssn\n", RecordError, "'ssn': is not a field"),
+        ("age,age,job,employed\n", RecordError, "twice"),
+        ("age,job,employed\n1,clerk\n", RecordError, r"records\[0\]: has 2 cells"),
+        ("age,job,employed\n1,clerk,true\nx,clerk,true\n", RecordError, r"records\[1\].age: must be a number"),
+        ("age,job,employed\n1_0,clerk,true\n", RecordError, "must be a number"),
+        ("age,job,employed\ninf,clerk,true\n", RecordError, "must be finite"),
+        ("age,job,employed\n1,clerk,maybe\n", RecordError, "must be true, false or missing"),
+        ('age,job,employed\n1,"clerk,true\n', InputError, "not CSV"),
+        ("age,job,employed\n" + "1,clerk,true\n" * 11, TooLarge, "more than 10"),
+        ("," * (1 << 24), TooLarge, "cells"),
+    ],
+)
+def test_what_does_not_fit_is_named(text, kind, said):
+    with pytest.raises(kind, match=said) as refused:
+        read(text)
+    assert isinstance(refused.value, DpserveError)
+    assert "clerk" not in refused.value.message
+
+
+def test_bytes_that_are_no_text():
+    with pytest.raises(InputError, match="UTF-8"):
+        columns_of(b"age,job,employed\n1,\xff,true\n", FEATURES, READS, 10)
+
+
+def test_a_long_text_is_another_one():
+    found = read("age,job,employed\n1," + "x" * 5000 + ",true\n")
+    assert len(found["job"][0]) < 10
+    assert found["job"][0] not in FEATURES[1].values
+
+
+def test_answers_keep_every_digit():
+    chances = np.array([[0.1, 0.9], [1 / 3, 2 / 3]], np.float32)
+    lines = list(csv.reader(io.StringIO(csv_of(("a,b", "c"), np.array(["a,b", "c"]), chances).decode())))
+    assert lines[0] == ["label", "p_a,b", "p_c"]
+    assert (np.array([line[1:] for line in lines[1:]], np.float32) == chances).all()
+    values = np.array([0.1, -1e300])
+    told = csv_of((), values, np.empty((2, 0))).decode().split()
+    assert told[0] == "value"
+    assert [float(each) for each in told[1:]] == values.tolist()
