@@ -22,7 +22,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: help install demo demo-local test image-test federated-test lint lint-deploy format serve bench bench-utility bench-serving docs lock clean
+.PHONY: help install demo demo-local test image-test federated-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -76,6 +76,12 @@ bench-utility: $(BENCH)/made.stamp ## Compare accuracy with every private learne
 
 bench-serving: $(VENV)/dev.stamp $(BENCH)-serving/made.stamp ## Load the server, beside bare Starlette, BentoML and MLServer (needs wrk)
 	@$(BIN)/python -m benchmarks.serving --mlserver $(BENCH)-serving/bin/python $(ARGS)
+
+wheel: $(VENV)/dev.stamp ## Build what pip installs: dist/dpserve-VERSION-py3-none-any.whl
+	@rm -rf build dist
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
+	@rm -rf build dist.log
+	@echo "pip install \"$$(echo dist/*.whl)[train,serve,client]\""
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from email.parser import HeaderParser
@@ -112,6 +114,44 @@ def test_wheel_says_what_it_is(wheel):
     assert said["License-Expression"] == "Apache-2.0"
     assert "dpserve = serving.cli.app:main" in wheel.read(f"{info}/entry_points.txt").decode()
     assert f"{info}/licenses/LICENSE" in wheel.namelist()
+
+
+def test_wheel_works_in_a_venv_of_its_own(wheel, tmp_path):
+    """As pip installs it, beside the dependencies that are here: from help to a certified model, no source near."""
+    place, env = tmp_path / "venv", {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    put = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(place / "bin" / "python")]
+    subprocess.run([*put, "install", "--quiet", "--no-index", "--no-deps", wheel.filename], check=True, env=env)
+    (inside,) = place.glob("lib/python3*/site-packages")
+    (inside / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # ours are no part of it
+    env |= {"DPSERVE_HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+    def run(*words):
+        done = subprocess.run(
+            [place / "bin" / "dpserve", *words], cwd=tmp_path, env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    where = subprocess.run(
+        [place / "bin" / "python", "-c", "import accountant, dpserve, serving; print(serving.__file__)"],
+        cwd=tmp_path, env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert where.stdout.startswith(str(inside))
+    assert "train" in run("--help")
+    assert run("--version").split() == ["dpserve", PROJECT["version"]]
+    run("init")
+    data = ROOT / "examples" / "data"
+    rows = ["--data", str(data / "adult_train.parquet"), "--schema", str(data / "adult.schema.yaml")]
+    run("dataset", "register", "adult", *rows, "--epsilon", "3", "--delta", "1e-6", "--unit", "record")
+    assert "champion" in run("train", "adult", "--learner", "lazybb", "--epsilon", "0.5", "--set", "rounds=20")
+    assert "verified" in run("verify", str(tmp_path / "home" / "models" / "adult" / "1"))
+
+
+def test_the_citation_names_this_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+    assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
 
 
 def test_no_file_names_a_registry_or_one_machine():

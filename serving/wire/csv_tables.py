@@ -43,16 +43,16 @@ def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], l
             raise RecordError(f"records[{index}]: has {len(cells)} cells; the header has {len(names)}", record=index)
         records.append(cells)
     check_cells(len(records), len(features))
-    columns = dict(zip(names, zip(*records, strict=True), strict=True)) if records else dict.fromkeys(names, ())
+    columns: dict[str, Sequence[str]] = dict(zip(names, zip(*records, strict=True), strict=True) if records else ())
     found, room = {}, Room()
     for feature in features:
         check_time()
-        cells = columns[feature.name]
+        column = columns.get(feature.name, ())
         if not isinstance(feature, CategoricalFeature):
-            found[feature.name] = _numbers(feature, cells)
+            found[feature.name] = _numbers(feature, column)
         elif feature.name in reads:
             widest, other = stand_in(feature)
-            texts = [text if len(text.encode()) <= widest else other for text in cells]
+            texts = [text if len(text.encode()) <= widest else other for text in column]
             room.take(sum(map(len, texts)), feature.name)
             found[feature.name] = np.array(texts, object)
     return found

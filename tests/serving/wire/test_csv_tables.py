@@ -1,4 +1,4 @@
-"""Records as CSV over REST: read as `dpserve predict` reads the same bytes from a file, and refused by record and field."""
+"""Records as CSV over REST: read as `dpserve predict` reads the same bytes of a file, refused by record and field."""
 
 from __future__ import annotations
 
