@@ -89,7 +89,7 @@ training: accountant(. certificates keys ledger privacy) models(. edit forms onn
     training(evaluation learners profiles rows rows/packed tuning)
 training/evaluation: accountant(. certificates keys ledger privacy) models(. forms store worth)
     training(. rows rows/packed rows/sources)
-training/learners: accountant(. privacy) models(. forms) training(. learners/boosting rows rows/packed)
+training/learners: accountant(. privacy) models(. explain forms onnx) training(. learners/boosting rows rows/packed)
 training/learners/boosting: accountant(.) models(. forms) training(. learners rows rows/kernels)
 training/learners/ebm: accountant(. privacy) models(. forms)
     training(. learners learners/boosting rows rows/kernels)

@@ -6,6 +6,7 @@ import re
 import warnings
 from pathlib import Path
 
+import onnx
 import pytest
 
 from training.notebook import PublicWarning, SpendWarning
@@ -17,7 +18,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "notebook.md"
 def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     session: dict[str, object] = {"__name__": "__main__"}
     with warnings.catch_warnings():
         warnings.simplefilter("error", PublicWarning)
@@ -33,5 +34,10 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
     )
     assert "account: asked epsilon 3 at delta 0.000001; of epsilon 3, 4 fits spent" in said
     assert "FILL-IN" in said
+    assert "<LazyBB(schema=Columns(" in said
+    assert re.search(r"\): spent epsilon \S+ at delta 0.000001>", said)
+    assert session["explained"]._repr_html_().startswith("<svg")
+    assert (tmp_path / "curves.html").read_text("utf-8").lower().startswith("<!doctype html>")
+    assert onnx.load(tmp_path / "model.onnx").graph.input
     assert "rounds=300: the noise drowns the signal. With records=100 and epsilon=0.1" in said
     assert session["account"].fits == 4

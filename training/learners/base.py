@@ -26,6 +26,7 @@ from models.forms.ensemble import Ensemble
 from training.calibrate import calibrate
 from training.learner import Recipe
 from training.learners.estimator import Classifier, Estimator, Regressor
+from training.learners.shown import Shown
 from training.notebook_budget import Account
 from training.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
 from training.rows.column_rules import Columns
@@ -51,7 +52,7 @@ class SpendWarning(UserWarning):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateLearner(Estimator, ABC):
+class PrivateLearner(Shown, Estimator, ABC):
     """What private classifiers and regressors share. A subclass is a dataclass whose fields are its parameters.
 
     `schema`: a Schema, a rule (Columns), or the path or bytes of a schema file; (epsilon, delta) and `relation` as
@@ -213,7 +214,10 @@ class PrivateLearner(Estimator, ABC):
         if isinstance(self.schema, bytes):
             return parse_schema(self.schema)
         if self.schema is None:
-            raise InputError("schema=None: a private learner needs the public schema of its columns")
+            raise InputError(
+                "schema=None: say what columns may hold, never from the rows: by a rule, schema=Columns(low=0, high=1, "
+                'classes=["no", "yes"]) of training.notebook, or by a schema file, schema="people.yaml"'
+            )
         with open(str(self.schema), "rb") as file:
             return parse_schema(file.read())
 
