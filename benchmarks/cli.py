@@ -29,6 +29,7 @@ COMMANDS = (
     ("job list", 0.6),
     ("model list", 0.6),
     ("ledger audit", 0.6),
+    ("key list", 0.6),
     ("verify {model}", 0.6),
     ("plan adult --learner lazybb --epsilon 0.1", 0.6),
     ("plan adult --learner lazybb --epsilon 50", REFUSED),
@@ -116,8 +117,9 @@ help, .6 s for what trains nothing, and .3 s more where a refusal says what woul
 {lines}
 
 Lists load what reads the ledger and nothing that computes. A price loads the learner whose plan it rehearses, and
-learners are scikit-learn estimators: that import alone is most of it. Whoever verifies a model runs it (onnxruntime)
-and derives its claim anew (numba), and so does the audit. On a terminal a spinner shows after half a second.
+neither scikit-learn, which only fits and searches need, nor a compiler: the first claims of a process are derived by
+numpy. A refusal that says what would fit derives many, and loads the compiled rules (numba) for that. Whoever verifies
+a model runs it (onnxruntime). On a terminal a spinner shows after half a second.
 """
 
 
