@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError, RecordError
-from models.features import BooleanFeature, CategoricalFeature, Feature
+from models.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature
 from serving.wire.bounds import CELLS, Room, check_cells
 from serving.wire.errors import TooLarge
-from serving.wire.tables_in import Feed, check_names, finite, stand_in
+from serving.wire.tables_in import Feed, check_names, finite, iso_texts, stand_in
 from serving.wire.work_time import check_time
 
 CSV = b"text/csv"
@@ -48,7 +48,9 @@ def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], l
     for feature in features:
         check_time()
         column = columns.get(feature.name, ())
-        if not isinstance(feature, CategoricalFeature):
+        if isinstance(feature, CalendarFeature):
+            found[feature.name] = iso_texts(feature, ["" if text in MISSING else text for text in column])
+        elif not isinstance(feature, CategoricalFeature):
             found[feature.name] = _numbers(feature, column)
         elif feature.name in reads:
             widest, other = stand_in(feature)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from accountant.errors import DpserveError, InputError, RecordError
-from models.features import BooleanFeature, CategoricalFeature, NumericFeature
+from models.features import BooleanFeature, CategoricalFeature, DateFeature, NumericFeature, TimeFeature
 from serving.wire.csv_tables import MISSING, columns_of, csv_of
 from serving.wire.errors import TooLarge
 from training.rows.people import NULLS
@@ -72,6 +72,15 @@ def test_what_does_not_fit_is_named(text, kind, said):
         read(text)
     assert isinstance(refused.value, DpserveError)
     assert "clerk" not in refused.value.message
+
+
+def test_dates_are_iso():
+    features = (DateFeature("born", (0.0,)), TimeFeature("at", (60.0,)))
+    found = columns_of(b"at,born\n00:01:00,1970-01-02\n,NA\n", features, {"born", "at"}, 10)
+    np.testing.assert_array_equal(found["born"], [1, np.nan])
+    np.testing.assert_array_equal(found["at"], [60, np.nan])
+    with pytest.raises(RecordError, match=r"records\[0\].born: must be written like 2024-03-01"):
+        columns_of(b"at,born\n00:01:00,1.2.1970\n", features, {"born", "at"}, 10)
 
 
 def test_bytes_that_are_no_text():
