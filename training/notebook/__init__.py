@@ -18,7 +18,7 @@ from training.notebook_budget import Account
 from training.plan_warnings import PublicWarning
 from training.rows.column_rules import Columns, uniform_schema
 from training.rows.frames import frame_table
-from training.rows.row_files import HEAD, _draft
+from training.rows.row_files import HEAD, UNSEEN, _draft
 from training.rows.schema import Schema
 
 __all__ = [
@@ -89,4 +89,4 @@ def draft(frame: Any, name: str = "frame") -> str:
     person must replace every FILL-IN by public knowledge.
     """
     lines = [f"  {json.dumps(column.name)}: {_draft(column.type)}" for column in frame_table(frame).schema]
-    return HEAD.format(name=name) + "\n".join(lines) + "\nmissing: own-bin\n"
+    return HEAD.format(name=name, looked=UNSEEN) + "\n".join(lines) + "\nmissing: own-bin\n"
