@@ -1,8 +1,9 @@
 """Processes that go on from what this one has loaded: forks, each in a session of its own, with a name of its own and
 signals as they are by default.
 
-What is loaded once is there at once, and takes memory once. It is sound as long as this process has one thread, holds
-no connection and draws nothing: who draws noise takes it from the operating system, which knows a fork from its parent.
+What is loaded once is there at once, and takes memory once. It is sound as long as this process has one thread of
+Python, holds no connection and draws nothing: who draws noise takes it from the operating system, which knows a fork
+from its parent. Threads below Python are OpenBLAS's and jemalloc's, which prepare themselves for a fork.
 """
 
 from __future__ import annotations
