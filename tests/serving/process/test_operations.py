@@ -344,6 +344,7 @@ def test_audits_when_asked(running):
 
 
 @pytest.mark.server
+@pytest.mark.last
 def test_stops_gracefully(running):
     """Told to stop it says not ready, still answers, finishes what it has begun to answer, and then goes with 0. Every
     line it has logged is JSON, and none holds a token.
