@@ -10,11 +10,11 @@ from accountant.home import Home
 from accountant.ledger.grants import ASKING
 from accountant.ledger.tokens import SCOPES
 from models.profile import report as profile_report
-from models.worth import report
 from models.worth.report import Report
 from models.worth.stated import report_of
 from models.worth.statements import ENVELOPE, statement_of
 from serving.cli.here.released import opened
+from serving.cli.released.reports import write_report
 from serving.cli.terminal import allowed, this_user
 from training import job
 from training.evaluation import evaluate as evaluations
@@ -22,7 +22,6 @@ from training.evaluation.evaluate import AskedWorth
 from training.profiles import profile as profiles
 from training.profiles import release
 from training.profiles.profile import AskedProfile
-from training.rows.row_files import write_figures
 
 
 def planned_evaluation(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,14 +49,6 @@ def evaluated_on_rows(name: str, data: Path, schema: Path | None, out: Path | No
     if out is not None:
         write_report(found, out)
     return found
-
-
-def write_report(found: Report, out: Path) -> None:
-    """By the file's ending: a page, for programs, or a table."""
-    if out.suffix == ".parquet":
-        write_figures(out, found.metrics)
-    else:
-        report.write(found, out)
 
 
 def planned_profile(asked: Mapping[str, Any]) -> dict[str, Any]:

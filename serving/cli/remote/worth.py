@@ -11,8 +11,8 @@ from accountant.certificates import worth as worths
 from accountant.errors import InputError
 from models.profile import report as profile_report
 from models.profile.stated import check as check_profile
-from models.worth import report
 from models.worth.stated import check, report_of
+from serving.cli.released.reports import write_report
 from serving.cli.remote.asking import asking
 from serving.cli.remote.released import as_bytes
 from serving.cli.remote.trust import pinned
@@ -35,7 +35,7 @@ def evaluated(asked: Mapping[str, Any], key: str | None, out: Path | None) -> di
     check(statement)
     plain = {name: value for name, value in told.items() if name not in SIGNED}
     if out is not None:
-        report.write(report_of(plain, statement.form.claim.unit.contributions), out)
+        write_report(report_of(plain, statement.form.claim.unit.contributions), out)
     return body | {"worth": plain, "statement": f"/v1/evaluations/{told['job']}"}
 
 
