@@ -12,7 +12,7 @@ from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.forecast import forecast
-from accountant.ledger.grants import Access
+from accountant.ledger.grants import ASKING, Access
 from accountant.ledger.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from models.store.standing import Standing
 from models.store.versions import champion_of, versions_by_entry
@@ -163,8 +163,8 @@ def jobs_to_json(
     """
     if state is not None and state not in PUBLIC_STATES:
         raise InputError(f"state={state[:40]!r}: must be one of {', '.join((*State, ISSUED))}")
-    if dataset is not None:
-        home.ledger.dataset(dataset)
+    if dataset is not None and (access is None or access.may(*ASKING, "audit", "steward", dataset=dataset)):
+        home.ledger.dataset(dataset)  # to all others an unknown name is as one that they may not see
     kind = None if state is None else State.COMMITTED if state == ISSUED else State(state)
     issued = state == ISSUED if kind is State.COMMITTED else None
     whole = access is None or access.seen_jobs(()) is None

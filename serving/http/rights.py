@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from accountant.errors import Forbidden, UnknownName
@@ -74,8 +75,20 @@ def require_job(home: Home, access: Access, seq: int, cancel: bool) -> None:
     """Forbidden unless the job may be seen, or cancelled. UnknownName where there is none."""
     job = home.ledger.job(seq)
     if not (access.may_cancel if cancel else access.may_see)(job):
-        verb = "cancel" if cancel else "see"
-        raise Forbidden(f"job {seq}: {access.principal} may not {verb} it: it is another's, and no grant names it")
+        raise _anothers(access, seq, "cancel" if cancel else "see")
+
+
+@contextmanager
+def unnamed(access: Access, seq: int) -> Iterator[None]:
+    """A refusal within says that it is of job `seq`, and no name: whoever tries all numbers would learn the names."""
+    try:
+        yield
+    except Forbidden:
+        raise _anothers(access, seq, "see") from None
+
+
+def _anothers(access: Access, seq: int, verb: str) -> Forbidden:
+    return Forbidden(f"job {seq}: {access.principal} may not {verb} it: it is another's, and no grant names it")
 
 
 def seen_datasets(access: Access, datasets: Sequence[Dataset]) -> list[Dataset]:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from accountant.home import Home
 from models.profile import report
 from models.profile.columns import labels
-from serving.http.rights import NAMED, READS
-from serving.http.routes import Door, in_thread, job_number, require_dataset, state
+from serving.http.rights import NAMED, READS, unnamed
+from serving.http.routes import Door, access, in_thread, job_number, require_dataset, state
 from serving.pages.ui import page
 from serving.wire.request_bodies import known_query
 from training.profiles import release
@@ -21,8 +21,10 @@ from training.profiles import release
 async def profile(request: Request) -> Response:
     """One profile, with its pictures."""
     known_query(request)
-    found = await in_thread(_profile, state(request).home, job_number(request))
-    await require_dataset(request, READS, found["dataset"])
+    seq = job_number(request)
+    found = await in_thread(_profile, state(request).home, seq)
+    with unnamed(access(request), seq):
+        await require_dataset(request, READS, found["dataset"])
     return page(request, "profile.html", **found)
 
 

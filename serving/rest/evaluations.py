@@ -13,7 +13,7 @@ from accountant.home import Home
 from accountant.ledger.grants import ASKING, Access
 from accountant.ledger.tokens import SCOPES
 from models.worth import statements
-from serving.http.rights import NAMED, require_model
+from serving.http.rights import NAMED, require_model, unnamed
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
 from serving.rest.jobs import DECIMAL, NUMBER, counting_refusals
@@ -79,7 +79,8 @@ async def show_evaluation(request: Request) -> Response:
     home, seq = state(request).home, job_number(request)
     envelope, proof, found = await in_thread(statements.statement_of, home, seq)
     plain = statements.worth_to_json(seq, found)
-    await in_thread(require_model, access(request), state(request).registry, SCOPES, plain["model"])
+    with unnamed(access(request), seq):
+        await in_thread(require_model, access(request), state(request).registry, SCOPES, plain["model"])
     body = {**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()}
     return json_response(body)
 

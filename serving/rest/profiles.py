@@ -12,8 +12,8 @@ from accountant.budget import check_key
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.grants import ASKING
-from serving.http.rights import NAMED, READS
-from serving.http.routes import TEXT, Door, in_thread, job_number, require_dataset, state
+from serving.http.rights import NAMED, READS, unnamed
+from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
 from serving.rest.jobs import DECIMAL, NUMBER, counting_refusals
 from serving.wire.errors import json_response
@@ -74,7 +74,8 @@ async def show_profile(request: Request) -> Response:
     known_query(request)
     home, seq = state(request).home, job_number(request)
     envelope, proof, found = await in_thread(release.profile_of, home, seq)
-    await require_dataset(request, READS, found.dataset)
+    with unnamed(access(request), seq):
+        await require_dataset(request, READS, found.dataset)
     plain = release.profile_to_json(seq, found)
     return json_response({**plain, "envelope": orjson.Fragment(envelope), "proof": proof.decode()})
 

@@ -140,6 +140,23 @@ def test_one_of_nothing_sees_nothing(site):
         assert refused(site, secret, door, MINE, site.jobs[MINE]), door.path
 
 
+@pytest.mark.parametrize("scope", ["train", "evaluate", "audit", "steward"])
+def test_what_may_not_be_seen_is_as_what_there_is_not(site, scope):
+    """Whoever asks for names would learn by the difference which of them there are."""
+    paths = (
+        "/v1/jobs?dataset={}",
+        "/ui/jobs?dataset={}",
+        "/v1/datasets/{}",
+        "/v1/models/{}",
+        "/v1/datasets/{}/profiles",
+    )
+    for path in paths:
+        answers = [looked(site).bear(site.narrow[scope], "GET", path.format(name)) for name in (OTHERS, "n-ne")]
+        same = {(answer.status_code, answer.text.replace(OTHERS, "n-ne")) for answer in answers}
+        assert len(same) == 1 or "/jobs" in path, (path, same)  # there are jobs of their own among them
+        assert len({answer.status_code for answer in answers}) == 1, path
+
+
 def test_who_trains_on_one_and_predicts_everything_sees_what_the_grant_names(site):
     secret, _ = new_token(site.home, "both", ["predict"], principal="both")
     grants.add(site.home.ledger, [Grant("both", "train", "dataset", MINE)], "test")

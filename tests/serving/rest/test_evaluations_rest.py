@@ -13,11 +13,13 @@ from accountant.budget import Budget, Relation
 from accountant.certificates import worth
 from accountant.errors import BudgetRefused
 from accountant.home import Home
+from accountant.ledger import grants
 from accountant.ledger.grants import access_of
 from models.worth.stated import check
 from serving.pages import jobs as job_pages
 from serving.pages import models as pages
 from serving.pages.job_form import Form, price_of
+from serving.process.tokens import new_token
 from serving.rest import evaluations, jobs, models, operations, placing
 from training import job, queue
 from training.plans import Asked
@@ -109,5 +111,10 @@ def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
             assert f"{figure['low']} to {figure['high']}" in page.text
         listed = site.ask("GET", "/ui/models", {"Cookie": f"dpserve={secret}", "Accept": "text/html"})
         assert listed.status_code == 200
+        grants.add(home.ledger, [grants.Grant("stranger", "evaluate", "model", "other")], "test")
+        stranger, _ = new_token(home, "stranger", [], principal="stranger")
+        site.look()
+        hidden = site.bear(stranger, "GET", f"/v1/evaluations/{number}")
+        assert (hidden.status_code, "adult" in hidden.text) == (403, False), hidden.text
         reader = site.token("reader", "predict")
         assert site.bear(reader, "POST", "/v1/evaluations", json=asked).status_code == 403

@@ -9,10 +9,12 @@ from in_process import site_at
 
 from accountant.certificates import profile
 from accountant.home import Home
+from accountant.ledger import grants
 from models.profile.stated import check
 from serving.pages import datasets
 from serving.pages import jobs as job_pages
 from serving.pages import profiles as pages
+from serving.process.tokens import new_token
 from serving.rest import jobs, profiles
 from training import queue
 from training.rows.datasets import register
@@ -57,6 +59,11 @@ def test_a_profile_from_the_request_to_the_statement(tmp_path):
         assert "17 to 90" in page
         assert f"/ui/profiles/{number}" in site.bear(secret, "GET", "/ui/datasets/adult").text
         assert f"/ui/profiles/{number}" in site.bear(secret, "GET", f"/ui/jobs/{number}").text
+        grants.add(home.ledger, [grants.Grant("stranger", "evaluate", "model", "other")], "test")
+        stranger, _ = new_token(home, "stranger", [], principal="stranger")
+        site.look()
+        hidden = site.bear(stranger, "GET", f"/v1/profiles/{number}")
+        assert (hidden.status_code, "adult" in hidden.text) == (403, False), hidden.text
         reader = site.token("reader", "predict")
         assert site.bear(reader, "POST", "/v1/profiles", json=asked).status_code == 403
         assert site.bear(reader, "GET", f"/v1/profiles/{number}").status_code == 403
