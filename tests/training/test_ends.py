@@ -25,6 +25,7 @@ from training.plan_warnings import FEW_TEXTS, check_exportable
 from training.plans import Asked
 from training.rows import datasets
 from training.rows import rows as rows_module
+from training.rows.packed import packing
 from training.rows.rows import ROW_LIMIT
 from training.rows.schema import parse_schema
 from training.session import Public, Rehearsal
@@ -188,10 +189,10 @@ def test_a_schema_whose_texts_alone_are_too_large_is_refused_without_trying(monk
 
 
 def test_more_rows_than_a_learner_holds_are_refused_at_registration(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "ROW_LIMIT", 59)
+    monkeypatch.setattr(packing, "ROW_LIMIT", 59)
     with pytest.raises(DataError, match="more than 59 rows, the most that can be learnt from at once"):
         registered(tmp_path, FEW)
-    monkeypatch.setattr(datasets, "ROW_LIMIT", 60)
+    monkeypatch.setattr(packing, "ROW_LIMIT", 60)
     (tmp_path / "again").mkdir()
     assert len(registered(tmp_path / "again", FEW).ledger.datasets()) == 1
 
@@ -199,7 +200,7 @@ def test_more_rows_than_a_learner_holds_are_refused_at_registration(tmp_path, mo
 @pytest.mark.slow
 def test_more_rows_than_can_be_learnt_from_are_refused_at_registration(tmp_path, monkeypatch):
     count, most = ROW_LIMIT // 64 + 1, ROW_LIMIT // 64  # of a real limit writing the file alone would take long
-    monkeypatch.setattr(datasets, "ROW_LIMIT", most)
+    monkeypatch.setattr(packing, "ROW_LIMIT", most)
     flags = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array(["no", "yes"]))
     pq.write_table(pa.table({"b": pa.array(np.zeros(count, bool)), "y": flags}), tmp_path / "rows.parquet")
     (tmp_path / "schema.yaml").write_bytes(body({"b": FLAG}))
