@@ -5,6 +5,7 @@ The same seed gives the same rows on every machine: they come from SHAKE-256, co
 
 from __future__ import annotations
 
+import glob
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 
 from accountant.errors import InputError
 from accountant.files import replacing
-from models.features import BooleanFeature, CategoricalFeature, Feature
+from models.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from training.rows.schema import Schema, Target
+from training.rows.sources.cells import as_written
+from training.rows.sources.folders import FolderTable, open_table
 
 MARK = "made-up"  # in the name of each file, before its suffix
 METADATA = {b"dpserve.made-up": b"true"}
@@ -41,23 +44,38 @@ def write_made_up(schema: Schema, rows: int, path: Path, seed: int = 0) -> None:
     names = {feature.name for feature in schema.stored}
     columns = {each.name: _feature(each, schema, rows, seed) for each in (*schema.groups, *schema.features)}
     columns |= {each.name: _target(each, rows, seed) for each in schema.targets if each.name not in names}
-    table = pa.table(columns).replace_schema_metadata(METADATA)
     try:
         with replacing(path) as partial:
             if path.suffix == ".parquet":
-                pyarrow.parquet.write_table(table, partial)
+                pyarrow.parquet.write_table(pa.table(columns).replace_schema_metadata(METADATA), partial)
             else:
-                pyarrow.csv.write_csv(table, partial)
+                _write_csv(schema, columns, partial)
+    except UnicodeEncodeError:
+        raise InputError(f"out={path.name}: a category cannot be written in {schema.form.encoding}") from None
     except OSError as error:
         raise InputError(f"out={path}: cannot be written ({error.strerror})") from None
+
+
+def _write_csv(schema: Schema, columns: dict[str, pa.Array], path: Path) -> None:
+    """As the schema says that files are written."""
+    described = {each.name: each for each in schema.stored}
+    described |= {each.name: NumericFeature(each.name, ()) for each in schema.targets if each.classes is None}
+    texts = {
+        name: as_written(described[name], column, schema.written_as(name)) if name in described else column
+        for name, column in columns.items()
+    }
+    pyarrow.csv.write_csv(pa.table(texts), path, pyarrow.csv.WriteOptions(delimiter=schema.form.delimiter))
+    if schema.form.encoding != "utf-8":
+        path.write_bytes(path.read_bytes().decode().encode(schema.form.encoding))
 
 
 def is_made_up(path: Path) -> bool:
     """Whether a file says that its rows are made up: by its name, or, of a .parquet, by what is written in it."""
     if MARK in path.name:
         return True
-    if path.is_dir():
-        return any(map(is_made_up, path.iterdir()))
+    table = open_table(path) if path.is_dir() or (not path.exists() and glob.has_magic(str(path))) else None
+    if isinstance(table, FolderTable):
+        return any(map(is_made_up, table.files))
     try:
         found = pyarrow.parquet.read_schema(path).metadata if path.suffix == ".parquet" else None
     except (pa.ArrowException, OSError):  # whoever reads the rows says what is wrong with it
@@ -87,7 +105,13 @@ def _feature(feature: Feature, schema: Schema, rows: int, seed: int) -> pa.Array
         if whole:
             return pa.array(texts.astype(np.int64), mask=missing)
         return pa.array(np.where(chance > 1 - OTHER, UNLISTED, texts), mask=missing)
-    return _numbers(place, *schema.ends[feature.name], missing)
+    low, high = schema.ends[feature.name]
+    if isinstance(feature, CalendarFeature):
+        days = np.floor(low + (high - low) * place).astype(np.int64)
+        if feature.kind == "datetime":
+            return pa.array(days, pa.timestamp("s"), mask=missing)
+        return pa.array(days.astype(np.int32), pa.date32() if feature.kind == "date" else pa.time32("s"), mask=missing)
+    return _numbers(place, low, high, missing)
 
 
 def _target(target: Target, rows: int, seed: int) -> pa.Array:

@@ -13,12 +13,13 @@ import pyarrow.parquet
 import pytest
 from pyarrow import ipc
 
-from accountant.errors import DataError, SchemaError
+from accountant.errors import DataError, InputError, SchemaError
 from models.calendar import number_of, text_of
 from models.features import CALENDAR, feature_from_json
 from training.rows.data import read_batches
 from training.rows.datasets import pack
 from training.rows.file_check import check_file
+from training.rows.made_up import is_made_up, write_made_up
 from training.rows.row_files import draft_schema
 from training.rows.schema import parse_schema
 
@@ -207,3 +208,20 @@ def test_a_draft_that_looks_proposes_how_the_file_is_written_and_no_value(tmp_pa
     draft = draft_schema(tmp_path / "two.csv", look=True)
     assert "written: FILL-IN} # which" in draft
     assert '"last": {type: date, range: [FILL-IN, FILL-IN], written: ["DD/MM/YYYY"]}' in draft
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+def test_made_up_rows_are_written_as_the_schema_declares(tmp_path, encoding):
+    schema = parse_schema((SCHEMA + WORLD.replace("ENC", encoding).replace("either", '","')).encode())
+    for name in ("a.made-up.csv", "a.made-up.parquet"):
+        write_made_up(schema, 200, tmp_path / name)
+        assert check_file(schema, tmp_path / name) == []
+        assert pack(tmp_path / name, schema).labels.size == 200
+    assert is_made_up(tmp_path)
+    assert is_made_up(tmp_path / "*.parquet")
+    (tmp_path / "a.made-up.csv").unlink()
+    (tmp_path / "a.made-up.parquet").rename(tmp_path / "b.parquet")
+    assert is_made_up(tmp_path / "?.parquet")
+    odd = parse_schema((SCHEMA.replace("[é, b]", "[é, č]") + "format: {encoding: cp1252}\n").encode())
+    with pytest.raises(InputError, match="cannot be written in cp1252"):
+        write_made_up(odd, 200, tmp_path / "c.made-up.csv")

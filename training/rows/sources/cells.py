@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from accountant.errors import DataError
-from models.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature
+from models.features import BooleanFeature, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from training.rows.people import NULLS
 from training.rows.sources.written import USUAL, DatePattern, Written
 
@@ -125,6 +125,19 @@ def _micros(match: pa.StructArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]
         minutes = np.array([int(f"{zone[0]}1") * (int(zone[1:3]) * 60 + int(zone[-2:])) for zone in zones], np.int64)
         micros -= minutes * 60_000_000
     return micros, real
+
+
+def as_written(feature: Feature, column: pa.Array, written: Written) -> pa.Array:
+    """The inverse of `read_as_written`: dates by the first declared pattern, numbers with the declared mark; others as
+    they are.
+    """
+    if isinstance(feature, CalendarFeature) and feature.kind != "time":
+        day = written.dates[0].replace("YYYY", "%Y").replace("MM", "%m").replace("DD", "%d")
+        clock = "" if feature.kind == "date" else " %H:%M:%S"
+        return pc.strftime(column.cast(pa.timestamp("s")), format=f"{day}{clock}")
+    if isinstance(feature, NumericFeature) and not isinstance(feature, CalendarFeature) and written.decimal == ",":
+        return pc.replace_substring(column.cast(pa.string()), ".", ",")
+    return column
 
 
 def calendar_numbers(feature: CalendarFeature, column: pa.Array) -> NDArray[np.float64]:
