@@ -176,10 +176,14 @@ def leaves(connection: Connection) -> Iterator[tuple[int, bytes]]:
         yield row[0], bytes(row[1])
 
 
-def checkpoints(connection: Connection, after: int = 0, most: int | None = None) -> Iterator[tuple[int, str]]:
-    """Signed checkpoints and the size each is filed under, from that size on: all of them, or at most so many."""
-    wanted = select(checkpoint_table).where(checkpoint_table.c.size >= after).order_by(checkpoint_table.c.size)
-    for row in stream(connection, wanted.limit(most)):
+def checkpoints(connection: Connection, after: int | None = None, most: int | None = None) -> Iterator[tuple[int, str]]:
+    """Signed checkpoints and the size each is filed under: all of them, whatever size somebody gave them; or at most so
+    many from the size `after` on.
+    """
+    wanted = select(checkpoint_table).order_by(checkpoint_table.c.size).limit(most)
+    if after is not None:
+        wanted = wanted.where(checkpoint_table.c.size >= after)
+    for row in stream(connection, wanted):
         yield row[0], str(row[1])
 
 

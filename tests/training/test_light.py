@@ -40,8 +40,8 @@ def test_public_modules_are_light():
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
-        ("from training.learners import LazyBB", "['sklearn']"),
-        ("from training.learners import LEARNERS; LEARNERS['forest']", "['numba', 'sklearn']"),
+        ("from training.learners import LazyBB", "[]"),
+        ("from training.learners import LEARNERS; LEARNERS['forest']", "['numba']"),
         ("from training.rows.kernels import votes", "['numba']"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_uniform_schema_names_the_columns_or_counts_them():
         ({"records": 0}, "records"),
         ({"records": 2.5}, "records"),
         ({"columns": {"z": {"type": "boolean"}}}, "no such columns"),
-        ({"columns": {"a": {"type": "date"}}}, "date"),
+        ({"columns": {"a": {"type": "date"}}}, "range"),
         ({"columns": {"a": {"type": "numeric"}}}, "public knowledge"),
         ({"target": "a"}, "the target cannot be a feature"),
     ],
