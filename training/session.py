@@ -49,6 +49,7 @@ class Public:
     @classmethod
     def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
         """What is public of rows with this schema, for a job of this budget. `pure`: nothing but epsilon adds up."""
+        spans = spans_of(schema.features, schema.ends)
         return cls(
             features=schema.features,
             target=schema.target,
@@ -59,7 +60,7 @@ class Public:
             pure=pure,
             contributions=contributions,
             target_range=schema.target_range,
-            spans=spans_of(schema.features, schema.ends),
+            spans=spans if any(spans) else (),
         )
 
     def check_priced(self, what: str) -> None:

@@ -28,17 +28,16 @@ DATA = Path(__file__).resolve().parents[3] / "examples" / "data"
 
 @cache
 def adult():
-    """Schema, packed training rows, codes of the test rows, and whether each earns more than 50,000."""
+    """Schema, packed training rows, columns of the test rows, and whether each earns more than 50,000."""
     schema = parse_schema((DATA / "adult.schema.yaml").read_bytes())
     train, test = (pq.read_table(DATA / f"adult_{part}.parquet") for part in ("train", "test"))
     rows = rows_of(schema, train, train["income"], Relation.REPLACE_ONE)
-    codes = encode_columns(schema.features, columns_of(schema, test))
-    return schema, rows, codes, np.asarray(test["income"]) == ">50K"
+    return schema, rows, columns_of(schema, test), np.asarray(test["income"]) == ">50K"
 
 
 def scores_of_fits(runs: int, **parameters):
     """Scores of the test rows from `runs` fits on one calibrated plan."""
-    schema, rows, codes, _ = adult()
+    schema, rows, columns, _ = adult()
     learner = LazyBB(schema=schema, **parameters)
     public = learner._public()
     recipe = learner.recipe(public)
@@ -46,7 +45,7 @@ def scores_of_fits(runs: int, **parameters):
         session = Session(public, recipe.unit, recipe.plan, rows)
         ensemble = learner.learn(session)
         assert session.close() == recipe.plan
-        yield ensemble.coded_scores(codes)[:, 0]
+        yield ensemble.coded_scores(encode_columns(ensemble.features, columns))[:, 0]
 
 
 @pytest.mark.statistical
