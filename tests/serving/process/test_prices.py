@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -19,7 +21,7 @@ from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
 from models.features import BooleanFeature
 from serving.process import prices
-from serving.process.price_desk import MOST, MOST_OF_ONE, SOCKET
+from serving.process.price_desk import MOST, MOST_OF_ONE, SOCKET, address
 from serving.process.prices import PriceRequest
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
 from training.pricing import while_wanted, work_out_offer
@@ -52,10 +54,18 @@ def desk(tmp_path_factory):
         patch.setenv(SOCKET, str(place / "prices"))
         patch.setattr(prices, "SEND_SECONDS", 120)  # or on a busy machine this process would sleep LONG itself
         patch.setattr(prices, "_connected", noted(prices._connected))
-        until(lambda: (place / "prices").exists(), "the desk listens")
+        until(lambda: listens(place / "prices"), "the desk listens")
         yield psutil.Process(process.pid)
     process.kill()
     process.wait()
+
+
+def listens(place):
+    """Its address is there a moment before: who asks then is refused, and works it out here, with no bound."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as wire, address(place) as near:
+        wire.connect(near)
+        return True
+    return False
 
 
 @pytest.fixture
