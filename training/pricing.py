@@ -75,8 +75,11 @@ def fit_for(request: Request, public: Public, dataset: Dataset, unit: Decimal) -
 
 
 def references_for(public: Public) -> dict[str, Recipe]:
-    """Every learner's recipe by defaults, of those that are for this target and have a plan so cheap."""
-    found: dict[str, Recipe] = _remembered(work_out_references, tuple(LEARNERS), public)
+    """Every learner's recipe by defaults, of those that are for this target and have a plan so cheap. No recipe depends
+    on what the target is called, so targets of one kind are priced once.
+    """
+    alike = replace(public, target="", classes=public.classes and tuple(map(str, range(len(public.classes)))))
+    found: dict[str, Recipe] = _remembered(work_out_references, tuple(LEARNERS), alike)
     return found
 
 
