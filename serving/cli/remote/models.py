@@ -13,6 +13,7 @@ from pyarrow import ipc
 
 from dpserve import Client
 from models.features import BooleanFeature, CategoricalFeature, Feature, RawColumns, feature_from_json
+from models.worth.statements import judged
 from serving.cli.remote.asking import asking
 from training.rows.row_files import read_columns, write_predictions
 from training.rows.sources.described import read_schema
@@ -28,8 +29,8 @@ def listed() -> list[dict[str, Any]]:
         versions = [dict(each.raw) for each in service.models()]
         for line in versions:
             measured = line.get("better") is not None
-            found = service.model(line["model"])["worth"] if measured and line["verified"] else []
-            line["worth"] = found[:1]
+            found = judged(service.model(line["model"])["worth"]) if measured and line["verified"] else None
+            line["worth"] = [] if found is None else [found]
         return versions
 
 

@@ -54,6 +54,8 @@ def server(tmp_path_factory):
         for name in ("adult", "other"):
             trained = f"train adult --learner lazybb --set rounds=20 --epsilon 1 --model {name}"
             assert run(trained.split()) == 0
+        for against in ([], ["--against", "other"]):  # a model is judged by what it is worth alone
+            assert run(["evaluate", "adult", *against, "--dataset", "adult", "--epsilon", "0.1"]) == 0
     with serving(folder / "home", workers=1) as found:
         yield found
 
