@@ -179,15 +179,17 @@ class Client(Measured, Audited):
         return Job.of(self._transport.ask("DELETE", f"/v1/jobs/{number:d}", again=False))
 
     def events(self, number: int) -> Iterator[Job]:
-        """The job at each change of state or progress, until it is over. Comes back by itself where it is cut off."""
+        """The job at each change of state or progress, until it is over and its model has its place. Comes back by
+        itself where it is cut off.
+        """
         seen: str | None = None
         attempt = 0
         while True:
             try:
-                for name, body in self._stream(number, seen):
+                for name, last, body in self._stream(number, seen):
                     seen, attempt = name, 0
-                    yield (job := Job.of(body))
-                    if job.over:
+                    yield Job.of(body)
+                    if last:
                         return
                 time.sleep(AGAIN_SECONDS)  # ended in good order: it was long, or the service stops
             except ServiceError as error:
@@ -196,7 +198,7 @@ class Client(Measured, Audited):
                 self._transport.wait(attempt)
                 attempt += 1
 
-    def _stream(self, number: int, seen: str | None) -> Iterator[tuple[str, Json]]:
+    def _stream(self, number: int, seen: str | None) -> Iterator[tuple[str, bool, Json]]:
         headers = {"Accept": "text/event-stream", **({} if seen is None else {"Last-Event-ID": seen})}
         timeout = httpx.Timeout(self._transport.http.timeout.connect, read=QUIET_SECONDS)
         where = f"/v1/jobs/{number:d}/events"

@@ -124,12 +124,16 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__}: is not JSON")
 
 
-def server_events(lines: Iterator[str]) -> Iterator[tuple[str, Json]]:
-    """Name and data of each event; comments, and what says when to come back, are passed over."""
-    name = ""
+def server_events(lines: Iterator[str]) -> Iterator[tuple[str, bool, Json]]:
+    """Of each event its name, whether it is the last, and its data; comments, and what says when to come back, are
+    passed over.
+    """
+    name, last = "", False
     for line in lines:
         field, _, value = line.partition(": ")
         if field == "id":
             name = value
+        elif field == "event":
+            last = value == "end"
         elif field == "data":
-            yield name, json.loads(value)
+            yield name, last, json.loads(value)

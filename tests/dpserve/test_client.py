@@ -221,10 +221,15 @@ def error(status, code="not_ready", **headers):
     return httpx.Response(status, json={"error": {"code": code, "message": "x", "details": {}}}, headers=headers)
 
 
-def event(state, done=0):
-    body = {**JOB, "state": state, "progress": {"done": done, "total": 5}}
-    kind = "end" if state in ("issued", "burned") else "job"
+def event(state, done=0, placing=False):
+    body = {**JOB, "state": state, "progress": {"done": done, "total": 5}, "version": None if placing else 2}
+    kind = "end" if state in ("issued", "burned") and not placing else "job"
     return f"id: {state}:{done}\nevent: {kind}\ndata: {json.dumps(body)}\n\n"
+
+
+def test_a_job_is_waited_for_until_its_model_has_its_place(monkeypatch):
+    stream = httpx.Response(200, text=event("issued", 5, placing=True) + event("issued", 5))
+    assert Failing(monkeypatch, stream).client().wait(7).version == "adult@2"
 
 
 def test_a_submission_is_tried_again_with_the_same_key(monkeypatch):
