@@ -130,8 +130,12 @@ def wait_for_work(place: str) -> list[str]:
                 answer.close()
             if door in ready:
                 answer, _ = door.accept()
-                length, streams, *_ = socket.recv_fds(answer, 4, len(STREAMS))
-                asked = read(answer, int.from_bytes(length, "big"))
+                try:
+                    length, streams, *_ = socket.recv_fds(answer, 4, len(STREAMS))
+                    asked = read(answer, int.from_bytes(length or b"\1", "big"))
+                except OSError:  # whoever asked was killed
+                    answer.close()
+                    continue
                 if not (pid := os.fork()):
                     for each in (door, answer, *(other for _, other in running.values())):
                         each.close()
@@ -163,7 +167,9 @@ def begin(arguments: list[str], folder: str, environment: dict[str, str], stream
 def read(answer: socket.socket, count: int) -> bytes:
     found = b""
     while len(found) < count:
-        found += answer.recv(count - len(found))
+        found += (more := answer.recv(count - len(found)))
+        if not more:
+            raise ConnectionError("it hung up")
     return found
 
 
