@@ -107,9 +107,9 @@ def job_to_json(
     if job.issued is not None:
         statement = str(home.ledger.log.entry(job.issued).value["statement"])
         certificate = {"entry": job.issued, "statement": statement}
-        known = versions_by_entry(home, job.model) if versions is None and job.model else versions or {}
-        if not is_placing(home, job):  # else it is among the models, or not, and may be champion yet
-            version, state = known.get(job.issued, (None, None))
+        if versions is None:  # while it is placed it is among the models, or not, and may be champion yet
+            versions = {} if is_placing(home, job) or not job.model else versions_by_entry(home, job.model)
+        version, state = versions.get(job.issued, (None, None))
     then = following(home, job.seq)
     over = job.issued is not None or job.state is State.COMMITTED
     return {
@@ -174,6 +174,8 @@ def jobs_to_json(
     page, more = found[:limit], len(found) > limit
     datasets = {name: home.ledger.dataset(name) for name in {job.dataset for job in page}}
     left = {name: each.summary()["left"] for name, each in datasets.items() if each.holdout is None}  # the same for all
+    placing = {job.seq for job in page if is_placing(home, job)}  # asked before it is looked where each is
     versions = {name: versions_by_entry(home, name) for name in {job.model for job in page if job.issued and job.model}}
-    listed = [job_to_json(home, job, left.get(job.dataset), versions.get(job.model)) for job in page]
+    known = [{} if job.seq in placing else versions.get(job.model) for job in page]
+    listed = [job_to_json(home, job, left.get(job.dataset), here) for job, here in zip(page, known, strict=True)]
     return {"jobs": listed, "next": page[-1].seq if more else None}

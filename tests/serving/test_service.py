@@ -374,17 +374,18 @@ def test_a_second_token_with_train_takes_no_name_and_replaces_no_champion(server
     assert server.home.ledger.log.size() == size
     assert server.get("/v1/datasets/adult").json()["budget"] == budget
 
-    own = {**JOB, "model": "stolen"}  # and a further version of a name of their own is a candidate
+    name = f"stolen-{size}"  # another where the test is repeated
+    own = {**JOB, "model": name}  # and a further version of a name of their own is a candidate
     seqs = [finished(server, server.post("/v1/jobs", own, scope="train").json()["job"])["job"] for _ in range(2)]
     jobs = [until(lambda seq=seq: versioned(server, seq), "it is among the models") for seq in seqs]
     assert [(job["version"], job["version_state"]) for job in jobs] == [(1, "champion"), (2, "candidate")]
-    until(lambda: server.predict("stolen@2").status_code == 200, "who names a candidate is answered")
-    assert server.predict("stolen").json()["model"] == "stolen@1"
+    until(lambda: server.predict(f"{name}@2").status_code == 200, "who names a candidate is answered")
+    assert server.predict(name).json()["model"] == f"{name}@1"
     assert code(server.post("/v1/jobs", {**own, "promote": True}, scope="train")) == (403, "forbidden")
-    assert server.post("/v1/models/stolen/promote", {"version": 2}, scope="train").status_code == 403
-    done = server.post("/v1/models/stolen/promote", {"version": 2}).json()
-    assert (done["replaces"], done["serves"]) == ("stolen@1", "stolen@2")
-    until(lambda: server.predict("stolen").json()["model"] == "stolen@2", "it is promoted on purpose")
+    assert server.post(f"/v1/models/{name}/promote", {"version": 2}, scope="train").status_code == 403
+    done = server.post(f"/v1/models/{name}/promote", {"version": 2}).json()
+    assert (done["replaces"], done["serves"]) == (f"{name}@1", f"{name}@2")
+    until(lambda: server.predict(name).json()["model"] == f"{name}@2", "it is promoted on purpose")
     assert server.predict("adult").json() == answering
 
 
