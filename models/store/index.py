@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accountant.errors import DpserveError, ModelInvalid, UnknownName
-from models.store.bundle import CHAMPION, ModelStore
+from models.store.bundle import CHAMPION, NAME, ModelStore
 
 Stamp = tuple[int, int, int, int]
 ABSENT: Stamp = (0, 0, 0, 0)
@@ -38,6 +38,11 @@ def look(store: ModelStore, known: Mapping[str, Shelf]) -> dict[str, Shelf]:
         if shelf is not None:
             shelves[name] = shelf
     return shelves
+
+
+def look_at(store: ModelStore, name: str, known: Shelf | None) -> Shelf | None:
+    """The same of one name, which may be anything that was asked for."""
+    return _shelf(store, name, known) if NAME.fullmatch(name) else None
 
 
 def _shelf(store: ModelStore, name: str, known: Shelf | None) -> Shelf | None:

@@ -27,7 +27,7 @@ from accountant.home import Home
 from accountant.keys.dsse import parse
 from accountant.keys.trust import PublicKeys
 from models.store.bundle import CHAMPION, FILES, ModelStore
-from models.store.index import Shelf, Stamp, look, stamp_of
+from models.store.index import Shelf, Stamp, look, look_at, stamp_of
 from models.store.loading import VerifiedModel, load_of_home
 from models.store.standing import Standing, entry_of, standing, way_out
 from serving.process.access_log import about
@@ -276,23 +276,38 @@ class Registry:
 
     def _key(self, reference: str) -> Key:
         name, at, text = reference.partition("@")
-        shelf = self._shelves.get(name)
+        numbered = at and text != CHAMPION
+        version = ((None if text.startswith("0") else whole_number(text)) or 0) if numbered else None
+        shelf = self._shelf_with(name, version)
         if shelf is None:
             raise UnknownName(f"model={reference[:80]!r}: there is no such model", model=reference[:80])
-        if at and text != CHAMPION:
-            version = (None if text.startswith("0") else whole_number(text)) or 0
-        elif isinstance(shelf.champion, ModelInvalid):
-            raise ModelInvalid(f"model={name}: its champion cannot be told", reason=shelf.champion.message)
-        elif shelf.champion is None or shelf.champion in shelf.retired:
-            raise self._nothing_served(name, shelf)
-        else:
-            version = shelf.champion
+        if version is None:
+            version = self._champion(name, shelf)
         if version not in shelf.versions:
             raise UnknownName(f"model={reference[:80]!r}: there is no such version", model=reference[:80])
         if version in shelf.retired:
             raise UnknownName(f"model={name}@{version}: was retired, so it is not served", model=reference[:80])
         about(f"{name}@{version}")
         return name, version
+
+    def _champion(self, name: str, shelf: Shelf) -> int:
+        """What the name alone means. ModelInvalid, NothingServed."""
+        if isinstance(shelf.champion, ModelInvalid):
+            raise ModelInvalid(f"model={name}: its champion cannot be told", reason=shelf.champion.message)
+        if shelf.champion is None or shelf.champion in shelf.retired:
+            raise self._nothing_served(name, shelf)
+        return shelf.champion
+
+    def _shelf_with(self, name: str, version: int | None) -> Shelf | None:
+        """The shelf of a name. Where it lacks the version, or for None a champion, it is looked at once more: whoever
+        was told that a model is there may ask before the next look."""
+        shelf = self._shelves.get(name)
+        if shelf is not None and (shelf.champion is not None if version is None else version in shelf.versions):
+            return shelf
+        found = None if self._home is None else look_at(ModelStore(self._home.models), name, shelf)
+        if found is not None and found != shelf:  # a look that began before may take it back: it is found again
+            self._shelves = {**self._shelves, name: found}
+        return found
 
     def _nothing_served(self, name: str, shelf: Shelf) -> NothingServed:
         """Its champion was retired, or no version was ever promoted."""
@@ -316,7 +331,7 @@ class Registry:
 
     def versions(self, name: str) -> list[int]:
         """Versions that are not retired, ascending. UnknownName."""
-        shelf = self._shelves.get(name)
+        shelf = self._shelf_with(name, None)
         if shelf is None:
             raise UnknownName(f"model={name[:80]!r}: there is no such model", model=name[:80])
         return [version for version in shelf.versions if version not in shelf.retired]

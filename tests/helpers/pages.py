@@ -31,11 +31,14 @@ def checkout(folder: Path) -> Path:
 
 
 def follow(folder: Path, script: str) -> str:
-    """Run it in one shell, with a home of its own; its output, once it has ended well."""
+    """Run it in one shell, with a home of its own; its output, once it has ended well. What it leaves running ends."""
     own = {"DPSERVE_HOME": str(folder / "home"), "XDG_CONFIG_HOME": str(folder / "config"), "PYTHONPATH": str(ROOT)}
     environment = {**os.environ, **own}
-    done = subprocess.run(
-        ["bash", "-c", f"set -e\n{script}"], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout
+    out, err = folder / "out.txt", folder / "err.txt"  # files: a server that was left would hold a pipe open for ever
+    whole = f"set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"
+    with out.open("w") as stdout, err.open("w") as stderr:
+        done = subprocess.run(
+            ["bash", "-c", whole], cwd=folder, env=environment, stdout=stdout, stderr=stderr, timeout=300
+        )
+    assert done.returncode == 0, out.read_text("utf-8")[-2000:] + err.read_text("utf-8")[-2000:]
+    return out.read_text("utf-8")

@@ -15,7 +15,7 @@ from accountant.ledger.key_life import mark_compromised as compromise
 from accountant.ledger.key_life import revoke, rotate
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.store import index
-from models.store.bundle import FILES, ModelStore
+from models.store.bundle import FILES, ModelStore, read_bundle
 from serving.process import registry as registry_of_models
 from serving.process.metrics import FAILURES
 from serving.process.registry import NotHeld, Registry
@@ -77,6 +77,23 @@ def test_names_versions_and_champion(home, registry):
 def test_unknown_name(registry, name):
     with pytest.raises(UnknownName):
         registry.get(name)
+
+
+def test_what_came_since_the_last_look_is_found_when_it_is_asked_for(home):
+    """Whoever was told by the worker that a model is there may ask before the next look."""
+    shutil.move(home.models, home.models.with_name("later"))
+    registry = Registry()
+    registry.refresh(home)
+    with pytest.raises(UnknownName):
+        registry.get("adult")
+    shutil.copytree(home.models.with_name("later"), home.models)
+    for ask in (registry.get, registry.held):
+        assert ask("adult").reference == "adult@2"
+    assert registry.versions("other") == [1]
+    store = ModelStore(home.models)
+    assert store.add("adult", read_bundle(home.models / "adult" / "1")) == 3
+    assert registry.get("adult@3").reference == "adult@3"
+    assert registry.get("adult").reference == "adult@2"  # a new version answers nobody
 
 
 def test_nothing_is_read_again_while_nothing_changes(home, registry):

@@ -216,9 +216,9 @@ def test_two_levels_tell_a_chequered_board_and_one_does_not():
     deep = make(epsilon="50", depth=3, criterion="error", rounds=60).fit(X, y)
     public = make(epsilon="50", depth=4, rounds=60).fit(X, y)
     flat = make(epsilon="50", depth=1, rounds=60).fit(X, y)
-    assert deep.score(X, y) > 0.9
+    assert deep.score(X, y) > 0.9  # 150 fits: .991 +- .005; .993 +- .003; .710 +- .026: five deviations at least
     assert public.score(X, y) > 0.9
-    assert flat.score(X, y) < 0.75
+    assert flat.score(X, y) < 0.85
 
 
 def test_the_paper_is_among_the_shapes():
