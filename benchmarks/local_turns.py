@@ -42,7 +42,7 @@ def defined(
 ) -> BoostedDefinition:
     """A campaign as the platform would define it, but for names and digests."""
     basis = basis_for(learner, features, None if public is None else list(public), owners // rounds, epsilon)
-    favoured = best_favoured(basis.dimension, CANDIDATES, epsilon)
+    favoured = best_favoured(basis.dimension(1), CANDIDATES, epsilon)
     return BoostedDefinition(
         "simulated", "owners", "model", learner, Decimal(str(epsilon)), owners, owners, "label", ("a", "b"), features,
         basis, "", np.random.bytes(32).hex(), rounds, CANDIDATES, favoured,

@@ -1,8 +1,9 @@
 """A released majority of lines: weighted votes of signs of sums over features. It never sees a row of training data.
 
-score(x) = sum over lines of weight * (+1 if the line's sum is above 0 on x else -1)     (exact integers)
+Two classes:     score(x) = sum over lines of weight * (+1 if the line's sum is above 0 on x else -1)
+K > 2 classes:   score(x)[k] = sum over choices of weight * (1 if class k has the choice's largest sum on x else 0)
 
-Two classes, answered as in `models.answers`. Signs make it no sum over features: it has importances, and no shapes.
+Exact integers, answered as in `models.answers`. Signs make it no sum over features: it has importances, and no shapes.
 """
 
 from __future__ import annotations
@@ -24,11 +25,29 @@ from models.explain.markdown import plain
 from models.explain.vega import Poster
 from models.features import Feature
 from models.forms.ensemble import Ensemble
-from models.lines import LARGEST, Line, check_line, line_from_json
-from models.onnx.nodes import Branch, Graph, Inputs, Namer, check_exact, regressor
-from models.onnx.sums import sums
+from models.lines import LARGEST, Choice, Line, check_line, line_from_json
+from models.onnx.nodes import ML, Branch, Graph, Inputs, Namer, Walk, check_exact, regressor, tensor
+from models.onnx.sums import balanced, halves, sums
 
 SHOWN = 6  # features of a line, in words
+
+CARD_OF_MANY = """\
+Each of {count} choices adds up a number for each class and feature's value, and votes for the class with the largest
+sum, the first of equals. The votes are added up with the choices' weights, class by class: the answer is the class with
+the most. The probability of a class is its share of exp({link} × votes). All numbers stand in ensemble.json.
+
+How far a feature can move the sums of a choice, in shares of all features' together, weighed:
+
+| share | feature |
+|---:|---|
+{votes}"""
+
+PAGE_OF_MANY = """<h2>The choices</h2>
+<p>Each choice adds up a number for each class and feature's value, and votes with its weight for the class with the
+largest sum. Named is how far the heaviest features can move what tells two classes apart.</p>
+<pre>
+{lines}
+</pre>"""
 
 CARD = """\
 Each of {count} lines adds up a number for each feature's value, and votes: above zero for "{second}", otherwise for
@@ -51,35 +70,36 @@ for {first}. Named is how far the heaviest features can move its sum.</p>
 
 @dataclass(frozen=True)
 class LineEnsemble(Ensemble):
-    """A frozen classifier of two classes. Scores are exact integers."""
+    """A frozen classifier: lines of two classes, choices of more. Scores are exact integers."""
 
     word = "lines"
     noun = "A majority of lines"
     parts = "Lines"
     together = (
-        "Its lines add up numbers of all features, and vote by the sign of the sum. How far each feature moves the "
-        "score on the average, if all values of all features were equally likely:"
+        "Its lines add up numbers of all features, and vote by the sums. How far each feature moves the score, if all "
+        "values of all features were equally likely:"
     )
 
     features: tuple[Feature, ...]
     target: str
     classes: tuple[ClassLabel, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[Line | Choice, ...]
     link: float
 
     def __post_init__(self) -> None:
         check_head(self.features, self.classes, self.link)
-        if len(self.classes) != 2:
-            raise ModelInvalid(f"classes={self.classes}: lines tell two classes apart")
         for line in self.lines:
-            check_line(line, self.features)
+            check_line(line, self.features, len(self.classes))
 
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
-        """Codes (features, n) -> scores (n, 1)."""
-        total = np.zeros(len(codes[0]), np.int64)
+        """Codes (features, n) -> scores (n, outputs)."""
+        total = np.zeros((len(codes[0]), self.outputs), np.int64)
         for line in self.lines:
-            total += line.weight * line.sides(codes)
-        return total[:, np.newaxis]
+            if isinstance(line, Line):
+                total[:, 0] += line.weight * line.sides(codes)
+            else:
+                total[np.arange(len(total)), line.chosen(codes)] += line.weight
+        return total
 
     def numbers(self) -> dict[str, Any]:
         """The lines, each with its weight, its constant and its terms."""
@@ -91,43 +111,77 @@ class LineEnsemble(Ensemble):
         features, target, classes, link = head_from_json(body, {"lines"})
         if type(body["lines"]) is not list:
             raise ModelInvalid("lines: must be a list")
-        return cls(features, target, classes, tuple(line_from_json(line, features) for line in body["lines"]), link)
+        lines = tuple(line_from_json(line, features, len(classes)) for line in body["lines"])
+        return cls(features, target, classes, lines, link)
+
+    @property
+    def _sums(self) -> list[Line]:
+        """Every sum that is asked about: of each line one, of each choice one a class."""
+        return [each for line in self.lines for each in ([line] if isinstance(line, Line) else line.lines)]
 
     def used_features(self) -> list[int]:
         """Positions of the features that move a sum, or the first one."""
-        return [at for at in range(len(self.features)) if any(any(line.terms[at]) for line in self.lines)] or [0]
+        return [at for at in range(len(self.features)) if any(any(line.terms[at]) for line in self._sums)] or [0]
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
-        """Raw values -> `target` (N, 1): the sums of all lines at once, then a tree of one question for each."""
+        """Raw values -> `target` (N, outputs): all sums at once, then a tree for each line, of one question; or for
+        each choice, of the place of its largest sum.
+        """
         if not self.lines:
             raise ModelInvalid("lines: a model that is exported has one at least")
         check_exact(sum(line.weight for line in self.lines))
-        summed, precise = name("sums"), name("sums_double")
-        tables = [
-            np.array([line.terms[at] for line in self.lines], np.int64).T.copy() for at in range(len(self.features))
-        ]
-        constants = np.array([line.constant for line in self.lines], np.int64)
-        asked = [
-            Branch(at, "BRANCH_GT", 0.0, (float(line.weight),), (-float(line.weight),))
-            for at, line in enumerate(self.lines)
-        ]
-        votes = (
-            helper.make_node("Cast", [summed], [precise], to=TensorProto.DOUBLE),
-            regressor(asked, precise, target),
-        )
-        return sums(self.features, tables, constants, inputs, name, summed) + Graph(votes)
+        found, summed, precise = self._sums, name("sums"), name("sums_double")
+        tables = [np.array([line.terms[at] for line in found], np.int64).T.copy() for at in range(len(self.features))]
+        constants = np.array([line.constant for line in found], np.int64)
+        added = sums(self.features, tables, constants, inputs, name, summed)
+        if self.outputs == 1:
+            cast = helper.make_node("Cast", [summed], [precise], to=TensorProto.DOUBLE)
+            walks: list[Walk] = [
+                Branch(at, "BRANCH_GT", 0.0, (float(line.weight),), (-float(line.weight),))
+                for at, line in enumerate(found)
+            ]
+            return added + Graph((cast, regressor(walks, precise, target)))
+        picked, walks = self._places(summed, precise, name), []
+        for at, line in enumerate(self.lines):
+            leaves = tuple(tuple(map(float, row)) for row in line.weight * np.eye(self.outputs))
+            walks.append(balanced(at, halves(self.outputs), leaves))
+        return added + picked + Graph((regressor(walks, precise, target, outputs=self.outputs),))
+
+    def _places(self, summed: str, target: str, name: Namer) -> Graph:
+        """Sums (N, choices * classes) -> `target` (N, choices), double: the place of each choice's largest sum."""
+        each, at, place, joined = name("choice"), name("columns"), name("place"), name("places")
+        nodes, constants = [], []
+        for n in range(len(self.lines)):
+            columns = np.arange(n * self.outputs, (n + 1) * self.outputs)
+            constants.append(tensor(columns, f"{at}_{n}"))
+            nodes.append(helper.make_node("ArrayFeatureExtractor", [summed, f"{at}_{n}"], [f"{each}_{n}"], domain=ML))
+            nodes.append(helper.make_node("ArgMax", [f"{each}_{n}"], [f"{place}_{n}"], axis=1, keepdims=1))
+        nodes.append(helper.make_node("Concat", [f"{place}_{n}" for n in range(len(self.lines))], [joined], axis=1))
+        nodes.append(helper.make_node("Cast", [joined], [target], to=TensorProto.DOUBLE))
+        return Graph(tuple(nodes), tuple(constants))
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
         """No two codes of a feature with the same term."""
         step = LARGEST // (2 * sum(feature.bins for feature in features))
         terms = tuple(tuple(step * code for code in range(feature.bins)) for feature in features)
-        return replace(self, features=features, lines=tuple(replace(line, terms=terms) for line in self.lines))
+        lines = tuple(
+            replace(line, terms=terms) if isinstance(line, Line) else replace(line, terms=(terms,) * self.outputs)
+            for line in self.lines
+        )
+        return replace(self, features=features, lines=lines)
 
     def sizes(self) -> dict[str, float]:
-        """How far knowing a feature's code moves the score on the average, if all codes of all features were equally
-        likely, and the sum over the other features normal."""
+        """Of two classes, how far knowing a feature's code moves the score on the average, if all codes of all features
+        were equally likely, and the sum over the other features normal. Of more, how far it can move what tells two
+        classes apart, of all features' moves together, added up over choices in their weights.
+        """
         found: dict[str, float] = defaultdict(float)
         for line in self.lines:
+            if isinstance(line, Choice):
+                moved = _moves(line)
+                for feature, move in zip(self.features, moved, strict=True):
+                    found[feature.name] += line.weight * move / max(1, sum(moved))
+                continue
             means = [float(np.mean(term)) for term in line.terms]
             spreads = [float(np.var(term)) for term in line.terms]
             for feature, term, mean, spread in zip(self.features, line.terms, means, spreads, strict=True):
@@ -140,23 +194,44 @@ class LineEnsemble(Ensemble):
         """Every line in words: its weight, and how far its heaviest features can move its sum."""
         said = []
         for line in self.lines:
-            ranges = [(max(term) - min(term), f.name) for f, term in zip(self.features, line.terms, strict=True)]
+            moves = [max(term) - min(term) for term in line.terms] if isinstance(line, Line) else _moves(line)
+            ranges = zip(moves, (feature.name for feature in self.features), strict=True)
             heavy = ", ".join(f"{name} {size}" for size, name in sorted(ranges, reverse=True)[:SHOWN] if size)
-            said.append(f"weight {line.weight}: {line.constant} and at most {heavy or 'nothing'}")
+            start = f"{line.constant} and " if isinstance(line, Line) else ""
+            said.append(f"weight {line.weight}: {start}at most {heavy or 'nothing'}")
         return said
 
     def card_section(self) -> str:
         """What lines do, and the importances."""
-        first, second = map(plain, self.classes)
         votes = "\n".join(f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items())
-        return CARD.format(count=len(self.lines), link=f"{self.link:g}", first=first, second=second, votes=votes)
+        words = {"count": len(self.lines), "link": f"{self.link:g}", "votes": votes}
+        if self.outputs > 1:
+            return CARD_OF_MANY.format(**words)
+        first, second = map(plain, self.classes)
+        return CARD.format(**words, first=first, second=second)
 
     def poster(self) -> Poster:
         """One panel of importances."""
+        if self.outputs > 1:
+            legend = "How far a feature can move the sums that are voted by, in shares, times the votes."
+            return replace(super().poster(), title=f"What tells which {self.target}", legend=legend)
         legend = "How far a feature moves the score, if all values of all features were equally likely."
         return replace(super().poster(), title=f"What tells {self.target} “{self.classes[1]}”", legend=legend)
 
     def account(self) -> str:
         """The lines as text."""
+        lines = escape("\n".join(self.texts()))
+        if self.outputs > 1:
+            return PAGE_OF_MANY.format(lines=lines)
         first, second = (escape(str(each)) for each in self.classes)
-        return PAGE.format(first=first, second=second, lines=escape("\n".join(self.texts())))
+        return PAGE.format(first=first, second=second, lines=lines)
+
+
+def _moves(choice: Choice) -> list[int]:
+    """How far each feature can move the difference of two classes' sums, the two for which that is farthest."""
+    found = []
+    for terms in zip(*choice.terms, strict=True):  # of one feature, (classes, bins)
+        table = np.array(terms)
+        apart = table[:, np.newaxis] - table[np.newaxis]
+        found.append(int((apart.max(axis=2) - apart.min(axis=2)).max()))
+    return found

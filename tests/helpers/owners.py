@@ -21,6 +21,7 @@ from training.local.defining import Asked
 from training.local.definition import Definition
 from training.local.directions import directions, scores
 from training.local.statistics import own_vectors
+from training.owner.own_rows import labels
 
 SCHEMA = """\
 target: {name: answer, classes: ["no", "yes"]}
@@ -32,12 +33,23 @@ features:
 """
 
 
-def people(count: int, seed: int = 0) -> dict[str, np.ndarray]:
+LABELS = ("no", "yes", "maybe")
+
+
+def schema(classes: int = 2) -> str:
+    """Of people who answer with one of so many, 2 or 3."""
+    return SCHEMA.replace('["no", "yes"]', str(list(LABELS[:classes])))
+
+
+def people(count: int, seed: int = 0, classes: int = 2) -> dict[str, np.ndarray]:
     """Columns of so many rows, the answer among them."""
     rng = np.random.default_rng(seed)
     a, b = rng.standard_normal((2, count))
     c = rng.choice(["u", "v"], count)
     answer = np.where(a - b + (c == "u") + 0.3 * rng.standard_normal(count) > 0.5, "yes", "no")
+    if classes == 3:
+        drawn = np.stack([a + (c == "u"), b, -a - b], axis=1) + 0.3 * rng.standard_normal((count, 3))
+        answer = np.array(LABELS)[drawn.argmax(axis=1)]
     return {"a": a, "b": b, "c": c, "answer": answer}
 
 
@@ -49,12 +61,14 @@ def write(path: Path, columns: dict[str, np.ndarray]) -> Path:
 
 def asking(folder: Path, home: Home, owners: int, least: int | None = None, name: str = "survey", **more: str) -> None:
     """A population and an open campaign among it."""
-    (folder / "schema.yaml").write_text(SCHEMA)
+    classes = int(more.get("classes", "2"))
+    population = "folk" if classes == 2 else f"folk{classes}"
+    (folder / "schema.yaml").write_text(schema(classes))
     public = {key: value for key, value in people(300, 9).items() if key != "answer"}
-    if not any(each.registration.name == "folk" for each in home.ledger.datasets()):
-        campaigns.found_population(home, "folk", folder / "schema.yaml", owners, "10", None)
+    if not any(each.registration.name == population for each in home.ledger.datasets()):
+        campaigns.found_population(home, population, folder / "schema.yaml", owners, "10", None)
     asked = Asked(
-        name, "folk", more.get("learner", "local-linear"), more.get("epsilon", "2"), owners,
+        name, population, more.get("learner", "local-linear"), more.get("epsilon", "2"), owners,
         write(folder / "public.csv", public), least, rounds=int(more["rounds"]) if "rounds" in more else None,
     )  # fmt: skip
     campaigns.open_campaign(home, asked, "steward")
@@ -64,10 +78,16 @@ def reports(definition: Definition, columns: dict[str, np.ndarray]) -> np.ndarra
     """What owners of one row each report, drawn as they draw."""
     numbers = np.arange(len(columns["answer"]))
     z = definition.coordinates.of(encode_columns(definition.features, columns))
-    y = np.where(columns["answer"] == "yes", 1.0, -1.0)
+    y = labels(columns["answer"].tolist(), definition.classes)
     own = own_vectors(definition.learner, z, y, np.ones(len(y), np.int64))
     vectors = directions(bytes.fromhex(definition.seed), numbers, definition.candidates, definition.dimension)
     return definition.mechanism.draw(scores(vectors, own))
+
+
+def put(home: Home, name: str, values: np.ndarray) -> None:
+    """The reports (n,) of the first owners, as if they had come by the door; where all answer at once."""
+    with closing(sqlite3.connect(campaigns.folder_of(home, name) / campaigns.REPORTS)) as store, store:
+        store.executemany("INSERT INTO report VALUES (?, ?)", list(enumerate(values.tolist())))
 
 
 def answer_turn(home: Home, name: str, columns: dict[str, np.ndarray], most: int | None = None) -> int:
@@ -77,8 +97,9 @@ def answer_turn(home: Home, name: str, columns: dict[str, np.ndarray], most: int
     turn = campaigns.state(home, name)["turn"]
     here = np.array([n for n in range(definition.owners) if definition.turn_of(n) == turn][:most])
     mine = {key: value[here] for key, value in columns.items()}
-    codes, y = encode_columns(definition.features, mine), np.where(mine["answer"] == "yes", 1.0, -1.0)
-    so_far = read_so_far(document_after(campaigns.folder_of(home, name), turn - 1), definition.features)
+    codes, y = encode_columns(definition.features, mine), labels(mine["answer"].tolist(), definition.classes)
+    document = document_after(campaigns.folder_of(home, name), turn - 1)
+    so_far = read_so_far(document, definition.features, definition.classes)
     wanted = scores_in(definition, turn, codes, y, np.ones(len(here), np.int64), so_far, here)
     values = definition.mechanism_in(turn).draw(wanted).tolist()
     with closing(sqlite3.connect(campaigns.folder_of(home, name) / campaigns.REPORTS)) as store, store:

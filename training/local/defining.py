@@ -71,8 +71,8 @@ def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
         raise InputError(f"owners={asked.owners}: the population has {dataset.registration.records}")
     if shared:
         return _define_shares(dataset, schema, asked)
-    if schema.classes is None or len(schema.classes) != 2:
-        raise InputError(f"target={schema.target}: {asked.learner} tells two classes apart")
+    if schema.classes is None:
+        raise InputError(f"target={schema.target}: is a number; {asked.learner} tells classes apart")
     if asked.aggregators:
         raise InputError(f"aggregators: {asked.learner} needs none")
     in_turns = asked.learner in BOOSTED_LEARNERS and (asked.learner != "local-lr" or asked.rounds is not None)
@@ -95,7 +95,8 @@ def _define_reports(home: Home, schema: Schema, asked: Asked) -> Definition:
     return Definition(
         asked.name, asked.population, asked.model or asked.name, asked.learner, epsilon, asked.owners,
         asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features, coordinates,
-        digest, _seed(home, asked, digest), CANDIDATES, favoured_for(coordinates, float(epsilon)),
+        digest, _seed(home, asked, digest), CANDIDATES,
+        favoured_for(coordinates, float(epsilon), len(schema.classes or ())),
     )  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def _define_turns(home: Home, schema: Schema, asked: Asked) -> BoostedDefinition
         asked.name, asked.population, asked.model or asked.name, asked.learner, epsilon, asked.owners,
         asked.least or asked.owners, schema.target, tuple(map(str, schema.classes or ())), schema.features, basis,
         digest, _seed(home, asked, digest), rounds, CANDIDATES,
-        best_favoured(basis.dimension, CANDIDATES, float(epsilon)),
+        best_favoured(basis.dimension(len(schema.classes or ()) - 1), CANDIDATES, float(epsilon)),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from accountant.errors import InputError
 from accountant.one_of_k import OneOfK
 from accountant.privacy.events import Plan, Release
 from training.local.coordinates import Coordinates, coordinates_from_json
+from training.local.corners import check_classes
 from training.local.question import Question
 
 PURPOSE = "one report of one owner"
@@ -40,8 +41,7 @@ class Definition(Question):
     def __post_init__(self) -> None:
         self.check_learner(LEARNERS)
         super().__post_init__()
-        if len(self.classes) != 2:
-            raise InputError(f"classes={list(self.classes)}: {self.learner} tells two classes apart")
+        check_classes(self.learner, self.classes)
         for name in ("seed", "public_rows"):
             if not re.fullmatch(r"[0-9a-f]{64}", getattr(self, name)):
                 raise InputError(f"{name}: must be 64 hexadecimal digits")
@@ -54,8 +54,8 @@ class Definition(Question):
 
     @property
     def dimension(self) -> int:
-        """Of an owner's own vector: one number for each coordinate, and one for the label alone."""
-        return self.coordinates.size + 1
+        """Of an owner's own vector: a label for each coordinate, and one alone."""
+        return (self.coordinates.size + 1) * self.wide
 
     @property
     def plan(self) -> Plan:

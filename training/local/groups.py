@@ -1,10 +1,11 @@
 """Public groups of codes, and what an owner's rows come to over them: how often each pair of groups, and the answers of
 each group. Integers of a bounded length, whatever the rows are.
 
-The statistic of one row has a one for each pair of features, a one for each feature, and a label of at most LABEL for
-each feature. An owner's is the mean over its rows, in units of 1 / GRID, cut towards 0. A mean is no longer than the
-longest of what it is of, and cutting makes no number larger: so no owner's is longer than `sensitivity` (L2), and
-adding an owner, or leaving it out, moves the sum by no more.
+The statistic of one row has a one for each pair of features, a one for each feature, and a label of length at most
+LABEL for each feature: of three classes or more a corner (`training.local.corners`), several numbers of that length. An
+owner's is the mean over its rows, in units of 1 / GRID, cut towards 0. A mean is no longer than the longest of what it
+is of, and cutting makes no number larger: so no owner's is longer than `sensitivity` (L2), and adding an owner, or
+leaving it out, moves the sum by no more.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Groups:
 
     features: tuple[Feature, ...]
     most: int
+    wide: int = 1  # numbers of an answer
 
     def __post_init__(self) -> None:
         if not LEAST <= self.most <= MOST:
@@ -71,7 +73,7 @@ class Groups:
     def numbers(self) -> int:
         """In one owner's statistic: pairs, groups, and the answers of groups."""
         widths = [len(set(_groups(feature, self.most))) for feature in self.features]
-        return (sum(widths) ** 2 - sum(width**2 for width in widths)) // 2 + 2 * sum(widths)
+        return (sum(widths) ** 2 - sum(width**2 for width in widths)) // 2 + (1 + self.wide) * sum(widths)
 
     @property
     def sensitivity(self) -> int:
@@ -85,11 +87,12 @@ class Groups:
 
         Args:
             codes: of the rows, one array (n,) a feature; n at least 1.
-            answers: (n,) within [-1, 1]; -1 or 1 of two classes.
+            answers: (n,) within [-1, 1], -1 or 1 of two classes; of more, labels' corners (n, wide). They are cut to
+                whole multiples of 1 / GRID, and no row's is longer than 1 then.
         """
         rows, size = len(answers), self.size
-        together, sums = np.zeros((size, size)), np.zeros(size)
-        label = np.clip(np.rint(answers * GRID), -GRID, GRID) * LABEL
+        together, sums = np.zeros((size, size)), np.zeros((size, self.wide))
+        label = whole_answers(answers.reshape(rows, self.wide)) * LABEL
         for start in range(0, rows, CHUNK):
             part = slice(start, start + CHUNK)
             places = np.stack([table[code[part]] for table, code in zip(self.tables, codes, strict=True)], axis=1)
@@ -97,18 +100,30 @@ class Groups:
             held[np.arange(len(places))[:, np.newaxis], places] = 1
             together += held.T @ held  # sums of ones: floats hold them exactly
             sums += held.T @ label[part]
-        whole = np.concatenate([GRID * together[self.pairs], GRID * np.diag(together), sums]).astype(np.int64)
+        whole = np.concatenate([GRID * together[self.pairs], GRID * np.diag(together), sums.ravel()]).astype(np.int64)
         return np.asarray(np.sign(whole) * (np.abs(whole) // rows), np.int64)
 
     def moments(self, total: Floats) -> tuple[Floats, Floats]:
         """Of a sum (numbers,) of statistics, in rows: counts (size, size), those of one feature on the diagonal, and
-        the sums of answers (size,).
+        the sums of answers (size, wide).
         """
         size, (first, second) = self.size, self.pairs
         counts = np.zeros((size, size))
         counts[first, second] = counts[second, first] = total[: len(first)] / GRID
         counts[np.arange(size), np.arange(size)] = total[len(first) : len(first) + size] / GRID
-        return counts, total[len(first) + size :] / (GRID * LABEL)
+        return counts, total[len(first) + size :].reshape(size, self.wide) / (GRID * LABEL)
+
+
+def whole_answers(answers: Floats) -> Floats:
+    """Answers (n, wide) in units of 1 / GRID, whole: a number's nearest, within its range; a corner's cut towards 0.
+    InputError where one is longer than GRID, compared in integers.
+    """
+    if answers.shape[1] == 1:
+        return np.asarray(np.clip(np.rint(answers * GRID), -GRID, GRID))
+    found = np.trunc(answers * GRID)
+    if not (np.square(found.astype(np.int64)).sum(axis=1) <= GRID**2).all():
+        raise InputError("answers: must be of length 1 at most")
+    return found
 
 
 def _groups(feature: Feature, most: int) -> Integers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
@@ -9,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.forms.additive import AdditiveEnsemble
+from models.forms.classes import rounded
+from models.forms.ensemble import Ensemble
 from training.local.coordinates import Coordinates, whitened
+from training.local.corners import corners
 from training.local.definition import Definition
 from training.local.directions import best_favoured, gains, mean_of_reports
+from training.local.question import Question
 
 Floats = NDArray[np.float64]
 CANDIDATES = 64
@@ -34,41 +39,61 @@ def coordinates_for(features: Any, codes: Any, owners: int, epsilon: float) -> C
     return whitened(features, codes, directions_for(owners, epsilon))
 
 
-def favoured_for(coordinates: Coordinates, epsilon: float) -> int:
+def favoured_for(coordinates: Coordinates, epsilon: float, classes: int = 2) -> int:
     """The m of the least variance."""
-    return best_favoured(coordinates.size + 1, CANDIDATES, epsilon)
+    return best_favoured((coordinates.size + 1) * (classes - 1), CANDIDATES, epsilon)
 
 
 def direction_of(definition: Definition, owners: NDArray[np.int64], reports: NDArray[np.int64]) -> Floats:
-    """The unbiased estimate (size + 1,) of the mean of the owners' own vectors."""
+    """The unbiased estimate (dimension,) of the mean of the owners' own vectors."""
     gain = gains(definition.dimension, definition.candidates, float(definition.epsilon))[definition.favoured - 1]
     seed = bytes.fromhex(definition.seed)
     return mean_of_reports(seed, owners, reports, definition.candidates, definition.dimension, float(gain))
 
 
-def learn(definition: Definition, owners: NDArray[np.int64], reports: NDArray[np.int64]) -> AdditiveEnsemble:
+def learn(definition: Definition, owners: NDArray[np.int64], reports: NDArray[np.int64]) -> Ensemble:
     """The model of these reports (n,), drawn by the owners of these numbers (n,)."""
     return ensemble_of(definition, direction_of(definition, owners, reports))
 
 
-def ensemble_of(definition: Definition, along: Floats) -> AdditiveEnsemble:
-    """The linear score z . along[:-1] + along[-1] as a sum over features of integers, one for each code.
+def ensemble_of(definition: Definition, along: Floats) -> Ensemble:
+    """The linear score z . along[:-1] + along[-1] as a sum over features, for each class along its corner.
 
     The lengths of own vectors were forgotten, so the score has the right direction but a guessed unit: that of owners
     of one row each. Ranks and labels do not depend on it; probabilities are as sure as that guess.
     """
-    weights = along[:-1] * sqrt(definition.dimension)
-    coordinates = definition.coordinates
-    terms = [table @ weights for table in coordinates.tables]
-    constant = float(along[-1] * sqrt(definition.dimension) - coordinates.shift @ weights)
-    largest = max(1e-12, abs(constant), *(float(np.abs(term).max()) for term in terms))
-    unit = largest / LARGEST
+    coordinates, weights = (
+        definition.coordinates,
+        along.reshape(-1, definition.wide) * sqrt(definition.coordinates.size + 1),
+    )
+    terms = [table @ weights[:-1] for table in coordinates.tables]
+    return additive_of(definition, terms, weights[-1] - coordinates.shift @ weights[:-1])
+
+
+def additive_of(definition: Question, terms: Sequence[Floats], constant: Floats, unit: float | None = None) -> Ensemble:
+    """f = E[y | x], y a label's corner, as a sum over features, released in integers: of two classes, or a number, one
+    score; of more, one score a class, along its corner.
+
+    Args:
+        terms: (codes, wide) of each feature.
+        constant: (wide,).
+        unit: what 1 of f is in the answer; None: log odds, which are about K f of what is nearly even.
+    """
+    classes = len(definition.classes)
+    if classes > 2:
+        table = corners(classes).T
+        return rounded(
+            definition.features, definition.target, definition.classes, classes - 1.0,
+            constant @ table, [term @ table for term in terms],
+        )  # fmt: skip
+    largest = max(1e-12, float(np.abs(constant).max()), *(float(np.abs(term).max()) for term in terms))
+    step = largest / LARGEST
     return AdditiveEnsemble(
-        coordinates.features,
+        definition.features,
         definition.target,
         definition.classes,
-        None,
-        2 * unit,  # of f = E[y | x], log odds are about 2 f
-        round(constant / unit),
-        tuple(tuple(int(value) for value in np.rint(term / unit)) for term in terms),
+        getattr(definition, "bounded", None),
+        step * (2 if unit is None else unit),  # of f = E[y | x], log odds are about 2 f
+        round(float(constant[0]) / step),
+        tuple(tuple(int(value) for value in np.rint(term[:, 0] / step)) for term in terms),
     )

@@ -60,6 +60,11 @@ class Question(ABC):
             raise InputError(f"learner={self.learner!r:.60}: must be one of {', '.join(known)}")
 
     @property
+    def wide(self) -> int:
+        """How many numbers one label is: one less than there are classes; 1 of a number."""
+        return max(1, len(self.classes) - 1)
+
+    @property
     @abstractmethod
     def plan(self) -> Plan:
         """What is charged for every owner."""

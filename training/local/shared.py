@@ -25,6 +25,7 @@ from accountant.keys.trust import fingerprint
 from accountant.ledger.records import SHARED
 from accountant.privacy import gdp
 from accountant.privacy.events import Gaussian, Plan, Release
+from training.local.corners import check_classes
 from training.local.groups import Groups
 from training.local.question import Question
 
@@ -91,8 +92,10 @@ class SharedDefinition(Question):
     def __post_init__(self) -> None:
         self.check_learner(SHARED_LEARNERS)
         super().__post_init__()
-        if (len(self.classes), self.bounded is None) not in ((2, True), (0, False)):
-            raise InputError(f"classes={list(self.classes)}: {self.learner} tells two classes apart, or gives a number")
+        if self.bounded is None:
+            check_classes(self.learner, self.classes)
+        elif self.classes:
+            raise InputError("classes, bounded: a target has one of them")
         if self.bounded is not None and not self.bounded[0] < self.bounded[1]:
             raise InputError("bounded: must be the lower end and the higher one")
         keys = {key for each in self.aggregators for key in (each.seal, each.sign)}
@@ -117,7 +120,7 @@ class SharedDefinition(Question):
     @cached_property
     def layout(self) -> Groups:
         """The public groups."""
-        return Groups(self.features, self.groups)
+        return Groups(self.features, self.groups, self.wide)
 
     @property
     def share_bytes(self) -> int:

@@ -7,9 +7,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from models.forms.additive import AdditiveEnsemble
+from models.forms.ensemble import Ensemble
 from training.local.groups import GRID, Groups
-from training.local.learning import LARGEST
+from training.local.learning import additive_of
 from training.local.shared import AGGREGATORS, SharedDefinition
 
 Floats = NDArray[np.float64]
@@ -22,28 +22,21 @@ def groups_for(owners: int, epsilon: float) -> int:
     return FINE if owners * epsilon >= ENOUGH else COARSE
 
 
-def learn_shared(definition: SharedDefinition, total: NDArray[np.int64], owners: int) -> AdditiveEnsemble:
+def learn_shared(definition: SharedDefinition, total: NDArray[np.int64], owners: int) -> Ensemble:
     """The model of the noisy sum (numbers,) of so many owners' statistics."""
     groups = definition.layout
     noise = sqrt(AGGREGATORS) * float(definition.noise_multiplier) * groups.sensitivity
     constant, weights = solved(groups, total.astype(np.float64), owners, noise)
-    terms = [weights[table] for table in groups.tables]
-    largest = max(1e-12, abs(constant), *(float(np.abs(term).max()) for term in terms))
-    unit = largest / LARGEST
-    low, high = definition.bounded or (-1.0, 1.0)
-    return AdditiveEnsemble(
-        definition.features,
-        definition.target,
-        definition.classes,
-        definition.bounded,
-        2 * unit if definition.bounded is None else unit * (high - low) / 2,  # log odds of f = E[y | x] are about 2 f
-        round(constant / unit),
-        tuple(tuple(int(value) for value in np.rint(term / unit)) for term in terms),
-    )
+    ends = definition.bounded
+    return additive_of(
+        definition, [weights[table] for table in groups.tables], constant,
+        None if ends is None else (ends[1] - ends[0]) / 2,
+    )  # fmt: skip
 
 
-def solved(groups: Groups, total: Floats, owners: int, noise: float) -> tuple[float, Floats]:
-    """The constant and one weight (size,) for each group: of the score that is nearest to the answers, in [-1, 1].
+def solved(groups: Groups, total: Floats, owners: int, noise: float) -> tuple[Floats, Floats]:
+    """The constant (wide,) and the weights (size, wide) of each group: of the score that is nearest to the answers, in
+    [-1, 1] or labels' corners.
 
     Args:
         total: the noisy sum (numbers,) of the statistics.
@@ -53,10 +46,10 @@ def solved(groups: Groups, total: Floats, owners: int, noise: float) -> tuple[fl
     counts, answers = groups.moments(total)
     held = np.diag(counts).copy()
     features = len(groups.features)
-    mean = answers.sum() / (features * owners)
-    wanted = answers - mean * held
+    mean = answers.sum(axis=0) / (features * owners)
+    wanted = answers - np.outer(held, mean)
     centred = counts - np.outer(held, held) / owners
     values, vectors = np.linalg.eigh(centred)
     ridge = RIDGE * noise / GRID * sqrt(groups.size)
-    weights = vectors @ ((vectors.T @ wanted) / (np.maximum(values, 0) + ridge + 1e-9))
-    return float(mean - weights @ held / owners), weights
+    weights = vectors @ ((vectors.T @ wanted) / (np.maximum(values, 0) + ridge + 1e-9)[:, np.newaxis])
+    return mean - held @ weights / owners, weights

@@ -6,31 +6,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
+from training.local.corners import corners, standing, together
 
 Floats = NDArray[np.float64]
-STEPS, RIDGE = 8, 1.0  # of an owner's own logistic regression: Newton steps, and the penalty in rows
+STEPS, RIDGE = 8, 1.0  # of an own ridge logistic regression: Newton steps, and the penalty in rows
 LEAST_ROWS = {"local-linear": 1, "local-lr": 20}
 
 
 def own_vectors(learner: str, z: Floats, y: Floats, rows: NDArray[np.int64]) -> Floats:
-    """Unit vectors (owners, size + 1) of owners who hold `rows` (owners,) rows each, one after the other; 0 where all
-    of a vector is 0.
+    """Unit vectors (owners, (size + 1) (K - 1)) of owners who hold `rows` (owners,) rows each, one after the other; 0
+    where all of a vector is 0.
 
     Args:
         learner: which statistic; each is a function of one owner's rows alone.
         z: public coordinates (n, size).
-        y: labels (n,), -1 or 1.
+        y: labels as corners (n, K - 1); of two classes (n,), -1 or 1.
         rows: how many rows each owner has; InputError where that is fewer than the learner asks for.
     """
     if rows.min(initial=MOST_ROWS) < LEAST_ROWS[learner]:
         raise InputError(f"rows: {learner} asks an owner for at least {LEAST_ROWS[learner]} rows")
-    known = np.concatenate([z, np.ones((len(z), 1))], axis=1)
+    known, y, ends = np.concatenate([z, np.ones((len(z), 1))], axis=1), standing(y), np.cumsum(rows)
     if learner == "local-linear":  # the mean of (y z, y): least squares, where z is white
-        starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
-        found = np.add.reduceat(known * y[:, np.newaxis], starts, axis=0)
+        found = np.add.reduceat(together(known, y), ends - rows, axis=0)
     else:
-        ends = np.cumsum(rows)
-        found = np.array([_logistic(known[end - n : end], y[end - n : end]) for n, end in zip(rows, ends, strict=True)])
+        parts = [slice(end - n, end) for n, end in zip(rows, ends, strict=True)]
+        found = np.array([regression(known[part], y[part], np.ones(len(known[part]))) for part in parts])
     length = np.linalg.norm(found, axis=1, keepdims=True)
     safe = np.where(np.isfinite(length) & (length > 0), length, 1.0)
     return np.where(np.isfinite(found) & np.isfinite(length), found, 0.0) / safe
@@ -39,12 +39,26 @@ def own_vectors(learner: str, z: Floats, y: Floats, rows: NDArray[np.int64]) -> 
 MOST_ROWS = np.iinfo(np.int64).max
 
 
-def _logistic(known: Floats, y: Floats) -> Floats:
-    """Ridge logistic regression by Newton's method: an owner of one class, or of constant features, has one too."""
-    theta = np.zeros(known.shape[1])
+def regression(known: Floats, y: Floats, weight: Floats) -> Floats:
+    """theta (D (K - 1),): log odds of a class are those of the product of its corner and known @ theta, but for a
+    factor that is 1 of two classes. An owner of one class, or of constant features, has one too.
+
+    Args:
+        known: (n, D).
+        y: labels as corners, (n, K - 1).
+        weight: of the rows, (n,).
+    """
+    wide, width = y.shape[1], known.shape[1]
+    share = wide / (wide + 1)
+    table, theta = share * corners(wide + 1), np.zeros((width, wide))
     for _ in range(STEPS):
-        chance = 1 / (1 + np.exp(-np.clip(known @ theta, -30, 30)))
-        slope = known.T @ (chance - (y + 1) / 2) + RIDGE * theta
-        curve = (known * (chance * (1 - chance))[:, np.newaxis]).T @ known + RIDGE * np.eye(len(theta))
-        theta = theta - np.linalg.solve(curve, slope)
-    return theta
+        power = known @ theta @ table.T
+        chance = np.exp(np.clip(power - power.max(axis=1, keepdims=True), -30, 0))
+        chance /= chance.sum(axis=1, keepdims=True)
+        mean = chance @ table
+        slope = known.T @ (weight[:, np.newaxis] * (mean - share * y)) + RIDGE * theta
+        spread = np.einsum("nk,ki,kj->nij", chance, table, table) - mean[:, :, np.newaxis] * mean[:, np.newaxis, :]
+        curved = known[:, :, np.newaxis, np.newaxis] * (weight[:, np.newaxis, np.newaxis] * spread)[:, np.newaxis]
+        curve = np.tensordot(known, curved, axes=(0, 0)).transpose(0, 2, 1, 3).reshape(width * wide, width * wide)
+        theta = theta - np.linalg.solve(curve + RIDGE * np.eye(width * wide), slope.ravel()).reshape(width, wide)
+    return theta.ravel()

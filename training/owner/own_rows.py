@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import DataError
 from models.features import CategoricalFeature, Feature, NumericFeature, RawColumns
+from training.local.corners import corners
 
 MOST_BYTES = 1 << 28
 TRUE, FALSE, MISSING = {"true", "1", "yes"}, {"false", "0", "no"}, {"", "na", "nan", "null"}
@@ -34,12 +35,14 @@ def read_rows(path: Path, features: Sequence[Feature], target: str) -> tuple[Raw
     return {feature.name: _values(feature, columns[feature.name]) for feature in features}, columns[target]
 
 
-def signs(answers: Sequence[str], classes: Sequence[str]) -> NDArray[np.float64]:
-    """-1 of the first class, 1 of the second; DataError where an answer is neither."""
-    table = {classes[0]: -1.0, classes[1]: 1.0}
-    if not set(answers) <= table.keys():
+def labels(answers: Sequence[str], classes: Sequence[str]) -> NDArray[np.float64]:
+    """Each answer as its class's corner (n, K - 1): of two classes -1 of the first, 1 of the second. DataError where an
+    answer is none of them.
+    """
+    places = {label: at for at, label in enumerate(classes)}
+    if not set(answers) <= places.keys():
         raise DataError(f"answers: every row must have one of {list(classes)}")
-    return np.array([table[answer] for answer in answers])
+    return corners(len(classes))[[places[answer] for answer in answers]]
 
 
 def numbers(answers: Sequence[str], ends: tuple[float, float]) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ from training.local.question import Question
 from training.local.shared import SharedDefinition
 from training.local.statistics import own_vectors
 from training.owner.own_ledger import OwnLedger, Sent
-from training.owner.own_rows import numbers, read_rows, signs
+from training.owner.own_rows import labels, numbers, read_rows
 from training.owner.settings import Settings
 
 __all__ = ["Refused", "answer", "draw", "prepared", "said", "share", "told", "verify_offer", "words"]
@@ -39,10 +39,10 @@ def draw(definition: Definition | BoostedDefinition, owner: int, rows: Path, doc
     Where owners are asked in turns, `document` is what was published before this one's.
     """
     columns, answers = read_rows(rows, definition.features, definition.target)
-    codes, y = encode_columns(definition.features, columns), signs(answers, definition.classes)
+    codes, y = encode_columns(definition.features, columns), labels(answers, definition.classes)
     count, number, seed = np.array([len(answers)]), np.array([owner]), bytes.fromhex(definition.seed)
     if isinstance(definition, BoostedDefinition):
-        turn, so_far = definition.turn_of(owner), read_so_far(document, definition.features)
+        turn, so_far = definition.turn_of(owner), read_so_far(document, definition.features, definition.classes)
         wanted = scores_in(definition, turn, codes, y, count, so_far, number)
         return int(definition.mechanism_in(turn).draw(wanted)[0])
     own = own_vectors(definition.learner, definition.coordinates.of(codes), y, count)
@@ -58,7 +58,7 @@ def share(definition: SharedDefinition, owner: int, rows: Path) -> bytes:
     """
     columns, answers = read_rows(rows, definition.features, definition.target)
     codes = encode_columns(definition.features, columns)
-    y = signs(answers, definition.classes) if definition.bounded is None else numbers(answers, definition.bounded)
+    y = labels(answers, definition.classes) if definition.bounded is None else numbers(answers, definition.bounded)
     halves = shares.split(definition.layout.statistic(codes, y))
     return b"".join(
         shares.seal(shares.to_bytes(half), bytes.fromhex(whom.seal), definition.about(owner, at))

@@ -19,7 +19,8 @@ from accountant.mechanisms import DiscreteGaussian
 from accountant.privacy import gdp
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from serving.wire.request_bodies import CONTROL_BYTES
-from training.local.groups import GRID, Groups
+from training.local.corners import corners
+from training.local.groups import GRID, Groups, whole_answers
 from training.local.shared import MOST_BYTES, ROOM, Aggregator, SharedDefinition, multiplier_for, plan_of
 from training.local.shared_learning import groups_for, learn_shared
 from training.local.sums import LIMIT, NoisySum, sum_payload
@@ -80,6 +81,31 @@ def test_no_owner_is_longer_than_the_sensitivity_and_one_row_is_as_long():
     )
 
 
+def test_of_more_classes_no_owner_is_longer_either_and_sums_are_theirs():
+    """Exact, of 3 and 32 classes: a label of several numbers is no longer than one; the first class's is as long."""
+    rng = np.random.default_rng(4)
+    for classes in (3, 32):
+        layout, table = Groups(FEATURES, 4, classes - 1), corners(classes)
+        assert layout.sensitivity == Groups(FEATURES, 4).sensitivity
+        assert (np.square(whole_answers(table).astype(np.int64)).sum(axis=1) <= GRID**2).all()
+        longest = 0
+        for rows in (1, 1, 2, 7, 500):
+            for labels in (np.zeros(rows, int), np.full(rows, classes - 1), rng.integers(0, classes, rows)):
+                found = layout.statistic(drawn(rng, rows), table[labels])
+                longest = max(longest, int((found.astype(object) ** 2).sum()))
+        assert (layout.sensitivity - 2) ** 2 < longest <= layout.sensitivity**2
+        codes, labels = drawn(rng, 200), rng.integers(0, classes, 200)
+        total = sum(layout.statistic([code[[at]] for code in codes], table[labels[[at]]]) for at in range(200))
+        held = np.zeros((200, layout.size))
+        for of, code in zip(layout.tables, codes, strict=True):
+            held[np.arange(200), of[code]] = 1
+        counts, sums = layout.moments(total.astype(float))
+        assert np.allclose(np.diag(counts), held.sum(axis=0))
+        assert np.abs(sums - held.T @ table[labels]).max() <= 200 / GRID
+    with pytest.raises(InputError, match="length 1"):
+        layout.statistic(drawn(rng, 1), np.full((1, 31), 0.5))
+
+
 def test_moments_are_those_of_the_rows():
     rng, layout = np.random.default_rng(2), Groups(FEATURES, 4)
     codes, answers = drawn(rng, 300), rng.choice([-1.0, 1.0], 300)
@@ -92,7 +118,7 @@ def test_moments_are_those_of_the_rows():
     for table in layout.tables:  # of one feature the diagonal alone
         whole[np.ix_(list(set(table)), list(set(table)))] *= np.eye(len(set(table)))
     assert np.allclose(counts, whole)
-    assert np.allclose(sums, held.T @ answers)
+    assert np.allclose(sums[:, 0], held.T @ answers)
 
 
 def test_noise_of_one_aggregator_is_what_the_claim_needs():

@@ -18,6 +18,7 @@ from accountant.one_of_k import OneOfK
 from accountant.privacy.events import Plan, Release
 from training.local.boosted.lines import Lines, lines_from_json
 from training.local.boosted.stumps import Stumps, stumps_from_json
+from training.local.corners import check_classes
 from training.local.definition import PURPOSE
 from training.local.question import Question
 
@@ -47,8 +48,7 @@ class BoostedDefinition(Question):
     def __post_init__(self) -> None:
         self.check_learner(BOOSTED_LEARNERS)
         super().__post_init__()
-        if len(self.classes) != 2:
-            raise InputError(f"classes={list(self.classes)}: {self.learner} tells two classes apart")
+        check_classes(self.learner, self.classes)
         if not re.fullmatch(r"[0-9a-f]{64}", self.seed) or not re.fullmatch(r"([0-9a-f]{64})?", self.public_rows):
             raise InputError("seed, public_rows: must be 64 hexadecimal digits each")
         least = self.rounds * self.seats
@@ -60,7 +60,8 @@ class BoostedDefinition(Question):
         wanted = None if isinstance(self.basis, Stumps) else self.basis.own
         if OWN.get(self.learner) != wanted:
             raise InputError(f"basis: is not what {self.learner} asks about")
-        if wanted is not None and self.rounds * sum(feature.bins for feature in self.features) > MOST_NUMBERS:
+        sums = 1 if self.wide == 1 else len(self.classes)
+        if wanted is not None and self.rounds * sums * sum(feature.bins for feature in self.features) > MOST_NUMBERS:
             raise InputError(
                 f"rounds={self.rounds}: lines of so many codes are too many; at most {MOST_NUMBERS} in all"
             )
@@ -108,6 +109,11 @@ class BoostedDefinition(Question):
         return max(1, self.asked_in(turn) * self.least // self.owners)
 
     @property
+    def dimension(self) -> int:
+        """Of an owner's own vector."""
+        return self.basis.dimension(self.wide)
+
+    @property
     def mechanism(self) -> OneOfK:
         """What an owner draws by who learns: its price and its law."""
         return OneOfK(self.epsilon, self.candidates, self.favoured)
@@ -135,7 +141,7 @@ class BoostedDefinition(Question):
             "public_rows": self.public_rows or None,
             "rounds": self.rounds,
             "turns": self.turns,
-            "dimension": self.basis.dimension,
+            "dimension": self.dimension,
             "candidates": self.candidates,
             "favoured": self.favoured,
         }

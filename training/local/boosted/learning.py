@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from dataclasses import replace
+from math import log1p, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,26 +13,29 @@ from models.forms.ensemble import Ensemble
 from models.forms.lines import LineEnsemble
 from models.forms.registry import ensemble_bytes
 from models.forms.voting import VotingEnsemble
-from models.lines import Line
-from models.votes import Vote
+from models.lines import Choice, Line
+from models.votes import Test, Vote
 from training.local.boosted.definition import BoostedDefinition
 from training.local.boosted.lines import Lines
-from training.local.boosted.so_far import UNIT, SoFar, read_so_far
+from training.local.boosted.so_far import UNIT, SoFar, Stump, Voter, read_so_far
 from training.local.boosted.stumps import Stumps
+from training.local.corners import corners
 from training.local.directions import gains, mean_of_reports
 
 Floats = NDArray[np.float64]
 CAP, SUREST = 1.0, 0.95  # of an alpha, and of the edge that it is made of
 AT_ONCE = 2  # stumps of a turn: the second best is nearly as good, and a turn has owners to pay for
+ALWAYS: tuple[Test, int, int] = ("always", 0, 0)
 UNKNOWN = 1  # the weight of a line that was not weighed yet
 
 
 def ensemble_of(definition: BoostedDefinition, so_far: SoFar) -> Ensemble:
-    """The model of these voters: the answer is the sign of F, and log odds are 2 F."""
+    """The model of these voters: the answer is the class of the highest F, and log odds are 2 F."""
     head, link = (definition.features, definition.target, definition.classes), 2 / UNIT
     if isinstance(definition.basis, Lines):
-        return LineEnsemble(*head, tuple(each for each in so_far.voters if isinstance(each, Line)), link)
-    return VotingEnsemble(*head, tuple(each for each in so_far.voters if isinstance(each, Vote)), link)
+        return LineEnsemble(*head, tuple(each for each in so_far.voters if isinstance(each, Line | Choice)), link)
+    votes = [each.votes() if isinstance(each, Stump) else (each,) for each in so_far.voters]
+    return VotingEnsemble(*head, tuple(vote for of in votes for vote in of if isinstance(vote, Vote)), link)
 
 
 def next_document(
@@ -46,13 +50,18 @@ def next_document(
     """
     if not len(owners):
         raise InputError("reports: a turn needs at least one")
-    so_far, basis = read_so_far(document, definition.features), definition.basis
+    classes = len(definition.classes)
+    so_far, basis = read_so_far(document, definition.features, definition.classes), definition.basis
     if definition.weighs(turn):
         so_far = so_far.weighed(alpha_of(definition, turn, reports))
-    elif isinstance(basis, Lines):
-        so_far = SoFar((*so_far.voters, basis.line_of(mean_of(definition, owners, reports)[0], UNKNOWN)))
     else:
-        so_far = SoFar((*so_far.voters, *next_votes(basis, *mean_of(definition, owners, reports))))
+        mean, deviation = mean_of(definition, owners, reports)
+        found: tuple[Voter, ...]
+        if isinstance(basis, Lines):
+            found = (basis.line_of(mean, UNKNOWN, classes),)
+        else:
+            found = next_votes(basis, mean, deviation) if classes == 2 else next_stumps(basis, mean, deviation, classes)
+        so_far = replace(so_far, voters=(*so_far.voters, *found))
     return ensemble_bytes(ensemble_of(definition, so_far))
 
 
@@ -60,33 +69,63 @@ def mean_of(
     definition: BoostedDefinition, owners: NDArray[np.int64], reports: NDArray[np.int64]
 ) -> tuple[Floats, float]:
     """The unbiased estimate (dimension,) of the mean of own vectors, and the deviation of its noise, a number."""
-    dimension, candidates = definition.basis.dimension, definition.candidates
+    dimension, candidates = definition.dimension, definition.candidates
     gain = float(gains(dimension, candidates, float(definition.epsilon))[definition.favoured - 1])
     mean = mean_of_reports(bytes.fromhex(definition.seed), owners, reports, candidates, dimension, gain)
     return mean, 1 / (gain * sqrt(len(owners) * dimension))
 
 
-def alpha_of(definition: BoostedDefinition, turn: int, reports: NDArray[np.int64]) -> float:
-    """AdaBoost's alpha of the newest line, at most CAP; not above 0 where it is not right more often than wrong.
+def half_log_odds(edge: float, classes: int) -> float:
+    """Half of SAMME's alpha, at most CAP: log((1 + (K - 1) edge) / (1 - edge)) / 2 of a voter whose edge is
+    (K r - 1) / (K - 1), r how often it is right; of two classes artanh of it, AdaBoost's. 0 where the edge is not
+    above 0.
+    """
+    sure = min(max(edge, 0.0), SUREST)
+    return min(CAP, (log1p((classes - 1) * sure) - log1p(-sure)) / 2)
 
-    A report is 1 with chance (1 + edge (high - low) / (high + low)) / 2 of the mechanism's two weights, on the average.
+
+def alpha_of(definition: BoostedDefinition, turn: int, reports: NDArray[np.int64]) -> float:
+    """The alpha of the newest line, at most CAP; 0 where it is not right more often than a guess is.
+
+    A report is 1 with chance (1 + (2 r - 1) (high - low) / (high + low)) / 2 of the mechanism's two weights, on the
+    average, r how often the line is right in the weights.
     """
     high, low = definition.mechanism_in(turn).weights
-    edge = (2 * float(reports.mean()) - 1) * (high + low) / (high - low)
-    return min(CAP, float(np.arctanh(np.clip(edge, -SUREST, SUREST))))
+    right, wide = (1 + (2 * float(reports.mean()) - 1) * (high + low) / (high - low)) / 2, definition.wide
+    return half_log_odds(((wide + 1) * right - 1) / wide, wide + 1)
 
 
 def next_votes(basis: Stumps, mean: Floats, deviation: float) -> tuple[Vote, ...]:
-    """The best stumps by the mean (dimension,) of own vectors; none where noise hides all.
+    """The best stumps of two classes by the mean (dimension,) of own vectors; none where noise hides all.
 
     The mean is how far each vote is right in the weights so far, its edge, over the root of the dimension; alpha is
-    artanh of it (AdaBoost's), after one deviation of the noise, which the choice of the best favours.
+    after one deviation of the noise, which the choice of the best favours.
     """
-    edges, spread = mean * sqrt(basis.dimension), deviation * sqrt(basis.dimension)
-    sure = np.sign(edges) * np.clip(np.abs(edges) - spread, 0, SUREST)
-    alphas = np.clip(np.arctanh(sure), -CAP, CAP) / AT_ONCE
+    edges, spread = mean * sqrt(len(mean)), deviation * sqrt(len(mean))
     votes = []
     for at in np.argsort(-np.abs(edges), kind="stable")[:AT_ONCE]:
-        test, feature, code = ("always", 0, 0) if at == 0 else basis.tests[at - 1]
-        votes.append(Vote(test, feature, code, round(float(alphas[at]) * UNIT)))
+        test, feature, code = ALWAYS if at == 0 else basis.tests[at - 1]
+        alpha = half_log_odds(float(np.abs(edges[at]) - spread), 2) / AT_ONCE
+        votes.append(Vote(test, feature, code, round(float(np.sign(edges[at])) * alpha * UNIT)))
     return tuple(vote for vote in votes if vote.weight)
+
+
+def next_stumps(basis: Stumps, mean: Floats, deviation: float, classes: int) -> tuple[Stump, ...]:
+    """The same of three classes or more: of each test the class to vote for where it holds, and elsewhere.
+
+    Of the mean, q_0 is of everybody and q_j of a test, over the root of how many these are. A stump for class a where
+    test j holds and b elsewhere has the edge ((q_0 + q_j) . a + (q_0 - q_j) . b) / 2, a and b corners, and, whatever
+    they are, the noise of one number: |a + b|^2 + |a - b|^2 = 4.
+    """
+    tests = len(basis.tests) + 1
+    along = mean.reshape(tests, classes - 1) @ corners(classes).T * sqrt(tests)
+    where, elsewhere = along[0] + along, along[0] - along  # of everybody, the second is 0
+    edges, spread = (where.max(axis=1) + elsewhere.max(axis=1)) / 2, deviation * sqrt(tests)
+    stumps = []
+    for at in np.argsort(-edges, kind="stable")[:AT_ONCE]:
+        test, feature, code = ALWAYS if at == 0 else basis.tests[at - 1]
+        first = int(where[at].argmax())
+        second = first if at == 0 else int(elsewhere[at].argmax())
+        weight = 2 * round(half_log_odds(float(edges[at] - spread), classes) / AT_ONCE * UNIT / 2)
+        stumps.append(Stump(test, feature, code, weight, first, second))
+    return tuple(stump for stump in stumps if stump.weight)

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from accountant.canonical import JSON, exact_integer, exact_object
 from accountant.errors import InputError
 from models.features import Feature, NumericFeature
-from models.lines import LARGEST, Line
+from models.lines import LARGEST, Choice, Line
 from training.local.boosted.weights import Floats, Owned
 from training.local.coordinates import GRID, Coordinates, coordinates_from_json, embedding
+from training.local.corners import corners, together
+from training.local.statistics import regression
 
 PLAIN = 0.5  # what the means count beside the sums that labels turn: they move a line, and hardly turn it
-RIDGE, STEPS = 1.0, 8  # of an owner's own logistic regression: the penalty in rows, and Newton steps
 LEAST_ROWS = {"centroids": 1, "regression": 20}
-FURTHEST = 0.9  # of a mean label: beyond, a class is too rare to have a centroid
+FURTHEST = 0.9  # of a mean label, on the scale where 1 is one class alone: beyond, another is too rare for a centroid
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,10 @@ class Lines:
     own: str
     radius: int
 
-    @property
-    def dimension(self) -> int:
-        """Of an owner's own vector."""
-        return 2 * self.coordinates.size + 1 if self.own == "centroids" else self.coordinates.size + 1
+    def dimension(self, wide: int) -> int:
+        """Of an owner's own vector, where a label is of so many numbers."""
+        size = self.coordinates.size
+        return size + (size + 1) * wide if self.own == "centroids" else (size + 1) * wide
 
     @property
     def least_rows(self) -> int:
@@ -52,37 +53,42 @@ class Lines:
         """Own vectors (owners, dimension), in the weights; of lengths that are cut to 1 later."""
         z = self.coordinates.of(codes)
         if self.own == "centroids":
-            turned = of.total(z * of.y[:, np.newaxis])
-            both = [turned, PLAIN * of.total(z), PLAIN * of.total(of.y)[:, np.newaxis]]
+            both = [of.total(together(z, of.y)), PLAIN * of.total(z), PLAIN * of.total(of.y)]
             return np.concatenate(both, axis=1) * GRID / self.radius
         known, ends = np.concatenate([z, np.ones((len(z), 1))], axis=1), np.cumsum(of.rows)
         found = []
         for end, n, size in zip(ends, of.rows, of.size, strict=True):
             here = slice(end - n, end)
-            theta = _regression(known[here], of.y[here], of.share[here] * n)
+            theta = regression(known[here], of.y[here], of.share[here] * n)
             length = float(np.linalg.norm(theta))
             found.append(size * theta / (length if isfinite(length) and length > 0 else 1.0))
         return np.array(found)
 
-    def line_of(self, mean: Floats, weight: int) -> Line:
-        """The voter of this mean (dimension,) of own vectors: the nearer centroid, or the side of the mean direction.
+    def line_of(self, mean: Floats, weight: int, classes: int = 2) -> Line | Choice:
+        """The voter of this mean (dimension,) of own vectors: the nearest centroid, or the class in the mean direction.
 
         Its integers are as fine as exported models add exactly.
         """
-        size = self.coordinates.size
+        size, wide = self.coordinates.size, classes - 1
+        table = corners(classes).T  # (wide, classes)
         if self.own == "centroids":
-            turned, plain = mean[:size] * self.radius / GRID, mean[size : 2 * size] * self.radius / GRID / PLAIN
-            label = float(np.clip(mean[-1] * self.radius / GRID / PLAIN, -FURTHEST, FURTHEST))
-            second, first = (plain + turned) / (1 + label), (plain - turned) / (1 - label)
-            along, shift = second - first, -float(second @ second - first @ first) / 2
+            sums = mean * self.radius / GRID
+            turned, plain = sums[: size * wide].reshape(size, wide) @ table, sums[size * wide :][:size] / PLAIN
+            held = np.clip(1 + wide * (sums[-wide:] / PLAIN @ table), 1 - FURTHEST, 1 + wide * FURTHEST)
+            along = (plain[:, np.newaxis] + wide * turned) / held  # centroids (size, classes)
+            shift = -np.square(along).sum(axis=0) / 2
         else:
-            along, shift = mean[:-1], float(mean[-1])
-        terms = [table @ along for table in self.coordinates.tables]
-        constant = shift - float(self.coordinates.shift @ along)
-        most = max(1e-12, abs(constant) + sum(float(np.abs(term).max()) for term in terms))
+            along, shift = mean.reshape(size + 1, wide)[:-1] @ table, mean.reshape(size + 1, wide)[-1] @ table
+        if classes == 2:  # what speaks for the second, less what speaks for the first
+            along, shift = along[:, 1:] - along[:, :1], shift[1:] - shift[:1]
+        terms = [tab @ along for tab in self.coordinates.tables]
+        constant = shift - self.coordinates.shift @ along
+        most = max(1e-12, float((np.abs(constant) + sum(np.abs(term).max(axis=0) for term in terms)).max()))
         scale = (LARGEST // 2) / most
-        rounded = tuple(tuple(int(value) for value in np.rint(term * scale)) for term in terms)
-        return Line(weight, round(constant * scale), rounded)
+        start = tuple(map(int, np.rint(constant * scale)))
+        rounded = [tuple(tuple(map(int, of_class)) for of_class in np.rint(term * scale).T) for term in terms]
+        lines = tuple(zip(*rounded, strict=True))  # of each class, a term for each code of each feature
+        return Line(weight, start[0], lines[0]) if classes == 2 else Choice(weight, start, lines)
 
     def to_json(self) -> dict[str, JSON]:
         """Inverse: `lines_from_json`."""
@@ -113,14 +119,3 @@ def radius_for(coordinates: Coordinates, codes: Sequence[NDArray[Any]] | None) -
     else:
         squares = float(np.median((coordinates.of(codes) ** 2).sum(axis=1)))
     return max(1, round(sqrt((1 + PLAIN**2) * squares + PLAIN**2) * GRID))
-
-
-def _regression(known: Floats, y: Floats, weight: Floats) -> Floats:
-    """Weighted ridge logistic regression by Newton's method: an owner of one class has one too."""
-    theta = np.zeros(known.shape[1])
-    for _ in range(STEPS):
-        chance = 1 / (1 + np.exp(-np.clip(known @ theta, -30, 30)))
-        slope = known.T @ (weight * (chance - (y + 1) / 2)) + RIDGE * theta
-        curve = (known * (weight * chance * (1 - chance))[:, np.newaxis]).T @ known + RIDGE * np.eye(len(theta))
-        theta = theta - np.linalg.solve(curve, slope)
-    return theta

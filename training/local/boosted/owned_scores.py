@@ -16,6 +16,7 @@ from accountant.errors import InputError
 from training.local.boosted.definition import BoostedDefinition
 from training.local.boosted.so_far import SoFar, sides
 from training.local.boosted.weights import Floats, coins, directed, owned
+from training.local.corners import standing
 from training.local.directions import directions, scores
 
 
@@ -26,22 +27,22 @@ def scores_in(
     """Scores (owners, K) of owners of these numbers (owners,), who hold `rows` (owners,) rows each, one by one.
 
     Where a turn learns, the scores are how near each of an owner's public vectors is to its own. Where it weighs, they
-    are 0 and 1: whether the newest voter is right more often than wrong on the owner's rows, by a public coin.
+    are 0 and 1: whether the newest voter is right on the owner's rows, by a public coin of its share of them.
 
     Args:
         codes: one array (n,) a feature.
-        y: labels (n,), -1 or 1.
+        y: labels as corners (n, K - 1); of two classes (n,), -1 or 1.
         so_far: what was published before the turn. InputError where an owner has too few rows.
     """
-    features, seed = definition.features, bytes.fromhex(definition.seed)
+    features, seed, y, wide = definition.features, bytes.fromhex(definition.seed), standing(y), definition.wide
     coin, weighs = coins(seed, owners), definition.weighs(turn)
     if weighs and not so_far.voters:
         raise InputError(f"turn {turn}: has no voter to weigh")
     known = so_far.before_last() if weighs else so_far
     of = owned(y, rows, known.margins(features, codes), known.log_mass, definition.basis.least_rows)
     if weighs:
-        edge = of.total(y * sides(so_far.voters[-1], features, codes))
-        right = coin < (1 + edge) / 2
+        edge = of.total((y * sides(so_far.voters[-1], features, codes, wide + 1)).sum(axis=1))
+        right = coin < (1 + wide * edge) / (wide + 1)
         return np.stack([~right, right], axis=1).astype(np.int64)
     own = directed(definition.basis.vectors(features, codes, of), coin)
-    return scores(directions(seed, owners, definition.candidates, definition.basis.dimension), own)
+    return scores(directions(seed, owners, definition.candidates, definition.dimension), own)

@@ -15,6 +15,7 @@ from accountant.errors import InputError
 from models.features import BooleanFeature, CategoricalFeature, Feature, NumericFeature
 from models.votes import OneTest, holds
 from training.local.boosted.weights import Floats, Owned
+from training.local.corners import together
 
 CUTS = 3  # of a number, by the public rule
 MOST_TESTS = 1 << 11
@@ -26,10 +27,9 @@ class Stumps:
 
     tests: tuple[OneTest, ...]
 
-    @property
-    def dimension(self) -> int:
-        """Of an owner's own vector: the vote of everybody, and one number for each test."""
-        return len(self.tests) + 1
+    def dimension(self, wide: int) -> int:
+        """Of an owner's own vector: a label, of so many numbers, for the vote of everybody and for each test."""
+        return (len(self.tests) + 1) * wide
 
     @property
     def least_rows(self) -> int:
@@ -47,14 +47,16 @@ class Stumps:
                 raise InputError(f"tests: {[test, feature, code]!r:.80} is none of the campaign's features")
 
     def answers(self, features: Sequence[Feature], codes: Sequence[NDArray[Any]]) -> Floats:
-        """+-1 of every vote (n, dimension): of everybody, and of each test."""
+        """+-1 of every vote (n, tests + 1): of everybody, and of each test."""
         tables = [np.where(holds(test, code, features[at].bins), 1.0, -1.0) for test, at, code in self.tests]
         columns = [table[codes[at]] for table, (_, at, _) in zip(tables, self.tests, strict=True)]
         return np.stack([np.ones(len(codes[0])), *columns], axis=1)
 
     def vectors(self, features: Sequence[Feature], codes: Sequence[NDArray[Any]], of: Owned) -> Floats:
-        """Own vectors (owners, dimension), of length at most 1: how far each vote is right, in the weights."""
-        return of.total(self.answers(features, codes) * of.y[:, np.newaxis]) / sqrt(self.dimension)
+        """Own vectors (owners, dimension), of length at most 1: labels where each test holds less those where it does
+        not, in the weights; of two classes how far its vote is right.
+        """
+        return of.total(together(self.answers(features, codes), of.y)) / sqrt(len(self.tests) + 1)
 
     def to_json(self) -> dict[str, JSON]:
         """Inverse: `stumps_from_json`."""

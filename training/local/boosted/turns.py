@@ -88,7 +88,7 @@ def end_last(home: Home, folder: Path, job: int, definition: BoostedDefinition, 
 def last_model(home: Home, folder: Path, job: int, definition: BoostedDefinition) -> Ensemble | None:
     """What was published when the last voter had been weighed, to be released; None where nothing was learnt."""
     document = document_after(folder, definition.settled(turn_of(home, job) - 1))
-    if not read_so_far(document, definition.features).voters:
+    if not read_so_far(document, definition.features, definition.classes).voters:
         return None
     return ensemble_from_bytes(document)
 

@@ -1,7 +1,8 @@
 """What rows weigh for the votes so far, and the public coins by which a length becomes a direction. Pure functions.
 
-A row weighs exp(-y F(x)), F the votes so far, divided by what such weights are on the average, which the alphas say. An
-owner of several rows spreads one whole among them, as AdaBoost does; and no owner counts for more than one: `size`.
+A row weighs exp(-y F(x)), y the corner of its label and F the votes so far, divided by what such weights are on the
+average, which the alphas say: SAMME's weights (Zhu et al. 2009), of two classes AdaBoost's. An owner of several rows
+spreads one whole among them, as AdaBoost does; and no owner counts for more than one: `size`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ MOST_ROWS = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, eq=False)
 class Owned:
-    """The rows of owners, one owner after the other. `y` (n,): -1 or 1; `rows` (owners,): how many each has; `share`
-    (n,): of an owner's whole; `size` (owners,): of the owner, above 0 and at most 1.
+    """The rows of owners, one owner after the other. `y` (n, K - 1): corners; `rows` (owners,): how many each has;
+    `share` (n,): of an owner's whole; `size` (owners,): of the owner, above 0 and at most 1.
     """
 
     y: Floats
@@ -39,16 +40,16 @@ class Owned:
 
 
 def owned(y: Floats, rows: NDArray[np.int64], margins: Floats, log_mass: float, least: int = 1) -> Owned:
-    """Weigh rows of labels y (n,) by the votes so far. InputError where an owner has fewer than `least`.
+    """Weigh rows of labels y (n, K - 1) by the votes so far. InputError where an owner has fewer than `least`.
 
     Args:
         rows: how many each owner has, (owners,).
-        margins: F (n,) of the votes so far.
+        margins: F (n, K - 1) of the votes so far.
         log_mass: what `SoFar.log_mass` says of them.
     """
     if rows.min(initial=MOST_ROWS) < least:
         raise InputError(f"rows: the campaign asks an owner for at least {least}")
-    weight = np.exp(np.clip(-y * margins - log_mass, -STEEPEST, STEEPEST))
+    weight = np.exp(np.clip(-(y * margins).sum(axis=1) - log_mass, -STEEPEST, STEEPEST))
     whole = np.add.reduceat(weight, _starts(rows))
     return Owned(y, rows, weight / np.repeat(whole, rows), np.minimum(whole / rows, 1.0))
 

@@ -1,0 +1,136 @@
+"""A released additive model of three classes or more: a number for each class and code of each feature, added up.
+
+score(x)[k] = constant[k] + sum over features f of terms[f][code of x's f][k]     (exact integers that float32 holds)
+
+Answered as in `models.answers`: the class of the highest score. It never sees a row of the training data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import ModelInvalid
+from models.answers import Labels, Scores, check_head, head_from_json
+from models.explain.markdown import plain
+from models.explain.vega import Poster
+from models.explain.vega_classes import class_panels
+from models.features import Feature
+from models.forms.ensemble import SumEnsemble
+from models.onnx.nodes import EXACT
+
+Floats = NDArray[np.float64]
+Numbers = tuple[int, ...]  # one for each class
+
+CARD = """\
+Each feature adds a number to the score of each class: which one, its value alone says. The answer is the class with the
+highest score, the first of equals; the probability of a class is its share of exp({link} × score). All numbers stand in
+ensemble.json.
+
+How much each feature adds to the log odds of a class, or takes away, at most:
+
+| log odds | feature |
+|---:|---|
+{votes}"""
+
+PAGE = """<h2>Where the scores start</h2>
+<table>
+<tr><th>class</th><th>logits</th></tr>
+{rows}
+</table>"""
+
+
+@dataclass(frozen=True)
+class ClassesEnsemble(SumEnsemble):
+    """A frozen additive model of three classes or more."""
+
+    word = "classes"
+    noun = "An additive model of several classes"
+    parts = "Terms"
+
+    features: tuple[Feature, ...]
+    target: str
+    classes: Labels
+    link: float  # logits per unit of score
+    constant: Numbers
+    terms: tuple[tuple[Numbers, ...], ...]  # per feature, one per code (missing and other included)
+
+    def __post_init__(self) -> None:
+        check_head(self.features, self.classes, self.link)
+        if len(self.classes) < 3:
+            raise ModelInvalid(f"classes={self.classes}: must be three or more; of two there is the additive form")
+        if [len(term) for term in self.terms] != [feature.bins for feature in self.features]:
+            raise ModelInvalid("terms: must be one list a feature, with the numbers of each of its codes")
+        for numbers in (self.constant, *(each for term in self.terms for each in term)):
+            if len(numbers) != len(self.classes) or any(type(each) is not int for each in numbers):
+                raise ModelInvalid("constant, terms: must be one integer for each class, everywhere")
+        if self.largest >= EXACT:
+            raise ModelInvalid(f"terms: no score may reach {EXACT} in size; float32 would round it")
+
+    @property
+    def largest(self) -> int:
+        """The size that no score can exceed."""
+        most = [[max(abs(number) for number in numbers) for numbers in zip(*term, strict=True)] for term in self.terms]
+        of_class: list[int] = [sum(map(abs, each)) for each in zip(self.constant, *most, strict=True)]
+        return max(of_class)
+
+    def tables(self) -> tuple[list[Scores], Scores]:
+        """Terms (bins, classes) per feature, and the constant (classes,)."""
+        return [np.array(term, np.int64) for term in self.terms], np.array(self.constant, np.int64)
+
+    def numbers(self) -> dict[str, Any]:
+        """The constant, and of each feature and code a list of numbers, one for each class."""
+        terms = [[list(numbers) for numbers in term] for term in self.terms]
+        return {"constant": list(self.constant), "terms": terms}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
+        features, target, classes, link = head_from_json(body, {"constant", "terms"})
+        lists = (body["constant"], body["terms"], *body["terms"], *(each for term in body["terms"] for each in term))
+        if any(type(each) is not list for each in lists):
+            raise ModelInvalid("constant, terms: must be lists")
+        terms = tuple(tuple(map(tuple, term)) for term in body["terms"])
+        return cls(features, target, classes, link, tuple(body["constant"]), terms)
+
+    def fullest(self, features: tuple[Feature, ...]) -> Self:
+        """No two codes of a feature with the same terms."""
+        step = EXACT // (2 * sum(feature.bins for feature in features))
+        terms = tuple(tuple((step * code,) * len(self.classes) for code in range(f.bins)) for f in features)
+        return replace(self, features=features, terms=terms, constant=(0,) * len(self.classes))
+
+    def card_section(self) -> str:
+        """What terms do, and the importances."""
+        votes = "\n".join(f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items())
+        return CARD.format(link=f"{self.link:g}", votes=votes)
+
+    def poster(self) -> Poster:
+        """A panel per feature: one curve, or one point a value, per class."""
+        legend = "A curve above zero speaks for its class, one below against it. Same scale in every panel."
+        return Poster(f"What speaks for which {self.target}", legend, class_panels(self))
+
+    def account(self) -> str:
+        """The constants in HTML."""
+        rows = "\n".join(
+            f"<tr><td>{escape(str(label))}</td><td>{self.link * number:+.3g}</td></tr>"
+            for label, number in zip(self.classes, self.constant, strict=True)
+        )
+        return PAGE.format(rows=rows)
+
+
+def rounded(
+    features: tuple[Feature, ...], target: str, classes: Labels, link: float, constant: Floats, terms: Sequence[Floats]
+) -> ClassesEnsemble:
+    """The model of real numbers (classes,) and (bins, classes) a feature, as finely as float32 adds them up exactly.
+    `link`: logits per 1 of them.
+    """
+    parts = sum(np.abs(term).max(axis=0) for term in terms)
+    step = max(1e-12, float((np.abs(constant) + parts).max())) / (EXACT // 2)
+    numbers = [tuple(tuple(map(int, row)) for row in np.rint(term / step)) for term in terms]
+    start = tuple(map(int, np.rint(constant / step)))
+    return ClassesEnsemble(features, target, classes, link * step, start, tuple(numbers))
