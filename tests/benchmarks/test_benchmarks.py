@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import datasets, peers, report, utility
+from benchmarks import auto, datasets, peers, report, tree_rule, utility
 from training.rows.data import check_names
 from training.rows.schema import parse_schema
 
@@ -191,3 +192,25 @@ def test_peers_are_pinned_by_version_and_hash(name):
     entries = (datasets.HERE / name).read_text().replace("\\\n", " ").splitlines()
     assert entries
     assert [entry for entry in entries if not pin.fullmatch(entry)] == []
+
+
+def test_the_tables_of_the_rule_for_trees_are_those_of_its_fits():
+    """And the rate of the rule is the one of the smallest mean regret."""
+    folder = Path(tree_rule.__file__).parents[1] / "docs" / "results"
+    lines = auto.read(folder / "tree-rule.jsonl")
+    page = (folder / "auto.md").read_text()
+    assert tree_rule.report(lines).strip() in page
+    lost = tree_rule.regrets(tree_rule.means(lines), tree_rule.SETTINGS)
+    own = {setting: np.mean([by[setting] for by in lost.values()]) for setting in tree_rule.SETTINGS}
+    assert min(own, key=own.__getitem__) == "rate .3"
+
+
+def test_a_fit_of_the_study_goes_on_where_its_file_ends(tmp_path, monkeypatch):
+    out = tmp_path / "lines.jsonl"
+    monkeypatch.setattr(tree_rule, "STRONG", (("adult", "1"),))
+    monkeypatch.setattr(tree_rule, "WEAKER", ())
+    monkeypatch.setattr(tree_rule, "SETTINGS", {"rate .3": {"rate": 0.3, "rounds": 3}})
+    for _ in range(2):
+        tree_rule.play(out, None, 1)
+    (line,) = auto.read(out)
+    assert (line["data"], line["setting"], line["records"]) == ("adult", "rate .3", 26048)

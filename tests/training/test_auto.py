@@ -20,11 +20,13 @@ from models.features import BooleanFeature, NumericFeature
 from models.store.loading import load_verified
 from serving.cli import app
 from training import job, plans
+from training.calibrate import rehearse
 from training.job_views import dataset_to_json
 from training.job_words import CHOSEN
 from training.learners import LEARNERS, AutoClassifier, AutoRegressor
 from training.learners.choice import choose
 from training.notebook import Columns
+from training.parameters import learner_of, stored
 from training.plans import Asked
 from training.rows.datasets import register
 from training.session import Public
@@ -107,6 +109,16 @@ def test_of_many_features_less_is_asked():
     assert LEARNERS["lazybb"]().rounds_for(few) == LEARNERS["lazybb"]().rounds_for(many) == 204
     assert 60 < LEARNERS["lazybb"]().rounds_for(replace(many, features=numbers)) < 100
     assert (LEARNERS["ebm"]().rounds_for(few), LEARNERS["ebm"]().rounds_for(many)) == (40, 3)
+
+
+def test_the_rate_of_trees_changes_no_plan():
+    """A job that was reserved by the rule of before, at a rate of .6, is played as it was."""
+    public, trees = public_of(40_000, "2", features=3), LEARNERS["lazybb-tree"]
+    assert (trees().settings(public).weighting, trees().settings(public).rate) == ("logistic", 0.3)
+    assert LEARNERS["lazybb"]().settings(public).rate == 0.6
+    unit = Decimal("0.01")
+    assert rehearse(trees(rounds=5), public, unit) == rehearse(trees(rounds=5, rate=0.6), public, unit)
+    assert stored(trees()) == stored(learner_of("lazybb-tree"))
 
 
 def test_what_no_learner_takes_is_refused_by_the_chosen_one():

@@ -20,6 +20,7 @@ Weighting = Literal["exponential", "logistic"]
 MOST_ROUNDS = 400
 MANY_TESTS = 2_000
 LOGISTIC_FROM = 30_000  # strength from which the noise is so small that the best weights are those of the log loss
+LOGISTIC_RATE, TREES_RATE = 0.6, 0.3  # of 1-rules then, and of trees, each of which says more: docs/results/auto.md
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ def strength(public: Public) -> float:
     return public.records * float(public.budget.epsilon) / (twice * public.contributions)
 
 
-def defaults(public: Public, weighting: Weighting | None = None) -> Defaults:
-    """The rule, also for a `weighting` that was chosen.
+def defaults(public: Public, weighting: Weighting | None = None, logistic_rate: float = LOGISTIC_RATE) -> Defaults:
+    """The rule, also for a `weighting` that was chosen; `logistic_rate`: the rate where weights are logistic.
 
     Rounds grow as strength^0.4, and by the outputs' root, since outputs share them; fewer where delta is 0: prices then
     add up to more; and where there are more than MANY_TESTS to choose from, for a selection among more needs more.
@@ -54,7 +55,7 @@ def defaults(public: Public, weighting: Weighting | None = None) -> Defaults:
     rounds = min(MOST_ROUNDS * outputs**0.5, rounds) * min(1.0, log(MANY_TESTS) / log(max(2, tests))) ** 3
     many = round(max(5, rounds))
     if weighting == "logistic" or (weighting is None and power >= LOGISTIC_FROM):
-        return Defaults(many, "logistic", 0.6, 0.05, 0.5)
+        return Defaults(many, "logistic", logistic_rate, 0.05, 0.5)
     return Defaults(many, "exponential", 0.2 if power < 3000 else 0.3, 0.05, 0.35)
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from accountant.budget import MAX_EPSILON, from_nano, nano
 from accountant.errors import InputError
 from models.forms.trees import TreeEnsemble
-from training.learners.boosting.defaults import link_of, strength
+from training.learners.boosting.defaults import TREES_RATE, link_of, strength
 from training.learners.boosting.smooth_boosting import (
     SmoothBooster,
     unit_of,
@@ -57,10 +57,12 @@ class LazyBBTree(SmoothBooster):
     budget: of its epsilon where delta is 0, else of its squared epsilons, which is what composes). `growth`: "level"
     (one selection in every leaf of a level, at the price of one) or "best-first" (one selection per split over all
     leaves, until there are `leaves` of them; None: as many as `depth` would have). `rate`, `reweighting`, `slope`,
-    `density`, `threshold`, `weighting`, `decay`, `cuts` and `bins` as in `lazybb`, whose default rule holds here too.
+    `density`, `threshold`, `weighting`, `decay`, `cuts`, `bins` as in `lazybb`, whose default rule holds here too, but
+    for half its rate where weights are logistic.
     """
 
     name: ClassVar[str] = "lazybb-tree"
+    logistic_rate: ClassVar[float] = TREES_RATE
 
     depth: int | None = None
     criterion: Literal["auto", "error", "gini", "public"] = "auto"

@@ -18,7 +18,7 @@ from accountant.budget import MAX_EPSILON, from_nano, nano
 from accountant.errors import InputError
 from accountant.mechanisms import DiscreteLaplace
 from training.learners.base import PrivateClassifier
-from training.learners.boosting.defaults import Defaults, defaults, strength
+from training.learners.boosting.defaults import LOGISTIC_RATE, Defaults, defaults, strength
 from training.learners.boosting.probabilities import ScoreCounts, counting, noise_in_rows, placed
 from training.learners.boosting.reweighting import Projected, Reweighting, Scheduled
 from training.learners.checks import check_flag, check_real, check_whole, check_word
@@ -48,6 +48,7 @@ class SmoothBooster(PrivateClassifier):
     bins: int | None = None
 
     most_bins: ClassVar[int] = 64  # by the public rule, where there is much to tell
+    logistic_rate: ClassVar[float] = LOGISTIC_RATE
 
     def check_smooth(self, public: Public, most_rounds: int) -> None:
         """InputError where a shared parameter is out of range, or two of them do not go together."""
@@ -75,7 +76,7 @@ class SmoothBooster(PrivateClassifier):
 
     def settings(self, public: Public) -> Defaults:
         """The parameters, and the default rule for those that are not given."""
-        rule = defaults(public, None if self.weighting == "auto" else self.weighting)
+        rule = defaults(public, None if self.weighting == "auto" else self.weighting, self.logistic_rate)
         if self.reweighting == "projected":
             rule = Defaults(rule.rounds, "exponential", 0.4, 0.0, 0.0)
         return replace(
