@@ -26,7 +26,7 @@ from training.learners.expected import Expected, expected
 from training.parameters import learner_of, stored
 from training.pricing import fit_for, offer_for, references_for
 from training.rows.datasets import schema_of
-from training.rows.rows import ROW_LIMIT
+from training.rows.rows import MOST_ROWS
 from training.rows.schema import Schema, which_target
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
@@ -104,8 +104,8 @@ def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True)
     dataset = home.ledger.dataset(asked.dataset, by)
     request, _ = request_of(home, dataset, asked)
     public = public_of(dataset, schema_of(home, dataset).question(request.target), request.budget)
-    if public.relation is Relation.REPLACE_ONE and public.records > ROW_LIMIT:  # registered before that was refused
-        raise InputError(f"records={public.records}: at most {ROW_LIMIT} rows can be learnt from at once")
+    if public.relation is Relation.REPLACE_ONE and public.records > MOST_ROWS:
+        raise InputError(f"records={public.records}: at most {MOST_ROWS} rows can be learnt from at once")
     offer = offer_for(request, public)
     recipe, costs = offer.recipe, dataset.costs(offer.recipe.plan)
     whole = dataset.refusing(costs) is not None

@@ -21,7 +21,7 @@ from accountant.privacy.events import Plan, Release
 from models.answers import ClassLabel
 from models.features import Feature
 from training.rows.packed.cells import Span, spans_of
-from training.rows.rows import Rows
+from training.rows.rows import FEW_ROWS, Rows, row_bound
 from training.rows.schema import Schema
 
 Integers = NDArray[np.int64]
@@ -32,7 +32,7 @@ class Public:
     """All that a learner may know before anything is released. `records`: n under replace-one, a public guess N0
     under add/remove. `contributions`: how many rows one unit of privacy may have. The target is one of `classes`, or
     (None) a number in the public `target_range`. `spans`: the declared range of each number whose rows stand in fine
-    cells, so that other bins of it may be asked about; () where none do.
+    cells, so that other bins of it may be asked about; () where none do. `most`: more rows than that there never are.
     """
 
     features: tuple[Feature, ...]
@@ -45,6 +45,7 @@ class Public:
     contributions: int = 1
     target_range: tuple[float, float] | None = None
     spans: tuple[Span | None, ...] = ()
+    most: int = FEW_ROWS
 
     @classmethod
     def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
@@ -61,6 +62,7 @@ class Public:
             contributions=contributions,
             target_range=schema.target_range,
             spans=spans if any(spans) else (),
+            most=row_bound(schema.records),
         )
 
     def check_priced(self, what: str) -> None:

@@ -13,7 +13,8 @@ from accountant.errors import InputError
 from accountant.mechanisms import DiscreteLaplace
 from models.forms.additive import AdditiveEnsemble
 from training.learners.base import PrivateRegressor
-from training.rows.rows import TARGET_GRID, Rows
+from training.rows.partitions.partition import TARGET_GRID
+from training.rows.rows import Rows
 from training.session import Public, Releaser
 
 

@@ -25,8 +25,7 @@ from training.plan_warnings import FEW_TEXTS, check_exportable
 from training.plans import Asked
 from training.rows import datasets
 from training.rows import rows as rows_module
-from training.rows.packed import packing
-from training.rows.rows import ROW_LIMIT
+from training.rows.rows import FEW_ROWS, MOST_ROWS
 from training.rows.schema import parse_schema
 from training.session import Public, Rehearsal
 from training.tuning.tune import Tuning
@@ -188,25 +187,16 @@ def test_a_schema_whose_texts_alone_are_too_large_is_refused_without_trying(monk
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def test_more_rows_than_a_learner_holds_are_refused_at_registration(tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "ROW_LIMIT", 59)
-    with pytest.raises(DataError, match="more than 59 rows, the most that can be learnt from at once"):
-        registered(tmp_path, FEW)
-    monkeypatch.setattr(packing, "ROW_LIMIT", 60)
-    (tmp_path / "again").mkdir()
-    assert len(registered(tmp_path / "again", FEW).ledger.datasets()) == 1
-
-
 @pytest.mark.slow
-def test_more_rows_than_can_be_learnt_from_are_refused_at_registration(tmp_path, monkeypatch):
-    count, most = ROW_LIMIT // 64 + 1, ROW_LIMIT // 64  # of a real limit writing the file alone would take long
-    monkeypatch.setattr(packing, "ROW_LIMIT", most)
+def test_more_rows_than_were_declared_allow_are_refused_at_registration(tmp_path, monkeypatch):
+    count, most = FEW_ROWS // 64 + 1, FEW_ROWS // 64  # of a real limit writing the file alone would take long
+    monkeypatch.setattr(rows_module, "FEW_ROWS", most)
     flags = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array(["no", "yes"]))
     pq.write_table(pa.table({"b": pa.array(np.zeros(count, bool)), "y": flags}), tmp_path / "rows.parquet")
     (tmp_path / "schema.yaml").write_bytes(body({"b": FLAG}))
     home = Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
     paths = tmp_path / "rows.parquet", tmp_path / "schema.yaml"
-    with pytest.raises(DataError, match=f"more than {most} rows"):
+    with pytest.raises(DataError, match=f"more than {most} rows, the most where about so many are declared"):
         datasets.register(home, "d", *paths, Budget.of("1", "1e-9"), Relation.ADD_REMOVE, "record")
     assert not home.ledger.datasets()
     assert not list(home.datasets.glob("*"))
@@ -218,15 +208,14 @@ def test_rows_registered_before_that_was_refused_are_refused_where_their_number_
     pq.write_table(pa.table({"b": [True] * 60, "y": ["no", "yes"] * 30}), tmp_path / "rows.parquet")
     paths = tmp_path / "rows.parquet", tmp_path / "schema.yaml"
     datasets.register(home, "d", *paths, Budget.of("1", "1e-6"), Relation.REPLACE_ONE, "record")
-    monkeypatch.setattr(plans, "ROW_LIMIT", 59)
+    monkeypatch.setattr(plans, "MOST_ROWS", 59)
     refused(home, Asked("d", "lazybb", "0.1"), "records=60: at most 59 rows can be learnt from at once")
 
 
 def test_rows_registered_before_that_was_refused_are_no_rows_where_their_number_is_private(tmp_path, monkeypatch):
     """The refusal is the one of rows that cannot be read: which it is, nobody is told."""
     home = registered(tmp_path, FEW)
-    for module in (datasets, rows_module):
-        monkeypatch.setattr(module, "ROW_LIMIT", 59)
+    monkeypatch.setattr(datasets, "row_bound", lambda records: 59)
     queued, size = job.submit(home, Asked("d", "lazybb", "0.1"), by="test"), home.ledger.log.size()
     with pytest.raises(LedgerUnavailable, match="not in this home as they were registered, or cannot be read, or are"):
         job.train(home, Asked("d", "lazybb", "0.2"), by="test")
@@ -264,7 +253,7 @@ def test_no_sensitivity_of_a_split_grows_beyond_the_rows_there_can_be():
         assert isinstance(asked[0], SplitRisks)
         return asked[0].sensitivity(Relation.ADD_REMOVE)
 
-    assert most(60) < most(ROW_LIMIT - 1) < most(ROW_LIMIT) == most(2**39 + 1)
+    assert most(60) < most(FEW_ROWS) < most(MOST_ROWS - 1) < most(MOST_ROWS) == most(2**39 + 1)
 
 
 # ---- budgets ---------------------------------------------------------------------------------------------------------

@@ -28,7 +28,8 @@ from training.learners import LEARNERS
 from training.plans import Asked, public_of
 from training.rows.data import columns_of, encode_targets, rows_of
 from training.rows.datasets import pack, register, schema_of
-from training.rows.rows import TARGET_GRID, Rows
+from training.rows.partitions.partition import TARGET_GRID
+from training.rows.rows import Rows
 from training.rows.schema import Schema, parse_schema
 from training.tuning.tune import Tuning
 
@@ -162,7 +163,6 @@ def test_rows_of_numbers_have_targets_and_no_classes():
     vote = Vote(0, "above", 1, 1)
     asked = [
         lambda: rows.labels,
-        lambda: rows.signs,
         lambda: rows.margin_counts((vote,), 1),
         lambda: rows.score_counts((vote,), 1),
         lambda: rows.signed_sums((vote,), np.ones(3, np.int64), 1),

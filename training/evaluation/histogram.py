@@ -24,7 +24,8 @@ from models.worth.paired import PairedLayout
 from models.worth.scored import ScoredLayout
 from training.calibrate import calibrate
 from training.learner import Recipe
-from training.rows.rows import TARGET_GRID, Rows
+from training.rows.partitions.partition import TARGET_GRID, Partition
+from training.rows.rows import Rows
 from training.session import Public, Rehearsal, Releaser
 
 Scores = NDArray[Any]
@@ -52,6 +53,10 @@ class CellCounts:
         return self.layout.counted * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        return rows.ask(self.count)
+
+    def count(self, rows: Partition) -> NDArray[np.int64]:
+        """The same of a partition."""
         if self.ensemble is None:
             raise PlanMismatch(f"{self.purpose}: there is no model yet")
         layout, group = self.layout, rows.group
@@ -92,20 +97,24 @@ class PairedCounts:
         return self.layout.counted * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        return rows.ask(self.count)
+
+    def count(self, rows: Partition) -> NDArray[np.int64]:
+        """The same of a partition."""
         counts = np.zeros(self.size, np.int64)
         for (own, other), answers in _parts(rows, self.ensembles):
             counts += self.layout.count((own, other), answers)
         return counts
 
 
-def _parts(rows: Rows, ensembles: Sequence[Ensemble]) -> Iterator[tuple[list[Scores], NDArray[Any]]]:
+def _parts(rows: Partition, ensembles: Sequence[Ensemble]) -> Iterator[tuple[list[Scores], NDArray[Any]]]:
     """What each model says, by its own bins, and answers as a layout takes them, of AT_ONCE rows at a time."""
     binned = [rows.binned(each.features) for each in ensembles]
     for start in range(0, rows.size, AT_ONCE):
         part = slice(start, start + AT_ONCE)
         answers = rows.labels[part] if rows.classes else (rows.targets[part] / TARGET_GRID + 1) / 2
         said = zip(ensembles, binned, strict=True)
-        yield [each.coded_scores([codes[part] for codes in own.bins]) for each, own in said], answers
+        yield [each.coded_scores([own.codes(at)[part] for at in range(len(own.widths))]) for each, own in said], answers
 
 
 class Evaluator:

@@ -21,6 +21,7 @@ from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.events import MAX_NOISE
 from training.calibrate import calibrate
 from training.learner import Recipe
+from training.rows.partitions.partition import Partition
 from training.rows.rows import Rows
 from training.session import Public, Rehearsal, Releaser
 
@@ -61,14 +62,18 @@ class TableCounts:
         return root + (root * root < GRID * GRID * moved)
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
+        return GRID * rows.ask(self.count)
+
+    def count(self, rows: Partition) -> NDArray[np.int64]:
+        """Rows of a partition per bin, of all columns and pairs one after the other."""
         found = [np.zeros(size, np.int64) for size in self.sizes]
         for start in range(0, rows.size, AT_ONCE):
-            part = [codes[start : start + AT_ONCE].astype(np.intp) for codes in rows.bins]
+            part = [rows.codes(at)[start : start + AT_ONCE].astype(np.intp) for at in range(len(rows.widths))]
             for counts, codes in zip(found, part, strict=False):  # the rest are of pairs
                 counts += np.bincount(codes, minlength=len(counts))
             for counts, (a, b) in zip(found[len(self.widths) :], self.pairs, strict=True):
                 counts += np.bincount(part[a] * self.widths[b] + part[b], minlength=len(counts))
-        return GRID * np.concatenate(found)
+        return np.concatenate(found)
 
 
 class Profiler:

@@ -28,7 +28,7 @@ from training.plans import public_of
 from training.profiles.counts import GRID, Norm, Profiler, TableCounts
 from training.rows.data import answer_feature
 from training.rows.datasets import schema_of
-from training.rows.rows import ROW_LIMIT
+from training.rows.rows import MOST_ROWS
 from training.rows.schema import Schema
 from training.session import Public
 
@@ -194,7 +194,7 @@ def _check_room(columns: Sequence[Column], pairs: Pairs, noise: Noise) -> None:
             f"columns: {query.size} counts in all, and a profile has at most {MOST_CELLS}; choose some with --columns, "
             "or leave pairs out"
         )
-    most = int(GRID * (ROW_LIMIT + 40 * width))  # what lies beyond has a chance of e^-40
+    most = int(GRID * (MOST_ROWS + 40 * width))  # what lies beyond has a chance of e^-40
     blank = figures(columns, pairs, [most] * query.size, noise, None, GRID)
     size = len(str(blank).encode("ascii", "backslashreplace")) + ROOM
     if size > STATEMENT_LIMIT:

@@ -1,6 +1,6 @@
 """Rows seen by a released additive model: the score of each row, and integer sums of residuals over leaves.
 
-The terms and the leaves are public; what the rows derive from them stays in `rows.memo`.
+The terms and the leaves are public; what the rows derive from them stays with them, as a cache.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from accountant.errors import InputError
 from training.rows.kernels import additive as kernels
+from training.rows.partitions.partition import Integers, Partition
 from training.rows.rows import Rows
 
-Integers = NDArray[np.int64]
 MEMO = "additive"
 WIDEST = 1 << 30  # of a score without its constant, whatever the row: 32 bits hold it, and what is added to it
 
 
 @dataclass
-class _Memory:
-    """Kept in `rows.memo`: the terms that were applied, and the score of each row by them, without the constant."""
+class _Known:
+    """Kept in `memo`: the terms that were applied, and the score of each row by them, without the constant."""
 
     terms: tuple[Integers, ...]
     scores: NDArray[np.int32]
@@ -36,51 +36,85 @@ class AdditiveRows:
     def __init__(self, rows: Rows, terms: Sequence[Integers]) -> None:
         if sum(int(np.abs(term).max()) for term in terms) > WIDEST:
             raise InputError(f"terms: the largest of each may add up to at most {WIDEST}")
-        self._rows = rows
-        self._scores = self._bring_up_to(tuple(terms))
+        self._rows, self._terms = rows, tuple(terms)
 
     def class_sums(self, feature: int, leaves: Integers, table: NDArray[np.int32], low: int) -> Integers:
         """Sum per leaf of table[label, score - low]; `low` without the constant. (leaves,)"""
-        bins, labels, scores, size = self._rows.bins[feature], self._rows.labels, self._scores, int(leaves.max()) + 1
-
-        def sums(part: slice) -> Integers:
-            return kernels.sum_classes(bins[part], leaves, labels[part], scores[part], table, low, size)
-
-        return sum(self._rows.map(sums), np.zeros(size, np.int64))
+        return self._rows.ask(ClassSums(self._terms, feature, leaves, table, low))
 
     def number_sums(self, feature: int, leaves: Integers, constant: int, clip: int, factor: int) -> Integers:
         """Sum per leaf of the clipped residuals times factor / 2^FRACTION, toward zero. (leaves,)"""
-        bins, targets, scores, size = self._rows.bins[feature], self._rows.targets, self._scores, int(leaves.max()) + 1
-
-        def sums(part: slice) -> Integers:
-            own = bins[part], leaves, targets[part], scores[part]
-            return kernels.sum_numbers(*own, constant, clip, factor, size)
-
-        return sum(self._rows.map(sums), np.zeros(size, np.int64))
-
-    def _bring_up_to(self, terms: tuple[Integers, ...]) -> NDArray[np.int32]:
-        rows = self._rows
-        none = tuple(np.zeros(width, np.int64) for width in rows.widths)
-        known: _Memory = rows.memo.pop(MEMO, None) or _Memory(none, np.zeros(rows.size, np.int32))
-        for feature, (old, new) in enumerate(zip(known.terms, terms, strict=True)):
-            if old is not new:
-                _apply(rows, feature, (new - old).astype(np.int32), known.scores)
-        rows.memo[MEMO] = _Memory(terms, known.scores)  # popped above: nothing half done is found after an exception
-        return known.scores
+        return self._rows.ask(NumberSums(self._terms, feature, leaves, constant, clip, factor))
 
 
-def _apply(rows: Rows, feature: int, change: NDArray[np.int32], scores: NDArray[np.int32]) -> None:
-    bins = rows.bins[feature]
-    rows.map(lambda part: kernels.add_change(bins[part], change, scores[part]))
+@dataclass(frozen=True)
+class ClassSums:
+    """As `AdditiveRows.class_sums`."""
+
+    terms: tuple[Integers, ...]
+    feature: int
+    leaves: Integers
+    table: NDArray[np.int32]
+    low: int
+
+    def __call__(self, part: Partition) -> Integers:
+        own = part.codes(self.feature), self.leaves, part.labels, _scores(part, self.terms)
+        return kernels.sum_classes(*own, self.table, self.low, int(self.leaves.max()) + 1)
+
+
+@dataclass(frozen=True)
+class NumberSums:
+    """As `AdditiveRows.number_sums`."""
+
+    terms: tuple[Integers, ...]
+    feature: int
+    leaves: Integers
+    constant: int
+    clip: int
+    factor: int
+
+    def __call__(self, part: Partition) -> Integers:
+        own = part.codes(self.feature), self.leaves, part.targets, _scores(part, self.terms)
+        return kernels.sum_numbers(*own, self.constant, self.clip, self.factor, int(self.leaves.max()) + 1)
+
+
+@dataclass(frozen=True)
+class BinCounts:
+    """As `bin_counts`."""
+
+    feature: int
+
+    def __call__(self, part: Partition) -> Integers:
+        return kernels.count_codes(part.codes(self.feature), part.widths[self.feature])
+
+
+@dataclass(frozen=True)
+class SquareSum:
+    """As `square_sum`."""
+
+    constant: int
+    most: int
+
+    def __call__(self, part: Partition) -> Integers:
+        return np.array(kernels.sum_squares(part.targets, self.constant, self.most), np.int64)
+
+
+def _scores(part: Partition, terms: tuple[Integers, ...]) -> NDArray[np.int32]:
+    """The score of each row by these terms."""
+    none = tuple(np.zeros(width, np.int64) for width in part.widths)
+    known: _Known = part.memo.pop(MEMO, None) or _Known(none, np.zeros(part.size, np.int32))
+    for feature, (old, new) in enumerate(zip(known.terms, terms, strict=True)):
+        if old is not new:
+            kernels.add_change(part.codes(feature), (new - old).astype(np.int32), known.scores)
+    part.memo[MEMO] = _Known(terms, known.scores)  # popped above: nothing half done is found after an exception
+    return known.scores
 
 
 def bin_counts(rows: Rows, feature: int) -> Integers:
     """Rows per code of a feature: (bins,)."""
-    bins, width = rows.bins[feature], rows.widths[feature]
-    return sum(rows.map(lambda part: kernels.count_codes(bins[part], width)), np.zeros(width, np.int64))
+    return rows.ask(BinCounts(feature))
 
 
 def square_sum(rows: Rows, constant: int, most: int) -> int:
     """Sum of min(|target - constant|, most)^2 / most, each rounded down."""
-    targets = rows.targets
-    return sum(rows.map(lambda part: kernels.sum_squares(targets[part], constant, most)))
+    return int(rows.ask(SquareSum(constant, most)))

@@ -23,8 +23,9 @@ from accountant.errors import DataError
 from models.features import CalendarFeature, CategoricalFeature, Codes, Feature, NumericFeature, RawColumns
 from training.rows import kernels
 from training.rows.packed.cells import Cells, Span, grid_of, spans_of
+from training.rows.partitions.partition import TARGET_GRID
 from training.rows.people import missing_texts
-from training.rows.rows import TARGET_GRID, Rows
+from training.rows.rows import Rows
 from training.rows.schema import Schema, Target
 from training.rows.sources.cells import calendar_numbers, read_as_written
 from training.rows.sources.files import BATCH_ROWS, Kinds, Table, ending

@@ -36,7 +36,7 @@ from training.rows.packed.cells import Cells, spans_of
 from training.rows.packed.packing import Packed, pack
 from training.rows.parts import Parting
 from training.rows.row_files import column_types
-from training.rows.rows import ROW_LIMIT, Rows
+from training.rows.rows import Rows, row_bound
 from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
@@ -133,7 +133,7 @@ def schema_of(home: Home, dataset: Dataset) -> Schema:
 
 def require_rows(home: Home, dataset: Dataset) -> None:
     """LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered, or are more
-    than ROW_LIMIT (registered before there was one): no job on them may start in this home, and each would fail there
+    than its public bound: no job on them may start in this home, and each would fail there
     after its charge. Which of these it is, is not said. A file is hashed once, and again where it was touched.
     """
     folder, names = home.datasets / dataset.registration.commitment, files_of(dataset)
@@ -141,7 +141,8 @@ def require_rows(home: Home, dataset: Dataset) -> None:
         files = [(folder / name).stat() for name in names]
         state = tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
         if _SEEN.get(folder, ((), False))[0] != state:
-            few = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False).size <= ROW_LIMIT
+            rows = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False).size
+            few = rows <= row_bound(schema_of(home, dataset).records)
             _SEEN[folder] = state, few and home.keys.commitment(_content(folder, names)) == folder.name
         sound = _SEEN[folder][1]
     except (OSError, ValueError):
@@ -181,7 +182,9 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     by = started.request.parameters.get("group")
     group = None if by is None else bins[schema.stored.index(schema.group(str(by)), len(schema.features))]
     bins = bins[: len(columns)] if len(columns) == len(schema.features) else bins[columns]
-    return Rows(bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()), group, cells)
+    return Rows(
+        bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()), group, cells, folder
+    )
 
 
 def checked(home: Home, started: Started) -> Path:

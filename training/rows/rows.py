@@ -1,48 +1,43 @@
-"""Rows and the exact integer statistics of them that queries are made of. Nothing leaves here except through a
+"""Rows, and the exact integer statistics of them that queries are made of. Nothing leaves here except through a
 session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import DataError, InputError
-from accountant.processors import processors
+from accountant.errors import InputError
 from models.features import Feature
-from models.votes import Vote, holds
+from models.votes import Vote
 from training.rows import kernels
 from training.rows.packed.cells import Cells
+from training.rows.partitions import threads
+from training.rows.partitions.partition import InBins, Integers, Partition, Question
+from training.rows.partitions.votes import SignedSums, StateCounts
 
-T = TypeVar("T")
-Integers = NDArray[np.int64]
-ROW_LIMIT = 1 << 26
-PARALLEL_CELLS = 4_000_000
-JOINT_CODES = 1 << 13  # 64 KiB of sums: more features in a group would cost more cache misses than it saves additions
-BINNED = "binned"
-TARGET_GRID = 1 << 20  # a number's target in steps of half its public range over this: from -TARGET_GRID to TARGET_GRID
-THREADS = min(processors(), 8)
-_POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="engine")
+MOST_ROWS = 1 << 38  # of any dataset: what one row adds to a sum is at most 2^24 units and more where they are fewer
+FEW_ROWS = 1 << 26
+
+
+def row_bound(records: int) -> int:
+    """The most rows that a dataset may have whose schema says that there are about `records`: public, and refused
+    beyond when rows are registered or added. FEW_ROWS for up to half as many, else a power of two of at least twice
+    as many; never above MOST_ROWS.
+
+    What follows from it: how fine weights may be so that 64 bits hold every sum, and what rounding can add.
+    """
+    return min(MOST_ROWS, max(FEW_ROWS, 1 << (2 * records - 1).bit_length()))
 
 
 class Rows:
-    """Packed rows: `bins` (features, rows) uint8 or uint16, `labels` (rows,) uint8 class index below `classes`.
-
-    Of a regression (`classes` 0) they hold no labels but `targets`, (rows,) int32 in -TARGET_GRID..TARGET_GRID, the
-    clipped and centred target (`training.rows.data.encode_targets`); what asks about classes raises InputError.
-    `group`: codes (rows,) of the public group that each belongs to, where an evaluation tells groups apart.
-
-    Two classes have one output, the score of class 1; K > 2 classes have K outputs, one score each. y_k is +1 where
-    the label is the class of output k, else -1; F_k is the sum of the votes of output k, and y_k F_k a row's margin.
-    Kept per output and row is only the state 2 F_k + [y_k = 1], brought up to date from the votes that are asked about.
-
-    `cells`: how they stand in fine cells, where they do, and so in other bins.
+    """Packed rows: `bins` (features, rows) uint8 or uint16, and `labels` (rows,) uint8 class index below `classes`, or
+    int32 targets; see `Partition`, into which they are cut. What queries ask of them is a `Question`.
     """
 
     def __init__(
@@ -53,185 +48,114 @@ class Rows:
         classes: int = 2,
         group: NDArray[Any] | None = None,
         cells: Cells | None = None,
+        folder: Path | None = None,
     ) -> None:
-        _check(bins, labels, widths, classes)
-        self.group = group
-        self.bins, self._column, self.widths, self.classes = bins, labels, tuple(widths), classes
-        self.outputs = 1 if classes in (0, 2) else classes
-        self.cells = cells
-        self.memo: dict[str, Any] = {}  # what a family of queries derived from rows and released votes
-        self._groups = kernels.votes.grouped(self.widths, min(JOINT_CODES, self.size))
-        self._threads = THREADS if bins.size >= PARALLEL_CELLS else 1
-        self._states: list[NDArray[Any]] = []
-        self._totals: list[int] = []  # |F_k| is at most this, whatever the rows
-        self._applied: tuple[Vote, ...] | None = None  # the votes in the states; None: the states are good for nothing
+        same = bins, labels, widths, classes, group, cells
+        parts = [Partition(*same, low, high, folder) for low, high in threads.cuts(labels.size, len(widths))]
+        self._hold(threads.Threads(parts))
+
+    @classmethod
+    def joined(cls, several: Sequence[Rows]) -> Rows:
+        """The rows of all of these, one after the other. InputError where they are of other widths or classes."""
+        found = object.__new__(cls)
+        found._hold(threads.Threads([part for rows in several for part in rows._engine.parts]))
+        return found
+
+    def _hold(self, engine: threads.Threads, features: tuple[Feature, ...] | None = None) -> None:
+        first, *others = engine.parts
+        for part in others:
+            if (part.widths, part.classes) != (first.widths, first.classes):
+                raise InputError("rows: parts of them have other bins or classes")
+        self._engine, self._features = engine, features
+        self.widths = first.widths if features is None else tuple(feature.bins for feature in features)
+        self.classes, self.outputs = first.classes, first.outputs
+
+    def ask(self, question: Question) -> Integers:
+        """The sum of what each partition answers, in these bins: the same bits wherever they are cut."""
+        return self._engine.ask(question if self._features is None else InBins(question, self._features))
 
     @property
     def size(self) -> int:
         """Number of rows. Private under add/remove: for queries and the steward alone."""
-        return int(self._column.size)
+        return self._engine.size
+
+    @property
+    def bins(self) -> NDArray[Any]:
+        """Of all rows, side by side: (features, rows)."""
+        return _side_by_side([part.bins[:, part.low : part.high] for part in self.parts])
 
     @property
     def labels(self) -> NDArray[np.uint8]:
-        """Class indices (rows,)."""
-        if not self.classes:
-            raise InputError("classes: the target is a number, which has none")
-        return self._column
+        """Class indices of all rows: (rows,)."""
+        return _side_by_side([part.labels for part in self.parts])
 
     @property
     def targets(self) -> NDArray[np.int32]:
-        """Of a regression: the clipped, centred target (rows,), in steps of half its public range / TARGET_GRID."""
-        if self.classes:
-            raise InputError("targets: the target is a class, not a number")
-        return self._column
+        """Of a regression, the targets of all rows: (rows,)."""
+        return _side_by_side([part.targets for part in self.parts])
 
-    @cached_property
-    def signs(self) -> NDArray[np.int8]:
-        """+1 where the label is the last class, else -1: (rows,)."""
-        last = np.uint8(max(self.outputs, 2) - 1)
-        return np.where(self.labels == last, np.int8(1), np.int8(-1))
+    @property
+    def parts(self) -> list[Partition]:
+        """The partitions, in these bins."""
+        parts = self._engine.parts
+        return [part if self._features is None else part.binned(self._features) for part in parts]
 
     def binned(self, features: Sequence[Feature]) -> Rows:
-        """The same rows in the bins of these features: themselves where those are the declared ones, else merged from
-        their cells, and kept until they are asked for in others. InputError where they do not stand in such bins.
+        """The same rows in the bins of these features, which each partition keeps until it is asked in others.
+        InputError where they do not stand in such bins.
         """
-        if self.cells is None:
-            if [feature.bins for feature in features] != [*self.widths]:
-                raise InputError("features: these rows do not stand in fine cells, and have other bins")
-            return self
-        if tuple(features) == self.cells.features:
-            return self
-        known, rows = self.memo.get(BINNED, ((), None))
-        if rows is None or known != tuple(features):
-            del rows
-            self.memo.pop(BINNED, None)
-            rows = self._merged(tuple(features), self.cells)
-            self.memo[BINNED] = tuple(features), rows
-        found: Rows = rows
+        wanted = tuple(features)
+        for part in self._engine.parts:
+            part.check_binned(wanted)
+        found = object.__new__(Rows)
+        found._hold(self._engine, wanted)
         return found
 
-    def _merged(self, features: tuple[Feature, ...], cells: Cells) -> Rows:
-        widths = [feature.bins for feature in features]
-        tables = cells.tables(features)
-        bins = np.empty((len(features), self.size), np.uint8 if max(widths) <= 256 else np.uint16)
-        for at, (out, table) in enumerate(zip(bins, tables, strict=True)):
-            if table is None:
-                out[:] = self.bins[at]
-                continue
-            fine, merged = cells.at(at), table.astype(bins.dtype)
-
-            def merge(part: slice, fine: Any = fine, merged: Any = merged, out: Any = out) -> None:
-                kernels.cells.merge(fine[part], merged, out[part])
-
-            self.map(merge)
-        return Rows(bins, self._column, widths, self.classes)
+    def fresh(self) -> Rows:
+        """The same rows, with nothing derived from them or from released values."""
+        found = object.__new__(Rows)
+        found._hold(self._engine.fresh(), self._features)
+        return found
 
     def cell_counts(self, feature: int, size: int) -> Integers:
         """Rows per fine cell of a feature: (size,). InputError where the rows do not stand in such."""
-        if self.cells is None:
-            raise InputError("cells: these rows do not stand in fine cells")
-        codes, count = self.cells.at(feature), kernels.additive.count_codes
-        return sum(self.map(lambda part: count(codes[part], size)), np.zeros(size, np.int64))
+        return self._engine.ask(CellCounts(feature, size))
 
     def margin_counts(self, votes: Sequence[Vote], bound: int) -> Integers:
         """Rows per margin of `votes`: (outputs, 2 bound + 1), index margin + bound."""
-        counts = self._state_counts(votes, bound)
+        counts = self.ask(StateCounts(votes, bound))
         return np.asarray(counts[:, :, 1] + counts[:, ::-1, 0])
 
     def score_counts(self, votes: Sequence[Vote], bound: int) -> Integers:
         """Two classes: rows per class and score of `votes`: (2, 2 bound + 1), index score + bound."""
         if self.classes != 2:
             raise InputError(f"classes={self.classes}: scores are counted per class where there are two")
-        return np.ascontiguousarray(self._state_counts(votes, bound)[0].T)
+        return np.ascontiguousarray(self.ask(StateCounts(votes, bound))[0].T)
 
     def signed_sums(self, votes: Sequence[Vote], weights: Integers, bound: int) -> Integers:
         """Sum over rows of y_k * weights[y_k F_k + bound], per output k, feature and code: (outputs, features, max
         width).
 
         Exact: every partial sum is over distinct rows, so its size is below 2^63 wherever rows * largest |weight| is,
-        which is checked. 2^26 rows, the most there are, of weight 2^36 give 2^62.
+        which is checked; for weights as fine as `row_bound` lets them be it is at most 2^62.
         """
         if weights.shape != (2 * bound + 1,) or max(int(weights.max()), -int(weights.min())) * self.size >= 1 << 63:
             raise InputError(
                 f"weights: must be {2 * bound + 1}, small enough that 64 bits hold their sum over all rows"
             )
-        signed = np.stack([-weights[::-1], weights], axis=1).ravel()  # by state + 2 bound
-        widths = np.array(self.widths, np.int64)
-
-        def sums(part: slice, state: NDArray[Any]) -> Integers:
-            rows = (part.start, part.stop)
-            return kernels.votes.signed_sums(self.bins, state, rows, signed, 2 * bound, widths, self._groups)
-
-        return self._summed(votes, bound, sums)
-
-    def map(self, work: Callable[[slice], T]) -> list[T]:
-        """`work` over slices of the rows, one per thread. Integer sums make the split invisible."""
-        if self._threads == 1:
-            return [work(slice(0, self.size))]
-        cuts = [self.size * thread // self._threads for thread in range(self._threads + 1)]
-        return list(_POOL.map(work, [slice(low, high) for low, high in pairwise(cuts)]))
-
-    def _state_counts(self, votes: Sequence[Vote], bound: int) -> Integers:
-        """Rows per state: (outputs, 2 bound + 1, 2), by F_k + bound and whether y_k = 1."""
-        size = 2 * (2 * bound + 1)
-        count = kernels.votes.count_states
-        counts = self._summed(votes, bound, lambda part, state: count(state[part], 2 * bound, size))
-        return counts.reshape(self.outputs, -1, 2)
-
-    def _summed(self, votes: Sequence[Vote], bound: int, work: Callable[[slice, NDArray[Any]], Integers]) -> Integers:
-        """`work` on every output's states after `votes`, summed over slices of the rows: (outputs, ..)."""
-        ahead = self._ahead(votes)
-        if max(self._totals) > bound:
-            raise InputError(f"bound={bound}: must be at least the total weight of the votes of an output")
-
-        def of(part: slice) -> Integers:
-            for vote in ahead:
-                self._advance(vote, part)
-            return np.stack([work(part, state) for state in self._states])
-
-        found = self.map(of)
-        self._applied = tuple(votes)
-        return np.asarray(sum(found[1:], start=found[0]))
-
-    def _ahead(self, votes: Sequence[Vote]) -> Sequence[Vote]:
-        """The votes that the states do not hold yet; for these, too, the states are made wide enough."""
-        known, self._applied = self._applied, None  # until every slice is through
-        if known is None or tuple(votes[: len(known)]) != known:
-            first = 1 if self.outputs == 1 else 0
-            self._states = [(self.labels == output + first).astype(np.int16) for output in range(self.outputs)]
-            self._totals, known = [0] * self.outputs, ()
-        for vote in votes[len(known) :]:
-            self._totals[vote.output] += abs(vote.weight)
-        for output, total in enumerate(self._totals):
-            self._states[output] = self._states[output].astype(_state_dtype(total), copy=False)
-        return votes[len(known) :]
-
-    def _advance(self, vote: Vote, part: slice) -> None:
-        state, codes = self._states[vote.output], self.bins[vote.feature]
-        passes = np.flatnonzero(holds(vote.test, vote.code, self.widths[vote.feature]))  # neighbouring codes, or none
-        low, high = passes[[0, -1]] if passes.size else (1, 0)
-        change, code = state.dtype.type(2 * vote.weight), codes.dtype.type
-        kernels.votes.advance(codes[part], code(low), code(high), change, state[part])
+        return self.ask(SignedSums(votes, weights, bound))
 
 
-def _check(bins: NDArray[Any], labels: NDArray[Any], widths: Sequence[int], classes: int) -> None:
-    if bins.shape != (len(widths), labels.size):
-        raise DataError(f"bins: shape {bins.shape} does not fit {len(widths)} features and {labels.size} labels")
-    if labels.size > ROW_LIMIT:
-        raise DataError(f"rows: one engine holds at most {ROW_LIMIT}")
-    if any(codes.size and codes.max() >= width for codes, width in zip(bins, widths, strict=True)):
-        raise DataError("bins: a code is not below its feature's width")
-    if not classes:
-        outside = labels.size and max(int(labels.max()), -int(labels.min())) > TARGET_GRID
-        if labels.dtype != np.int32 or outside:
-            raise DataError(f"targets: must be int32 from -{TARGET_GRID} to {TARGET_GRID}")
-    elif classes < 2 or (labels.size and labels.max() >= classes):
-        raise DataError(f"labels: must be class indices below {classes}")
+def _side_by_side(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
 
 
-def _state_dtype(total: int) -> type[np.signedinteger[Any]]:
-    """The smallest integers that hold 2 F + 1 for every |F| <= total."""
-    for dtype in (np.int16, np.int32, np.int64):
-        if 2 * total + 1 <= np.iinfo(dtype).max:
-            return dtype
-    raise InputError(f"votes: a total weight of {total} does not fit into 64 bits")
+@dataclass(frozen=True)
+class CellCounts:
+    """Rows per fine cell of a feature: (size,)."""
+
+    feature: int
+    size: int
+
+    def __call__(self, part: Partition) -> Integers:
+        return kernels.additive.count_codes(part.fine(self.feature), self.size)

@@ -1,7 +1,7 @@
 """Rows seen by released trees: the score of each row, and the leaf it is in while one more tree grows.
 
 A tree is its cuts in the order they were made: cut number i splits one leaf, whose rows with the test go to the new
-leaf i + 1. The first leaf is 0. All of it is public; what the rows derive from it stays in `rows.memo`.
+leaf i + 1. The first leaf is 0. All of it is public; what the rows derive from it stays with them, as a cache.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 from models.trees import Leaf, Split, Tree
 from training.rows.kernels import trees as kernels
+from training.rows.partitions.partition import Integers, Partition
 from training.rows.rows import Rows
 
-Integers = NDArray[np.int64]
 MEMO = "lazybb-tree"
 
 
@@ -59,8 +59,8 @@ def _nested(grown: Grown) -> Tree:
 
 
 @dataclass
-class _Memory:
-    """Kept in `rows.memo`: what was applied already, the leaf of each row, and its score."""
+class _Known:
+    """Kept in `memo`: what was applied already, the leaf of each row, and its score."""
 
     leaves: NDArray[np.uint8]
     scores: NDArray[np.int32]
@@ -70,78 +70,97 @@ class _Memory:
 
 
 class TreeRows:
-    """What rows know of released trees and of the cuts of the one that grows. Brought up to date by every question."""
+    """Rows as released trees see them, and the cuts of the one that grows."""
 
     def __init__(self, rows: Rows) -> None:
-        if MEMO not in rows.memo:
-            rows.memo[MEMO] = _Memory(np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.int32))
-        self._rows, self._known = rows, rows.memo[MEMO]
+        self._rows = rows
 
     def score_counts(self, trees: Sequence[Grown], bound: int) -> Integers:
         """Rows per class and score: (2, 2 bound + 1), index score + bound; `bound` at least the sum of all votes."""
-        self._bring_up_to(tuple(trees), (), bound)
-        labels = self._rows.labels
-        parts = self._rows.map(lambda part: kernels.count_scores(labels[part], self._known.scores[part], bound))
-        return sum(parts, np.zeros((2, 2 * bound + 1), np.int64))
+        return self._rows.ask(ScoreCounts(tuple(trees), bound))
 
     def leaf_sums(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
         """Weight per leaf and class: (leaves, 2). `weights` (2 bound + 1,) by margin + bound."""
-        table, bound = _by_class(weights)
-        self._bring_up_to(tuple(trees), cuts, bound)
-        labels, leaves, scores, size = self._rows.labels, self._known.leaves, self._known.scores, len(cuts) + 1
-        parts = self._rows.map(
-            lambda part: kernels.weigh_leaves(labels[part], leaves[part], scores[part], table, bound, size)
-        )
-        return sum(parts, np.zeros((size, 2), np.int64))
+        return self._rows.ask(LeafSums(tuple(trees), cuts, weights))
 
     def histograms(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
         """Weight per feature, leaf and class, and code: (features, 2 leaves, max width); see `kernels.trees`."""
-        table, bound = _by_class(weights)
-        self._bring_up_to(tuple(trees), cuts, bound)
-        rows, leaves, scores = self._rows, self._known.leaves, self._known.scores
-        size, width = len(cuts) + 1, max(rows.widths)
-        parts = rows.map(
-            lambda part: kernels.histograms(
-                rows.bins[:, part], rows.labels[part], leaves[part], scores[part], table, bound, size, width
-            )
-        )
-        return sum(parts[1:], parts[0])
+        return self._rows.ask(Histograms(tuple(trees), cuts, weights))
 
-    def _bring_up_to(self, trees: tuple[Grown, ...], cuts: tuple[Cut, ...], bound: int) -> None:
-        del self._rows.memo[MEMO]  # what an exception leaves half done must not be found again
-        known = len(self._known.trees)
-        if trees[:known] != self._known.trees:
-            self._known.scores[:] = 0
-            self._known.total = known = 0
-        for tree in trees[known:]:
-            self._grow_to(tree.cuts)
-            self._known.total += max(map(abs, tree.votes))
-            self._add_votes(np.array(tree.votes, np.int32))
-        self._known.trees = trees
-        self._grow_to(cuts)
-        self._rows.memo[MEMO] = self._known
-        if self._known.total > bound:
-            raise InputError(f"bound={bound}: must be at least the total weight of the votes of all trees")
 
-    def _add_votes(self, votes: NDArray[np.int32]) -> None:
-        self._rows.map(lambda part: kernels.add_votes(self._known.leaves[part], votes, self._known.scores[part]))
+@dataclass(frozen=True)
+class ScoreCounts:
+    """As `TreeRows.score_counts`."""
 
-    def _grow_to(self, cuts: tuple[Cut, ...]) -> None:
-        known = len(self._known.cuts)
-        if cuts[:known] != self._known.cuts:
-            self._known.leaves[:] = 0
-            known = 0
-        while known < len(cuts):  # as many at once as split leaves that are there already, and each of them once
-            batch = _batch(cuts, known)
-            table = np.full((known + 1, 4), -1, np.int64)
-            for new, cut in enumerate(batch, known + 1):
-                table[cut.leaf] = (cut.feature, *cut.interval(self._rows.widths[cut.feature]), new)
-            self._descend(table)
-            known += len(batch)
-        self._known.cuts = cuts
+    trees: tuple[Grown, ...]
+    bound: int
 
-    def _descend(self, table: Integers) -> None:
-        self._rows.map(lambda part: kernels.descend(self._rows.bins[:, part], self._known.leaves[part], table))
+    def __call__(self, part: Partition) -> Integers:
+        return kernels.count_scores(part.labels, _seen(part, self.trees, (), self.bound).scores, self.bound)
+
+
+@dataclass(frozen=True)
+class LeafSums:
+    """As `TreeRows.leaf_sums`."""
+
+    trees: tuple[Grown, ...]
+    cuts: tuple[Cut, ...]
+    weights: Integers
+
+    def __call__(self, part: Partition) -> Integers:
+        table, bound = _by_class(self.weights)
+        known = _seen(part, self.trees, self.cuts, bound)
+        return kernels.weigh_leaves(part.labels, known.leaves, known.scores, table, bound, len(self.cuts) + 1)
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """As `TreeRows.histograms`."""
+
+    trees: tuple[Grown, ...]
+    cuts: tuple[Cut, ...]
+    weights: Integers
+
+    def __call__(self, part: Partition) -> Integers:
+        table, bound = _by_class(self.weights)
+        known = _seen(part, self.trees, self.cuts, bound)
+        sizes = len(self.cuts) + 1, max(part.widths)
+        return kernels.histograms(part.bins, part.low, part.labels, known.leaves, known.scores, table, bound, *sizes)
+
+
+def _seen(part: Partition, trees: tuple[Grown, ...], cuts: tuple[Cut, ...], bound: int) -> _Known:
+    """What the rows are under these trees and cuts. InputError where their votes have a larger total than `bound`."""
+    none = part.memo.pop(MEMO, None)  # what an exception leaves half done must not be found again
+    found: _Known = none or _Known(np.zeros(part.size, np.uint8), np.zeros(part.size, np.int32))
+    known = len(found.trees)
+    if trees[:known] != found.trees:
+        found.scores[:] = 0
+        found.total = known = 0
+    for tree in trees[known:]:
+        _grow_to(part, found, tree.cuts)
+        found.total += max(map(abs, tree.votes))
+        kernels.add_votes(found.leaves, np.array(tree.votes, np.int32), found.scores)
+    found.trees = trees
+    _grow_to(part, found, cuts)
+    part.memo[MEMO] = found
+    if found.total > bound:
+        raise InputError(f"bound={bound}: must be at least the total weight of the votes of all trees")
+    return found
+
+
+def _grow_to(part: Partition, found: _Known, cuts: tuple[Cut, ...]) -> None:
+    known = len(found.cuts)
+    if cuts[:known] != found.cuts:
+        found.leaves[:] = 0
+        known = 0
+    while known < len(cuts):  # as many at once as split leaves that are there already, and each of them once
+        batch = _batch(cuts, known)
+        table = np.full((known + 1, 4), -1, np.int64)
+        for new, cut in enumerate(batch, known + 1):
+            table[cut.leaf] = (cut.feature, *cut.interval(part.widths[cut.feature]), new)
+        kernels.descend(part.bins, part.low, found.leaves, table)
+        known += len(batch)
+    found.cuts = cuts
 
 
 def _batch(cuts: tuple[Cut, ...], known: int) -> tuple[Cut, ...]:

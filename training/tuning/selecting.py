@@ -27,6 +27,7 @@ from models.answers import labels_of
 from models.forms.ensemble import Ensemble
 from training.calibrate import rehearse
 from training.learner import Learner
+from training.rows.partitions.partition import Partition
 from training.rows.rows import Rows
 from training.session import Public, Rehearsal, Releaser, Session
 from training.tuning.ceilings import Ceiling, Score
@@ -51,10 +52,14 @@ class CorrectRows:
         return 1
 
     def __call__(self, rows: Rows) -> NDArray[np.int64]:
-        right, rows = 0, rows.binned(self.ensemble.features)
+        return rows.binned(self.ensemble.features).ask(self.right)
+
+    def right(self, rows: Partition) -> NDArray[np.int64]:
+        """The same of a partition."""
+        right = 0
         for start in range(0, rows.size, BLOCK):
             part = slice(start, min(start + BLOCK, rows.size))
-            scores = self.ensemble.coded_scores([codes[part] for codes in rows.bins])
+            scores = self.ensemble.coded_scores([rows.codes(at)[part] for at in range(len(rows.widths))])
             predicted = labels_of(range(len(self.ensemble.classes)), scores)
             right += int(np.count_nonzero(predicted == rows.labels[part]))
         return np.array([right], np.int64)
@@ -138,7 +143,7 @@ class BestOf:
         run."""
         index = FAIR.draw(np.zeros(len(settings), np.int64), 1)
         setting = settings[index]
-        session = Session(self.public, setting.unit, setting.plan, fresh(rows), held=held)
+        session = Session(self.public, setting.unit, setting.plan, rows.fresh(), held=held)
         ensemble, score = self._play_once(setting.learner, session)
         session.close()
         return Outcome(index, ensemble, score)
@@ -162,11 +167,6 @@ class BestOf:
         if not best:
             raise InputError(f"grid: setting {index + 1} makes releases that cannot be charged as those of the others")
         return from_nano(best)
-
-
-def fresh(rows: Rows) -> Rows:
-    """The same rows, with nothing derived from them or from released votes."""
-    return Rows(rows.bins, rows.labels, rows.widths, max(rows.outputs, 2), cells=rows.cells)
 
 
 def _merged(*runs: tuple[SimpleEvent, int]) -> tuple[tuple[SimpleEvent, int], ...]:

@@ -20,7 +20,8 @@ from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.calibrate import rehearse
 from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
-from training.rows.rows import TARGET_GRID, Rows
+from training.rows.partitions.partition import TARGET_GRID
+from training.rows.rows import Rows
 from training.session import Public, Session
 
 FEATURE = CategoricalFeature("x", ("a", "b", "c"))
@@ -94,7 +95,15 @@ def test_groups_cost_nothing_more(kind, relation):
     def counts(held):
         codes, answers, groups = ([each[at] for each in held] for at in range(3))
         found = rows(kind, codes, answers)
-        return query(Rows(found.bins, found._column, [WIDTH], found.classes, np.array(groups, np.uint8)))
+        return query(
+            Rows(
+                found.bins,
+                found.labels if found.classes else found.targets,
+                [WIDTH],
+                found.classes,
+                np.array(groups, np.uint8),
+            )
+        )
 
     rest = [every[0], every[-1], every[7]]
     if relation is Relation.ADD_REMOVE:

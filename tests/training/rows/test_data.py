@@ -287,7 +287,7 @@ def test_rows_after_the_first_batch_are_named_by_their_place_in_the_file(tmp_pat
 def test_labels_may_be_a_list_an_array_or_an_arrow_column():
     X = {key: GOOD[key] for key in ("age", "colour", "member")}
     for y in (GOOD["y"], np.array(GOOD["y"]), pa.array(GOOD["y"]), pa.chunked_array([GOOD["y"][:1], GOOD["y"][1:]])):
-        assert rows_of(SCHEMA, X, y, Relation.REPLACE_ONE).signs.tolist() == [-1, 1, 1, -1]
+        assert rows_of(SCHEMA, X, y, Relation.REPLACE_ONE).labels.tolist() == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(("count", "relation"), [(3, Relation.REPLACE_ONE), (5, Relation.REPLACE_ONE)])

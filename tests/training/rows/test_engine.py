@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from split_rows import split
 
 from accountant.errors import DataError, InputError
 from models.votes import Vote
-from training.rows import rows as engine
+from training.rows import kernels
+from training.rows.partitions import votes as votes_asked
+from training.rows.partitions.votes import states_after
 from training.rows.rows import Rows
 
 WIDTHS = [3, 200, 5, 17, 2, 40]
@@ -69,8 +72,7 @@ def plain_counts(values, bound):
 def test_statistics_are_those_of_their_definition(classes, dtype, threads):
     widths = [1000, *WIDTHS] if dtype is np.uint16 else WIDTHS
     bins, labels = make(classes, 157, widths, classes, dtype)
-    rows = Rows(bins, labels, widths, classes)
-    rows._threads = threads
+    rows = split(-(-labels.size // threads), bins, labels, widths, classes)
     votes = some_votes(7, 9, widths, rows.outputs)
     bound = bound_of(votes)
     weights = np.random.default_rng(1).integers(0, 1 << 36, 2 * bound + 1)
@@ -93,29 +95,26 @@ def test_scores_of_two_classes_are_counted_per_class():
         Rows(bins, labels, WIDTHS, 3).score_counts([], 0)
 
 
-def test_signs_are_those_of_the_last_class():
-    bins, labels = np.zeros((1, 4), np.uint8), np.array([0, 1, 2, 1], np.uint8)
-    assert Rows(bins, labels % 2, [2]).signs.tolist() == [-1, 1, -1, 1]
-    assert Rows(bins, labels, [2], 3).signs.tolist() == [-1, -1, 1, -1]
-
-
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=9), st.integers(1, 9000), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 def test_groups_of_features_are_invisible(widths, limit, seed):
     """Whatever features are counted jointly, each one's sums are those of the feature alone."""
     bins, labels = make(seed, 50, widths, 2, np.uint16)
     weights = np.array([-5, 11, 1 << 36])
-    together, apart = Rows(bins, labels, widths), Rows(bins, labels, widths)
-    together._groups = engine.kernels.votes.grouped(tuple(widths), limit)
-    apart._groups = engine.kernels.votes.grouped(tuple(widths), 0)
-    vote = [Vote("above", 0, 0, 1)]
-    assert (together.signed_sums(vote, weights, 1) == apart.signed_sums(vote, weights, 1)).all()
-    assert apart._groups[1].size == len(widths) + 1
+    rows, vote, before = Rows(bins, labels, widths), [Vote("above", 0, 0, 1)], votes_asked.JOINT_CODES
+    try:
+        votes_asked.JOINT_CODES = limit
+        together = rows.signed_sums(vote, weights, 1)
+        votes_asked.JOINT_CODES = 0
+        assert (together == rows.signed_sums(vote, weights, 1)).all()
+    finally:
+        votes_asked.JOINT_CODES = before
+    assert kernels.votes.grouped(tuple(widths), 0)[1].size == len(widths) + 1
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(1, 1 << 14))
 def test_every_feature_is_in_one_group_of_bounded_size(widths, limit):
-    members, starts, entries = engine.kernels.votes.grouped(tuple(widths), limit)
+    members, starts, entries = kernels.votes.grouped(tuple(widths), limit)
     assert sorted(members.tolist()) == list(range(len(widths)))
     sizes = [np.prod([widths[m] for m in members[low:high]]) for low, high in pairwise(starts)]
     lengths = np.diff(starts)
@@ -132,10 +131,9 @@ def test_states_grow_with_the_public_weight_of_votes(weight, dtype):
     bins, labels = np.array([[0, 1, 2]], np.uint8), np.array([0, 1, 1], np.uint8)
     rows = Rows(bins, labels, [3])
     votes = [Vote("is", 0, 1, weight)]
-    rows._ahead(votes)
-    assert rows._states[0].dtype == dtype
-    rows._advance(votes[0], slice(0, 3))
-    assert rows._states[0].tolist() == [-2 * weight, 2 * weight + 1, -2 * weight + 1]
+    (state,) = states_after(rows.parts[0], votes, abs(weight))
+    assert state.dtype == dtype
+    assert state.tolist() == [-2 * weight, 2 * weight + 1, -2 * weight + 1]
 
 
 def test_margins_of_a_million_votes_do_not_overflow():
@@ -163,16 +161,23 @@ def test_a_bound_below_the_votes_is_refused_and_the_next_question_answered():
     assert (rows.margin_counts(votes, bound) == Rows(bins, labels, WIDTHS, 3).margin_counts(votes, bound)).all()
 
 
-def test_a_pass_that_was_cut_short_leaves_nothing_behind():
+def test_a_pass_that_was_cut_short_leaves_nothing_behind(monkeypatch):
     bins, labels = make(4, 90, WIDTHS, 2)
     votes = some_votes(1, 6, WIDTHS, 1)
     bound, rows = bound_of(votes), Rows(bins, labels, WIDTHS)
 
-    def cut(part, state):
-        raise KeyboardInterrupt
+    real, left = kernels.votes.advance, [0, 1, 1]
 
+    def cut(*same):
+        if not left.pop():
+            raise KeyboardInterrupt
+        real(*same)
+
+    rows.margin_counts(votes[:2], bound)
+    monkeypatch.setattr(kernels.votes, "advance", cut)
     with pytest.raises(KeyboardInterrupt):
-        rows._summed(votes, bound, cut)
+        rows.margin_counts(votes, bound)
+    monkeypatch.undo()
     assert (rows.margin_counts(votes, bound) == Rows(bins, labels, WIDTHS).margin_counts(votes, bound)).all()
 
 
@@ -186,7 +191,6 @@ def test_weights_that_could_overflow_a_sum_are_refused():
             rows.signed_sums([], weights, 0)
     with pytest.raises(InputError, match="must be 1"):
         rows.signed_sums([], np.ones(3, np.int64), 0)
-    assert engine.ROW_LIMIT << 36 == 1 << 62
 
 
 def test_codes_and_labels_out_of_range_are_refused():

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from split_rows import split
 
 from accountant.errors import DataError
 from models.features import NumericFeature
 from models.votes import Vote
+from training.learners.boosting.bdpe_loss import WEIGHT_ONE
 from training.learners.boosting.leaf_rules import one_rules
-from training.rows import rows as engine
+from training.learners.boosting.reweighting import Projected, Scheduled
+from training.learners.ebm.queries import GRID as EBM_GRID
 from training.rows.kernels import votes as kernels
-from training.rows.rows import Rows
+from training.rows.partitions import threads as engine
+from training.rows.rows import FEW_ROWS, Rows, row_bound
 
 SIZES = [1, 2, 3, 4, 5, 7, kernels.BLOCK - 1, kernels.BLOCK, kernels.BLOCK + 1, 2 * kernels.BLOCK + 3]
 
@@ -92,8 +96,7 @@ def test_threads_change_nothing(threads):
     bound = bound_of(votes)
     weights = np.random.default_rng(1).integers(0, 1 << 36, 2 * bound + 1)
     for used in (1, threads):
-        rows = Rows(bins, labels, widths)
-        rows._threads = used
+        rows = split(-(-labels.size // used), bins, labels, widths)
         answers.append([rows.signed_sums(votes[:k], weights, bound) for k in range(6)])
         answers[-1] += [rows.margin_counts(votes, bound), rows.score_counts(votes, bound)]
     assert all((one == other).all() for one, other in zip(*answers, strict=True))
@@ -102,8 +105,8 @@ def test_threads_change_nothing(threads):
 def test_many_cells_use_every_thread(monkeypatch):
     monkeypatch.setattr(engine, "PARALLEL_CELLS", 100)
     bins, labels = make(5, 101, [4])
-    assert Rows(bins, labels, [4])._threads == engine.THREADS
-    assert Rows(bins[:, :99], labels[:99], [4])._threads == 1
+    assert len(Rows(bins, labels, [4]).parts) == engine.THREADS
+    assert len(Rows(bins[:, :99], labels[:99], [4]).parts) == 1
 
 
 def test_any_order_of_questions_gives_the_same_answers():
@@ -118,12 +121,18 @@ def test_any_order_of_questions_gives_the_same_answers():
 
 
 def test_the_largest_sums_fit_into_64_bits():
-    """Every row at the largest weight of the projection: 2^26 rows of 2^36 is 2^62."""
+    """Every row at the largest weight of the projection: 2^26 rows of 2^36 is 2^62, and no bound of rows has more."""
     rows = 1000
     bins, labels = np.zeros((1, rows), np.uint8), np.ones(rows, np.uint8)
-    weights = np.array([(1 << 36) * (engine.ROW_LIMIT // rows)], dtype=np.int64)
+    weights = np.array([(1 << 36) * (FEW_ROWS // rows)], dtype=np.int64)
     total = int(Rows(bins, labels, [2]).signed_sums([], weights, 0)[0, 0, 0])
     assert total == rows * int(weights[0]) <= 2**62
+    for records in (1, 1 << 25, (1 << 25) + 1, 10**9, 1 << 60):
+        most = row_bound(records)
+        assert Projected(0.4, 0.5, most).one * most <= 2**62
+        assert Scheduled(0.4, 0.1, most=most).one * most <= 2**61
+        assert WEIGHT_ONE * most <= 2**62
+        assert EBM_GRID * most <= 2**62
 
 
 @given(st.integers(0, 10**6))

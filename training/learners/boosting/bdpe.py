@@ -34,7 +34,7 @@ from training.learners.noisy_leaves import (
     shares,
     stated_epsilon,
 )
-from training.rows.rows import ROW_LIMIT, Rows
+from training.rows.rows import FEW_ROWS, Rows
 from training.rows.tree_rows import Grown, TreeRows
 from training.session import Public, Releaser
 
@@ -51,7 +51,7 @@ class SplitRisks:
     A row adds to one child's risk at most P = most(N + 1): add/remove, every score falls by something in [0, P] as a
     row comes, whichever leaf it is in, so a whole level has range P. Replace-one: one goes and one comes among n, range
     2 most(n). Class weights count up to N = `records` in a child, so that P holds whatever the private number of rows;
-    beyond ROW_LIMIT rows nothing is held, so N is never above it.
+    more than `most` there never are, so N is never above it.
     """
 
     tests: SplitTests
@@ -61,6 +61,7 @@ class SplitRisks:
     alpha: float
     curve: float  # alpha of the weights
     records: int
+    most: int = FEW_ROWS
     norm: ClassVar[str] = "range"
     purpose: ClassVar[str] = "select a split in every leaf by M-alpha risk"
 
@@ -71,7 +72,7 @@ class SplitRisks:
 
     def sensitivity(self, relation: Relation) -> int:
         """Range of one row's effect on all risks, with what rounding adds, in units of 1 / WEIGHT_ONE."""
-        slack = loss.rounding(len(self.cuts) + 1)
+        slack = loss.rounding(len(self.cuts) + 1, self.most)
         if relation is Relation.ADD_REMOVE:
             return loss.most(self.records + 1, self.alpha) + slack
         return 2 * loss.most(self.records, self.alpha) + slack
@@ -158,7 +159,8 @@ class CalibratedBoostingClassifier(PrivateClassifier):
         cuts: Cuts = ()
         for level in range(depth):
             alpha = self.alpha * self.calibration**level
-            risks = SplitRisks(tests, trees, bound, cuts, alpha, self.alpha, min(public.records, ROW_LIMIT))
+            counted = min(public.records, public.most)
+            risks = SplitRisks(tests, trees, bound, cuts, alpha, self.alpha, counted, public.most)
             picks = session.release(risks, per_row(public, split))
             cuts = level_of(cuts, tests, per_leaf(picks, cuts))
         leaves = ClassWeights(cuts, trees, loss.weights(bound, self.alpha), WEIGHT_ONE, norm_of(public))

@@ -14,6 +14,8 @@ from math import ceil, isqrt, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from training.rows.rows import FEW_ROWS
+
 Integers = NDArray[np.int64]
 WEIGHT_ONE = 1 << 24  # the largest weight of a row
 SCORE_ONE = 64  # a score of 1, as the canonical link counts
@@ -64,6 +66,8 @@ def most(size: int, alpha: float) -> int:
     return ceil(2 * WEIGHT_ONE * (1 - share + share * root))
 
 
-def rounding(leaves: int) -> int:
-    """What computing risks in floating point can add to their range, over a level of `leaves` leaves (lemma 3)."""
-    return (WEIGHT_ONE >> 20) + 8 * leaves + 8
+def rounding(leaves: int, rows: int = FEW_ROWS) -> int:
+    """What computing risks in floating point can add to their range, over a level of `leaves` leaves, of at most so
+    many rows (lemma 3).
+    """
+    return (WEIGHT_ONE * rows >> 46) + 8 * leaves + 8

@@ -106,7 +106,7 @@ class LazyBB(SmoothBooster):
         public = session.public
         assert public.classes is not None
         cast = _Cast(one_rules(public.features), 1 if len(public.classes) == 2 else len(public.classes))
-        reweighting, mechanism = self.reweighting_of(settings), public.selection(session.unit)
+        reweighting, mechanism = self.reweighting_of(settings, public), public.selection(session.unit)
         for _ in range(settings.rounds):
             query = WeightedAgreement(cast.rules, reweighting, cast.votes, cast.bound, cast.outputs, public)
             cast.add(session.release(query, mechanism), settings)

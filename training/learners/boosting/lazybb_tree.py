@@ -98,7 +98,7 @@ class LazyBBTree(SmoothBooster):
         settings = self.settings(session.public)
         session = self.cut(session, settings.rounds)
         public = session.public
-        tests, reweighting = split_tests(public.features), self.reweighting_of(settings)
+        tests, reweighting = split_tests(public.features), self.reweighting_of(settings, public)
         trees: tuple[Grown, ...] = ()
         bound = 0
         for number in range(settings.rounds):

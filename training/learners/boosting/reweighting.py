@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from training.learners.boosting.defaults import Weighting
-from training.rows.rows import ROW_LIMIT
+from training.rows.rows import FEW_ROWS
 
-SCHEDULED_ONE = 1 << 32
-PROJECTED_ONE = 1 << 36
+SCHEDULED_ONE = 1 << 32  # the largest weight, in units; less where there may be more than 2^29 rows
+PROJECTED_ONE = 1 << 36  # the same; less where there may be more than 2^26
+SUMS = 61, 62  # binary digits of the weight of all rows together, in each
+MOST_PROJECTED = 1 << 29  # rows: beyond, to pay for rounding to such coarse units takes more than a thirtieth of all
 FINE = 60
 
 Integers = NDArray[np.int64]
@@ -29,8 +31,9 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Scheduled:
-    """w = g(margin - slope * B) / g(-B - slope * B) in units of 2^-32, for votes of total weight B: of the row and of
-    released votes alone. `unit`: what a vote of weight 1 counts in margins, so that rate is per vote.
+    """w = g(margin - slope * B) / g(-B - slope * B) in units of 1 / one, 2^-32 or coarser, for votes of
+    total weight B: of the row and of released votes alone. `unit`: what a vote of weight 1 counts in margins, so that
+    rate is per vote. `most`: more rows there never are.
 
     g is min(1, exp(-rate m)), "exponential", or 1 / (1 + exp(rate m)), "logistic": the gradient of the log loss. The
     divisor is the largest weight there can be: public, and 1 for the first. One more row moves every score's agreeing
@@ -43,19 +46,25 @@ class Scheduled:
     slope: float
     weighting: Weighting = "exponential"
     unit: int = 1
+    most: int = FEW_ROWS
+
+    @property
+    def one(self) -> int:
+        """The largest weight: so that 64 bits hold the weight of as many rows as there may be, twice over."""
+        return min(SCHEDULED_ONE, (1 << SUMS[0]) // self.most)
 
     def sensitivity(self, relation: Relation, bound: int, records: int) -> int:
-        """Range of one row's effect on every score, in units of 2^-32."""
-        return (2 if relation is Relation.ADD_REMOVE else 4) * SCHEDULED_ONE
+        """Range of one row's effect on every score, in units of weight."""
+        return (2 if relation is Relation.ADD_REMOVE else 4) * self.one
 
     def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
-        """(2 bound + 1,) integer weights by margin + bound, none above 2^32; `counts` is not read."""
+        """(2 bound + 1,) integer weights by margin + bound, none above `one`; `counts` is not read."""
         past = self.rate * (np.arange(-bound, bound + 1) - self.slope * bound) / self.unit
         if self.weighting == "exponential":
             shape = np.exp(-np.maximum(past, 0.0))
         else:
             shape = np.exp(np.logaddexp(0.0, past[0]) - np.logaddexp(0.0, past))
-        return np.asarray(SCHEDULED_ONE * np.minimum(shape, 1.0), np.int64)
+        return np.asarray(self.one * np.minimum(shape, 1.0), np.int64)
 
 
 @dataclass(frozen=True)
@@ -63,27 +72,33 @@ class Projected:
     """w = min(cap, c exp(-rate margin)), c the largest multiplier (on a grid of 2^-60) with total weight <= density *
     records.
 
-    The measure of LazyBB (Algorithm 1), projected to density `density` exactly, in units of 2^-36. The divisor of the
-    paper's normalised error is then the public number density * records, and is left out. The cap is 1, or under
-    replace-one the largest weight that any row can have after votes of total weight B, if smaller: T / (1 + (n - 1)
-    exp(-2 rate B)). Range of w y h: at most 4 cap + 2 u under both relations; u < 2^26 >= rows pays for the rounding
-    of weights to integers.
+    The measure of LazyBB (Algorithm 1), projected to density `density` exactly, in units of 1 / one, 2^-36 or coarser.
+    The divisor of the paper's normalised error is then the public number density * records, and is left out. The cap is
+    1, or under replace-one the largest weight that any row can have after votes of total weight B, if smaller: T / (1 +
+    (n - 1) exp(-2 rate B)). Range of w y h: at most 4 cap + 2 u under both relations; u = `most`, and more rows than
+    that there never are, pays for the rounding of weights to integers.
     """
 
     reads_counts: ClassVar[bool] = True
     rate: float
     density: float
+    most: int = FEW_ROWS
+
+    @property
+    def one(self) -> int:
+        """A weight of 1: so that 64 bits hold the weight of as many rows as there may be."""
+        return min(PROJECTED_ONE, (1 << SUMS[1]) // self.most)
 
     def cap(self, relation: Relation, bound: int, records: int) -> int:
-        """The largest weight of a row after votes of total weight `bound`, in units of 2^-36."""
+        """The largest weight of a row after votes of total weight `bound`, in units."""
         if relation is Relation.ADD_REMOVE:
-            return PROJECTED_ONE
+            return self.one
         share = 1 + (records - 1) * exp(-2 * self.rate * bound)
-        return min(PROJECTED_ONE, ceil(self._mass(records) / share * (1 + 1e-9)) + 1)
+        return min(self.one, ceil(self._mass(records) / share * (1 + 1e-9)) + 1)
 
     def sensitivity(self, relation: Relation, bound: int, records: int) -> int:
-        """Range of one row's effect on every score, in units of 2^-36, with what rounding adds."""
-        return 4 * self.cap(relation, bound, records) + 2 * ROW_LIMIT
+        """Range of one row's effect on every score, in units, with what rounding adds."""
+        return 4 * self.cap(relation, bound, records) + 2 * self.most
 
     def weights(self, bound: int, counts: Integers, records: int, relation: Relation) -> Integers:
         """(2 bound + 1,) integer weights by margin + bound. `counts` (2 bound + 1,): rows per margin."""
@@ -98,7 +113,7 @@ class Projected:
         return np.array([min(cap, multiplier * size >> FINE) for size in shape], dtype=np.int64)
 
     def _mass(self, records: int) -> int:
-        return int(Fraction(self.density) * records * PROJECTED_ONE)
+        return int(Fraction(self.density) * records * self.one)
 
 
 Reweighting = Scheduled | Projected

@@ -20,7 +20,7 @@ from accountant.mechanisms import DiscreteLaplace
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import LOGISTIC_RATE, Defaults, defaults, strength
 from training.learners.boosting.probabilities import ScoreCounts, counting, noise_in_rows, placed
-from training.learners.boosting.reweighting import Projected, Reweighting, Scheduled
+from training.learners.boosting.reweighting import MOST_PROJECTED, Projected, Reweighting, Scheduled
 from training.learners.checks import check_flag, check_real, check_whole, check_word
 from training.learners.cut_points import CellCounts, Cutting, Recut, Where, check_cuts, counted_numbers, cutting, recut
 from training.session import Public, Releaser
@@ -67,6 +67,9 @@ class SmoothBooster(PrivateClassifier):
                 check_real(name, value, "between 0 and 1", lambda x: 0 <= x <= 1)
         if self.reweighting == "projected" and self.weighting == "logistic":
             raise InputError("weighting='logistic': projected reweighting has exponential weights")
+        if self.reweighting == "projected" and public.most > MOST_PROJECTED:
+            most = f"rows weighed so are at most {MOST_PROJECTED}, and there may be {public.most}"
+            raise InputError(f"reweighting='projected': {most}; scheduled reweighting takes them")
         if self.reweighting == "projected" and self.decay:
             raise InputError(f"decay={self.decay}: projected reweighting has equal votes; must be 0 or left out")
 
@@ -111,11 +114,11 @@ class SmoothBooster(PrivateClassifier):
         noise = noise_in_rows(query, mechanism, session.public)
         return placed(session.release(query, mechanism), query.link, noise)
 
-    def reweighting_of(self, settings: Defaults) -> Reweighting:
+    def reweighting_of(self, settings: Defaults, public: Public) -> Reweighting:
         """How rows are weighed by their margins, by these settings."""
         if self.reweighting == "projected":
-            return Projected(settings.rate, self.density)
-        return Scheduled(settings.rate, settings.slope, settings.weighting, unit_of(settings))
+            return Projected(settings.rate, self.density, public.most)
+        return Scheduled(settings.rate, settings.slope, settings.weighting, unit_of(settings), public.most)
 
 
 def _counting(session: Releaser, counts: int, releases: int) -> Decimal:

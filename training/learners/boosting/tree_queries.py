@@ -22,7 +22,7 @@ from models.features import Feature
 from training.learners.boosting.probabilities import ScoreCounts
 from training.learners.boosting.reweighting import Reweighting
 from training.rows.kernels import trees as kernels
-from training.rows.rows import Rows
+from training.rows.rows import FEW_ROWS, Rows
 from training.rows.tree_rows import Cut, Grown, TreeRows
 from training.session import Public
 
@@ -120,8 +120,8 @@ class SplitGains:
 
     def sensitivity(self, relation: Relation) -> int:
         """Range of one row's effect on all gains, in units of weight, with what rounding adds."""
-        moved = self.weighing.moved(relation)
-        return moved if self.criterion == "error" else 2 * moved + rounding(moved, len(self.cuts) + 1)
+        moved, most = self.weighing.moved(relation), self.weighing.public.most
+        return moved if self.criterion == "error" else 2 * moved + rounding(moved, len(self.cuts) + 1, most)
 
     def __call__(self, rows: Rows) -> Integers:
         sums = self.weighing.histograms(rows, self.cuts)
@@ -129,9 +129,11 @@ class SplitGains:
         return gains.ravel() if self.best_first else gains
 
 
-def rounding(moved: int, leaves: int) -> int:
-    """What computing Gini gains in floating point can add to their range (lemma 3): four times the largest error."""
-    return (moved >> 22) + 8 * leaves + 8
+def rounding(moved: int, leaves: int, most: int = FEW_ROWS) -> int:
+    """What computing Gini gains in floating point can add to their range, of at most `most` rows (lemma 3): four times
+    the largest error.
+    """
+    return (moved * most >> 48) + 8 * leaves + 8
 
 
 @dataclass(frozen=True)

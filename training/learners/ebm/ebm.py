@@ -48,7 +48,7 @@ from training.learners.ebm.queries import (
 )
 from training.learners.ebm.splits import partition
 from training.rows.additive_rows import WIDEST
-from training.rows.rows import TARGET_GRID
+from training.rows.partitions.partition import TARGET_GRID
 from training.session import Public, Releaser
 
 MAX_EPOCHS = 5000

@@ -19,7 +19,8 @@ from accountant.errors import PlanMismatch
 from training.learners.leaf_sensitivity import Norm, reach
 from training.rows.additive_rows import AdditiveRows, bin_counts, square_sum
 from training.rows.kernels.additive import FRACTION
-from training.rows.rows import TARGET_GRID, Rows
+from training.rows.partitions.partition import TARGET_GRID
+from training.rows.rows import Rows
 
 Integers = NDArray[np.int64]
 GRID = 1 << 20

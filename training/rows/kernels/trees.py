@@ -13,14 +13,15 @@ Integers = NDArray[np.int64]
 
 
 @numba.njit(nogil=True, cache=True)
-def descend(bins: NDArray[Any], leaves: NDArray[np.uint8], cuts: Integers) -> None:
-    """Move rows to the leaves that cuts made. `cuts` (leaves, 4): feature (-1: uncut), low, high, new leaf.
+def descend(bins: NDArray[Any], low: int, leaves: NDArray[np.uint8], cuts: Integers) -> None:
+    """Move rows to the leaves that cuts made. `cuts` (leaves, 4): feature (-1: uncut), lowest, highest, new leaf.
 
-    A row in leaf l goes to the new leaf where low <= code <= high, else it stays.
+    A row in leaf l goes to the new leaf where lowest <= code <= highest, else it stays. Row i of `leaves` is row
+    low + i of `bins`.
     """
     for i in range(leaves.size):
         cut = cuts[leaves[i]]
-        if cut[0] >= 0 and cut[1] <= bins[cut[0], i] <= cut[2]:
+        if cut[0] >= 0 and cut[1] <= bins[cut[0], low + i] <= cut[2]:
             leaves[i] = cut[3]
 
 
@@ -59,6 +60,7 @@ def weigh_leaves(
 @numba.njit(nogil=True, cache=True)
 def histograms(
     bins: NDArray[Any],
+    low: int,
     labels: NDArray[np.uint8],
     leaves: NDArray[np.uint8],
     scores: NDArray[np.int32],
@@ -68,10 +70,11 @@ def histograms(
     width: int,
 ) -> Integers:
     """Weight per feature, leaf and class, and code: (features, 2 size, width), the middle index being 2 leaf + class.
+    Row i of `labels` is row low + i of `bins`.
 
     Rows go block by block, so that a block's weights and keys stay in cache while every feature reads them.
     """
-    features, rows = bins.shape
+    features, rows = bins.shape[0], labels.size
     sums = np.zeros((features, 2 * size * width), dtype=np.int64)
     weight = np.empty(BLOCK, dtype=np.int64)
     start = np.empty(BLOCK, dtype=np.int64)
@@ -82,7 +85,7 @@ def histograms(
             weight[j] = weights[labels[i], scores[i] + bound]
             start[j] = (2 * leaves[i] + labels[i]) * width
         for f in range(features):
-            _add(bins[f, first : first + count], start, weight, sums[f])
+            _add(bins[f, low + first : low + first + count], start, weight, sums[f])
     return sums.reshape((features, 2 * size, width))
 
 

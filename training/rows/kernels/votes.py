@@ -67,13 +67,14 @@ def _add(lanes: int, codes: NDArray[np.uint16], weights: Integers, size: int, su
 def signed_sums(
     bins: NDArray[Any],
     states: NDArray[Any],
-    part: tuple[int, int],
+    low: int,
     weights: Integers,
     zero: int,
     widths: Integers,
     groups: tuple[Integers, Integers, int],
 ) -> Integers:
-    """Sum over rows part[0] .. part[1] - 1 of weights[state + zero], per feature and code: (features, max width).
+    """Sum over rows of weights[state + zero], per feature and code: (features, max width). Row i of `states` is row
+    low + i of `bins`.
 
     An addition to memory costs the same whatever it adds, and the loop is bound by the number of them. So features are
     grouped (see `grouped`), and a row is added once per group, to the joint code of its features; sums of single
@@ -86,14 +87,14 @@ def signed_sums(
     signed = np.empty(BLOCK, dtype=np.int64)
     codes = np.empty((LANES, BLOCK), dtype=np.uint16)
     batches = -(-count // LANES)
-    for start in range(part[0], part[1], BLOCK):
-        size = min(BLOCK, part[1] - start)
+    for start in range(0, states.size, BLOCK):
+        size = min(BLOCK, states.size - start)
         for j in range(size):
             signed[j] = weights[np.uint64(states[start + j] + zero)]
         for batch in range(batches):
             first, last = count * batch // batches, count * (batch + 1) // batches
             for g in range(first, last):
-                _join(bins, members[starts[g] : starts[g + 1]], widths, start, codes[g - first, :size])
+                _join(bins, members[starts[g] : starts[g + 1]], widths, low + start, codes[g - first, :size])
             if last - first == 4:
                 _add(4, codes, signed, size, joint[first:last])
             elif last - first == 3:

@@ -26,7 +26,7 @@ from training.rows.overlap import Scan
 from training.rows.packed.cells import spans_of
 from training.rows.parts import Parting
 from training.rows.people import FirstOfEach, unit_ids
-from training.rows.rows import ROW_LIMIT
+from training.rows.rows import row_bound
 from training.rows.schema import Schema
 
 
@@ -84,8 +84,11 @@ def pack(
             scan(batch, start)
         chosen: Any = slice(None) if keep is None else keep(batch, start)
         end = used + (len(batch) if keep is None else int(np.count_nonzero(chosen)))
-        if end > ROW_LIMIT:
-            raise DataError(f"data={data.name}: more than {ROW_LIMIT} rows, the most that can be learnt from at once")
+        if end > row_bound(schema.records):
+            raise DataError(
+                f"records={schema.records}: {data.name} has more than {row_bound(schema.records)} rows, the most where "
+                "about so many are declared; say in the schema how many there are about"
+            )
         fine = iter(cells)
         for codes, feature, span in zip(bins, schema.stored, spans, strict=True):
             if span is not None and isinstance(feature, NumericFeature):

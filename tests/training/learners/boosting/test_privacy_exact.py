@@ -9,7 +9,7 @@ out.
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
 from itertools import product
@@ -30,14 +30,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.budget import NANO, Relation
+from accountant.errors import InputError
 from accountant.privacy.claims import claim
 from accountant.privacy.renyi import compose_pure, compose_rdp
 from models.features import BooleanFeature, NumericFeature
 from training.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, WeightedAgreement
 from training.learners.boosting.leaf_rules import one_rules
-from training.learners.boosting.reweighting import PROJECTED_ONE, Projected, Scheduled
-from training.rows.rows import ROW_LIMIT, Rows
+from training.learners.boosting.reweighting import MOST_PROJECTED, PROJECTED_ONE, SCHEDULED_ONE, Projected, Scheduled
+from training.rows.rows import FEW_ROWS, MOST_ROWS, Rows
 
 pytestmark = pytest.mark.slow
 
@@ -230,6 +231,15 @@ def test_range_of_projected(relation, records, rate, density):
 
 
 @pytest.mark.parametrize(("relation", "records"), [(ADD, 4), (REPLACE, 4)])
+def test_where_there_may_be_more_rows_units_are_coarser_and_the_range_holds(relation, records):
+    assert widest(Scheduled(0.7, 0.3, most=MOST_ROWS), relation, records) == pytest.approx(1)
+    assert 0.9 < widest(Projected(0.7, 1.0, MOST_PROJECTED), relation, records) <= 1
+    assert Scheduled(0.7, 0.3, most=MOST_ROWS).one < Scheduled(0.7, 0.3, most=1 << 29).one == SCHEDULED_ONE
+    with pytest.raises(InputError, match="at most 536870912, and there may be 1073741824"):
+        LazyBB(reweighting="projected").check(replace(public_of(relation, records, False), most=2 * MOST_PROJECTED))
+
+
+@pytest.mark.parametrize(("relation", "records"), [(ADD, 4), (REPLACE, 4)])
 def test_range_of_projected_is_tight(relation, records):
     assert widest(Projected(0.7, 1.0), relation, records) >= TIGHT
 
@@ -320,7 +330,7 @@ class WithoutRounding(Projected):
     """Leaves out what pays for the rounding of weights."""
 
     def sensitivity(self, relation, bound, records):
-        return super().sensitivity(relation, bound, records) - 2 * ROW_LIMIT
+        return super().sensitivity(relation, bound, records) - 2 * FEW_ROWS
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from slanted_rows import SCHEMA
 from some_trees import FEATURES, WIDTHS, leaf_of, scores_of, some_rows, some_tree, some_trees
+from split_rows import again
 
 from accountant.budget import Relation
 from accountant.errors import InputError
@@ -55,7 +56,7 @@ def test_scores_of_rows_are_those_of_the_released_ensemble():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_histograms_and_leaf_sums_against_their_definition(threads):
     rows, trees = some_rows(), some_trees(3, 4)
-    rows._threads = threads
+    rows = again(-(-rows.size // threads), rows)
     cuts = some_tree(np.random.default_rng(4), 6).cuts
     weights = np.arange(1, 10) * (1 << 33) + 7  # bound 4
     signs = np.where(rows.labels, 1, -1)
@@ -76,7 +77,7 @@ def test_what_rows_remember_is_rebuilt_when_other_trees_are_asked_about():
     for trees, grown in ((one, cuts), (one, cuts[:2]), (other, cuts), (one[:1], ()), (one, cuts)):
         fresh = TreeRows(some_rows()).histograms(trees, grown, weights)
         assert (TreeRows(rows).histograms(trees, grown, weights) == fresh).all()
-    assert len(rows.memo) == 1
+    assert len(rows.parts[0].memo) == 1
 
 
 def test_a_bound_that_votes_may_exceed_is_refused():
@@ -92,7 +93,7 @@ def test_what_was_left_half_done_is_not_believed(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(TreeRows, "_add_votes", cut)
+        patch.setattr("training.rows.kernels.trees.add_votes", cut)
         with pytest.raises(KeyboardInterrupt):
             TreeRows(rows).score_counts(trees, 3)
     assert (TreeRows(rows).score_counts(trees, 3) == expected).all()

@@ -9,6 +9,7 @@ from math import exp
 import numpy as np
 import pyarrow as pa
 import pytest
+from split_rows import again
 
 from accountant.budget import NANO, Budget, Relation
 from accountant.errors import InputError
@@ -33,7 +34,8 @@ from training.learners.ebm.splits import partition
 from training.learners.leaf_sensitivity import reach
 from training.rows.additive_rows import AdditiveRows, bin_counts
 from training.rows.data import rows_of
-from training.rows.rows import TARGET_GRID, Rows
+from training.rows.partitions.partition import TARGET_GRID
+from training.rows.rows import Rows
 from training.rows.schema import parse_schema
 from training.session import Public, Session, sensitivity_of
 
@@ -246,7 +248,7 @@ def test_targets_outside_the_range_count_as_its_ends():
 @pytest.mark.parametrize("size", [50, 40_000])
 def test_class_sums_are_those_of_every_row_by_itself(threads, size):
     rows = made_rows("class")
-    rows._threads = threads
+    rows = again(-(-rows.size // threads), rows)
     terms, leaves = made_terms(rows, size), np.arange(rows.widths[0]) % 5
     residuals = ClassResiduals(70, -2000, 3000, 0.6, ADD, "l2")
     expected = np.zeros(5, np.int64)
@@ -261,7 +263,6 @@ def test_class_sums_are_those_of_every_row_by_itself(threads, size):
 @pytest.mark.parametrize("clip", [1000, TARGET_GRID])
 def test_number_sums_are_those_of_every_row_by_itself(clip, relation):
     rows = made_rows("number")
-    rows._threads = 2
     terms, leaves = made_terms(rows, TARGET_GRID), np.arange(rows.widths[1])
     residuals = NumberResiduals(-5, clip, relation)
     expected = np.zeros(len(leaves), np.int64)

@@ -23,7 +23,8 @@ from accountant.privacy.events import Release
 from training.calibrate import rehearse
 from training.learners.ebm.ebm import DPEBM, DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.queries import GRID, ClassResiduals, LeafSums, NumberResiduals
-from training.rows.rows import TARGET_GRID, Rows
+from training.rows.partitions.partition import TARGET_GRID
+from training.rows.rows import Rows
 from training.session import Public, Session, sensitivity_of
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,106 @@
+"""What is asked of rows under released votes. Kept per output and row is only the state 2 F_k + [y_k = 1], brought up
+to date from the votes that are asked about.
+
+Two classes have one output, the score of class 1; K > 2 classes have K outputs, one score each. y_k is +1 where the
+label is the class of output k, else -1; F_k is the sum of the votes of output k, and y_k F_k a row's margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.errors import InputError
+from models.votes import Vote, holds
+from training.rows import kernels
+from training.rows.partitions.partition import Integers, Partition
+
+MEMO = "votes"
+JOINT_CODES = 1 << 13  # 64 KiB of sums: more features in a group would cost more cache misses than it saves additions
+
+
+@dataclass(frozen=True)
+class StateCounts:
+    """Rows per state: (outputs, 2 bound + 1, 2), by F_k + bound and whether y_k = 1."""
+
+    votes: Sequence[Vote]
+    bound: int
+
+    def __call__(self, part: Partition) -> Integers:
+        bound, count = self.bound, kernels.votes.count_states
+        states = states_after(part, self.votes, bound)
+        return np.stack([count(each, 2 * bound, 2 * (2 * bound + 1)).reshape(-1, 2) for each in states])
+
+
+@dataclass(frozen=True)
+class SignedSums:
+    """Sum over rows of y_k * weights[y_k F_k + bound], per output k, feature and code: (outputs, features, width)."""
+
+    votes: Sequence[Vote]
+    weights: Integers
+    bound: int
+
+    def __call__(self, part: Partition) -> Integers:
+        bound, sums = self.bound, kernels.votes.signed_sums
+        by_state = np.stack([-self.weights[::-1], self.weights], axis=1).ravel()  # by state + 2 bound
+        widths, groups = np.array(part.widths, np.int64), _grouped(part.widths, min(JOINT_CODES, part.size))
+        states = states_after(part, self.votes, bound)
+        return np.stack([sums(part.bins, each, part.low, by_state, 2 * bound, widths, groups) for each in states])
+
+
+@lru_cache(maxsize=64)
+def _grouped(widths: tuple[int, ...], limit: int) -> tuple[Integers, Integers, int]:
+    return kernels.votes.grouped(widths, limit)
+
+
+@dataclass
+class _Known:
+    """Kept in `memo`: of each output the states, what |F_k| is at most whatever the rows, and the votes in them."""
+
+    states: list[NDArray[Any]] = field(default_factory=list)
+    totals: list[int] = field(default_factory=list)
+    votes: tuple[Vote, ...] | None = None
+
+
+def states_after(part: Partition, votes: Sequence[Vote], bound: int) -> list[NDArray[Any]]:
+    """Of each output, the states of the rows after these votes. InputError where `bound` is less than the total weight
+    of an output's.
+    """
+    known: _Known = part.memo.pop(MEMO, None) or _Known()  # what an exception leaves half done is not found again
+    if known.votes is None or tuple(votes[: len(known.votes)]) != known.votes:
+        first = 1 if part.outputs == 1 else 0
+        known.states = [(part.labels == output + first).astype(np.int16) for output in range(part.outputs)]
+        known.totals, known.votes = [0] * part.outputs, ()
+    ahead = votes[len(known.votes) :]
+    for vote in ahead:
+        known.totals[vote.output] += abs(vote.weight)
+    for output, total in enumerate(known.totals):
+        known.states[output] = known.states[output].astype(_state_dtype(total), copy=False)
+    if max(known.totals) > bound:
+        raise InputError(f"bound={bound}: must be at least the total weight of the votes of an output")
+    for vote in ahead:
+        _advance(part, vote, known.states[vote.output])
+    known.votes = tuple(votes)
+    part.memo[MEMO] = known
+    return known.states
+
+
+def _advance(part: Partition, vote: Vote, state: NDArray[Any]) -> None:
+    codes = part.codes(vote.feature)
+    passes = np.flatnonzero(holds(vote.test, vote.code, part.widths[vote.feature]))  # neighbouring codes, or none
+    low, high = passes[[0, -1]] if passes.size else (1, 0)
+    change, code = state.dtype.type(2 * vote.weight), codes.dtype.type
+    kernels.votes.advance(codes, code(low), code(high), change, state)
+
+
+def _state_dtype(total: int) -> type[np.signedinteger[Any]]:
+    """The smallest integers that hold 2 F + 1 for every |F| <= total."""
+    for dtype in (np.int16, np.int32, np.int64):
+        if 2 * total + 1 <= np.iinfo(dtype).max:
+            return dtype
+    raise InputError(f"votes: a total weight of {total} does not fit into 64 bits")
