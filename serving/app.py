@@ -25,6 +25,7 @@ from serving.process.state import ServingState
 from serving.rest import (
     aggregators,
     campaigns,
+    drafts,
     evaluations,
     explain,
     files,
@@ -54,6 +55,7 @@ DOORS: tuple[Door, ...] = (
     *aggregators.DOORS,
     *evaluations.DOORS,
     *profiles.DOORS,
+    *drafts.DOORS,
     *ledger.DOORS,
     *grants.DOORS,
     *tokens.DOORS,

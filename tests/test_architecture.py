@@ -44,6 +44,7 @@ PUBLIC_TRAINING = {
     "training.profiles.release",
     "training.pricing",
     "training.queue",
+    "training.registering",
     "training.rows.datasets",
     "training.rows.file_check",
     "training.rows.made_up",
@@ -101,6 +102,7 @@ training/owner: accountant(.) models(.) training(local local/boosted)
 training/notebook: accountant(.) training(. learners rows)
 training/profiles: accountant(. certificates ledger privacy) models(profile)
     training(. evaluation rows rows/partitions)
+training/registering: accountant(. ledger) training(rows rows/sources)
 training/rows: accountant(. ledger) models(.) training(rows/kernels rows/packed rows/partitions rows/sources)
 training/rows/sources: accountant(.) models(.) training(rows)
 training/rows/kernels:
@@ -109,8 +111,8 @@ training/rows/packed: accountant(. ledger) models(.) training(rows rows/kernels)
 training/tuning: accountant(. privacy) models(. forms) training(. rows rows/partitions)
 serving: accountant(ledger) training(learners) serving(http pages process rest wire)
 serving/cli: accountant(. audit certificates keys ledger log store) models(onnx profile store worth)
-    training(. learners rows rows/sources) serving(pages process)
-serving/cli/data: accountant(. certificates ledger) models(profile) serving(cli) training(profiles rows)
+    training(. learners registering rows rows/sources) serving(pages process)
+serving/cli/data: accountant(. certificates ledger) models(profile) serving(cli) training(profiles registering rows)
 serving/cli/here: accountant(. audit certificates keys ledger log) models(profile store worth)
     training(. evaluation profiles rows rows/sources tuning) serving(cli cli/released process)
 serving/cli/local: accountant(. keys) models(store) serving(cli) training(aggregator local owner)
@@ -119,10 +121,12 @@ serving/cli/remote: accountant(. audit certificates keys ledger log) models(. pr
     training(rows rows/sources) serving(cli cli/released) dpserve(.)
 serving/http: accountant(. ledger) training(.) serving(process wire)
 serving/pages: accountant(. certificates ledger log store) models(. explain forms profile store worth)
-    training(. learners local profiles) serving(http process rest wire)
+    training(. learners local profiles) serving(http pages/tasks process rest wire)
+serving/pages/tasks: accountant(. certificates) training(registering rows) serving(http pages process rest wire)
 serving/process: accountant(. audit certificates keys ledger log) models(store worth) serving(wire)
+    training(registering)
 serving/rest: accountant(. ledger log store) models(explain onnx store worth)
-    training(. evaluation local profiles tuning)
+    training(. evaluation local profiles registering rows tuning)
     serving(http process wire)
 serving/wire: accountant(.) models(.)
 dpserve:

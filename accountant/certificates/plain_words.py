@@ -70,6 +70,15 @@ def best_guess(epsilon: Decimal, delta: Decimal) -> Decimal:
     return _percent(EXACT.divide(EXACT.add(odds, delta), EXACT.add(odds, Decimal(1))))
 
 
+def meaning(epsilon: Decimal, delta: Decimal) -> str:
+    """What a total of a dataset promises, for whoever sets it."""
+    return (
+        "Whoever sees all that is ever released, and knows everything else, can tell at most "
+        f"{best_guess(epsilon, delta)} times in 100 whether one person's rows were in it; a coin: 50. It is given "
+        "once, for all jobs together, for ever."
+    )
+
+
 def belief(epsilon: Decimal, prior: Decimal) -> Decimal:
     """What chance, in 100, somebody may come to give to what had chance `prior`; rounded up to 2 decimals."""
     up = EXACT.multiply(prior, EXACT.exp(epsilon))

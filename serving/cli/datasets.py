@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from accountant.budget import Budget, exact_decimal, parse_relation
+from accountant.budget import exact_decimal
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.left import left_words
-from accountant.ledger.records import NewPeople
 from serving.cli.complete import Name
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
@@ -61,7 +60,7 @@ def register(
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     dpserve dataset register visits --data env:URL --table visits --schema visits.yaml --epsilon 3 --delta 1e-5
     """
-    from training.rows import datasets, made_up  # load what reads rows: lists wait for none of it
+    from training.registering.asked import AskedRegistration, registered  # loads what reads rows: lists wait for none
     from training.rows.sources.opened import rows_at
 
     if schema is None:
@@ -70,34 +69,22 @@ def register(
             "dpserve schema draft FILE --data writes one to fill in"
         )
     home = Home.open()
-    budget = _total(epsilon, delta, family or [])
-    promised, shared = parse_relation(relation), [home.ledger.member(name) for name in family or []]
-    for dataset in shared:
-        allowed(home, "steward", dataset=dataset)
-    if not shared:
+    asked = AskedRegistration(
+        name, epsilon, delta, relation, unit, contributions, tuple(family or ()), family_name, holdout, new_people,
+        reason, tries,
+    )  # fmt: skip
+    asked.check()
+    for shared in asked.family:
+        allowed(home, "steward", dataset=home.ledger.member(shared))
+    if not asked.family:
         allowed(home, "steward")
-    if new_people != (reason is not None):
-        raise InputError("new-people: give it with --reason, and a reason with --new-people")
-    new = None if reason is None else NewPeople(reason, this_user())
     with busy(f"packing the rows of {name}"), rows_at(home, data, query, table, schema) as (rows, origin):
-        made_up.require_real(rows, tries)
-        registered = datasets.register(
-            home, name, rows, schema, budget, promised, unit, contributions, shared, new, family_name,
-            None if holdout is None else exact_decimal("holdout", holdout), origin,
-        )  # fmt: skip
-    if registered.holdout is None and not shared:
+        made = registered(home, asked, rows, schema, this_user(), origin)
+    if made.holdout is None and not asked.family:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")
-    body = dataset_to_json(home, registered)
+    body = dataset_to_json(home, made)
     show(json, body, _dataset_text(body))
-
-
-def _total(epsilon: str | None, delta: str | None, family: list[str]) -> Budget | None:
-    if family and epsilon is None and delta is None:
-        return None
-    if family or epsilon is None or delta is None:
-        raise InputError("budget: give --epsilon and --delta, or --family whose budget is shared, and not both")
-    return Budget.of(epsilon, delta)
 
 
 def change_budget(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from serving.http.routes import Door
 from serving.pages import audit, campaigns, datasets, home, jobs, ledger, models, profiles, tokens
+from serving.pages.tasks import drafts
 
 PAGES: tuple[Door, ...] = (
     *home.DOORS,
     *datasets.DOORS,
     *profiles.DOORS,
+    *drafts.DOORS,
     *jobs.DOORS,
     *campaigns.DOORS,
     *models.DOORS,

@@ -115,8 +115,8 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
 
 
 def _may(access: Access | None) -> Mapping[str, bool]:
-    """By scope, whether it is held on anything; of those that open the ledger and the tokens, on everything."""
-    whole = ("audit", "admin")
+    """By scope, whether it is held on anything; of those that open ledger, registration and tokens, on everything."""
+    whole = ("audit", "steward", "admin")
     return {scope: access is not None and (access.may if scope in whole else access.has)(scope) for scope in SCOPES}
 
 
@@ -130,12 +130,14 @@ async def form_fields(request: Request, *names: str) -> dict[str, str]:
     return {**dict.fromkeys(names, ""), **found}
 
 
-def parse_form(raw: bytes) -> list[tuple[str, str]]:
-    """The fields of a form in their order, as often as they stand there. InputError where it is not one."""
+def parse_form(raw: bytes, most: int = MOST_FIELDS) -> list[tuple[str, str]]:
+    """The fields of a form in their order, as often as they stand there, at most `most`. InputError where it is not
+    one.
+    """
     try:
         return parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict",
-            max_num_fields=MOST_FIELDS,
+            max_num_fields=most,
         )  # fmt: skip
     except ValueError:
         raise InputError("form: cannot be read") from None

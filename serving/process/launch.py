@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 import shutil
 import signal
@@ -35,7 +36,13 @@ LOG = logging.getLogger("dpserve.launch")
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE = "serving.service:DpserveService"
 # What the processes import, at once or later.
-OURS = (SERVICE.partition(":")[0], "training.queue", "training.pricing", "serving.cli.app")
+OURS = (
+    SERVICE.partition(":")[0],
+    "training.queue",
+    "training.pricing",
+    "training.registering.steps",
+    "serving.cli.app",
+)
 OTHERS = ("_bentoml_impl.server.app", "opentelemetry.instrumentation.asgi", "opentelemetry.sdk.trace", "uvloop")
 STOPPING = "DPSERVE_STOPPING"
 COUNTS = "PROMETHEUS_MULTIPROC_DIR"
@@ -44,6 +51,7 @@ RESTART_SECONDS = 2.0  # one that ends is not started again more often
 ANSWER_SECONDS = 10  # for requests that are being answered when the server is told to stop
 SERVER_STOP_SECONDS = ANSWER_SECONDS + 5.0
 FIRST_AUDIT_SECONDS = 3.0  # the server starts first
+SWEEP_SECONDS = 3600.0
 BACKLOG = 2048  # connections that wait to be taken
 M_ARENA_MAX, ARENAS = -8, 2  # of <malloc.h>; or each thread keeps what large bodies took
 # Of TLS 1.2, whose default here would be CBC with SHA-1 alone; those of TLS 1.3 are all as good.
@@ -68,17 +76,24 @@ def launch(home: Path, listening: Listening, audit_seconds: int, drain_seconds: 
     ]
     desk = partial(_aside, listener, price_desk.main, prices, os.getpid())
     beside.append(_Kept("price desk", "dpserve-prices", desk))
-    audits = _Audits(home, partial(_aside, listener, command, "auditor", "--once"), audit_seconds)
+    audits = _OnDemand(
+        "audit", "dpserve-audit", partial(_aside, listener, command, "auditor", "--once"), partial(is_asked, home),
+        every=audit_seconds, hint="; dpserve ledger audit says more",
+    )  # fmt: skip
+    drafts = _drafts(home, listener)
     ready = False
     while not stop.asked:
         time.sleep(TICK_SECONDS)
-        audits.look()
+        for demand in (audits, drafts):
+            demand.look()
         for each in (*serving, *beside):
             each.look()
         ready = ready or said_ready(listening)
     _drain(stopping, drain_seconds, stop)
     listener.close()
-    _end([each.process for each in serving], [*(each.process for each in beside), *audits.running], stop)
+    _end(
+        [each.process for each in serving], [*(each.process for each in beside), *audits.running, *drafts.running], stop
+    )
 
 
 def load() -> None:
@@ -138,26 +153,45 @@ class _Kept:
             self._start()
 
 
-class _Audits:
-    """Starts an audit at the start, every `seconds` (0: never by itself), and when it was asked for; one at a time."""
+def _drafts(home: Path, listener: socket.socket) -> _OnDemand:
+    from training.registering import steps  # which reads rows, and `dpserve --help` does without
+    from training.registering.drafts import Drafts
 
-    def __init__(self, home: Path, work: Callable[[], None], seconds: int) -> None:
-        self._home, self._work, self._seconds = home, work, seconds
+    return _OnDemand(
+        "work on drafts", "dpserve-drafts", partial(_aside, listener, steps.work, home), Drafts(home).is_asked,
+        every=SWEEP_SECONDS, most=steps.STEP_SECONDS, rest=TICK_SECONDS,
+    )  # fmt: skip
+
+
+class _OnDemand:
+    """Starts what it says at the start, every `every` seconds (0: never by itself), and when it is `asked` for; one at
+    a time, which is ended after `most` seconds.
+    """
+
+    def __init__(
+        self, what: str, name: str, work: Callable[[], None], asked: Callable[[], bool], every: float,
+        most: float = math.inf, hint: str = "", rest: float = RESTART_SECONDS,
+    ) -> None:  # fmt: skip
+        self._what, self._name, self._work, self._asked, self._every = what, name, work, asked, every
+        self._most, self._hint, self._pause = most, hint, rest
         self._process: ForkProcess | None = None
         self._due = time.monotonic() + FIRST_AUDIT_SECONDS
         self._rest = self._due  # until then not even when asked: one that cannot start is not tried without end
+        self._began = 0.0
 
     def look(self) -> None:
+        now = time.monotonic()
         if self.running:
+            if now > self._began + self._most:
+                self.running[0].kill()
             return
         if self._process is not None:
             if self._process.exitcode:
-                LOG.error("the audit ended with %s; dpserve ledger audit says more", self._process.exitcode)
+                LOG.error("the %s ended with %s%s", self._what, self._process.exitcode, self._hint)
             self._process = None
-        now = time.monotonic()
-        if (self._seconds and now >= self._due) or (now >= self._rest and is_asked(self._home)):
-            self._process = fork("dpserve-audit", self._work)
-            self._due, self._rest = now + self._seconds, now + RESTART_SECONDS
+        if (self._every and now >= self._due) or (now >= self._rest and self._asked()):
+            self._process, self._began = fork(self._name, self._work), now
+            self._due, self._rest = now + self._every, now + self._pause
 
     @property
     def running(self) -> list[ForkProcess]:

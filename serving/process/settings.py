@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationInfo
@@ -60,6 +61,14 @@ def _drain_seconds(value: Any, info: ValidationInfo) -> float:
     return seconds
 
 
+def _absolute(value: Any, info: ValidationInfo) -> str:
+    if not all(each.startswith("/") for each in str(value).split(os.pathsep) if each):
+        raise InputError(
+            f"{variable(str(info.field_name))}={str(value)[:80]!r}: must be absolute paths with {os.pathsep} between"
+        )
+    return str(value)
+
+
 Above0 = Annotated[int, _within(1, 2**53 - 1, "a whole number above 0")]
 
 
@@ -84,6 +93,13 @@ class ServerSettings(BaseSettings):
     models_in_memory: Above0 = 100
     trail_bytes: Above0 = 100_000_000
     trail_files: Above0 = 20
+    upload_bytes: Annotated[int, _within(0, 1 << 40, "a whole number of bytes, at most 2^40; 0: no uploads")] = 2 << 30
+    data_folders: Annotated[str, BeforeValidator(_absolute)] = ""
+
+    @property
+    def folders(self) -> list[Path]:
+        """Below which a steward may name files in a browser."""
+        return [Path(each) for each in self.data_folders.split(os.pathsep) if each]
 
     @classmethod
     def given(cls, **flags: str) -> ServerSettings:

@@ -134,9 +134,9 @@ def _refuse_constant(word: str) -> NoReturn:
     raise InputError(f"body: {word} is not JSON")
 
 
-def check_fields(body: Any, required: Fields, optional: Fields) -> dict[str, Any]:
+def check_fields(body: Any, required: Fields, optional: Fields, longest: int = TEXT_LENGTH) -> dict[str, Any]:
     """The body, once it is an object with all of `required` and nothing beside `optional`, each of its type, null where
-    it may be left out. InputError else.
+    it may be left out, and texts of at most `longest` characters. InputError else.
     """
     if not isinstance(body, dict):
         raise InputError("body: must be a JSON object")
@@ -152,8 +152,8 @@ def check_fields(body: Any, required: Fields, optional: Fields) -> dict[str, Any
         fits = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))  # a boolean is an int
         if not fits and not (value is None and name in optional):
             raise InputError(f"{name}: must be {' or '.join(dict.fromkeys(WORDS[kind] for kind in kinds))}")
-        if isinstance(value, str) and len(value) > TEXT_LENGTH:  # or an error would send it back
-            raise InputError(f"{name}: must have at most {TEXT_LENGTH} characters")
+        if isinstance(value, str) and len(value) > longest:  # or an error would send it back
+            raise InputError(f"{name}: must have at most {longest} characters")
     return body
 
 

@@ -14,15 +14,15 @@ import typer
 import yaml
 
 from accountant.budget import Budget
-from accountant.certificates.plain_words import best_guess
+from accountant.certificates.plain_words import meaning
 from accountant.errors import InputError
 from accountant.home import Home
 from serving.cli import datasets, train
 from serving.cli.terminal import Json, aligned, allowed, busy
+from training.registering.columns import Answer, Line, feature_lines, lines_of, listed, public, schema_of, target
 from training.rows.file_check import check_file
 from training.rows.row_files import proposal
 from training.rows.schema import parse_schema
-from training.rows.schema_text import FILL_IN
 
 T = TypeVar("T")
 ELSEWHERE = (
@@ -34,10 +34,6 @@ OF_TARGET = (
     "{}: its classes in order, the last is the one looked for (no, yes), or LOW .. HIGH; then leave-out, where rows "
     "may lack it"
 )
-MEANS = """\
-  Whoever sees all that is ever released, and knows everything else, can tell at most {} times in 100 whether one
-  person's rows were in it; a coin: 50. It is given once, for all jobs together."""
-Columns = dict[str, dict[str, Any]]
 
 
 def guide(
@@ -59,15 +55,12 @@ def guide(
     allowed(home, "steward")
     name = name or re.sub(r"[^A-Za-z0-9_.-]", "-", data.name.partition(".")[0])
     with busy("looking at how it is written"):
-        body = proposal(data)
-    columns: Columns = body["features"]
-    people = body.pop("people")
-    print(aligned(_table(columns, body["ignore"], people)), end="\n\n")
-    body["targets"] = _roles(columns, body["ignore"])
-    targets = list(body["targets"])
-    for group in _groups(columns):
-        _fill_in(columns, group, body["ignore"])
-    body |= {"ignore": list(body["ignore"]), "records": ask("Rows, about, as everybody may know", "1000", int)}
+        found = proposal(data)
+    people = found["people"]
+    print(aligned(_table(found)), end="\n\n")
+    answers = _answers(found)
+    targets = [each.columns[0] for each in answers if each.role == "target"]
+    body = schema_of(found, answers, ask("Rows, about, as everybody may know", "1000", int))
     place = Path(f"{name}.yaml")
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=120)
     parsed = parse_schema(text.encode())
@@ -110,83 +103,49 @@ def ask(question: str, default: str | None, read: Callable[[str], T]) -> T:
             print(f"  {error}")
 
 
-def _table(columns: Columns, ignored: Mapping[str, Any], people: Sequence[str]) -> list[tuple[str, ...]]:
+def _table(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("COLUMNS", "TYPE", "WRITTEN", "ROLE")]
-    for group in _groups(columns):
-        forms = sorted({_form(columns[each]) for each in group} - {""})
-        rows.append((_named(group), columns[group[0]]["type"], "; ".join(forms), "feature"))
-    return [*rows, *((each, "", "", "unit?" if each in people else "ignore") for each in ignored)]
+    for line in lines_of(found):
+        asked = any(each in found["people"] for each in line.columns) and not line.type
+        rows.append((line.named, line.type, line.written, "unit?" if asked else line.role))
+    return rows
 
 
-def _form(said: Mapping[str, Any]) -> str:
-    words = {"decimal": "decimal", "written": "", "true_words": "yes:", "false_words": "no:"}
-    told = ((word, said[key]) for key, word in words.items() if key in said)
-    return ", ".join(
-        f"{word} {value if isinstance(value, str) else ' or '.join(value)}".strip() for word, value in told
-    )
-
-
-def _groups(columns: Columns) -> list[list[str]]:
-    """Columns of one type whose names differ by numbers alone: one answer is for all of them."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for name, said in columns.items():
-        found.setdefault((re.sub(r"\d+", "#", name), said["type"]), []).append(name)
-    return list(found.values())
-
-
-def _named(group: Sequence[str]) -> str:
-    return group[0] if len(group) == 1 else f"{group[0]} .. {group[-1]} ({len(group)})"
-
-
-def _roles(columns: Columns, ignored: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Take the targets and what is to be ignored out of the columns; what may be answered to each target."""
-
-    def answers(said: str) -> dict[str, Any]:
-        missing = {"missing": "leave-out"} if said.endswith(" leave-out") else {}
-        low, dots, high = (part.strip() for part in said.removesuffix(" leave-out").partition(".."))
-        return {**({"range": [float(low), float(high)]} if dots else {"classes": _listed(low)}), **missing}
+def _answers(found: Mapping[str, Any]) -> list[Answer]:
+    """What is to be predicted, what is ignored, and what a person must say of the rest."""
+    columns, ignored = dict(found["features"]), found["ignore"]
 
     def but_none(said: str) -> list[str]:
         return [] if said == "none" else _known(said, columns)
 
+    def read(said: str) -> str:
+        return said if target(said) else ""
+
     targets = ask("Columns to predict, with commas", None, lambda said: _known(said, {**columns, **ignored}))
-    found = {each: ask(OF_TARGET.format(each), None, answers) for each in targets}
+    answers = [Answer((each,), "target", ask(OF_TARGET.format(each), None, read)) for each in targets]
     for each in targets:
         columns.pop(each, None)
-        ignored.pop(each, None)
     for each in ask("More columns to ignore, with commas, or none", "none", but_none):
-        ignored[each] = columns.pop(each)
-    return found
+        del columns[each]
+        answers.append(Answer((each,), "ignore"))
+    return answers + [_fill_in(line) for line in feature_lines(columns)]
 
 
-def _fill_in(columns: Columns, group: Sequence[str], ignored: dict[str, Any]) -> None:
+def _fill_in(line: Line) -> Answer:
     """Ask for what a person must say of these columns."""
-    first = columns[group[0]]
-    if first.get("written") == FILL_IN:
-        written = ask(f"{_named(group)}: days are written DD/MM/YYYY or MM/DD/YYYY", None, str)
-        first = {**first, "written": [written]}
-    wanted = {"numeric": "LOW .. HIGH", "categorical": "its values with commas", FILL_IN: "LOW .. HIGH, or values"}
-    said: dict[str, Any] = {}
-    if FILL_IN in str(first):
-        text = f"{_named(group)}, {first['type']}: {wanted.get(first['type'], 'FIRST .. LAST')}, or ignore"
-        said = ask(text, "ignore", lambda answer: {} if answer == "ignore" else _public(answer, first["type"]))
-    for name in group:
-        if FILL_IN in str(first) and not said:
-            ignored[name] = None
-            del columns[name]
-        else:
-            kept = {key: value for key, value in columns[name].items() if FILL_IN not in str(value)}
-            columns[name] = {**kept, **({"written": first["written"]} if "written" in first else {}), **said}
+    written = ""
+    if line.choices:
+        written = ask(f"{line.named}: days are written {' or '.join(line.choices)}", None, str)
+    if not line.wants:
+        return Answer(line.columns, "feature", written=written)
 
+    def read(said: str) -> str:
+        return said if said == "ignore" or public(said, line.type) else ""
 
-def _public(answer: str, kind: str) -> dict[str, Any]:
-    """A range, or values."""
-    low, dots, high = (part.strip() for part in answer.partition(".."))
-    if not dots:
-        return {"type": "categorical", "values": _listed(answer)}
-    if kind in ("date", "datetime", "time"):
-        return {"range": [low, high]}
-    return {"type": "numeric", "range": [float(low), float(high)]}
+    said = ask(f"{line.named}, {line.type}: {line.wants}, or ignore", line.public or "ignore", read)
+    return (
+        Answer(line.columns, "ignore") if said == "ignore" else Answer(line.columns, "feature", said, written=written)
+    )
 
 
 def _questions(home: Home, people: Sequence[str]) -> dict[str, Any]:
@@ -200,21 +159,17 @@ def _questions(home: Home, people: Sequence[str]) -> dict[str, Any]:
         return {**options, "epsilon": None, "delta": None, "holdout": None}
     epsilon, delta = ask("epsilon in all, for ever", "3", str), ask("delta in all, for ever", "1e-6", str)
     total = Budget.of(epsilon, delta)
-    print(MEANS.format(best_guess(total.epsilon, total.delta)))
+    print(f"  {meaning(total.epsilon, total.delta)}")
     holdout: str | None = ask("Share of the people kept aside for evaluation, or none", "0.2", str)
     holdout = None if holdout == "none" else holdout
     return {**options, "epsilon": epsilon, "delta": delta, "holdout": holdout}
 
 
 def _known(said: str, columns: Mapping[str, Any]) -> list[str]:
-    found = _listed(said)
+    found = listed(said)
     if unknown := [each for each in found if each not in columns]:
         raise InputError(f"{', '.join(unknown)}: no such column")
     return found
-
-
-def _listed(answer: str) -> list[str]:
-    return [each.strip() for each in answer.split(",") if each.strip()]
 
 
 def _yes(said: str) -> bool:

@@ -64,7 +64,13 @@ def looked(site: Site) -> Site:
 def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
     """Whether the door says that there is no grant for it. Any other answer has come past that."""
     path = door.path.replace("{job}", str(job)).replace("{name}", name)
-    for part, value in (("{version}", "1"), ("{file}", "card.md"), ("{entry}", "0"), ("{grant}", "0")):
+    for part, value in (
+        ("{version}", "1"),
+        ("{file}", "card.md"),
+        ("{entry}", "0"),
+        ("{grant}", "0"),
+        ("{draft}", "0"),
+    ):
         path = path.replace(part, value)
     more = {}
     if door.method == "POST" and path.startswith("/ui"):

@@ -25,13 +25,15 @@ from training.profiles.profile import AskedProfile
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 
 # Parts of pages, which are asked for by a page that holds them, and an address that leads to another.
-PARTS = {"/ui/", "/ui/datasets/{name}/fits", "/ui/jobs/price", "/ui/jobs/parameters"}
+PARTS = {"/ui/", "/ui/drafts/meaning", "/ui/datasets/{name}/fits", "/ui/jobs/price", "/ui/jobs/parameters"}
 # Every other page, at an address where there is something on it.
 EXAMPLES = {
     "/ui": "/ui",
     "/ui/login": "/ui/login?refused=1&next=/ui/jobs",
     "/ui/datasets": "/ui/datasets",
     "/ui/datasets/{name}": "/ui/datasets/adult",
+    "/ui/drafts": "/ui/drafts",
+    "/ui/drafts/{draft}": "/ui/drafts/{draft}",
     "/ui/jobs": "/ui/jobs",
     "/ui/jobs/new": "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=0.1",
     "/ui/jobs/{job}": "/ui/jobs/{job}",
@@ -83,7 +85,22 @@ def page(browser, server):
     found.context.close()
 
 
+def brought(server):
+    """A file that an admin brought, as far as its columns."""
+    rows = b"age,city,smoker,born\n34,Bonn,ja,01.02.1990\n51,Kiel,nein,17.05.1973\n"
+    found = server.get("/v1/drafts").json()["drafts"]
+    draft = found[0] if found else server.post("/v1/drafts", {"file": "people.csv", "bytes": len(rows)}).json()
+    if not found:
+        part = {"content": rows, "headers": {"Content-Type": "application/octet-stream"}}
+        assert server.ask("PUT", f"/v1/drafts/{draft['draft']}/rows?at=0", **part).status_code == 200
+    ready = f"/v1/drafts/{draft['draft']}"
+    until(lambda: server.get(ready).json()["state"] == "columns", "the columns are known")
+    return draft["draft"]
+
+
 def address(server, path):
+    if "{draft}" in path:
+        return EXAMPLES[path].replace("{draft}", brought(server))
     first, grant = server.home.ledger.jobs()[0].seq, grants.grants(server.home.ledger)[0].index
     counted = next(each.seq for each in server.home.ledger.jobs() if not each.model)
     found = EXAMPLES[path].replace("{job}", str(first)).replace("{grant}", str(grant))

@@ -22,6 +22,8 @@ RUBBISH = {
     "models_in_memory": (*NUMBERS, "0"),
     "trail_bytes": (*NUMBERS, "0", str(2**53)),
     "trail_files": (*NUMBERS, "0"),
+    "upload_bytes": (*NUMBERS, str(2**41)),
+    "data_folders": ("rows", "/srv:rows", "../rows"),
 }
 GOOD = {
     "host": ("0.0.0.0", "0.0.0.0"),
@@ -36,6 +38,8 @@ GOOD = {
     "models_in_memory": ("7", 7),
     "trail_bytes": ("1", 1),
     "trail_files": ("3", 3),
+    "upload_bytes": ("0", 0),
+    "data_folders": ("/srv/a:/srv/b", "/srv/a:/srv/b"),
 }
 
 

@@ -1,0 +1,232 @@
+"""The doors by which a steward brings a file, says what its columns are, and registers it. What is said of its rows
+reaches who brought it and nobody else; rows are read by another process (`training.registering.steps`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.budget import check_name
+from accountant.errors import InputError
+from serving.http.routes import Door, access, in_thread, state
+from serving.process.settings import ServerSettings
+from serving.rest import json_schemas
+from serving.wire.errors import json_response
+from serving.wire.request_bodies import check_fields, json_fields, known_query, query_int, read_body, strict_json
+from training.registering.asked import AskedRegistration
+from training.registering.columns import ROLES, Answer, lines_of, schema_of
+from training.registering.drafts import AT_WORK, STATES, Draft, Drafts
+from training.rows.schema import MAX_BYTES, parse_schema
+
+PART_BYTES = 4 << 20
+BYTES = b"application/octet-stream"
+STEWARD = ("steward",)
+PATH = "/v1/drafts"
+ANSWER = {"columns": (list,), "role": (str,)}
+ANSWER_MORE = {"public": (str,), "type": (str,), "written": (str,)}
+REGISTER = {"name": (str,)}
+REGISTER_MORE: Mapping[str, tuple[type, ...]] = {
+    "epsilon": (str,), "delta": (str,), "relation": (str,), "unit": (str,), "contributions": (int,), "family": (list,),
+    "family_name": (str,), "holdout": (str,), "new_people": (bool,), "reason": (str,), "made_up": (bool,),
+}  # fmt: skip
+
+
+async def listed(request: Request) -> Response:
+    """Those of who asks."""
+    known_query(request)
+    store, by = _store(request), access(request).principal
+    found = await in_thread(store.all)
+    return json_response({"drafts": [draft_to_json(each) for each in found if each.by == by]})
+
+
+async def begin(request: Request) -> Response:
+    """Announce a file that is to come, or name one on the server."""
+    known_query(request)
+    body = await json_fields(request, {}, {"file": (str,), "bytes": (int,), "path": (str,)})
+    return json_response(draft_to_json(await in_thread(begun, _store(request), access(request).principal, body)), 201)
+
+
+def begun(store: Drafts, by: str, body: Mapping[str, Any]) -> Draft:
+    """Of `file` and `bytes`, or of `path`."""
+    given, settings = {name for name, value in body.items() if value is not None}, ServerSettings()
+    if given == {"path"}:
+        return store.begin_at(by, body["path"], settings.folders)
+    if given != {"file", "bytes"}:
+        raise InputError("draft: give `file` and `bytes`, or `path`")
+    return store.begin(by, body["file"], body["bytes"], settings.upload_bytes)
+
+
+async def receive(request: Request) -> Response:
+    """A part of the file, of at most PART_BYTES; `received` says where the next one begins."""
+    known_query(request, "at")
+    at = query_int(request, "at", 0)
+    store = _store(request)
+    draft = await in_thread(drafted, request, store)
+    part = await read_body(request, PART_BYTES, BYTES)
+    return json_response(draft_to_json(await in_thread(store.append, draft, at, part)))
+
+
+async def show(request: Request) -> Response:
+    """One, with what is proposed of its columns, and its problems."""
+    known_query(request)
+    return json_response(draft_to_json(await in_thread(drafted, request, _store(request))))
+
+
+async def check(request: Request) -> Response:
+    """Say what its columns are, by answers or by a whole schema, and have every row checked."""
+    known_query(request)
+    body = strict_json(await read_body(request, 2 * MAX_BYTES))
+    body = check_fields(body, {}, {"schema": (str,), "answers": (list,), "rows": (int,)}, MAX_BYTES)
+    return json_response(draft_to_json(await in_thread(checked, request, _store(request), body)), 202)
+
+
+def checked(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
+    """As `check`, of `schema`, or of `answers` and `rows`."""
+    draft = drafted(request, store)
+    if body.get("schema") is not None:
+        text, answers = str(body["schema"]), []
+    elif draft.proposal is None:
+        raise InputError(f"draft: is {draft.state}; its columns are not known yet")
+    else:
+        answers = [check_fields(each, ANSWER, ANSWER_MORE, MAX_BYTES) for each in body.get("answers") or ()]
+        said = [{name: value for name, value in each.items() if value is not None} for each in answers]
+        found = [Answer(**{**each, "columns": tuple(map(str, each["columns"]))}) for each in said]
+        made = schema_of(draft.proposal, found, body.get("rows") or 0)
+        text = yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=120)
+    parse_schema(text.encode())
+    return store.check(draft, text, answers)
+
+
+async def register(request: Request) -> Response:
+    """Register it, for ever: with a total, or in the family of others."""
+    known_query(request)
+    body = await json_fields(request, REGISTER, REGISTER_MORE)
+    return json_response(draft_to_json(await in_thread(registering, request, _store(request), body)), 202)
+
+
+def registering(request: Request, store: Drafts, body: Mapping[str, Any]) -> Draft:
+    """As `register`."""
+    draft = drafted(request, store)
+    given = {name: value for name, value in body.items() if value is not None}
+    family = given.get("family", [])
+    if not all(isinstance(each, str) for each in family):
+        raise InputError("family: must be a list of names")
+    asked = AskedRegistration(**{**given, "family": tuple(family)})
+    check_name("dataset", asked.name)
+    asked.check()
+    for each in family:
+        access(request).require("steward", dataset=state(request).home.ledger.member(each))
+    return store.register(draft, {**given, "family": list(family)})
+
+
+async def delete(request: Request) -> Response:
+    """Delete it, with its rows."""
+    known_query(request)
+    store = _store(request)
+    draft = await in_thread(drafted, request, store)
+    await in_thread(store.delete, draft)
+    return json_response({"deleted": draft.id})
+
+
+def drafted(request: Request, store: Drafts) -> Draft:
+    """The one of the path, of who asks. UnknownName."""
+    return store.get(request.path_params["draft"], access(request).principal)
+
+
+def draft_to_json(draft: Draft) -> dict[str, Any]:
+    """For its steward."""
+    return {
+        "draft": draft.id, "file": draft.name, "state": draft.state, "bytes": draft.size, "received": draft.received,
+        "columns": [each.to_json() for each in lines_of(draft.proposal)] if draft.proposal else [],
+        "problems": list(draft.problems), "error": None if draft.state in AT_WORK else draft.refusal,
+        "dataset": (draft.asked or {}).get("name") if draft.state == "registered" else None,
+    }  # fmt: skip
+
+
+def _store(request: Request) -> Drafts:
+    return Drafts(state(request).home.path)
+
+
+PROBLEM = json_schemas.record(
+    {
+        "column": json_schemas.TEXT, "found": json_schemas.TEXT, "remedy": json_schemas.TEXT,
+        "rows": json_schemas.array(json_schemas.COUNT), "count": json_schemas.COUNT,
+    },
+    says="`rows`: the first ones, as a spreadsheet counts; `found`: what stands there, in kind",
+)  # fmt: skip
+LINE = json_schemas.record(
+    {
+        "columns": json_schemas.array(json_schemas.TEXT), "type": json_schemas.TEXT, "written": json_schemas.TEXT,
+        "role": {"enum": list(ROLES)}, "wants": json_schemas.TEXT, "public": json_schemas.TEXT,
+        "choices": json_schemas.array(json_schemas.TEXT), "named": json_schemas.TEXT,
+    },
+    says="columns of one type whose names differ by numbers alone, and what is proposed of them; `wants`: what a "
+    "person must say",
+)  # fmt: skip
+DRAFT = json_schemas.record(
+    {
+        "draft": json_schemas.TEXT, "file": json_schemas.TEXT, "state": {"enum": list(STATES)},
+        "bytes": json_schemas.COUNT, "received": json_schemas.COUNT, "columns": json_schemas.array(LINE),
+        "problems": json_schemas.array(PROBLEM), "error": json_schemas.maybe(json_schemas.ANY_OBJECT),
+        "dataset": json_schemas.maybe(json_schemas.TEXT),
+    },
+    says="`error`: why the last step was refused",
+)  # fmt: skip
+
+
+def _takes(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "required": list(required), "properties": dict(properties)}
+
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+BEGIN = _takes(
+    {
+        "file": {"type": "string", "minLength": 1, "maxLength": 200, "description": "its name, with its ending"},
+        "bytes": {"type": "integer", "minimum": 1},
+        "path": {"type": "string", "description": "in their place: a file on the server, below DPSERVE_DATA_FOLDERS"},
+    }
+)
+ANSWERS = _takes(
+    {
+        "columns": _TEXTS, "role": {"enum": list(ROLES)},
+        "public": {"type": "string", "description": "LOW .. HIGH, FIRST .. LAST, or values with commas"},
+        "type": {"type": "string"}, "written": {"type": "string"},
+    },
+    "columns", "role",
+)  # fmt: skip
+CHECK = _takes(
+    {
+        "schema": {"type": "string", "description": "the whole schema, YAML; or in its place"},
+        "answers": {"type": "array", "items": ANSWERS},
+        "rows": {"type": "integer", "minimum": 1, "description": "about how many"},
+    }
+)  # fmt: skip
+ASK = _takes(
+    {
+        "name": {"type": "string", "minLength": 1, "maxLength": 64},
+        **{name: {"type": "string"} for name, kinds in REGISTER_MORE.items() if kinds == (str,)},
+        "relation": json_schemas.RELATION, "contributions": {"type": "integer", "minimum": 1}, "family": _TEXTS,
+        "new_people": {"type": "boolean"}, "made_up": {"type": "boolean"},
+    },
+    "name",
+)  # fmt: skip
+AT: dict[str, Any] = {"at": {"type": "integer", "minimum": 0, "description": "of which byte the part is the first"}}
+PART = {BYTES.decode(): {"type": "string", "format": "binary", "maxLength": PART_BYTES}}
+ONE = f"{PATH}/{{draft}}"
+DOORS = (
+    Door("GET", PATH, STEWARD, listed, "Your drafts: files on their way to be registered",
+         gives=json_schemas.record({"drafts": json_schemas.array(DRAFT)})),
+    Door("POST", PATH, STEWARD, begin, "Begin to register a file", 201, takes=BEGIN, gives=DRAFT),
+    Door("GET", ONE, STEWARD, show, "A draft: what is proposed of its columns, and its problems", gives=DRAFT),
+    Door("PUT", f"{ONE}/rows", STEWARD, receive, "Send a part of its file", gives=DRAFT, query=AT, also=PART),
+    Door("POST", f"{ONE}/check", STEWARD, check, "Say what its columns are; every row is checked", 202, takes=CHECK,
+         gives=DRAFT),
+    Door("POST", f"{ONE}/register", STEWARD, register, "Register it, for ever", 202, takes=ASK, gives=DRAFT),
+    Door("DELETE", ONE, STEWARD, delete, "Delete a draft and its rows",
+         gives=json_schemas.record({"deleted": json_schemas.TEXT})),
+)  # fmt: skip

@@ -1,0 +1,172 @@
+"""A steward registers a messy table in a browser, from the file to the first plan; and what others may see of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from browser import PHONE, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in
+from playwright.sync_api import expect
+from small_home import ROOT, serving, until
+
+from accountant.home import Home
+from serving.process.tokens import new_token
+from training.registering.drafts import Drafts
+
+pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
+ROWS = 700
+SECRET = "P0"  # how ids of patients begin
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The first rows of the messy table."""
+    folder = tmp_path_factory.mktemp("table")
+    subprocess.run(
+        [sys.executable, ROOT / "examples" / "messy.py", folder / "all.csv", folder / "said.yaml"], check=True
+    )
+    with (folder / "all.csv").open(newline="") as found, (folder / "messy.csv").open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerows(line for _, line in zip(range(ROWS + 1), csv.reader(found), strict=False))
+    return folder / "messy.csv"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, table):
+    folder = tmp_path_factory.mktemp("register")
+    Home.init({"DPSERVE_HOME": str(folder / "home")})
+    with serving(folder / "home", workers=1, DPSERVE_DATA_FOLDERS=str(table.parent)) as found:
+        yield found
+
+
+def say(page, column, role="", public=""):
+    if role:
+        page.get_by_label(f"Role of {column}", exact=True).select_option(role)
+    if public:
+        page.get_by_label(f"Public range or values of {column}", exact=True).fill(public)
+
+
+def test_a_messy_table_is_registered_in_a_browser(server, table):
+    with chromium() as browser:
+        page = sign_in(new_page(browser, server), server, "steward", "/ui/drafts")
+        page.get_by_label("File of rows").set_input_files(table)
+        page.get_by_role("button", name="Upload").press("Enter")
+        page.wait_for_url(re.compile("/ui/drafts/[0-9a-f]{32}$"))
+        draft = page.url.rpartition("/")[2]
+        expect(page.get_by_label("Role of patient_id")).to_have_value("unit")
+        expect(page.get_by_label("Role of comment")).to_have_value("ignore")
+        shown = page.locator("table.columns").inner_text()
+        assert "decimal either" in shown
+        assert "YYYY-MM-DD or DD.MM.YYYY" in shown
+        assert SECRET not in page.content()
+
+        for each in ("died", "stay_days", "ward", "insurance_no"):
+            say(page, each, "ignore")
+        say(page, "readmitted", "target", "no, maybe")
+        say(page, "cost", "target", "0 .. 30000 leave-out")
+        say(page, "visit_date", public="2019-01-01 .. 2024-12-31")
+        say(page, "birth_date", public="1930-01-01 .. 2015-12-31")
+        say(page, "sex", public="female, male")
+        say(page, "lab_001 .. lab_185 (185)", public="0 .. 120")
+        page.get_by_label("Rows, about").fill(str(ROWS))
+        page.get_by_role("button", name="Check every row", exact=True).press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("region: say its public range or values")
+        expect(page.get_by_label("Public range or values of sex")).to_have_value("female, male")
+        expect(page.get_by_label("Rows, about")).to_have_value(str(ROWS))
+        assert all("400" in each for each in page.faults)  # the answer that was just read
+        page.faults.clear()
+
+        say(page, "region", public="north, east, south, west")
+        page.get_by_role("button", name="Check every row", exact=True).press("Enter")
+        problems = page.get_by_label("Problems by column")
+        expect(problems).to_contain_text("no class")
+        assert re.search(r"readmitted\s+no class\s+\d+, \d+", problems.inner_text())
+        no_serious_findings(page)
+        say(page, "readmitted", "target", "no, yes")
+        page.get_by_role("button", name="Check every row", exact=True).press("Enter")
+        expect(page.get_by_text("every row fits")).to_be_visible()
+
+        expect(page.get_by_label("One person is told by")).to_have_value("patient_id")
+        page.get_by_label("Rows of one person").fill("4")
+        page.get_by_label("ε in all").fill("1")
+        expect(page.locator("#means")).to_contain_text("73.11 times in 100")
+        page.get_by_label("Share kept aside").fill("")
+        page.set_viewport_size(PHONE)
+        no_sideways_scroll(page)
+        no_serious_findings(page)
+        page.get_by_role("button", name="Register it, for ever").press("Enter")
+        expect(page.get_by_role("link", name="messy", exact=True)).to_be_visible()
+        assert "dpserve plan messy --epsilon 0.1 --target readmitted" in page.inner_text("main")
+        no_faults(page)
+
+    found = server.home.ledger.dataset("messy")
+    assert (found.registration.unit.column, found.registration.unit.contributions) == ("patient_id", 4)
+    assert found.registration.targets == ("readmitted", "cost")
+    assert not list((server.path / "drafts").rglob("*.csv")), "the file is deleted"
+    assert Drafts(server.path).folder.stat().st_mode & 0o077 == 0
+    told = (server.path / "logs" / "access.jsonl").read_text() + server.log.read_text()
+    assert "messy.csv" not in told
+    assert SECRET not in told
+    assert {json.loads(line)["route"] for line in told.splitlines() if line.startswith("{")} >= {
+        "/v1/drafts/{draft}/rows"
+    }
+    assert server.get(f"/v1/drafts/{draft}", scope="steward").json()["dataset"] == "messy"
+    assert server.get(f"/v1/drafts/{draft}", scope="admin").status_code == 404  # it is another's
+
+
+def test_what_is_not_taken(server, table):
+    """Bounds, order, whose it is, and paths."""
+    other, _ = new_token(server.home, "other", ["steward"])
+
+    def put(draft, at, content, **more):
+        return server.ask(
+            "PUT", f"/v1/drafts/{draft}/rows?at={at}", "steward", content=content,
+            headers={"Content-Type": "application/octet-stream", **more},
+        )  # fmt: skip
+
+    def begin(**body):
+        return server.post("/v1/drafts", body, scope="steward")
+
+    assert begin(file="a.exe", bytes=9).status_code == 400
+    assert begin(file="a.csv", bytes=1 << 50).status_code == 400
+    assert begin(file="a.csv").status_code == 400
+    assert server.post("/v1/drafts", {"file": "a.csv", "bytes": 4}, scope="train").status_code == 403
+    draft = begin(file="../../a b.csv", bytes=12).json()
+    assert draft["file"] == "a-b.csv"
+    assert put(draft["draft"], 5, b"1\n").json()["error"]["details"]["received"] == 0
+    assert put(draft["draft"], 0, b"a,b\n1,2\n").json()["received"] == 8
+    assert put(draft["draft"], 4, b"1,2\n" * 3).status_code == 400  # more than was announced
+    until(
+        lambda: server.get("/v1/drafts", scope=None, headers={"Authorization": f"Bearer {other}"}).status_code == 200,
+        "",
+    )
+    theirs = server.get(f"/v1/drafts/{draft['draft']}", scope=None, headers={"Authorization": f"Bearer {other}"})
+    assert theirs.status_code == 404
+    early = server.post(
+        f"/v1/drafts/{draft['draft']}/register", {"name": "x", "epsilon": "1", "delta": "0"}, scope="steward"
+    )
+    assert early.status_code == 409
+    assert put(draft["draft"], 8, b"3,4\n").json()["state"] == "looking"
+    ready = f"/v1/drafts/{draft['draft']}"
+    found = until(
+        lambda: (body := server.get(ready, scope="steward").json())["state"] == "columns" and body, "looked at"
+    )
+    assert [line["columns"] for line in found["columns"]] == [["a"], ["b"]]
+    answers = [{"columns": ["a"], "role": "feature", "public": "0 .. 9"}, {"columns": ["b"], "role": "target"}]
+    assert "b: say its classes" in server.post(f"{ready}/check", {"answers": answers, "rows": 9}, scope="steward").text
+    assert server.ask("DELETE", ready, "steward").status_code == 200
+    assert not (server.path / "drafts" / draft["draft"]).exists()
+
+    outside, link = server.path / "keys", table.parent / "link.csv"
+    link.symlink_to(server.path / "ledger.db")
+    for path in (str(outside), str(link), f"{table.parent}/../x.csv", "messy.csv", f"{table.parent}/none.csv"):
+        assert begin(path=path).status_code == 400, path
+    link.unlink()
+    taken = begin(path=str(table)).json()
+    until(lambda: server.get(f"/v1/drafts/{taken['draft']}", scope="steward").json()["state"] == "columns", "looked at")
+    server.ask("DELETE", f"/v1/drafts/{taken['draft']}", "steward")
+    assert table.exists(), "a file of the server is nobody's to delete here"

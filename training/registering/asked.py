@@ -1,0 +1,64 @@
+"""What a registration asks for, and the registration: the same from a terminal and from a browser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from accountant.budget import Budget, exact_decimal, parse_relation
+from accountant.errors import InputError
+from accountant.home import Home
+from accountant.ledger.families import Dataset
+from accountant.ledger.records import NewPeople
+from training.rows import datasets, made_up
+
+
+@dataclass(frozen=True)
+class AskedRegistration:
+    """As it was typed: decimals are texts. `family`: datasets of the same people, whose budget it shares; else epsilon
+    and delta are given, once and for ever. `made_up`: the rows are nobody's.
+    """
+
+    name: str
+    epsilon: str | None = None
+    delta: str | None = None
+    relation: str = "add-remove"
+    unit: str | None = None
+    contributions: int = 1
+    family: tuple[str, ...] = ()
+    family_name: str | None = None
+    holdout: str | None = None
+    new_people: bool = False
+    reason: str | None = None
+    made_up: bool = False
+
+    def total(self) -> Budget | None:
+        """None where a family's is shared. InputError where both or none is given."""
+        if self.family and self.epsilon is None and self.delta is None:
+            return None
+        if self.family or self.epsilon is None or self.delta is None:
+            raise InputError("budget: give --epsilon and --delta, or --family whose budget is shared, and not both")
+        return Budget.of(self.epsilon, self.delta)
+
+    def check(self) -> None:
+        """InputError for what is wrong whatever the rows say."""
+        self.total()
+        parse_relation(self.relation)
+        if self.holdout is not None:
+            exact_decimal("holdout", self.holdout)
+        if self.new_people != (self.reason is not None):
+            raise InputError("new-people: give it with --reason, and a reason with --new-people")
+
+
+def registered(
+    home: Home, asked: AskedRegistration, rows: Path, schema: Path, by: str, origin: str | None = None
+) -> Dataset:
+    """Register `rows`, as `by` asked for. `origin`: where they came from, if not from there."""
+    asked.check()
+    made_up.require_real(rows, asked.made_up)
+    return datasets.register(
+        home, asked.name, rows, schema, asked.total(), parse_relation(asked.relation), asked.unit, asked.contributions,
+        [home.ledger.member(name) for name in asked.family],
+        None if asked.reason is None else NewPeople(asked.reason, by), asked.family_name,
+        None if asked.holdout is None else exact_decimal("holdout", asked.holdout), origin,
+    )  # fmt: skip
