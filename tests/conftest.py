@@ -11,10 +11,26 @@ import tempfile
 from pathlib import Path
 
 import hypothesis
+import psutil
 import pytest
 from postgres import ledger_url  # noqa: F401  a fixture for every file: an empty database of either kind
 
+STORE = Path(__file__).parent / "accountant" / "store"
 NO_SKIP = os.environ.get("DPSERVE_NO_SKIP") == "1"
+MEMORY, ROOM = Path("/dev/shm"), 8 << 30  # bytes: a whole run leaves behind a quarter of it
+
+
+def _keep_files_in_memory() -> None:
+    """Temporary files lie in memory where there is room for them and nobody said where else: a test outlives no power
+    cut, and to write each ledger and key to a disk takes longer than all else that is done with it.
+    """
+    if "TMPDIR" in os.environ or not MEMORY.is_mount() or not os.access(MEMORY, os.W_OK):
+        return
+    about = os.statvfs(MEMORY)
+    runs_programs = not about.f_flag & os.ST_NOEXEC  # PostgreSQL's are copied
+    if runs_programs and min(about.f_bavail * about.f_frsize, psutil.virtual_memory().available) > ROOM:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
 
 
 def _fence_environment() -> None:
@@ -38,6 +54,7 @@ def _fence_environment() -> None:
     sys.dont_write_bytecode = False  # and each run of the tests would compile them all
 
 
+_keep_files_in_memory()
 _fence_environment()
 gc.disable()  # until all tests are collected
 
@@ -66,6 +83,9 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     """What was collected, a million objects, stays: it need not be looked through again and again for garbage."""
+    import quick_ledgers  # of ours: after the environment was fenced, and where tests run
+
+    quick_ledgers.install()
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -74,6 +94,7 @@ def pytest_collection_finish():
 
 def pytest_runtest_setup(item):
     """`system("jq", "openssl")`: skip, by name, where one of these programs is not installed."""
+    sys.modules["quick_ledgers"].on = STORE not in item.path.parents
     for marker in item.iter_markers("system"):
         absent = [program for program in marker.args if shutil.which(program) is None]
         if absent:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import quick_ledgers
 from alembic.autogenerate import compare_metadata
 from alembic.command import upgrade
 from alembic.migration import MigrationContext
@@ -109,6 +110,21 @@ def test_an_old_database_becomes_what_a_new_one_is(spine, tmp_path):
     new.create()
     assert schema(spine) == schema(new)
     new.close()
+
+
+def test_other_tests_have_the_tables_that_alembic_makes(database, monkeypatch, tmp_path):
+    """They make them by the statements that it sent (quick_ledgers.py): the second database here."""
+    database.create()
+    monkeypatch.setattr(quick_ledgers, "on", True)
+    for number in range(2):
+        url = f"sqlite:///{tmp_path / f'{number}.db'}" if kind(database) == "sqlite" else server().fresh()
+        again = Store(url)
+        again.create()
+        assert (schema(again), rows(again)) == (schema(database), rows(database))
+        with again.reading() as connection:
+            assert migrations.revision(connection) == migrations.HEAD
+        again.close()
+    assert quick_ledgers.sent[kind(database)]
 
 
 def test_nothing_is_done_twice(spine):
