@@ -214,9 +214,9 @@ def count_event(kind: str, relation: Relation, extra, fault: bool) -> int:
     with pytest.MonkeyPatch.context() as patch:
         if fault:
             patch.setattr("training.session._release", halved_release)
-        plan, seen = rehearse(learner, public, UNIT_OF_LONG), 0
+        plan, rows, seen = rehearse(learner, public, UNIT_OF_LONG), rows_of(kind, [*crowd(kind), *extra]), 0
         for _ in range(RUNS):
-            session = Recording(public, UNIT_OF_LONG, plan, rows_of(kind, [*crowd(kind), *extra]))
+            session = Recording(public, UNIT_OF_LONG, plan, rows)
             learner.learn(session)
             session.close()
             seen += session.seen > middle
