@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 
@@ -31,3 +33,17 @@ COLUMNS = {
     "owner": [1.0, float("nan"), 0.0],
     "idle": [0.0, float("nan"), 2.0],
 }
+
+
+THREE = ("low", "middle", "high")
+
+
+def records(seed: int, count: int = 500) -> dict[str, np.ndarray]:
+    """Columns of FEATURES, values on edges, unknown texts and missing ones among them."""
+    rng = np.random.default_rng(seed)
+    return {
+        "age": np.where(rng.random(count) < 0.1, np.nan, rng.choice([10.0, 18.0, 27.5, 30.0, 65.0, 70.0], count)),
+        "work <b>": rng.choice(["Private", "State & co", "never heard of", ""], count),
+        "owner": np.where(rng.random(count) < 0.2, np.nan, rng.integers(0, 2, count).astype(float)),
+        "idle": rng.choice([0.0, 1.0, 2.0, np.nan], count),
+    }

@@ -14,6 +14,7 @@ from training.aggregator.settings import PUBLIC, found
 from training.local import campaigns, shared_campaigns
 from training.local.defining import Asked
 from training.local.shared import SharedDefinition
+from training.owner.own_rows import labels
 
 POLICY = """\
 url = "{url}"
@@ -60,7 +61,7 @@ def asking(
 def sealed(definition: SharedDefinition, owner: int, columns: dict[str, np.ndarray]) -> bytes:
     """What an owner of these rows sends, but for the invitation."""
     codes = encode_columns(definition.features, columns)
-    y = np.where(columns["answer"] == "yes", 1.0, -1.0)
+    y = labels(columns["answer"].tolist(), definition.classes)
     halves = shares.split(definition.layout.statistic(codes, y))
     return b"".join(
         shares.seal(shares.to_bytes(half), bytes.fromhex(whom.seal), definition.about(owner, at))

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from additive_models import FEATURES
+from additive_models import FEATURES, THREE, records
 
 from accountant.errors import InputError, ModelInvalid
 from models.explain.card import model_card
 from models.explain.picture import picture
 from models.forms.lines import LineEnsemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
-from models.lines import LARGEST, Line
+from models.lines import LARGEST, Choice, Line
 from models.onnx.export import to_onnx
 from models.onnx.runtime import OnnxModel
 from serving.pages import shapes as page_shapes
@@ -31,16 +31,6 @@ def random_model(seed: int, count: int = 9) -> LineEnsemble:
         terms = tuple(tuple(map(int, rng.integers(-(2**20), 2**20, feature.bins))) for feature in FEATURES)
         lines.append(Line(int(rng.integers(1, 1024)), int(rng.integers(-(2**20), 2**20)), terms))
     return replace(MODEL, lines=tuple(lines))
-
-
-def records(seed: int, count: int = 500) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return {
-        "age": np.where(rng.random(count) < 0.1, np.nan, rng.choice([10.0, 18.0, 27.5, 30.0, 65.0, 70.0], count)),
-        "work <b>": rng.choice(["Private", "State & co", "never heard of", ""], count),
-        "owner": np.where(rng.random(count) < 0.2, np.nan, rng.integers(0, 2, count).astype(float)),
-        "idle": rng.choice([0.0, 1.0, 2.0, np.nan], count),
-    }
 
 
 def test_scores_are_votes_of_signs():
@@ -99,3 +89,46 @@ def test_drawn_and_carded(ending, tmp_path):
     shown = page_shapes.picture(MODEL)
     assert (shown["parts"], shown["of"]) == ("Lines", 2)
     assert shown["trees"][0].startswith("weight 900: -3 and at most age 13,")
+
+
+def random_choices(seed: int, count: int = 5) -> LineEnsemble:
+    models = [random_model(3 * seed + at, count).lines for at in range(3)]
+    choices = tuple(
+        Choice(each[0].weight, tuple(line.constant for line in each), tuple(line.terms for line in each))
+        for each in zip(*models, strict=True)
+    )
+    return replace(MODEL, classes=THREE, lines=choices)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_choices_of_three_classes_are_votes_and_the_same_in_onnx(seed):
+    model, columns = random_choices(seed), records(seed)
+    labels, probabilities = OnnxModel(to_onnx(model, {})).predict(columns)
+    assert labels.tolist() == model.predict(columns).tolist()
+    np.testing.assert_allclose(probabilities, model.probabilities(columns), atol=1e-6)
+    assert set(labels.tolist()) == set(THREE)
+    assert (model.scores(columns).sum(axis=1) == sum(line.weight for line in model.lines)).all()
+    assert ensemble_from_bytes(ensemble_bytes(model)) == model
+
+
+def test_choices_are_strict_explained_and_carded():
+    first, second, idle = ((1, 0, 0), (5, 5, 9)), ((0, 2, 0), (5, 5, 5)), ((0, 0, 0), (0, 0, 0))
+    features = (FEATURES[2], replace(FEATURES[2], name="other"))
+    model = LineEnsemble(features, "y", THREE, (Choice(100, (0, 0, 5), (first, second, idle)),), 1 / 512)
+    codes = [np.array([0, 1, 2]), np.array([0, 0, 2])]  # sums 6 5 5; 5 7 5; 9 5 5
+    assert model.coded_scores(codes).tolist() == [[100, 0, 0], [0, 100, 0], [100, 0, 0]]
+    assert model.coded_scores([np.array([2]), np.array([0])]).tolist() == [[100, 0, 0]]  # 5 5 5: the first of equals
+    assert model.importances() == {"other": 100 * 4 / 7, FEATURES[2].name: 100 * 3 / 7}
+    assert "Each of 1 choices" in model_card(model, CLAIM)
+    body, of = model.to_json(), model.to_json()["lines"][0]
+    wrong = (
+        {**of, "constant": 3}, {**of, "constant": [0, 0]}, {**of, "terms": of["terms"][:2]}, {**of, "terms": [3, 3, 3]},
+        {**of, "constant": [0, 0, 1.5]}, {**of, "constant": [0, 0, LARGEST]}, {**of, "terms": [[[1]]] * 3}, {},
+    )  # fmt: skip
+    for lie in wrong:
+        with pytest.raises(ModelInvalid):
+            ensemble_from_json({**body, "lines": [lie]})
+    with pytest.raises(ModelInvalid):
+        replace(model, classes=("low", "high"))
+    with pytest.raises(ModelInvalid):
+        replace(MODEL, classes=THREE)

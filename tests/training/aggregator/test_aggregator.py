@@ -42,6 +42,7 @@ from accountant.errors import (
 )
 from accountant.home import Home
 from accountant.ledger.records import request_from_entry
+from models.onnx.runtime import OnnxModel
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.rest import aggregators
@@ -59,6 +60,7 @@ from training.owner.own_ledger import OwnLedger
 from training.owner.settings import read_settings as read_owner
 
 OWNERS, ROWS = 160, 12
+LEAST_OF_THREE = 0.45  # accuracy; a third by chance
 TOML = """\
 url = "{url}"
 trust = "{trust}"
@@ -169,6 +171,37 @@ def test_model_of_two_aggregators_is_certified_and_good(place, census):
     assert campaigns.close(place.home, "census") == done
     for folder in place.whom:
         assert not AggregatorStore(folder / "aggregator.db").owners(definition).any()  # shares are gone
+
+
+def test_shares_of_three_classes_are_a_model_with_a_score_for_each(place):
+    """One owner's by its own program over HTTPS; the label's two numbers are within the same sensitivity."""
+    more = {"schema": owners.schema(3), "population": "crowd3"}
+    definition = sharing.asking(place.folder, place.home, place.whom, OWNERS, 120, "three", **more)
+    two = replace(definition, classes=("no", "yes"))
+    assert (definition.layout.sensitivity, definition.noise_multiplier) == (
+        two.layout.sensitivity,
+        two.noise_multiplier,
+    )
+    assert definition.layout.numbers == two.layout.numbers + definition.layout.size
+    people = owners.people(OWNERS * ROWS, 3, 3)
+    for owner in range(1, OWNERS):
+        mine = {name: column[owner * ROWS : (owner + 1) * ROWS] for name, column in people.items()}
+        sharing.send(place.home, definition, owner, sharing.sealed(definition, owner, mine))
+    settings = place.owner(0)
+    owners.write(settings.parent / "rows.csv", owners.people(5, 1, 3))
+    policy = settings.read_text().replace('total_epsilon = "6"', 'total_epsilon = "20"')
+    settings.write_text(policy.replace('ledger = "owner.db"', 'ledger = "three.db"'))
+    owner_program.answer(read_owner(settings), "three", campaigns.invitation(place.home, "three", 0))
+    campaigns.close(place.home, "three")
+    assert [line.owners for line in place.answer("three")] == [OWNERS] * 2
+    assert campaigns.close(place.home, "three")["state"] == "issued"
+    folder = ModelStore(place.home.models).resolve("three")
+    loaded, test = load_verified(folder, place.home.trust), owners.people(4000, 5, 3)
+    assert loaded.ensemble.classes == owners.LABELS
+    labels, _ = OnnxModel((folder / "model.onnx").read_bytes()).predict(test)
+    assert labels.tolist() == loaded.ensemble.predict(test).tolist()
+    assert np.mean(labels == test["answer"]) > LEAST_OF_THREE
+    assert audit_home(place.home).ok
 
 
 @pytest.fixture(scope="module")

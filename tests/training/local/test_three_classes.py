@@ -24,7 +24,8 @@ from training.local.questions import question_from_payload
 
 OWNERS = 1600
 FORMS = {"local-stump": "voting", "local-ncc": "lines", "local-linear": "classes"}
-LEAST = {"local-stump": 0.45, "local-ncc": 0.55, "local-linear": 0.70}  # of a third by chance; see `model`
+# A third by chance. In 60 runs: .68 +- .034, .85 +- .013, .87 +- .006; these are 8 deviations below at least.
+LEAST = {"local-stump": 0.40, "local-ncc": 0.55, "local-linear": 0.70}
 
 
 @pytest.fixture(scope="module")
