@@ -60,7 +60,7 @@ from training.owner.own_ledger import OwnLedger
 from training.owner.settings import read_settings as read_owner
 
 OWNERS, ROWS = 160, 12
-LEAST_OF_THREE = 0.45  # accuracy; a third by chance
+LEAST_OF_THREE = 0.45  # accuracy; a third by chance. Of 300 draws of the noise .758 +- .024, at least .67
 TOML = """\
 url = "{url}"
 trust = "{trust}"
@@ -175,7 +175,7 @@ def test_model_of_two_aggregators_is_certified_and_good(place, census):
 
 def test_shares_of_three_classes_are_a_model_with_a_score_for_each(place):
     """One owner's by its own program over HTTPS; the label's two numbers are within the same sensitivity."""
-    more = {"schema": owners.schema(3), "population": "crowd3"}
+    more = {"schema": owners.schema(3), "population": "crowd3", "epsilon": "5"}
     definition = sharing.asking(place.folder, place.home, place.whom, OWNERS, 120, "three", **more)
     two = replace(definition, classes=("no", "yes"))
     assert (definition.layout.sensitivity, definition.noise_multiplier) == (
@@ -189,7 +189,7 @@ def test_shares_of_three_classes_are_a_model_with_a_score_for_each(place):
         sharing.send(place.home, definition, owner, sharing.sealed(definition, owner, mine))
     settings = place.owner(0)
     owners.write(settings.parent / "rows.csv", owners.people(5, 1, 3))
-    policy = settings.read_text().replace('total_epsilon = "6"', 'total_epsilon = "20"')
+    policy = settings.read_text().replace('"6"', '"20"').replace('"2"', '"5"')
     settings.write_text(policy.replace('ledger = "owner.db"', 'ledger = "three.db"'))
     owner_program.answer(read_owner(settings), "three", campaigns.invitation(place.home, "three", 0))
     campaigns.close(place.home, "three")
