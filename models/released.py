@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from models.answers import ClassLabel, Range, Scores
 from models.edits import Edit
 from models.features import Feature, RawColumns
+from models.pairs import PairTerm
 
 
 class Released(Protocol):
@@ -59,7 +60,8 @@ class Released(Protocol):
 
 
 class FeatureSum(Released, Protocol):
-    """A released model whose scores are sums: scores = constant + sum over features f of tables[f][code of x's f]."""
+    """A released model whose scores are sums: scores = constant + sum over features f of tables[f][code of x's f], and
+    over `pairs` of what two features add together, where it has such."""
 
     @property
     def counts(self) -> tuple[tuple[int, ...], ...]:
@@ -73,6 +75,10 @@ class FeatureSum(Released, Protocol):
     def in_votes(self) -> bool:
         """Whether its scores are counts of votes, and explained as such: whole votes, equal neighbours as one bin.
         Otherwise they are explained in `link` x score, bin by bin."""
+
+    @property
+    def pairs(self) -> tuple[PairTerm, ...]:
+        """What two features add together, of one score; or none."""
 
     def tables(self) -> tuple[list[Scores], Scores]:
         """What each feature adds, (bins, outputs) each, and the constant (outputs,)."""

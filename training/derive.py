@@ -64,7 +64,9 @@ def _check_follows(base: VerifiedModel, edited: AdditiveEnsemble) -> None:
     if len(after) <= len(before) or after[: len(before)] != before:
         raise InputError("edits: must be those of the model that is edited, and one more at least")
     start = to_additive(base.ensemble)
-    if replace(edited, terms=start.terms, errors=start.errors, edits=start.edits) != start:
+    together = [[replace(pair, terms=(), errors=()) for pair in each.pairs] for each in (start, edited)]
+    same = replace(edited, terms=start.terms, errors=start.errors, edits=start.edits, pairs=start.pairs)
+    if same != start or together[0] != together[1]:
         raise InputError("model: an edit changes what bins add, and no feature, target, class, unit or count")
 
 

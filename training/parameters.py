@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from decimal import Decimal
 from inspect import signature
@@ -14,7 +15,7 @@ from accountant.errors import InputError, UnknownName
 from training.learner import Learner
 from training.learners import LEARNERS
 
-LATER = {"cuts": "auto", "bins": None}
+LATER = {"cuts": "auto", "bins": None, "pairs": "auto"}
 OWN = {"schema", "epsilon", "delta", "relation", "account"}
 Stored = str | int | bool | None
 
@@ -47,7 +48,10 @@ def stored(learner: Learner) -> dict[str, Stored]:
     found = {key: value for key, value in learner.get_params().items() if key not in OWN}
     found = {key: value for key, value in found.items() if key not in LATER or value != LATER[key]}
     return {
-        key: decimal_string(Decimal(repr(value))) if isinstance(value, float) else value for key, value in found.items()
+        key: decimal_string(Decimal(repr(value)))
+        if isinstance(value, float)
+        else (json.dumps(value) if isinstance(value, list | tuple) else value)
+        for key, value in found.items()
     }
 
 
@@ -58,7 +62,7 @@ def _parameter(key: str, value: Any, default: Any, real: bool) -> Any:
             return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
         raise InputError(f"{key}={value!r}: must be true or false")
     if isinstance(default, str):
-        return str(value)
+        return json.dumps(value) if isinstance(value, list | tuple) else str(value)
     number = exact_decimal(key, value) if not isinstance(value, bool) else None
     if number is None or (not real and number != int(number)):
         raise InputError(f"{key}={value!r}: must be a {'number' if real else 'whole number'}")

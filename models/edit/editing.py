@@ -12,6 +12,7 @@ of their errors: no less than the true one, however the noises of the bins hang 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -25,11 +26,12 @@ from numpy.typing import NDArray
 
 from accountant import canonical
 from accountant.errors import InputError, ModelInvalid
-from models.edit.edit_parts import ALL, ordered, part_of, ranges
+from models.edit.edit_parts import ALL, bin_text, ordered, part_of, ranges
 from models.edits import MAX_EDIT, Edit
 from models.features import Feature
-from models.forms.additive import MAX_INTEGER, AdditiveEnsemble
+from models.forms.additive import AdditiveEnsemble
 from models.forms.ensemble import Ensemble
+from models.pairs import JOINED, MAX_INTEGER, PairTerm, term_names
 
 FINEST = 1 / 65536  # a converted vote's unit is at most this: so closely can a value be set
 WIDEST = 999  # bins that a mean is over
@@ -73,14 +75,34 @@ def to_additive(ensemble: Ensemble) -> AdditiveEnsemble:
 
 
 def values_of(model: AdditiveEnsemble, feature: str) -> Floats:
-    """What every bin of a feature adds, (bins,), in the model's unit."""
-    return np.array(model.terms[_place(model, feature)], np.float64) * model.link
+    """What every bin of a feature, or cell of a pair, adds, (bins,), in the model's unit."""
+    return _copies(model, _place(model, feature))[0].astype(np.float64) * model.link
 
 
 def errors_of(model: AdditiveEnsemble, feature: str) -> list[float | None]:
     """The standard error that the noise gives each bin, (bins,), in the model's unit; None where none were released."""
+    terms, errors = _copies(model, _place(model, feature))
+    return [error * model.link for error in errors.tolist()] if model.errors else [None] * len(terms)
+
+
+def counts_of(model: AdditiveEnsemble, feature: str) -> Sequence[int | None]:
+    """The released, noisy records in each bin, (bins,); None where none were released."""
     place = _place(model, feature)
-    return [error * model.link for error in model.errors[place]] if model.errors else [None] * len(model.terms[place])
+    if place < len(model.features):
+        return model.counts[place] if model.counts else [None] * len(model.terms[place])
+    pair = model.pairs[place - len(model.features)]
+    return [each for row in pair.counts for each in row] or [None] * pair.table.size
+
+
+def bin_texts(model: AdditiveEnsemble, feature: str) -> list[str]:
+    """The bins as `part_of` reads them; of a pair its cells in words."""
+    place = _place(model, feature)
+    if place < len(model.features):
+        owner = model.features[place]
+        return [bin_text(owner, code) for code in range(owner.bins)]
+    pair = model.pairs[place - len(model.features)]
+    rows, columns = (pair.labels(model.features, side) for side in (0, 1))
+    return [JOINED.join((one, other)) for one in rows for other in columns]
 
 
 def set_value(model: AdditiveEnsemble, feature: str, part: str, value: float, note: EditNote) -> AdditiveEnsemble:
@@ -172,20 +194,41 @@ def _isotonic(terms: NDArray[np.int64], errors: Floats, weight: Floats, rising: 
 
 
 def _place(model: AdditiveEnsemble, feature: str) -> int:
-    names = [each.name for each in model.features]
+    """Where a feature stands, or a pair of them behind the features."""
+    names = term_names(model.features, model.pairs)
     if feature not in names:
-        raise InputError(f"feature={feature!r:.80}: the model has {', '.join(names[:20])}")
+        known = (*names[: min(20, len(model.features))], *names[len(model.features) :][:20])
+        raise InputError(f"feature={feature!r:.80}: the model has {', '.join(known)}")
     return names.index(feature)
 
 
 def _codes(model: AdditiveEnsemble, feature: str, part: str) -> tuple[int, list[int]]:
     place = _place(model, feature)
-    return place, part_of(model.features[place], part)
+    if place < len(model.features):
+        return place, part_of(model.features[place], part)
+    return place, _cells(model, model.pairs[place - len(model.features)], part)
+
+
+def _cells(model: AdditiveEnsemble, pair: PairTerm, part: str) -> list[int]:
+    """Of `all`, or of bins of the first & bins of the second: every cell that holds any of them."""
+    if part.strip() == ALL:
+        return list(range(pair.table.size))
+    first, joined, second = part.partition(JOINED)
+    if not joined:
+        raise InputError(
+            f"bins={part:.80}: of a pair say bins of the one & bins of the other, for instance 30..40 & all"
+        )
+    sides = []
+    for at, groups, text in zip(pair.features, pair.groups, (first, second), strict=True):
+        sides.append(sorted({groups[code] for code in part_of(model.features[at], text)}))
+    return [row * pair.shape[1] + column for row in sides[0] for column in sides[1]]
 
 
 def _ordered_codes(model: AdditiveEnsemble, feature: str, part: str) -> tuple[int, list[int]]:
     """The bins of `part` that stand in an order. InputError where the feature has none, or fewer than two are left."""
     place = _place(model, feature)
+    if place >= len(model.features):
+        raise InputError(f"feature={feature}: a pair's cells can be set, clipped or zeroed; they stand in no one order")
     owner: Feature = model.features[place]
     among = ordered(owner)
     codes = [code for code in part_of(owner, part) if code in among]
@@ -205,7 +248,10 @@ def _weights(model: AdditiveEnsemble, place: int, weights: Weights) -> Floats:
 
 
 def _copies(model: AdditiveEnsemble, place: int) -> tuple[NDArray[np.int64], Floats]:
-    """Terms and errors of a feature, to be changed."""
+    """Terms and errors of a feature, or of a pair's cells, to be changed."""
+    if place >= len(model.features):
+        pair = model.pairs[place - len(model.features)]
+        return pair.table[:, 0].copy(), np.array(pair.errors or np.zeros(pair.shape), np.float64).ravel()
     errors = model.errors[place] if model.errors else np.zeros(len(model.terms[place]))
     return np.array(model.terms[place], np.int64), np.array(errors, np.float64)
 
@@ -233,17 +279,21 @@ def _edited(
     what: canonical.Encodable,
 ) -> AdditiveEnsemble:
     """The new model. InputError where nothing changes, or where its scores would not be held exactly."""
-    feature, row = model.features[place].name, tuple(map(int, terms))
-    if row == model.terms[place]:
+    feature, row = term_names(model.features, model.pairs)[place], tuple(map(int, terms))
+    if row == tuple(map(int, _copies(model, place)[0])):
         raise InputError(f"feature={feature}: nothing would change")
     edit = Edit(note.at, note.by, note.why, feature, canonical.encode(what, MAX_EDIT).decode())
-    kept = tuple(map(float, errors))
+    kept, edits = tuple(map(float, errors)), (*model.edits, edit)
     try:
+        if place >= len(model.features):
+            at = place - len(model.features)
+            pair = model.pairs[at].changed(row, kept)
+            return replace(model, pairs=(*model.pairs[:at], pair, *model.pairs[at + 1 :]), edits=edits)
         return replace(
             model,
             terms=(*model.terms[:place], row, *model.terms[place + 1 :]),
             errors=(*model.errors[:place], kept, *model.errors[place + 1 :]) if model.errors else (),
-            edits=(*model.edits, edit),
+            edits=edits,
         )
     except ModelInvalid as error:
         raise InputError(f"feature={feature}: {error.message}") from error

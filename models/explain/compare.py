@@ -65,6 +65,7 @@ class Comparison:
     features: tuple[Feature, ...]
     curves: tuple[tuple[tuple[Bin, ...], tuple[Bin, ...]], ...]
     only: tuple[tuple[str, ...], tuple[str, ...]]
+    pairs: tuple[str, ...] = ()  # of features, in either: what they add is not compared
 
     @property
     def differences(self) -> list[Difference]:
@@ -104,7 +105,8 @@ def compare(first: Released, second: Released, names: tuple[str, str]) -> Compar
     curves = tuple(_both(first, a, second, b, f) for (a, b), f in zip(pairs, united, strict=True))
     held = {feature.name for feature in united}
     only = tuple(tuple(f.name for f in each.features if f.name not in held) for each in (first, second))
-    return Comparison(names, unit(first), united, curves, (only[0], only[1]))
+    together = tuple(dict.fromkeys(pair.name(e.features) for e in (first, second) for pair in e.as_sum().pairs))
+    return Comparison(names, unit(first), united, curves, (only[0], only[1]), together)
 
 
 def _answers(ensemble: Released) -> str:
@@ -208,6 +210,7 @@ def _page(found: Comparison, title: str, lines: list[str]) -> str:
     ]
     head = ("feature", "value", *found.names, "difference", "joint standard error", "in standard errors")
     alone = [f"Only in {name}: {', '.join(only)}." for name, only in zip(found.names, found.only, strict=True) if only]
+    alone += [f"Not compared, what two features add together: {', '.join(found.pairs)}."] if found.pairs else []
     body = [*(paragraph(line, "quiet") for line in lines), KEYS, paragraph(found.summary()), *map(paragraph, alone)]
     body += [paragraph(HOW), "<h2>The curves</h2>", grid(map(figure, panels(found, PAGE)))]
     return page(title, "\n".join([*body, "<h2>The largest differences</h2>", table(head, rows)]))

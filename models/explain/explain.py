@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from models.answers import ClassLabel, middle
 from models.features import Feature, NumericFeature, RawColumns, encode_columns
+from models.pairs import PairTerm, term_names
 from models.released import FeatureSum, Released
 
 
@@ -69,16 +70,37 @@ class Shape:
     @property
     def importance(self) -> float:
         """The mean of what it adds or takes away over the released counts; without, the most that it can."""
-        weights = _weights(tuple(each.count or 0 for each in self.bins))
-        sizes = [abs(each.votes) for each in self.bins]
-        return max(sizes) if weights is None else float(weights @ sizes)
+        return _importance(self.bins)
+
+
+@dataclass(frozen=True)
+class PairShape:
+    """What two features add together to the score for `label`, beside what each adds by itself, cell by cell: a row for
+    each group of the first, a column for each of the second. Centred as a `Shape` is."""
+
+    feature: str  # both names
+    features: tuple[str, str]
+    label: ClassLabel
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    bins: tuple[Bin, ...]  # row by row
+
+    @property
+    def importance(self) -> float:
+        """As of a `Shape`."""
+        return _importance(self.bins)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        groups = {"rows": list(self.rows), "columns": list(self.columns)}
+        return {"features": list(self.features), **groups, "cells": [each.to_json() for each in self.bins]}
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """scores of record i = base + sum over features of votes[i]. `votes`: (n, features, outputs), `base`: (outputs,);
-    of votes both in halves at the smallest; of an additive ensemble in its own unit, a number's before it is clipped to
-    the target's range."""
+    """scores of record i = base + sum over features, and then pairs of them, of votes[i]. `votes`: (n, features and
+    pairs, outputs), `base`: (outputs,); of votes both in halves at the smallest; of an additive ensemble in its own
+    unit, a number's before it is clipped to the target's range. `features`: their names, and the pairs'."""
 
     base: NDArray[np.float64]
     features: tuple[str, ...]
@@ -104,19 +126,45 @@ def shapes(ensemble: Released) -> list[Shape]:
     labels = spoken_for(found)
     groups = [
         [_shape(found, at, label, votes) for label, votes in zip(labels, table.T, strict=True) if votes.any()]
-        for at, table in enumerate(tables)
+        for at, table in enumerate(tables[: len(found.features)])
         if table.any()
     ]
     groups.sort(key=lambda group: -max(shape.importance for shape in group))
     return [shape for group in groups for shape in group]
 
 
+def pair_shapes(ensemble: Released) -> list[PairShape]:
+    """The pairs of features that move a score together, the most important first."""
+    found = ensemble.as_sum()
+    if not found.pairs:
+        return []
+    tables, _ = centred(found)
+    own = tables[len(found.features) :]
+    drawn = [
+        _pair_shape(found, pair, table[:, 0].tolist())
+        for pair, table in zip(found.pairs, own, strict=True)
+        if table.any()
+    ]
+    return sorted(drawn, key=lambda shape: -shape.importance)
+
+
+def unused_of(ensemble: Released) -> list[str]:
+    """The features that move no score, neither by themselves nor together with another."""
+    used = set(ensemble.importances())
+    for pair in getattr(ensemble, "pairs", ()):
+        if pair.name(ensemble.features) in used:
+            used.update(ensemble.features[at].name for at in pair.features)
+    return [feature.name for feature in ensemble.features if feature.name not in used]
+
+
 def contributions(ensemble: Released, columns: RawColumns) -> Contributions:
-    """What each feature adds to the scores of each record."""
-    tables, base = centred(ensemble.as_sum())
+    """What each feature, and each pair, adds to the scores of each record."""
+    found = ensemble.as_sum()
+    tables, base = centred(found)
     codes = encode_columns(ensemble.features, columns)
-    votes = [table[code] for table, code in zip(tables, codes, strict=True)]
-    return Contributions(base, tuple(feature.name for feature in ensemble.features), np.stack(votes, axis=1))
+    places: list[NDArray[Any]] = [*codes, *(pair.cells(codes) for pair in found.pairs)]
+    votes = [table[place] for table, place in zip(tables, places, strict=True)]
+    return Contributions(base, term_names(found.features, found.pairs), np.stack(votes, axis=1))
 
 
 def logits(ensemble: Released, columns: RawColumns) -> Contributions:
@@ -143,6 +191,12 @@ def weights(ensemble: Released, feature: int) -> NDArray[np.float64] | None:
     return _weights(counts[feature]) if counts else None
 
 
+def _importance(bins: Sequence[Bin]) -> float:
+    weights = _weights(tuple(each.count or 0 for each in bins))
+    sizes = [abs(each.votes) for each in bins]
+    return max(sizes) if weights is None else float(weights @ sizes)
+
+
 def _weights(counts: Sequence[int]) -> NDArray[np.float64] | None:
     """Noisy counts as shares; below 0 is none. None where nothing is left."""
     held = np.maximum(np.asarray(counts, np.float64), 0)
@@ -150,13 +204,17 @@ def _weights(counts: Sequence[int]) -> NDArray[np.float64] | None:
 
 
 def centred(ensemble: FeatureSum) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
-    """Tables with their middles moved into the constant; votes as they are, in halves: exact; terms in their unit.
+    """Tables of features, and then of pairs, (bins or cells, outputs), with their middles moved into the constant:
+    votes as they are, in halves: exact; terms in their unit.
 
     The middle is the mean over the released counts, or the midpoint: the mean over the rows would be a statistic of
     private data.
     """
     tables, constant = ensemble.tables()
-    middles = [_middle(ensemble, at, table) for at, table in enumerate(tables)]
+    counts: Sequence[tuple[int, ...]] = ensemble.counts or [()] * len(tables)
+    tables = [*tables, *(pair.table for pair in ensemble.pairs)]
+    counts = [*counts, *(tuple(each for row in pair.counts for each in row) for pair in ensemble.pairs)]
+    middles = [_middle(own, table) for own, table in zip(counts, tables, strict=True)]
     moved = [table - middle for table, middle in zip(tables, middles, strict=True)]
     base = constant + np.sum(middles, axis=0)
     if ensemble.in_votes:
@@ -165,9 +223,8 @@ def centred(ensemble: FeatureSum) -> tuple[list[NDArray[np.float64]], NDArray[np
     return [table * ensemble.link for table in moved], base * ensemble.link + offset
 
 
-def _middle(ensemble: FeatureSum, feature: int, table: NDArray[np.int64]) -> NDArray[np.float64]:
+def _middle(counts: Sequence[int], table: NDArray[np.int64]) -> NDArray[np.float64]:
     """(outputs,), in integers up to one division: the exported file holds it, the same on every machine."""
-    counts = ensemble.counts[feature] if ensemble.counts else ()
     held = [max(count, 0) for count in counts]
     if not any(held):
         return np.asarray((table.max(axis=0) + table.min(axis=0)) / 2, np.float64)
@@ -183,6 +240,20 @@ def _shape(ensemble: FeatureSum, at: int, label: ClassLabel, table: NDArray[np.f
         return Shape(feature.name, feature.kind, label, tuple(_intervals(feature, votes)))
     bins = tuple(Bin(feature.label(code), each) for code, each in enumerate(votes))
     return Shape(feature.name, feature.kind, label, bins)
+
+
+def _pair_shape(ensemble: FeatureSum, pair: PairTerm, votes: list[float]) -> PairShape:
+    names = [ensemble.features[at].name for at in pair.features]
+    rows, columns = (pair.labels(ensemble.features, side) for side in (0, 1))
+    words = [f"{names[0]} {one}, {names[1]} {other}" for one in rows for other in columns]
+    errors: list[float | None] = [each * ensemble.link for row in pair.errors for each in row] or [None] * len(words)
+    counts: list[int | None] = [each for row in pair.counts for each in row] or [None] * len(words)
+    cells = zip(words, votes, errors, counts, strict=True)
+    bins = (Bin(word, each, error=error, count=count) for word, each, error, count in cells)
+    label = spoken_for(ensemble)[0]
+    return PairShape(
+        pair.name(ensemble.features), (names[0], names[1]), label, tuple(rows), tuple(columns), tuple(bins)
+    )
 
 
 def _released(ensemble: FeatureSum, at: int, votes: list[float]) -> list[Bin]:

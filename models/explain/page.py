@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.explain.explain import Shape, shapes, unit
+from models.explain.explain import PairShape, Shape, pair_shapes, shapes, unit, unused_of
+from models.explain.heat import heat_panels, heat_panels_of
 from models.explain.html import KEYS, figure, folded, grid, page, paragraph, table
 from models.explain.record import record_panels
 from models.explain.shapes import BAND, shape_panels
@@ -23,15 +24,20 @@ MEANING = (
     "how far it was shrunk towards zero, or how it would turn out on other people. Neighbouring values share noise, so "
     "a hill or a valley of several steps may be one draw of it; and no curve is a cause."
 )
+TOGETHER = (
+    "Some pairs of features add a number of their own, beside what each of the two adds by itself: a cell for each "
+    "group of values of the one and of the other. Blue adds, orange takes away, and the stronger the colour the more; "
+    "pale where it is within two standard errors of the privacy noise."
+)
 WITHOUT_ERRORS = "This model was released without the standard errors of its noise, so no bands are drawn. "
 EDITED = "Edited after its release, which costs no privacy; the band of an edited value says nothing of the edit."
 
 
 def shapes_svg(ensemble: FeatureSum, claim: str) -> str:
     """What every feature adds, as an SVG file."""
-    unused = _unused(ensemble)
+    unused = unused_of(ensemble)
     notes = [claim, BAND, *([f"Adds nothing: {', '.join(unused)}."] if unused else [])]
-    return to_svg(gallery(title(ensemble), notes, shape_panels(ensemble, LIGHT)))
+    return to_svg(gallery(title(ensemble), notes, [*shape_panels(ensemble, LIGHT), *heat_panels(ensemble, LIGHT)]))
 
 
 def record_svg(ensemble: Released, claim: str, record: RawColumns) -> str:
@@ -43,11 +49,6 @@ def record_svg(ensemble: Released, claim: str, record: RawColumns) -> str:
 def title(ensemble: Released) -> str:
     """Of a drawing of what features add."""
     return f"What adds up to {ensemble.target}" + (f" “{ensemble.classes[1]}”" if len(ensemble.classes) == 2 else "")
-
-
-def _unused(ensemble: Released) -> list[str]:
-    used = ensemble.importances()
-    return [feature.name for feature in ensemble.features if feature.name not in used]
 
 
 def record_page(ensemble: Released, claim: str, record: RawColumns, sections: Sequence[str]) -> str:
@@ -70,12 +71,13 @@ def shape_sections(ensemble: FeatureSum) -> list[str]:
     found = shapes(ensemble)
     marks = [f"f{at}" for at in range(len(found))]
     rows = [(s.feature, s.kind, amount(s.importance, "-")) for s in found]
+    pairs = pair_shapes(ensemble)
     head = ("feature", "kind", f"importance ({unit(ensemble)})")
     figures = [
         figure(panel, mark, folded("numbers", _numbers(shape, unit(ensemble))))
         for panel, mark, shape in zip(shape_panels(ensemble, PAGE), marks, found, strict=True)
     ]
-    unused = _unused(ensemble)
+    unused = unused_of(ensemble)
     edits = [(edit.feature, edit.at, edit.by, edit.why, edit.what) for edit in ensemble.edits]
     return [
         "<h2>What the drawings mean</h2>",
@@ -88,11 +90,28 @@ def shape_sections(ensemble: FeatureSum) -> list[str]:
         grid(figures),
         "<h2>How much each feature matters</h2>",
         table(head, rows, marks),
+        *(_pair_sections(pairs, unit(ensemble)) if pairs else []),
         *([paragraph(f"Adds nothing: {', '.join(unused)}.", "quiet")] if unused else []),
     ]
 
 
-def _numbers(shape: Shape, of: str) -> str:
+def _pair_sections(pairs: Sequence[PairShape], of: str) -> list[str]:
+    """What pairs of features add, in HTML."""
+    marks = [f"p{at}" for at in range(len(pairs))]
+    rows = [(pair.feature, amount(pair.importance, "-")) for pair in pairs]
+    figures = [
+        figure(panel, mark, folded("numbers", _numbers(pair, of)))
+        for panel, mark, pair in zip(heat_panels_of(pairs, of, PAGE), marks, pairs, strict=True)
+    ]
+    return [
+        "<h2>What two features add together</h2>",
+        paragraph(TOGETHER, "quiet"),
+        grid(figures),
+        table(("pair", f"importance ({of})"), rows, marks),
+    ]
+
+
+def _numbers(shape: Shape | PairShape, of: str) -> str:
     rows = [
         (
             each.label,

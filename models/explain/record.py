@@ -11,6 +11,7 @@ from models.explain.explain import Bin, Contributions, errors, logits, spoken_fo
 from models.explain.vega_panels import Colours, Panel, bar_panel, reach
 from models.explain.vega_parts import amount
 from models.features import CalendarFeature, NumericFeature, RawColumns, encode_columns
+from models.pairs import JOINED
 from models.released import Released
 
 NAMES, SHOWN = 190, 30  # pixels for names with their values; most bars
@@ -29,11 +30,15 @@ def record_panels(ensemble: Released, columns: RawColumns, colours: Colours) -> 
 
 
 def record_bars(ensemble: Released, columns: RawColumns, found: Contributions) -> list[list[Bin]]:
-    """Of the first record, what each value adds to each score, in the order of the features."""
+    """Of the first record, what each value adds to each score, in the order of the features, and then each pair."""
     noise = errors(ensemble)
     codes = [int(code[0]) for code in encode_columns(ensemble.features, columns)]
     names = [f"{f.name} = {_value(f, columns, code)}" for f, code in zip(ensemble.features, codes, strict=True)]
     known = [None if noise is None else float(noise[at][code]) for at, code in enumerate(codes)]
+    for pair in ensemble.as_sum().pairs:
+        names.append(JOINED.join(names[at] for at in pair.features))
+        row, column = (groups[codes[at]] for at, groups in zip(pair.features, pair.groups, strict=True))
+        known.append(pair.errors[row][column] * ensemble.link if pair.errors else None)
     return [
         [Bin(name, float(adds), error=e) for name, adds, e in zip(names, score, known, strict=True)]
         for score in found.votes[0].T

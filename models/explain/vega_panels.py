@@ -88,7 +88,7 @@ def curve_panel(
     axis = {**_axis(colours, 5), "grid": False, "labelExpr": f"datum.value > {crowded} ? '' : {tick_words(feature)}"}
     x = _number("at", (low, high), axis, [0, REACH])
     y = _number("value", scale, {**_axis(colours, 4), "grid": True}, [PLOT, 0])
-    layers = [_layer([{}], _rule(colours["zero"]), {**_span("x", 0, WIDTH - LEFT), "y": {"datum": 0}})]
+    layers = [layer([{}], _rule(colours["zero"]), {**_span("x", 0, WIDTH - LEFT), "y": {"datum": 0}})]
     for bins, colour in zip(curves, PAIR, strict=False):
         layers += _steps(bins, x, y, colours[colour])
     for at, (bins, colour) in enumerate(zip(curves, PAIR, strict=False)):
@@ -103,10 +103,10 @@ def curve_panel(
         for each, says in zip(curves[0], said, strict=True)
         if each.low is not None and each.high is not None
     ]
-    layers.append(_hits(inner, {"x": x, "x2": {"field": "to"}, **_span("y", 0, PLOT + STRIP)}, colours))
+    layers.append(hits(inner, {"x": x, "x2": {"field": "to"}, **_span("y", 0, PLOT + STRIP)}, colours))
     beside = {**_span("x", SLOT - 16, SLOT + 16), **_span("y", 0, PLOT + STRIP)}
-    layers.append(_hits([{"says": said[-1]}], beside, colours))
-    return _framed(feature.name, note, PLOT + STRIP, layers, colours)
+    layers.append(hits([{"says": said[-1]}], beside, colours))
+    return framed(feature.name, note, PLOT + STRIP, layers, colours)
 
 
 def bar_panel(
@@ -129,17 +129,17 @@ def bar_panel(
         }
         for at, each in enumerate(bars)
     ]
-    across, middle = {"y": _pixel("top"), "y2": {"field": "foot"}}, {"y": _pixel("middle")}
+    across, middle = {"y": pixel("top"), "y2": {"field": "foot"}}, {"y": pixel("middle")}
     bar = {"x": x, "x2": {"datum": 0}, "fill": _named("colour"), **across}
-    layers = [_layer(rows, _mark("rect", opacity=0.75), bar)]
+    layers = [layer(rows, mark("rect", opacity=0.75), bar)]
     if bars[0].error is not None:
-        cap = _mark("tick", orient="vertical", size=6, thickness=1.2, color=colours["ink"])
+        cap = mark("tick", orient="vertical", size=6, thickness=1.2, color=colours["ink"])
         both = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **middle}
-        layers.append(_layer(rows, _rule(colours["ink"], 1.2), both))
-        layers += [_layer(rows, cap, {"x": {**x, "field": side}, **middle}) for side in ("low", "high")]
+        layers.append(layer(rows, _rule(colours["ink"], 1.2), both))
+        layers += [layer(rows, cap, {"x": {**x, "field": side}, **middle}) for side in ("low", "high")]
     if counted:
-        beside = {"x": {"value": end + 8}, "x2": _pixel("count"), **across}
-        layers.append(_layer(rows, _mark("rect", color=colours["count"], opacity=0.7), beside))
+        beside = {"x": {"value": end + 8}, "x2": pixel("count"), **across}
+        layers.append(layer(rows, mark("rect", color=colours["count"], opacity=0.7), beside))
     return _lines(name, note, start, [(each.label, words_of(each, unit)) for each in bars], layers, colours)
 
 
@@ -160,11 +160,11 @@ def pair_panel(
         for at, pair in enumerate(pairs)
         for k, each in enumerate(pair)
     ]
-    middle = {"y": _pixel("middle")}
-    square = _mark("point", shape="square", size=36, opacity=1, strokeWidth=0)
+    middle = {"y": pixel("middle")}
+    square = mark("point", shape="square", size=36, opacity=1, strokeWidth=0)
     layers = [
-        _layer(rows, _rule(colours["ink"], 1.2), {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **middle}),
-        _layer(rows, square, {"x": x, "fill": _named("colour"), **middle}),
+        layer(rows, _rule(colours["ink"], 1.2), {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **middle}),
+        layer(rows, square, {"x": x, "fill": _named("colour"), **middle}),
     ]
     return _lines(name, note, start, [(pair[0].label, _pointed(pair, unit, names)) for pair in pairs], layers, colours)
 
@@ -198,8 +198,9 @@ def _whisker(each: Bin) -> Spec:
     return {"value": each.votes, "low": each.votes - error, "high": each.votes + error}
 
 
-def _layer(rows: Sequence[Spec], mark: Spec, encoding: Spec) -> Spec:
-    return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
+def layer(rows: Sequence[Spec], drawn: Spec, encoding: Spec) -> Spec:
+    """Marks, one for each row."""
+    return {"data": {"values": list(rows)}, "mark": drawn, "encoding": encoding}
 
 
 def _axis(colours: Colours, ticks: int) -> Spec:
@@ -216,20 +217,27 @@ def _axis(colours: Colours, ticks: int) -> Spec:
     }
 
 
-def _mark(kind: str, **more: Any) -> Spec:
+def mark(kind: str, **more: Any) -> Spec:
+    """One that screen readers pass over."""
     return {"type": kind, "aria": False, **more}
 
 
 def _rule(colour: str, width: float = 1.0) -> Spec:
-    return _mark("rule", color=colour, strokeWidth=width)
+    return mark("rule", color=colour, strokeWidth=width)
 
 
 def _span(axis: str, start: float, end: float) -> Spec:
     return {axis: {"value": start}, f"{axis}2": {"value": end}}
 
 
-def _pixel(field: str) -> Spec:
+def pixel(field: str) -> Spec:
+    """A field as it is: a place in pixels, or an opacity."""
     return {"field": field, "type": "quantitative", "scale": None, "axis": None}
+
+
+def said(field: str) -> Spec:
+    """A field's text."""
+    return {"field": field, "type": "nominal"}
 
 
 def _named(field: str) -> Spec:
@@ -238,8 +246,8 @@ def _named(field: str) -> Spec:
 
 
 def _text(words: str, x: float, y: float, colour: str, **more: Any) -> Spec:
-    mark = _mark("text", text=words, color=colour, baseline="alphabetic", **{"align": "left", "fontSize": 11, **more})
-    return _layer([{}], mark, {"x": {"value": x}, "y": {"value": y}})
+    written = mark("text", text=words, color=colour, baseline="alphabetic", **{"align": "left", "fontSize": 11, **more})
+    return layer([{}], written, {"x": {"value": x}, "y": {"value": y}})
 
 
 def _steps(bins: Sequence[Bin], x: Spec, y: Spec, colour: str) -> list[Spec]:
@@ -254,22 +262,22 @@ def _steps(bins: Sequence[Bin], x: Spec, y: Spec, colour: str) -> list[Spec]:
         for at in (each.low, each.high)
     ]
     bands = [
-        _layer(
+        layer(
             rows,
-            _mark("area", color=colour, opacity=opacity),
+            mark("area", color=colour, opacity=opacity),
             {"x": x, "y": {**y, "field": f"low{k}"}, "y2": {"field": f"high{k}"}, "order": None},
         )
         for k, opacity in ((2, 0.18), (1, 0.28))
     ]
-    return [*bands, _layer(rows, _mark("line", color=colour, strokeWidth=1.8), {"x": x, "y": y, "order": None})]
+    return [*bands, layer(rows, mark("line", color=colour, strokeWidth=1.8), {"x": x, "y": y, "order": None})]
 
 
 def _point(each: Bin, at: float, y: Spec, colour: str, ink: str) -> list[Spec]:
     """A single value with a whisker of two standard errors."""
     row, where = _whisker(each), {"x": {"value": at}}
-    square = _mark("point", shape="square", size=49, filled=True, color=colour, opacity=1)
+    square = mark("point", shape="square", size=49, filled=True, color=colour, opacity=1)
     both = {**where, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
-    return [_layer([row], _rule(ink, 1.2), both), _layer([row], square, {**where, "y": y})]
+    return [layer([row], _rule(ink, 1.2), both), layer([row], square, {**where, "y": y})]
 
 
 def _counts_below(bins: Sequence[Bin], feature: NumericFeature, x: Spec, colour: str) -> list[Spec]:
@@ -284,8 +292,8 @@ def _counts_below(bins: Sequence[Bin], feature: NumericFeature, x: Spec, colour:
         {"at": at, "to": end, "top": foot - (STRIP - 4) * size / most}
         for (at, end, _), size in zip(held, dense, strict=True)
     ]
-    where = {"x": x, "x2": {"field": "to"}, "y": _pixel("top"), "y2": {"value": foot}}
-    return [_layer(rows, _mark("rect", color=colour, opacity=0.7), where)]
+    where = {"x": x, "x2": {"field": "to"}, "y": pixel("top"), "y2": {"value": foot}}
+    return [layer(rows, mark("rect", color=colour, opacity=0.7), where)]
 
 
 def _pointed(bins: Sequence[Bin], unit: str, names: Sequence[str]) -> str:
@@ -295,10 +303,10 @@ def _pointed(bins: Sequence[Bin], unit: str, names: Sequence[str]) -> str:
     return "\n".join([bins[0].label, *(words_of(each, unit, name) for each, name in zip(bins, names, strict=True))])
 
 
-def _hits(rows: Sequence[Spec], where: Spec, colours: Colours) -> Spec:
+def hits(rows: Sequence[Spec], where: Spec, colours: Colours) -> Spec:
     """What answers a pointer and a screen reader."""
-    mark = {"type": "rect", "fillOpacity": 0, "color": colours["first"]}
-    return _layer(rows, mark, {**where, "description": {"field": "says", "type": "nominal"}})
+    clear = {"type": "rect", "fillOpacity": 0, "color": colours["first"]}
+    return layer(rows, clear, {**where, "description": {"field": "says", "type": "nominal"}})
 
 
 def _lines(
@@ -306,27 +314,27 @@ def _lines(
 ) -> Panel:
     """One line per value, its name to the left of `start`, with its words to point at; and the zero."""
     tall = ROW * len(lines)
-    names = _mark("text", align="right", baseline="middle", fontSize=11, limit=start + LEFT - 8, color=colours["ink"])
+    names = mark("text", align="right", baseline="middle", fontSize=11, limit=start + LEFT - 8, color=colours["ink"])
     rows = [
         {"name": words, "says": says, "top": ROW * at, "foot": ROW * (at + 1), "middle": ROW * (at + 0.5)}
         for at, (words, says) in enumerate(lines)
     ]
-    named = {"x": {"value": start - 6}, "y": _pixel("middle"), "text": {"field": "name"}}
-    zero = _layer([{}], _rule(colours["zero"]), {"x": {"datum": 0}, **_span("y", 0, tall)})
-    across = {**_span("x", -LEFT, WIDTH - LEFT), "y": _pixel("top"), "y2": {"field": "foot"}}
-    return _framed(name, note, tall, [_layer(rows, names, named), *layers, zero, _hits(rows, across, colours)], colours)
+    named = {"x": {"value": start - 6}, "y": pixel("middle"), "text": {"field": "name"}}
+    zero = layer([{}], _rule(colours["zero"]), {"x": {"datum": 0}, **_span("y", 0, tall)})
+    across = {**_span("x", -LEFT, WIDTH - LEFT), "y": pixel("top"), "y2": {"field": "foot"}}
+    return framed(name, note, tall, [layer(rows, names, named), *layers, zero, hits(rows, across, colours)], colours)
 
 
-def _framed(name: str, note: str, tall: int, layers: list[Spec], colours: Colours) -> Panel:
+def framed(name: str, note: str, tall: int, layers: list[Spec], colours: Colours, foot: int = FOOT) -> Panel:
     """All panels of one size, whatever the width of their labels: an empty frame, and the heading."""
-    around = {**_span("x", -LEFT, WIDTH - LEFT), **_span("y", -TOP, tall + FOOT)}
+    around = {**_span("x", -LEFT, WIDTH - LEFT), **_span("y", -TOP, tall + foot)}
     heading = [
         _text(name, -LEFT, -TOP + 14, colours["ink"], fontSize=14, fontWeight="bold", limit=WIDTH),
         _text(note, -LEFT, -TOP + 30, colours["quiet"], limit=WIDTH),
     ]
-    layer = [_layer([{}], _mark("rect", opacity=0), around), *heading, *layers]
+    drawn = [layer([{}], mark("rect", opacity=0), around), *heading, *layers]
     return Panel(
         name,
-        TOP + tall + FOOT,
-        {"width": WIDTH - LEFT, "height": tall, "view": {"stroke": None}, "layer": layer},
+        TOP + tall + foot,
+        {"width": WIDTH - LEFT, "height": tall, "view": {"stroke": None}, "layer": drawn},
     )

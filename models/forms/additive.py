@@ -1,6 +1,6 @@
 """A released additive model: one integer per code of each feature, added up. It never sees a row of the training data.
 
-score(x) = constant + sum over features f of terms[f][code of x's f]     (exact integers)
+score(x) = constant + sum over features f of terms[f][code of x's f] + sum over pairs of theirs     (exact integers)
 
 Two classes: p(classes[1]) = 1 / (1 + exp(-link score)), answered as in `models.answers`. A number:
 value = middle of target_range + link score, clipped to that public range.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import Any, Self
 
 import numpy as np
@@ -26,11 +25,11 @@ from models.forms.ensemble import SumEnsemble
 from models.onnx.contributions import contributions_of, great_scores
 from models.onnx.nodes import EXACT, Graph, Inputs, Namer
 from models.onnx.sums import sum_scores
+from models.pairs import MAX_INTEGER, PairTerm, is_error, is_integer, pair_from_json, term_names
 
-MAX_INTEGER = 1 << 53  # of a term, a count or the largest score: what JSON and float64 hold exactly
 GREAT = 1 << 32  # no term that is released is larger
 INTEGER = "must be an integer of at most 2^53 in size"
-OPTIONAL = ("target_range", "counts", "errors", "edits")
+OPTIONAL = ("target_range", "counts", "errors", "edits", "pairs")
 
 CARD_OF_TWO = """\
 Each feature adds a number to the score, which starts at {constant}: which one, its value alone says. Above zero the
@@ -78,26 +77,33 @@ class AdditiveEnsemble(SumEnsemble):
     counts: tuple[tuple[int, ...], ...] = ()  # released noisy rows per code, negative at times; or none at all
     errors: tuple[tuple[float, ...], ...] = ()  # standard error of each term from the noise alone, in score units
     edits: tuple[Edit, ...] = ()
+    pairs: tuple[PairTerm, ...] = ()  # what two features add together, beside what each adds by itself
 
     def __post_init__(self) -> None:
         check_head(self.features, self.classes, self.link, self.target_range)
         if len(self.classes) not in (0, 2):
             raise ModelInvalid(f"classes={self.classes}: an additive model tells two classes apart, or gives a number")
-        _check_table("terms", self.features, self.terms, _is_integer, INTEGER)
+        _check_table("terms", self.features, self.terms, is_integer, INTEGER)
         if self.counts:
-            _check_table("counts", self.features, self.counts, _is_integer, INTEGER)
+            _check_table("counts", self.features, self.counts, is_integer, INTEGER)
         if self.errors:
-            _check_table("errors", self.features, self.errors, _is_error, "must be a number >= 0 and finite")
-        if not _is_integer(self.constant) or self.largest > MAX_INTEGER:
+            _check_table("errors", self.features, self.errors, is_error, "must be a number >= 0 and finite")
+        for pair in self.pairs:
+            pair.check(self.features)
+        names = term_names(self.features, self.pairs)
+        if len(set(names)) < len(names):
+            raise ModelInvalid("pairs: each once, and none called as a feature is")
+        if not is_integer(self.constant) or self.largest > MAX_INTEGER:
             raise ModelInvalid(f"constant={self.constant!r}: an integer, and no score above {MAX_INTEGER} in size")
-        unknown = {edit.feature for edit in self.edits} - {feature.name for feature in self.features}
+        unknown = {edit.feature for edit in self.edits} - set(names)
         if unknown:
-            raise ModelInvalid(f"edits: of {sorted(unknown)}, which are no features")
+            raise ModelInvalid(f"edits: of {sorted(unknown)}, which are neither features nor pairs")
 
     @property
     def largest(self) -> int:
         """The size that no score can exceed."""
-        return abs(self.constant) + sum(max(map(abs, term)) for term in self.terms)
+        alone = sum(max(map(abs, term)) for term in self.terms)
+        return abs(self.constant) + alone + sum(pair.largest for pair in self.pairs)
 
     def tables(self) -> tuple[list[Scores], Scores]:
         """Terms (bins, 1) per feature, and the constant (1,)."""
@@ -130,6 +136,7 @@ class AdditiveEnsemble(SumEnsemble):
             "counts": _lists(self.counts),
             "errors": _lists(self.errors),
             "edits": [edit.to_json() for edit in self.edits],
+            "pairs": [pair.to_json() for pair in self.pairs],
             "target_range": None if self.target_range is None else list(self.target_range),
         }
 
@@ -147,7 +154,8 @@ class AdditiveEnsemble(SumEnsemble):
                 raise ModelInvalid(f"{name}: must be a list of lists")
             tables[name] = tuple(map(tuple, table))
         edits = tuple(Edit(**edit) for edit in body.get("edits", ()))
-        return cls(features, target, classes, low_high, link, constant=body["constant"], edits=edits, **tables)
+        tables |= {"edits": edits, "pairs": tuple(map(pair_from_json, body.get("pairs", ())))}
+        return cls(features, target, classes, low_high, link, constant=body["constant"], **tables)
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
         """As any sum is exported; where float32 does not hold every score, rounded once: never across 0."""
@@ -158,7 +166,8 @@ class AdditiveEnsemble(SumEnsemble):
         terms = tuple(tuple(range(GREAT, GREAT + feature.bins)) for feature in features)
         counts = tuple((-MAX_INTEGER,) * feature.bins for feature in features)
         errors = tuple((1e9 / 3,) * feature.bins for feature in features)
-        return replace(self, features=features, terms=terms, counts=counts, errors=errors)
+        pairs = tuple(_fullest(pair, features) for pair in self.pairs if pair.features[1] < len(features))
+        return replace(self, features=features, terms=terms, counts=counts, errors=errors, pairs=pairs)
 
     def contribution_graph(self, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float] | None:
         """What each feature adds, centred, beside the scores."""
@@ -193,6 +202,17 @@ class AdditiveEnsemble(SumEnsemble):
         return shape_sections(self)
 
 
+def _fullest(pair: PairTerm, features: tuple[Feature, ...]) -> PairTerm:
+    bins = [features[at].bins for at in pair.features]
+    rows, columns = map(min, pair.shape, bins)
+    first, second = (
+        tuple(code * size // of for code in range(of)) for size, of in zip((rows, columns), bins, strict=True)
+    )
+    terms = tuple(tuple(range(GREAT + at, GREAT + at + columns)) for at in range(0, rows * columns, columns))
+    full = (-MAX_INTEGER,) * columns, (1e9 / 3,) * columns
+    return PairTerm(pair.features, (first, second), terms, full[:1] * rows, full[1:] * rows)
+
+
 def _lists(table: Sequence[Sequence[float]]) -> list[list[float]]:
     return [list(row) for row in table]
 
@@ -211,11 +231,3 @@ def _check_table(
         wrong = [value for value in row if not fits(value)]
         if wrong:
             raise ModelInvalid(f"{name} of {feature.name}={wrong[0]!r}: {rule}")
-
-
-def _is_integer(value: object) -> bool:
-    return type(value) is int and abs(value) <= MAX_INTEGER
-
-
-def _is_error(value: object) -> bool:
-    return type(value) is float and isfinite(value) and value >= 0

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 from models.answers import ClassLabel, Range, Scores, labels_of, outputs_of, probabilities_of
 from models.edits import Edit
-from models.explain.explain import Bin, Row, shapes, unit
+from models.explain.explain import Bin, PairShape, Row, Shape, pair_shapes, shapes, unit, unused_of
 from models.explain.vega import Poster, bar_chart, poster_spec, still_page, to_svg
 from models.explain.vega_parts import SHOWN, WIDTH, Spec, heading
 from models.features import Feature, RawColumns, encode_columns
 from models.onnx.nodes import Graph, Inputs, Namer
 from models.onnx.sums import sum_scores, used_by_sums
+from models.pairs import PairTerm
 from models.released import FeatureSum
 
 Summary = tuple[dict[str, Any], list[tuple[str, ...]]]
@@ -164,7 +165,7 @@ class Ensemble(ABC):
 
     def drawing(self, claim: str) -> Spec:
         """The whole model as a Vega-Lite specification."""
-        unused = [feature.name for feature in self.features if feature.name not in self.importances()]
+        unused = unused_of(self)
         return poster_spec(self.poster(), claim, self.nothing, unused)
 
     def svg(self, claim: str) -> str:
@@ -185,17 +186,19 @@ class Ensemble(ABC):
 
 
 class SumEnsemble(Ensemble):
-    """A form whose scores are sums over features (`models.released.FeatureSum`): `tables` says all of it."""
+    """A form whose scores are sums over features and pairs of them (`models.released.FeatureSum`): `tables` and `pairs`
+    say all of it."""
 
     adds_up = True
     score_unit = None
     counts: tuple[tuple[int, ...], ...] = ()
     errors: tuple[tuple[float, ...], ...] = ()
+    pairs: tuple[PairTerm, ...] = ()
 
     @abstractmethod
     def tables(self) -> tuple[list[Scores], Scores]:
         """What each feature adds, (bins, outputs) each, and the constant (outputs,):
-        scores = constant + sum_f tables[f][code_f]."""
+        scores = constant + sum_f tables[f][code_f], and what the pairs add."""
 
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
         """Codes (features, n) -> scores (n, outputs)."""
@@ -203,6 +206,8 @@ class SumEnsemble(Ensemble):
         total = np.tile(constant, (len(codes[0]), 1))
         for table, code in zip(tables, codes, strict=True):
             total += table[code]
+        for pair in self.pairs:
+            total += pair.table[pair.cells(codes)]
         return total
 
     def used_features(self) -> list[int]:
@@ -220,7 +225,8 @@ class SumEnsemble(Ensemble):
     def sizes(self) -> dict[str, float]:
         """Of several classes, the most that the feature does to one (`Shape.importance`)."""
         found: dict[str, float] = {}
-        for shape in shapes(self):
+        drawn: list[Shape | PairShape] = [*shapes(self), *pair_shapes(self)]
+        for shape in drawn:
             found[shape.feature] = max(found.get(shape.feature, 0.0), shape.importance)
         return found
 
@@ -231,4 +237,5 @@ class SumEnsemble(Ensemble):
             {"feature": shape.feature, "kind": shape.kind, "bins": [each.to_json() for each in shape.bins]}
             for shape in shapes(self)
         ]
-        return {**body, "unit": unit(self), "shapes": drawn}, self.importance_rows(f"ADDS ({unit(self)})")
+        together = {"pairs": [shape.to_json() for shape in pair_shapes(self)]} if self.pairs else {}
+        return {**body, "unit": unit(self), "shapes": drawn, **together}, self.importance_rows(f"ADDS ({unit(self)})")

@@ -20,20 +20,22 @@ import numpy as np
 from models.explain.explain import centred
 from models.features import CategoricalFeature
 from models.onnx.nodes import Graph, Inputs, Namer, Walk, coded, regressor
-from models.onnx.sums import balanced, halves, steps, text_codes, used_by_sums
+from models.onnx.sums import balanced, coded_pairs, halves, moving, pair_walk, steps, text_codes
 from models.released import FeatureSum
 
 
 def great_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> Graph:
     """Raw values -> `target` (N, 1) of scores that float32 does not hold: rounded once to it, never across 0."""
     tables, (constant,) = ensemble.tables()
+    tables += [pair.table for pair in ensemble.pairs]
     encoding, coded_inputs, walks = _walks(ensemble, tables, inputs, name)
     return encoding + Graph((regressor([*walks.values(), (int(constant),)], coded_inputs.numbers, target),))
 
 
 def contributions_of(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float]:
-    """Raw values -> `target` (N, features), centred as `models.explain.explain.contributions` does, in logits or in
-    units of the target; and the base: with it, the row adds up to the logit, or to the value before it is clipped."""
+    """Raw values -> `target` (N, features and pairs), centred as `models.explain.explain.contributions` does, in
+    logits or in units of the target; and the base: with it, the row adds up to the logit, or to the value before it is
+    clipped."""
     tables, base = centred(ensemble)
     encoding, coded_inputs, walks = _walks(ensemble, tables, inputs, lambda part: name(f"contributions_{part}"))
     node = regressor(list(walks.values()), coded_inputs.numbers, target, list(walks), len(tables))
@@ -43,9 +45,9 @@ def contributions_of(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: 
 def _walks(
     ensemble: FeatureSum, tables: list[np.ndarray], inputs: Inputs, name: Namer
 ) -> tuple[Graph, Inputs, dict[int, Walk]]:
-    """A tree per feature that moves the score, over numbers and the codes of texts. Texts that mean the same share a
-    code."""
-    used = used_by_sums(ensemble)
+    """A tree per feature, and per pair, that moves the score, over numbers and the codes of texts. Texts that mean the
+    same to a feature's own tree share a code there."""
+    used = moving(tables[: len(ensemble.features)])
     codes, rows = {}, {}
     for i in used:
         if isinstance(feature := ensemble.features[i], CategoricalFeature):
@@ -59,4 +61,9 @@ def _walks(
         else steps(ensemble.features[i], tables[i]).walk(column[i])
         for i in used
     }
-    return encoding, found, walks
+    if not ensemble.pairs:
+        return encoding, found, walks
+    more, all_found = coded_pairs(ensemble, Inputs(found.numbers, column, inputs.texts), name)
+    pairs = enumerate(ensemble.pairs, len(ensemble.features))
+    walks |= {at: pair_walk(ensemble.features, pair, tables[at], all_found) for at, pair in pairs if tables[at].any()}
+    return encoding + more, all_found, walks

@@ -4,9 +4,9 @@ Inputs, one per feature, each (N, 1): numeric and boolean as double (NaN is miss
 string ("" is missing). Outputs: `label` (N,), string or int64 as the classes are, and `probabilities` (N, classes),
 float; of a number, `value` (N, 1), double, within its public range. Scores are integers, exact in float32.
 
-Additive ensembles have one more output, unless an input has its name: `contributions` (N, features), float, what each
-feature adds, in logits or in units of the target. With `base` of the metadata they add up to the logit, or to the value
-before it is clipped.
+Additive ensembles have one more output, unless an input has its name: `contributions` (N, features and pairs), float,
+what each adds, in logits or in units of the target. With `base` of the metadata they add up to the logit, or to the
+value before it is clipped.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def to_onnx(ensemble: Exportable, metadata: Mapping[str, str]) -> bytes:
     account = ensemble.contribution_graph(inputs, _name, CONTRIBUTIONS)
     if account is not None and CONTRIBUTIONS not in [feature.name for feature in ensemble.features]:
         graph, known = graph + account[0], {**known, BASE: json.dumps(account[1])}
-        outputs += [helper.make_tensor_value_info(CONTRIBUTIONS, TensorProto.FLOAT, ["N", len(ensemble.features)])]
+        parts = len(ensemble.features) + len(ensemble.as_sum().pairs)
+        outputs += [helper.make_tensor_value_info(CONTRIBUTIONS, TensorProto.FLOAT, ["N", parts])]
     names = [ensemble.features[i].name for i in used]
     together = [helper.make_node("Concat", names, ["/numbers"], axis=1)] if names else []
     kinds = {True: TensorProto.STRING, False: TensorProto.DOUBLE}

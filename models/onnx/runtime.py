@@ -76,8 +76,9 @@ class OnnxModel:
         return (label, probabilities[0]) if self.classes else (label[:, 0], np.empty((len(label), 0), np.float32))
 
     def contributions(self, columns: RawColumns) -> NDArray[np.float32]:
-        """What each feature adds: (n, features), in logits, or in units of the target. With `base` a row adds up to the
-        logit, or to the value before it is clipped. InputError where the model does not tell."""
+        """What each feature, and each pair, adds: (n, features and pairs), in logits, or in units of the target. With
+        `base` a row adds up to the logit, or to the value before it is clipped. InputError where the model does not
+        tell."""
         [found] = self._accounts.run([CONTRIBUTIONS], _shaped(self._feed(columns), self.inputs))
         return np.asarray(found, np.float32)
 

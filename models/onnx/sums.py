@@ -30,6 +30,7 @@ from models.onnx.nodes import (
     regressor,
     tensor,
 )
+from models.pairs import PairTerm
 from models.released import FeatureSum
 
 Table = Scores | NDArray[np.float64]  # of a feature: (bins, outputs)
@@ -37,7 +38,9 @@ Table = Scores | NDArray[np.float64]  # of a feature: (bins, outputs)
 
 def used_by_sums(ensemble: FeatureSum) -> list[int]:
     """Positions of the features that move a score (the first one when none does, so that N is known to the graph)."""
-    return moving(ensemble.tables()[0])
+    together = {at for pair in ensemble.pairs if pair.largest for at in pair.features}
+    alone = moving(ensemble.tables()[0])
+    return sorted(together.union(alone))
 
 
 def moving(tables: Sequence[Scores]) -> list[int]:
@@ -47,14 +50,40 @@ def moving(tables: Sequence[Scores]) -> list[int]:
 
 def sum_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> Graph:
     """Raw values -> `target` (N, outputs)."""
-    return sums(ensemble.features, *ensemble.tables(), inputs, name, target)
+    beside = pair_votes(ensemble, inputs, name) if any(pair.largest for pair in ensemble.pairs) else None
+    return sums(ensemble.features, *ensemble.tables(), inputs, name, target, beside)
+
+
+def pair_votes(ensemble: FeatureSum, inputs: Inputs, name: Namer) -> Beside:
+    """What all pairs add: one tree a pair, whose branches ask both features."""
+    encoding, found = coded_pairs(ensemble, inputs, name)
+    walks = [pair_walk(ensemble.features, pair, pair.table, found) for pair in ensemble.pairs if pair.largest]
+    votes = name("pair_votes")
+    most = sum(pair.largest for pair in ensemble.pairs)
+    return Beside(encoding + Graph((regressor(walks, found.numbers, votes),)), votes, most)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A part of a sum that is in the tensor `votes` (N, outputs) by itself; `most`: its size at most."""
+
+    graph: Graph
+    votes: str
+    most: int
 
 
 def sums(
-    features: Sequence[Feature], tables: list[Scores], constant: Scores, inputs: Inputs, name: Namer, target: str
+    features: Sequence[Feature],
+    tables: list[Scores],
+    constant: Scores,
+    inputs: Inputs,
+    name: Namer,
+    target: str,
+    beside: Beside | None = None,
 ) -> Graph:
     """The same of tables (bins, outputs), one a feature, and a constant (outputs,)."""
-    check_exact(int(max(abs(constant) + sum(np.abs(table).max(axis=0) for table in tables))))
+    more = beside.most if beside else 0
+    check_exact(more + int(max(abs(constant) + sum(np.abs(table).max(axis=0) for table in tables))))
     used = {i: tables[i] for i in moving(tables)}
     texts = {i: f for i in used if isinstance(f := features[i], CategoricalFeature)}
     numbers = {i: steps(features[i], table) for i, table in used.items() if i not in texts}
@@ -63,6 +92,8 @@ def sums(
         votes, parts = _one_score(numbers, {i: text_codes(f, used[i][:, 0]) for i, f in texts.items()}, inputs, name)
     else:
         votes, parts = _many_scores(numbers, {i: (f, used[i]) for i, f in texts.items()}, inputs, name)
+    if beside:
+        votes, parts = votes + beside.graph, [*parts, beside.votes]
     summed = Graph(
         (helper.make_node("Sum", [always, *parts], [target]),),
         (tensor(constant[np.newaxis].astype(np.float32), always),),
@@ -91,7 +122,38 @@ def steps(feature: Feature, table: Table) -> Steps:
     return Steps(tuple(edges[j] for j in kept), (votes[0], *(votes[j + 1] for j in kept)), missing)
 
 
-def balanced(column: int, edges: tuple[float, ...], values: tuple[Weights, ...]) -> Walk:
+def coded_pairs(ensemble: FeatureSum, inputs: Inputs, name: Namer) -> tuple[Graph, Inputs]:
+    """The texts that pairs ask about as codes beside the numbers: each text its own."""
+    asked = {at for pair in ensemble.pairs for at in pair.features}
+    texts = {i: f for i in sorted(asked) if isinstance(f := ensemble.features[i], CategoricalFeature)}
+    codes = {i: text_codes(f, np.arange(f.bins, dtype=np.float64)) for i, f in texts.items()}
+    return coded(inputs, codes, lambda part: name(f"pairs_{part}"))
+
+
+def pair_walk(features: Sequence[Feature], pair: PairTerm, table: Table, found: Inputs) -> Walk:
+    """A pair's cells (cells, 1) as a tree: it asks for the group of the first feature, and then of the second."""
+    rows = [tuple(map(tuple, row)) for row in table.reshape(*pair.shape, -1).tolist()]
+    first, second = pair.features
+    inner = [_grouped(features[second], pair.groups[1], row, found.columns[second]) for row in rows]
+    return _grouped(features[first], pair.groups[0], inner, found.columns[first])
+
+
+def _grouped(feature: Feature, groups: Sequence[int], walks: Sequence[Walk], column: int) -> Walk:
+    """To the walk of its value's group; neighbouring codes that go the same way are one."""
+    of = [walks[group] for group in groups]
+    if isinstance(feature, CategoricalFeature):
+        ends, missing = halves(len(of)), None
+    else:
+        ends = feature.edges if isinstance(feature, NumericFeature) else (0.5,)
+        *of, missing = of
+    kept = [at for at, (left, right) in enumerate(pairwise(of)) if left != right]
+    edges, ways = [ends[at] for at in kept], [of[0], *(of[at + 1] for at in kept)]
+    if missing is not None and missing != ways[-1]:
+        edges, ways = [*edges, inf], [*ways, missing]  # only NaN is not below infinity
+    return balanced(column, tuple(edges), tuple(ways))
+
+
+def balanced(column: int, edges: tuple[float, ...], values: Sequence[Walk]) -> Walk:
     """A step function as a tree of least depth: `values[number of edges < v]`."""
     if not edges:
         return values[0]

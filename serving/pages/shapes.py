@@ -8,13 +8,14 @@ from itertools import groupby
 from math import isfinite, log10
 from typing import Any
 
-from models.explain.explain import Bin, Shape, shapes, spoken_for, unit
+from models.explain.explain import Bin, PairShape, Shape, pair_shapes, shapes, spoken_for, unit
 from models.features import CALENDAR, CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
 
 FEATURES = 24  # drawn at a time
 VOTES = 200
 TREES = 12
+PAIRS = 24  # maps of what two features add together
 STEPS = 200  # of a slider from end to end
 
 
@@ -42,7 +43,24 @@ def picture(ensemble: Ensemble, after: int = 0) -> dict[str, Any]:
     shown = [_feature(group, scale) for group in groups[after : after + FEATURES]]
     more = after + FEATURES if len(groups) > after + FEATURES else None
     votes = _votes(ensemble) if ensemble.in_votes and not after else None
-    return {**common, "features": shown, "next": more, "of": len(groups), "votes": votes}
+    pairs = [] if after else [_pair(shape) for shape in pair_shapes(ensemble)[:PAIRS]]
+    return {**common, "features": shown, "next": more, "of": len(groups), "votes": votes, "pairs": pairs}
+
+
+def _pair(shape: PairShape) -> dict[str, Any]:
+    """A map of what two features add together: a row for each group of the first."""
+    places = [(row, column) for row in shape.rows for column in shape.columns]
+    return {
+        "feature": shape.feature,
+        "features": shape.features,
+        "importance": shape.importance,
+        "rows": shape.rows,
+        "columns": shape.columns,
+        "cells": [
+            {"row": row, "column": column, "adds": each.votes, "error": each.error, "count": each.count}
+            for (row, column), each in zip(places, shape.bins, strict=True)
+        ],
+    }
 
 
 def _feature(group: Sequence[Shape], scale: float) -> dict[str, Any]:

@@ -38,7 +38,8 @@ async def explain(request: Request) -> Response:
 def explain_records(find: Find, body: dict[str, Any]) -> dict[str, Any]:
     """`base` and `contributions` in `unit`: of two classes log odds, of K one logit per class, of a number its own.
 
-    One score: base a number, contributions (n, features). K: base (K,), contributions (n, features, K).
+    One score: base a number, contributions (n, features), pairs of features behind them, which `features` names as
+    well. K: base (K,), contributions (n, features, K).
     NotAdditive for what is no sum over features; else raises as `answer_records`.
     """
     found = find(body["model"]).verified.ensemble
@@ -48,7 +49,8 @@ def explain_records(find: Find, body: dict[str, Any]) -> dict[str, Any]:
         raise NotAdditive(f"model={body['model']}: {error.message}", model=body["model"]) from None
     served, answer = answer_records(find, body)
     ensemble = served.verified.ensemble
-    check_answer(len(body["records"]), len(ensemble.features) * ensemble.outputs)
+    parts = len(ensemble.features) + len(found.as_sum().pairs)
+    check_answer(len(body["records"]), parts * ensemble.outputs)
     check_time()
     account = logits(ensemble, columns_from_records(ensemble.features, body["records"], RECORDS))
     alone = ensemble.outputs == 1

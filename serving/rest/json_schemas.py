@@ -250,7 +250,7 @@ EXPLAINED = record(
         **_ANSWERED,
         "unit": {**TEXT, "description": "log odds of the second class, logits (K classes), or the target"},
         "base": either(REAL, array(REAL)),
-        "features": array(TEXT),
+        "features": {**array(TEXT), "description": "and then pairs that add something together, as age & hours"},
         "contributions": array(array(either(REAL, array(REAL)))),
     },
     {"classes": array(LABEL)},

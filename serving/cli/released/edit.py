@@ -13,9 +13,9 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.model_names import owned_by
 from models.edit.edit_list import edit_all, read_edits
-from models.edit.edit_parts import bin_text
-from models.edit.editing import EditNote, errors_of, to_additive, values_of
+from models.edit.editing import EditNote, bin_texts, counts_of, errors_of, to_additive, values_of
 from models.forms.additive import AdditiveEnsemble
+from models.pairs import term_names
 from serving.cli.complete import Model
 from serving.cli.released.opened import open_model
 from serving.cli.terminal import Json, aligned, allowed, show, this_user
@@ -31,7 +31,7 @@ class Edit:
     """What `dpserve model edit` is asked for."""
 
     name: Model
-    feature: Annotated[str | None, typer.Option(help="The feature to edit.")] = None
+    feature: Annotated[str | None, typer.Option(help="The feature to edit, or a pair: age & hours.")] = None
     show_bins: Annotated[bool, typer.Option("--show", help="Only print the feature's bins and what each adds.")] = False
     set_: Annotated[list[str] | None, typer.Option("--set", help="BINS=VALUE: what these bins add. Repeatable.")] = None
     smooth: Annotated[str | None, typer.Option(help="BINS: means over neighbouring bins.")] = None
@@ -73,7 +73,8 @@ class Edit:
 def edit(asked: Edit) -> None:
     """Edit a released model: a new version, certified as derived from the old one, for no privacy at all.
 
-    BINS: 30..40, ..18, 65.. (numbers), "Bachelors, Masters" (values), missing, other, "bin 3-7", or all.
+    BINS: 30..40, ..18, 65.. (numbers), "Bachelors, Masters" (values), missing, other, "bin 3-7", or all. Of a pair:
+    bins of the one & bins of the other, "30..40 & ..20".
     Values are log odds of the second class, or units of a numeric target. What is asked for at once is done in the
     order of the options above.
 
@@ -130,11 +131,12 @@ def _set(text: str) -> dict[str, Any]:
 
 
 def _changes(before: AdditiveEnsemble, after: AdditiveEnsemble) -> Iterator[dict[str, Any]]:
-    for feature, old, new in zip(before.features, before.terms, after.terms, strict=True):
-        for code, (was, now) in enumerate(zip(old, new, strict=True)):
-            if was != now:
-                values = {"before": was * before.link, "after": now * after.link}
-                yield {"feature": feature.name, "bin": code, "values": bin_text(feature, code), **values}
+    for feature in term_names(before.features, before.pairs):
+        old, new = values_of(before, feature).tolist(), values_of(after, feature).tolist()
+        if old != new:
+            for code, (text, was, now) in enumerate(zip(bin_texts(before, feature), old, new, strict=True)):
+                if was != now:
+                    yield {"feature": feature, "bin": code, "values": text, "before": was, "after": now}
 
 
 def _text(body: dict[str, Any]) -> Iterator[str]:
@@ -149,11 +151,10 @@ def _show_bins(reference: str, model: AdditiveEnsemble, feature: str | None, jso
     if feature is None:
         raise InputError("feature: must be named")
     values, errors = values_of(model, feature), errors_of(model, feature)
-    place = [known.name for known in model.features].index(feature)
-    counts = model.counts[place] if model.counts else (None,) * len(values)
+    bins = zip(bin_texts(model, feature), values, errors, counts_of(model, feature), strict=True)
     body = [
-        {"bin": code, "values": bin_text(model.features[place], code), "adds": float(value), "error": error, "count": n}
-        for code, (value, error, n) in enumerate(zip(values, errors, counts, strict=True))
+        {"bin": code, "values": text, "adds": float(value), "error": error, "count": n}
+        for code, (text, value, error, n) in enumerate(bins)
     ]
     rows = [
         (row["bin"], row["values"], f"{row['adds']:+.4f}", _optional(row["error"], ".4f"), _optional(row["count"], "d"))

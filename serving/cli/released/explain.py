@@ -89,6 +89,7 @@ def _compare(name: str, other: str, out: Path | None, json: bool) -> None:
     differences = [_difference(difference) for difference in comparison.differences]
     body = {"models": list(names), "unit": comparison.unit, "summary": comparison.summary(), "differences": differences}
     only = {model: list(features) for model, features in zip(names, comparison.only, strict=True)}
+    body["pairs"] = list(comparison.pairs)
     show(json, {**body, "only": only, "picture": str(out) if out else None}, _compared(comparison, differences))
 
 

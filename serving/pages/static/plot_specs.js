@@ -191,6 +191,28 @@ function bars(feature, unit, most, colours, labels) {
   };
 }
 
+// What two features add together, as a map: strong where it is much, pale where it is within two errors of the noise.
+export function heatSpec({ features, rows, columns, cells }, unit, most, colours) {
+  const shade = (cell) => (0.06 + 0.94 * Math.min(1, Math.abs(cell.adds) / most)) * (Math.abs(cell.adds) > 2 * (cell.error ?? 0) ? 1 : 0.35);
+  const axis = (title) => ({ title, ticks: false, domain: false, labelLimit: 90, labelOverlap: "greedy" });
+  return {
+    ...common(colours),
+    height: Math.max(HEIGHT, 15 * rows.length),
+    data: { values: cells.map((cell) => ({ ...cell, ...says(cell), shade: shade(cell) })) },
+    mark: { type: "rect", stroke: colours.card, strokeWidth: 1 },
+    encoding: {
+      y: { field: "row", type: "nominal", sort: rows, axis: axis(features[0]) },
+      x: { field: "column", type: "nominal", sort: columns, axis: { ...axis(features[1]), labelAngle: -40 } },
+      color: { condition: { test: "datum.adds < 0", value: colours.second }, value: colours.accent },
+      opacity: { field: "shade", type: "quantitative", scale: null, legend: null },
+      tooltip: [
+        { field: "row", title: features[0] }, { field: "column", title: features[1] }, { field: "says", title: unit },
+        { field: "noise", title: "standard error" }, { field: "records", title: "records (noisy)" },
+      ],
+    },
+  };
+}
+
 // The bin that a value falls into; missing is the last, of categories "other" the one before it.
 export function binOf(feature, bins, value) {
   if (value === null || value === undefined) return bins.at(-1);

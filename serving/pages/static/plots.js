@@ -1,7 +1,7 @@
 // The pictures of a model: fetched, and drawn with Vega-Lite, once they come near the screen. Under each a table of the same
 // figures, for whoever does not see it.
 
-import { amount, dateOf, featureSpec, hereRows, importanceSpec, plain, reach, shownBars, votesSpec } from "./plot_specs.js";
+import { amount, dateOf, featureSpec, heatSpec, hereRows, importanceSpec, plain, reach, shownBars, votesSpec } from "./plot_specs.js";
 
 const HEAVIEST = 15; // votes drawn; the table has more
 const model = document.getElementById("model").dataset;
@@ -147,6 +147,24 @@ function votes() {
   return { spec: (colours) => votesSpec(rows, found.labels, colours), frame, node: element("figure", { class: "card plot wide" }, heading, element("p", { class: "quiet small" }, words), frame, all) };
 }
 
+// What two features add together: a map of each pair, all on one scale.
+function pairMap(pair) {
+  const most = Math.max(1e-9, ...found.pairs.flatMap(({ cells }) => cells.map(({ adds }) => Math.abs(adds))));
+  const strongest = pair.cells.reduce((a, b) => (Math.abs(b.adds) > Math.abs(a.adds) ? b : a));
+  const label = `What ${pair.feature} add together to the ${found.unit}; most: ${amount(strongest.adds)} at ${strongest.row} and ${strongest.column}. The table below has all of it.`;
+  const frame = element("div", { class: "frame", role: "img", "aria-label": label });
+  const table = figures(`Figures of ${pair.feature}`, [...pair.features, "Adds", "Standard error", "Records (noisy)"], () => pair.cells.map(
+    (cell) => [cell.row, cell.column, amount(cell.adds), cell.error === null ? "" : plain(cell.error), cell.count ?? ""]));
+  const node = element("figure", { class: "card plot" }, element("h3", {}, pair.feature), frame, table);
+  return { spec: (colours) => heatSpec(pair, found.unit, most, colours), frame, node };
+}
+
+function together(maps) {
+  const words = "Beside what each adds by itself: blue adds, orange takes away, pale is within two standard errors of the noise.";
+  return element("section", { "aria-labelledby": "together-h" }, element("h3", { id: "together-h" }, "What two features add together"),
+    element("p", { class: "quiet small" }, words), element("div", { class: "plot-grid" }, ...maps.map((each) => each.node)));
+}
+
 function trees() {
   const parts = found.parts.toLowerCase(), one = parts.replace(/s$/, "");
   const text = found.trees.map((tree, at) => `${one} ${at + 1}\n${tree}`).join("\n\n");
@@ -199,8 +217,10 @@ async function start() {
   document.getElementById("plots-wait").remove();
   const wide = [...(found.importances.length ? [importances()] : []), ...(found.votes?.length ? [votes()] : [])];
   const pair = element("div", { class: wide.length > 1 ? "plot-pair" : "" }, ...wide.map((each) => each.node));
-  room.append(pair, ...(found.trees ? [trees()] : [controls(), grid, more]));
+  const maps = (found.pairs ?? []).map(pairMap);
+  room.append(pair, ...(found.trees ? [trees()] : [controls(), grid, more, ...(maps.length ? [together(maps)] : [])]));
   [waiting, next] = [found.features, found.next];
+  wide.push(...maps);
   await Promise.all([drawWide(wide), add(found.of <= FIRST + 3 ? found.of : FIRST)]);
   document.addEventListener("dpserve:theme", () => Promise.all([drawWide(wide), ...features.map(drawFeature)]));
   room.setAttribute("aria-busy", "false");

@@ -88,7 +88,9 @@ function explain({ features, contributions, unit, base }, answer) {
   for (const each of asks) push(each, adds.get(each.dataset.feature), most, places);
   const start = several ? base[at] : base;
   const what = several ? `logits of “${answer}”` : unit;
-  form.querySelector(".why").textContent = `Bars and figures: what each value adds to the ${what}, from a base of ${number(start, places)}. They add up to ${number([...adds.values()].reduce((a, b) => a + b, start), places)}.`;
+  const pairs = features.filter((name) => !asks.some((each) => each.dataset.feature === name)).map((name) => `${name} ${signed(adds.get(name), places)}`);
+  const together = pairs.length ? ` Two together: ${pairs.join(", ")}.` : "";
+  form.querySelector(".why").textContent = `Bars and figures: what each value adds to the ${what}, from a base of ${number(start, places)}.${together} They add up to ${number([...adds.values()].reduce((a, b) => a + b, start), places)}.`;
 }
 
 function push(each, adds, most, places) {

@@ -14,6 +14,7 @@ from math import log10, sqrt
 
 from accountant.budget import Budget, Relation
 from accountant.privacy import gdp
+from training.learners.ebm.pairs import Asked
 from training.session import Public
 
 EPOCHS, PURE_EPOCHS = 40, 8  # Gaussian noise averages out over many epochs; Laplace noise, added up purely, does not
@@ -21,6 +22,7 @@ MOST_SUMS, FEWEST_EPOCHS = 3_000, 2  # of many features each is looked at less o
 TRAVEL = 16.0  # rate times epochs is at most this: how many full steps a curve may take, all in all
 RIDGE, PURE_RIDGE = 30.0, 15.0  # in standard deviations of the noise, had all epochs' budget gone into one release
 CLIP = 0.4  # the tightest
+PAIR_LEAVES = 3
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,31 @@ class EbmDefaults:
     clip: float = 1.0
     spread: float = 0.0
     mass: float = 0.0
+
+
+@dataclass(frozen=True)
+class PairDefaults:
+    """`many` pairs, `found` by a noisy score of each where they are not named, in `epochs` over them, with `leaves` of
+    a partition of either feature, and `rate` and `ridge` as of features alone."""
+
+    many: int = 0
+    found: bool = False
+    epochs: int = 0
+    leaves: int = PAIR_LEAVES
+    rate: float = 0.0
+    ridge: float = 0.0
+
+
+NO_PAIRS = PairDefaults()
+
+
+def pair_defaults(public: Public, settings: EbmDefaults, asked: Asked) -> PairDefaults:
+    """The rule for pairs: as many epochs over them as over the features."""
+    many = asked.many or 0
+    if not many:
+        return NO_PAIRS
+    epochs = settings.epochs
+    return PairDefaults(many, not asked.named, epochs, PAIR_LEAVES, settings.rate, settings.ridge)
 
 
 @lru_cache(maxsize=256)

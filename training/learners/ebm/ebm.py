@@ -8,18 +8,18 @@ numbers, whose residuals are clipped here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from math import log, sqrt
-from statistics import NormalDist
+from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget import Relation
 from accountant.errors import InputError
 from models.forms.additive import AdditiveEnsemble
+from models.pairs import JOINED, pair_name
 from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.boosting.defaults import strength as signal
 from training.learners.checks import check_real, check_whole
@@ -33,31 +33,16 @@ from training.learners.cut_points import (
     cutting,
     recut,
 )
-from training.learners.ebm.defaults import EbmDefaults, ebm_defaults
-from training.learners.ebm.noise import Mechanism, Noise, noise_of, unit_near
-from training.learners.ebm.queries import (
-    CLIP,
-    GRID,
-    SCORES,
-    BinCounts,
-    ClassResiduals,
-    LeafSums,
-    NumberResiduals,
-    Residuals,
-    SquareSum,
-)
-from training.learners.ebm.splits import partition
-from training.rows.additive_rows import WIDEST
-from training.rows.partitions.partition import TARGET_GRID
+from training.learners.ebm.defaults import EbmDefaults, PairDefaults, ebm_defaults, pair_defaults
+from training.learners.ebm.model import Model
+from training.learners.ebm.noise import Noise, noise_of, unit_near
+from training.learners.ebm.pairs import AUTO, Places, asked_pairs
+from training.learners.ebm.queries import GRID, BinCounts, JointCounts
 from training.session import Public, Releaser
 
 MAX_EPOCHS = 5000
 FEW_BINS, MANY_BINS = 64, 128  # by the public rule where there is much to tell, of classes and of a number to predict
-LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
 LESS_TOLD = 2.5  # of a number to predict the same strength tells so much less of where to cut others
-OFF, MOST_OFF = 0.5, 2.0  # logits by which clipped residuals may leave a constant wrong: about so many, at most so many
-NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 64) for i in range(64)])
-RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -71,7 +56,7 @@ class DPEBM(PrivateLearner):
     released histogram; `rate` of a step; `ridge`, in standard deviations of the noise, added to what a step is divided
     by; `share` of the budget for the histograms; `clip` of residuals, in chances or half ranges; `spread`: a number's
     are clipped to that many of their released root mean squares as well, 0 for not; `cuts` and `bins` of numbers as in
-    `lazybb`.
+    `lazybb`; `pairs` of features that add something together: "auto", a number of them, or themselves, "age & hours".
     """
 
     name: ClassVar[str] = "ebm"
@@ -86,6 +71,7 @@ class DPEBM(PrivateLearner):
     spread: float | None = None
     cuts: Where | Literal["auto"] = "auto"
     bins: int | None = None
+    pairs: object = AUTO
 
     def check(self, public: Public) -> None:
         """InputError where a parameter is out of range, or the target has neither two classes nor a range."""
@@ -101,14 +87,27 @@ class DPEBM(PrivateLearner):
             raise InputError("leaves=1: must be 0 for every bin its own, or at least 2")
         check_cuts(self.cuts, self.bins)
         self.cutting_of(public)
+        self._check_pairs(public)
         for name, words, fits in _REALS:
             if getattr(self, name) is not None:
                 check_real(name, getattr(self, name), words, fits)
 
+    def _check_pairs(self, public: Public) -> None:
+        names = {feature.name for feature in public.features}
+        if self.pairs_of(public).many and any(JOINED in name for name in names):
+            both = (pair_name(public.features, at) for at in combinations(range(len(names)), 2))
+            taken = sorted(names.intersection(both))
+            if taken:
+                raise InputError(f"pairs: {taken[0]!r:.80} is a feature, and would be the name of a pair")
+
     def guess(self, public: Public) -> Decimal:
         """Many epochs make a rehearsal dear."""
         found = 2 * counted_numbers(public) if self.cutting_of(public).where == "found" else 0
-        return unit_near(public, self.settings(public), found)
+        return unit_near(public, self.settings(public), self.pairs_of(public), found)
+
+    def pairs_of(self, public: Public) -> PairDefaults:
+        """How many pairs, and in how many epochs: by the parameter or the public rule."""
+        return pair_defaults(public, self.settings(public), asked_pairs(self.pairs, public.features))
 
     def cutting_of(self, public: Public) -> Cutting:
         """Where numbers are cut, by the parameters or the public rule."""
@@ -136,26 +135,41 @@ class DPEBM(PrivateLearner):
         return replace(ebm_defaults(public), **{name: value for name, value in given.items() if value is not None})
 
     def learn(self, session: Releaser) -> AdditiveEnsemble:
-        """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it. Of two
-        classes, in the end one sum of all that is left."""
-        settings = self.settings(session.public)
-        noise = noise_of(session.public, session.unit, settings)
+        """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it; the same of
+        pairs of features, where there shall be any. Of two classes, in the end one sum of all that is left."""
+        settings, pairs = self.settings(session.public), self.pairs_of(session.public)
+        noise = noise_of(session.public, session.unit, settings, pairs)
         session = self._cut(session, noise)
         public = session.public
         features = list(enumerate(public.features))
         counts = [session.release(BinCounts(f, feature.bins, noise.norm), noise.counting) for f, feature in features]
-        model = _Model(public, settings, noise, [count / GRID for count in counts])
+        model = Model(public, settings, noise, [count / GRID for count in counts], pairs)
         whole = np.zeros(public.features[0].bins, np.int64)
         model.start(session.release(model.query(0, whole), noise.starting))
         if public.classes is None and settings.spread:
             model.narrow(session.release(model.squares(), noise.starting))
-        for epoch in range(settings.epochs):
-            for f, feature in features:
-                leaves = partition(feature, settings.leaves, settings.mass, model.counts[f], (f, epoch))
-                model.step(f, leaves, session.release(model.query(f, leaves), noise.summing))
+        alone = range(len(features))
+        self._boost(session, model, settings.epochs, alone)
+        for at, places in enumerate(self._chosen(session, model)):
+            model.join(places)
+            model.counted(session.release(JointCounts(model.joints[at], noise.norm), noise.counting))
+        self._boost(session, model, pairs.epochs, range(len(alone), len(alone) + pairs.many))
         if public.classes is not None:
             model.centre(session.release(model.unclipped(whole), noise.starting))
         return model.ensemble()
+
+    def _boost(self, session: Releaser, model: Model, epochs: int, places: Sequence[int]) -> None:
+        for epoch in range(epochs):
+            for place in places:
+                leaves = model.leaves(place, epoch)
+                model.step(place, leaves, session.release(model.query(place, leaves), model.noise.summing))
+
+    def _chosen(self, session: Releaser, model: Model) -> Sequence[Places]:
+        """The pairs that are named, or those that leave most to explain by their noisy scores."""
+        if not model.pairs.found:
+            return asked_pairs(self.pairs, session.public.features).named
+        places = model.candidates()
+        return model.best(places, session.release(model.scores(places), model.noise.scoring))
 
 
 class DPEBMClassifier(DPEBM, PrivateClassifier):
@@ -174,136 +188,3 @@ _REALS: tuple[tuple[str, str, Any], ...] = (
     ("mass", "between 0 and 1", lambda x: 0 <= x <= 1),
     ("spread", "between 0 and 100", lambda x: 0 <= x <= 100),
 )
-
-
-@dataclass
-class _Model:
-    """What was released so far, and what follows from it: everything here is public.
-
-    Scores are whole numbers: 1 / SCORES logits, or half the range / TARGET_GRID. `counts`: noisy rows per bin.
-    """
-
-    public: Public
-    settings: EbmDefaults
-    noise: Noise
-    counts: list[Floats]
-
-    def __post_init__(self) -> None:
-        self._number = self.public.classes is None
-        self._grid = TARGET_GRID if self._number else SCORES
-        self._limit = min(2 * TARGET_GRID if self._number else CLIP, WIDEST // len(self.counts))
-        self._terms = [np.zeros(count.size, np.int64) for count in self.counts]
-        self._spread = [np.zeros(count.size) for count in self.counts]  # variance of each term by noise alone
-        self._lows, self._highs = [0] * len(self.counts), [0] * len(self.counts)
-        self._constant, self._curvature = 0, 1.0
-        self._clip = 1.0  # the first sum is of all that there is
-
-    def query(self, feature: int, leaves: Integers) -> LeafSums:
-        relation, norm = self.public.relation, self.noise.norm
-        return LeafSums(self._residuals(), tuple(self._terms), feature, leaves, norm, relation)
-
-    def start(self, total: Integers) -> None:
-        """From the sum of all residuals at score 0: the constant, and the curvature of the loss there.
-
-        The noise counts as so many rows: where it drowns their number, the constant stays near 0.
-        """
-        worth = self._residuals().worth
-        mean = float(total[0]) * worth / (self._rows() + self._noise(self.noise.starting, worth))
-        if self._number:
-            self._constant = round(min(max(mean, -1.0), 1.0) * TARGET_GRID)
-        else:
-            rate = min(max(0.5 + mean, RARE), 1 - RARE)
-            self._constant, self._curvature = round(log(rate / (1 - rate)) * SCORES), rate * (1 - rate)
-        self._clip = self.settings.clip
-
-    def unclipped(self, whole: Integers) -> LeafSums:
-        """The sum of all residuals as they are: with clipped ones a rare class stays under-predicted."""
-        self._clip = 1.0
-        return self.query(0, whole)
-
-    def centre(self, total: Integers) -> None:
-        """From the sum of all residuals: the constant at which chances add up to what was found, by a part of the way
-        that is smaller the more the noise is. Of scores whose features are independent, by the histograms.
-        """
-        worth, rows = self._residuals().worth, self._rows()
-        middle, spread = self._constant / SCORES, 0.0
-        for term, count in zip(self._terms, self.counts, strict=True):
-            share = np.maximum(count, 0) + 1e-9
-            share, logits = share / share.sum(), term / SCORES
-            mean = float(share @ logits)
-            middle, spread = middle + mean, spread + float(share @ (logits - mean) ** 2)
-        moves = np.linspace(-MOST_OFF, MOST_OFF, 401)
-        chances = 1 / (1 + np.exp(-(middle + sqrt(spread) * NORMAL + moves[:, None])))
-        curved = rows * float((chances * (1 - chances))[200].mean())
-        doubt = self._noise(self.noise.starting, worth) ** 2 + curved
-        missing = float(total[0]) * worth / (1 + doubt / (OFF * curved) ** 2)
-        sums = rows * (chances.mean(axis=1) - chances[200].mean())
-        self._constant += round(float(np.interp(missing, sums, moves)) * SCORES)
-
-    def squares(self) -> SquareSum:
-        return SquareSum(self._constant, self.noise.norm)
-
-    def narrow(self, squares: Integers) -> None:
-        """From the sum of squared residuals: clip to so many of their root mean squares."""
-        mean = max(float(squares[0]) / TARGET_GRID / self._rows(), LEAST**2)
-        self._clip = max(LEAST, min(self._clip, self.settings.spread * sqrt(mean)))
-
-    def step(self, feature: int, leaves: Integers, sums: Integers) -> None:
-        """rate * sum / (h + ridge * noise) on every bin of a leaf, h being its noisy rows times curvature."""
-        worth, rows = self._residuals().worth, np.maximum(self.counts[feature], 0)
-        inside = np.bincount(leaves, rows)
-        h = self._curvature * np.maximum(inside, 1)
-        noise = self._noise(self.noise.summing, worth)
-        gain = self.settings.rate / (h + self.settings.ridge * noise)
-        moved = np.round(gain * worth * sums * self._grid)[leaves]
-        term = np.clip(self._terms[feature] + moved, -self._limit, self._limit).astype(np.int64)
-        self._terms[feature] = term  # a new array each time: rows know a term by its object
-        self._lows[feature], self._highs[feature] = int(term.min()), int(term.max())
-        corrected = (gain * self._curvature)[leaves] * rows
-        self._spread[feature] = (1 - corrected) ** 2 * self._spread[feature] + ((gain * noise)[leaves]) ** 2
-
-    def ensemble(self) -> AdditiveEnsemble:
-        """Terms are centred, by the noisy histogram: what they share is in the constant."""
-        terms, constant = [], self._constant
-        for term, count in zip(self._terms, self.counts, strict=True):
-            rows = np.maximum(count, 0)
-            middle = round(float(rows @ term / rows.sum())) if rows.sum() else 0
-            terms.append(tuple((term - middle).tolist()))
-            constant += middle
-        public = self.public
-        low, high = public.target_range or (0.0, 0.0)
-        spread = [np.sqrt(spread) * self._grid for spread in self._spread]
-        return AdditiveEnsemble(
-            public.features,
-            public.target,
-            public.classes or (),
-            public.target_range,
-            (high / 2 - low / 2) / TARGET_GRID if self._number else 1 / SCORES,
-            constant,
-            tuple(terms),
-            tuple(tuple(np.round(count).astype(np.int64).tolist()) for count in self.counts),
-            tuple(tuple(each.tolist()) for each in spread),
-        )
-
-    def _residuals(self) -> Residuals:
-        relation, norm = self.public.relation, self.noise.norm
-        if self._number:
-            return NumberResiduals(self._constant, round(self._clip * TARGET_GRID), relation)
-        low, high = self._constant + sum(self._lows), self._constant + sum(self._highs)
-        return ClassResiduals(self._constant, low, high, self._clip, relation, norm)
-
-    def _noise(self, mechanism: Mechanism, worth: float) -> float:
-        """The standard deviation of its noise on a sum, in logits or half ranges."""
-        return mechanism.event.deviation * self.public.contributions * GRID * worth
-
-    def _rows(self) -> float:
-        """How many rows there are: public under replace-one, else by the histograms, the shorter the surer, and by the
-        declared number, which is taken to be off by half of itself: of weak histograms alone it might come out as none.
-        """
-        if self.public.relation is Relation.REPLACE_ONE:
-            return float(self.public.records)
-        sizes = np.array([count.size for count in self.counts])
-        found = np.array([count.sum() for count in self.counts]) @ (1 / sizes) / (1 / sizes).sum()
-        doubt = (self.noise.counting.event.deviation * self.public.contributions) ** 2 / float((1 / sizes).sum())
-        trust = 1 / (1 + doubt / (self.public.records / 2) ** 2)
-        return max(1.0, trust * float(found) + (1 - trust) * self.public.records)

@@ -11,33 +11,35 @@ from accountant.budget import MAX_EPSILON, NANO, from_nano, nano
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.events import MAX_NOISE
 from training.learners.cut_points import counted_numbers
-from training.learners.ebm.defaults import EbmDefaults, mu_of
+from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults, mu_of
 from training.learners.leaf_sensitivity import Norm
 from training.session import Public
 
 Mechanism = DiscreteGaussian | DiscreteLaplace
 FINDING = Fraction(1, 20)  # of the budget, for all counts that cut points are found by
+SCORING = Fraction(1, 20)  # of the budget, for the scores that pairs are found by
 START = Fraction(1, 100)  # of the budget, for each sum that a model starts from
 
 
 @dataclass(frozen=True)
 class Noise:
-    """`finding` for the counts that cut points are found by, `counting` for the histograms, `starting` for what a model
-    starts from and ends with, `summing` for the rest.
+    """`finding` for the counts that cut points are found by, `scoring` for the scores that pairs are found by,
+    `counting` for the histograms, `starting` for what a model starts from and ends with, `summing` for the rest.
     """
 
     finding: Mechanism
+    scoring: Mechanism
     counting: Mechanism
     starting: Mechanism
     summing: Mechanism
     norm: Norm
 
 
-def noise_of(public: Public, unit: Decimal, settings: EbmDefaults) -> Noise:
+def noise_of(public: Public, unit: Decimal, settings: EbmDefaults, pairs: PairDefaults = NO_PAIRS) -> Noise:
     """A sum gets `unit`: epsilon where delta is 0, else mu = 1 / noise multiplier. More of it is never more noise."""
     of = _pure if public.pure else _gaussian
-    finding, counting, starting = (of(unit, ratio) for ratio in _ratios(public, settings))
-    return Noise(finding, counting, starting, of(unit, Fraction(1)), "l1" if public.pure else "l2")
+    finding, scoring, counting, starting = (of(unit, ratio) for ratio in _ratios(public, settings, pairs))
+    return Noise(finding, scoring, counting, starting, of(unit, Fraction(1)), "l1" if public.pure else "l2")
 
 
 def starts(public: Public, settings: EbmDefaults) -> int:
@@ -47,24 +49,29 @@ def starts(public: Public, settings: EbmDefaults) -> int:
     return 2 if public.classes is not None or settings.spread else 1
 
 
-def unit_near(public: Public, settings: EbmDefaults, found: int) -> Decimal:
+def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found: int) -> Decimal:
     """A unit a little below the largest that the budget carries: where calibration starts, and need not search.
     `found`: how many counts cut points are found by.
     """
     epsilon, features = float(public.budget.epsilon), len(public.features)
-    finding, counting, starting = _ratios(public, settings)
+    finding, scoring, counting, starting = _ratios(public, settings, pairs)
     units = features * (settings.epochs + counting) + starts(public, settings) * starting + found * finding
+    units += pairs.many * (pairs.epochs + counting) + pairs.found * scoring
     unit = epsilon / units if public.pure else mu_of(public.budget) / sqrt(units)
     return from_nano(int(unit * (1 - 1e-7) * NANO))
 
 
-def _ratios(public: Public, settings: EbmDefaults) -> tuple[Fraction, Fraction, Fraction]:
-    """What a count that finds cut points, a histogram and a starting sum get, of epsilon or of mu^2, where any other
-    sum gets 1.
+def _ratios(
+    public: Public, settings: EbmDefaults, pairs: PairDefaults
+) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+    """What a count that finds cut points, the scores of pairs, a histogram and a starting sum get, of epsilon or of
+    mu^2, where any other sum gets 1.
     """
-    share, sums = Fraction(settings.share), settings.epochs * len(public.features)
+    share, features = Fraction(settings.share), len(public.features)
+    sums = settings.epochs * features + pairs.epochs * pairs.many
     finding = FINDING / (1 - FINDING) * sums / max(1, 2 * counted_numbers(public))
-    return finding, share * settings.epochs / (1 - share), max(Fraction(1), START * sums)
+    counting = share * sums / (features + pairs.many) / (1 - share)
+    return finding, SCORING / (1 - SCORING) * sums, counting, max(Fraction(1), START * sums)
 
 
 def _pure(unit: Decimal, ratio: Fraction) -> DiscreteLaplace:

@@ -6,9 +6,10 @@ GRID in size, by public bounds alone; a residual is brought to that size, so tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import exp
+from math import exp, isqrt
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from accountant.budget import Relation
 from accountant.errors import PlanMismatch
 from training.learners.leaf_sensitivity import Norm, reach
-from training.rows.additive_rows import AdditiveRows, bin_counts, square_sum
+from training.rows.additive_rows import AdditiveRows, Joint, bin_counts, joint_counts, square_sum
 from training.rows.kernels.additive import FRACTION
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.rows import Rows
@@ -42,6 +43,9 @@ class Residuals(Protocol):
 
     def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
         """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
+
+    def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
+        """The same per cell of each pair: (pairs, most cells)."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,10 @@ class ClassResiduals:
         """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
         return rows.class_sums(feature, leaves, self.table, self.span[0] - self.constant)
 
+    def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
+        """The same per cell of each pair: (pairs, most cells)."""
+        return rows.class_cells(pairs, self.table, self.span[0] - self.constant)
+
 
 @lru_cache(maxsize=1)
 def _residuals() -> NDArray[np.float64]:
@@ -130,6 +138,10 @@ class NumberResiduals:
         """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
         return rows.number_sums(feature, leaves, self.constant, self.clip, self.factor)
 
+    def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
+        """The same per cell of each pair: (pairs, most cells)."""
+        return rows.number_cells(pairs, self.constant, self.clip, self.factor)
+
 
 @dataclass(frozen=True)
 class BinCounts:
@@ -146,6 +158,70 @@ class BinCounts:
 
     def __call__(self, rows: Rows) -> Integers:
         return bin_counts(rows, self.feature) * GRID
+
+
+@dataclass(frozen=True)
+class JointCounts:
+    """Rows per cell of two features, times GRID: as of one feature's bins, a row counts in one."""
+
+    joint: Joint
+    norm: Norm
+    purpose: ClassVar[str] = "count rows per cell of a pair"
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        return self.joint.cells
+
+    def sensitivity(self, relation: Relation) -> int:
+        """How far one row moves all counts, in its norm and grid steps."""
+        return reach(GRID, 0, relation, self.norm)
+
+    def __call__(self, rows: Rows) -> Integers:
+        return joint_counts(rows, self.joint) * GRID
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """How much two features together leave to explain, of each of the `joints`: the sizes of the sums of residuals over
+    its cells, added up, in grid steps.
+
+    A row moves one such score by what it adds to its cell at most, and one that is replaced by twice that; and all of
+    them at once, together by as much times their number in L1, times its root in L2.
+    """
+
+    residuals: Residuals
+    terms: tuple[Integers, ...]
+    joints: tuple[Joint, ...]
+    norm: Norm
+    relation: Relation
+    purpose: ClassVar[str] = "score pairs of features"
+
+    @property
+    def size(self) -> int:
+        """Answers: one for each pair."""
+        return len(self.joints)
+
+    @property
+    def most(self) -> int:
+        """How far one row moves one score at most, given that it moves sums over leaves by GRID at most."""
+        return reach(GRID, 0, self.relation, "l2") if self.norm == "l2" else GRID
+
+    def sensitivity(self, relation: Relation) -> int:
+        """How far one row moves all scores, in their norm and grid steps, rounded up."""
+        if relation is not self.relation:
+            raise PlanMismatch(f"relation={relation}: the residuals were scaled for {self.relation}")
+        if self.norm == "l1":
+            return self.most * self.size
+        return isqrt(self.most**2 * self.size - 1) + 1
+
+    def __call__(self, rows: Rows) -> Integers:
+        """The bound is decided in whole numbers, before a row is looked at."""
+        moved = max(self.residuals.extremes()) * (1 if self.relation is Relation.ADD_REMOVE else 2)
+        if moved > self.most:
+            raise PlanMismatch(f"sensitivity={self.most}: a row could move a score by {moved}")
+        sums = self.residuals.cells(AdditiveRows(rows, self.terms), self.joints)
+        return np.asarray(np.abs(sums).sum(axis=1), np.int64)
 
 
 @dataclass(frozen=True)
@@ -171,7 +247,7 @@ class SquareSum:
 class LeafSums:
     """Sums of residuals over the leaves of a public partition of a feature's bins; `leaves`: (bins,), the leaf of each.
 
-    `terms` are the released ones, without the constant.
+    `terms` are the released ones, without the constant. Behind the features stand the `joints`, whose bins are cells.
     """
 
     residuals: Residuals
@@ -180,6 +256,7 @@ class LeafSums:
     leaves: Integers
     norm: Norm
     relation: Relation
+    joints: tuple[Joint, ...] = ()
     purpose: ClassVar[str] = "sum residuals per leaf"
 
     @property
@@ -198,4 +275,4 @@ class LeafSums:
         moved = reach(*self.residuals.extremes(), self.relation, self.norm)
         if moved > GRID:
             raise PlanMismatch(f"sensitivity={GRID}: a row could move these sums by {moved}")
-        return self.residuals.sums(AdditiveRows(rows, self.terms), self.feature, self.leaves)
+        return self.residuals.sums(AdditiveRows(rows, self.terms, self.joints), self.feature, self.leaves)

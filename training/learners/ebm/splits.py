@@ -23,9 +23,16 @@ def partition(feature: Feature, leaves: int, mass: float, rows: Floats, at: tupl
     Of a number: at most `leaves` by random cuts, and the missing value's, which is its own. A cut falls on a share
     `mass` of the noisy `rows` per bin, else on the bins evenly. Else, or with `leaves` 0: every bin is its own leaf.
     """
-    ordered = feature.bins - 1
+    return axis_partition(feature, feature.bins, leaves, mass, rows, at)
+
+
+def axis_partition(
+    feature: Feature, bins: int, leaves: int, mass: float, rows: Floats, at: tuple[int, int]
+) -> Integers:
+    """The same of so many groups of a feature's bins, of a number the missing value's last."""
+    ordered = bins - 1
     if leaves == 0 or ordered <= leaves or not isinstance(feature, NumericFeature):
-        return np.arange(feature.bins, dtype=np.int64)
+        return np.arange(bins, dtype=np.int64)
     seen = np.maximum(rows[:-1], 0)
     if not seen.any():
         return _evenly(ordered, leaves, at)

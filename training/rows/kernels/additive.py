@@ -76,6 +76,74 @@ def sum_numbers(
 
 
 @numba.njit(nogil=True, cache=True)
+def class_values(
+    labels: NDArray[np.uint8], scores: NDArray[np.int32], table: NDArray[np.int32], low: int, found: NDArray[np.int32]
+) -> None:
+    """found[i] = table[label, score - low], the score being clipped into the table."""
+    last = table.shape[1] - 1
+    for i in range(found.size):
+        found[i] = table[labels[i], min(max(scores[i] - low, 0), last)]
+
+
+@numba.njit(nogil=True, cache=True)
+def number_values(
+    targets: NDArray[np.int32],
+    scores: NDArray[np.int32],
+    constant: int,
+    clip: int,
+    factor: int,
+    found: NDArray[np.int32],
+) -> None:
+    """found[i] = the residual target - score - constant, clipped to -clip..clip, times factor / 2^FRACTION, rounded
+    toward zero.
+    """
+    for i in range(found.size):
+        residual = targets[i] - scores[i] - constant
+        part = (min(abs(residual), clip) * factor) >> FRACTION
+        found[i] = part if residual > 0 else -part
+
+
+@numba.njit(nogil=True, cache=True)
+def join(
+    one: NDArray[Any],
+    other: NDArray[Any],
+    down: NDArray[np.uint16],
+    across: NDArray[np.uint16],
+    found: NDArray[Any],
+) -> None:
+    """found[i] = down[one[i]] + across[other[i]]: the cell of two features."""
+    for i in range(found.size):
+        found[i] = down[one[i]] + across[other[i]]
+
+
+@numba.njit(nogil=True, cache=True)
+def count_joint(
+    one: NDArray[Any], other: NDArray[Any], down: NDArray[np.uint16], across: NDArray[np.uint16], size: int
+) -> Integers:
+    """Rows per cell: (size,)."""
+    counts = np.zeros((LANES, size), dtype=np.int64)
+    for i in range(one.size):
+        counts[i & (LANES - 1), down[one[i]] + across[other[i]]] += 1
+    return np.asarray(counts.sum(axis=0))
+
+
+@numba.njit(nogil=True, cache=True)
+def sum_joint(
+    one: NDArray[Any],
+    other: NDArray[Any],
+    down: NDArray[np.uint16],
+    across: NDArray[np.uint16],
+    values: NDArray[np.int32],
+    size: int,
+) -> Integers:
+    """Sum of the values per cell: (size,)."""
+    sums = np.zeros((LANES, size), dtype=np.int64)
+    for i in range(one.size):
+        sums[i & (LANES - 1), down[one[i]] + across[other[i]]] += values[i]
+    return np.asarray(sums.sum(axis=0))
+
+
+@numba.njit(nogil=True, cache=True)
 def sum_squares(targets: NDArray[np.int32], constant: int, most: int) -> int:
     """Sum of min(|target - constant|, most)^2 / most, each rounded down; `most` is a power of two."""
     total = 0

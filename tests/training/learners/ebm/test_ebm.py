@@ -18,7 +18,8 @@ from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from training.calibrate import calibrate, rehearse
 from training.learners.ebm.defaults import EbmDefaults
-from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor, _Model
+from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
+from training.learners.ebm.model import Model
 from training.learners.ebm.noise import noise_of
 from training.learners.ebm.queries import (
     CLIP,
@@ -468,7 +469,7 @@ def test_the_last_sum_mends_what_clipped_residuals_leave(monkeypatch):
         return float(model.fit(table, np.where(rare, "yes", "no")).predict_proba(table)[:, 1].mean() / rare.mean())
 
     assert 0.8 < said() < 1.25
-    monkeypatch.setattr("training.learners.ebm.ebm._Model.centre", lambda self, total: None)
+    monkeypatch.setattr("training.learners.ebm.model.Model.centre", lambda self, total: None)
     assert said() < 0.75
 
 
@@ -478,5 +479,5 @@ def test_weak_histograms_leave_the_declared_number_of_rows(unit, least, most):
     public, made = public_of("number", ADD, False), learner("number")
     settings = made.settings(public)
     counts = [np.full(feature.bins, 100 / feature.bins) for feature in public.features]
-    model = _Model(public, settings, noise_of(public, Decimal(unit), settings), counts)
+    model = Model(public, settings, noise_of(public, Decimal(unit), settings), counts)
     assert least < model._rows() < most

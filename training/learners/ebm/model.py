@@ -1,0 +1,245 @@
+"""What `ebm` knows while it learns: the released numbers, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, pi, sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget import Relation
+from models.forms.additive import AdditiveEnsemble
+from models.pairs import PairTerm, in_rows
+from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
+from training.learners.ebm.noise import Mechanism, Noise
+from training.learners.ebm.pairs import SEEN, Places, cells_partition, joint_of, pairs_among
+from training.learners.ebm.queries import (
+    CLIP,
+    GRID,
+    SCORES,
+    ClassResiduals,
+    LeafSums,
+    NumberResiduals,
+    PairScores,
+    Residuals,
+    SquareSum,
+)
+from training.learners.ebm.splits import partition
+from training.rows.additive_rows import WIDEST, Joint
+from training.rows.partitions.partition import TARGET_GRID
+from training.session import Public
+
+LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
+OFF, MOST_OFF = 0.5, 2.0  # logits by which clipped residuals may leave a constant wrong: about so many, at most so many
+NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 64) for i in range(64)])
+RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Model:
+    """What was released so far, and what follows from it: everything here is public.
+
+    Scores are whole numbers: 1 / SCORES logits, or half the range / TARGET_GRID. `counts`: noisy rows per bin. Behind
+    the features stand the pairs that were joined: a place is a feature's, or a pair's.
+    """
+
+    public: Public
+    settings: EbmDefaults
+    noise: Noise
+    counts: list[Floats]
+    pairs: PairDefaults = NO_PAIRS
+    joints: tuple[Joint, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._number = self.public.classes is None
+        self._grid = TARGET_GRID if self._number else SCORES
+        most = WIDEST // (len(self.counts) + self.pairs.many)
+        self._limit = min(2 * TARGET_GRID if self._number else CLIP, most)
+        self._terms = [np.zeros(count.size, np.int64) for count in self.counts]
+        self._spread = [np.zeros(count.size) for count in self.counts]  # variance of each term by noise alone
+        self._lows, self._highs = [0] * len(self.counts), [0] * len(self.counts)
+        self._constant, self._curvature = 0, 1.0
+        self._clip = 1.0  # the first sum is of all that there is
+
+    def leaves(self, place: int, epoch: int) -> Integers:
+        """The public partition of a feature's bins, or a pair's cells."""
+        features, counts, mass = self.public.features, self.counts[place], self.settings.mass
+        if place < len(features):
+            return partition(features[place], self.settings.leaves, mass, counts, (place, epoch))
+        at = place - len(features)
+        return cells_partition(features, self.joints[at], counts, self.pairs.leaves, mass, (at, epoch))
+
+    def query(self, place: int, leaves: Integers) -> LeafSums:
+        """The sums of what is left over these leaves."""
+        relation, norm = self.public.relation, self.noise.norm
+        return LeafSums(self._residuals(), tuple(self._terms), place, leaves, norm, relation, self.joints)
+
+    def candidates(self) -> list[Places]:
+        """The pairs that are looked at: of the features that add or take away most, in the mean over the histogram."""
+        sizes = []
+        for term, count in zip(self._terms, self.counts, strict=True):
+            share = np.maximum(count, 0) + 1e-9
+            share = share / share.sum()
+            sizes.append(float(share @ np.abs(term - share @ term)))
+        return pairs_among(sizes)
+
+    def scores(self, places: Sequence[Places]) -> PairScores:
+        """How much each of these pairs leaves to explain."""
+        joints = tuple(joint_of(self.public.features, self.counts, each, SEEN) for each in places)
+        relation, norm = self.public.relation, self.noise.norm
+        return PairScores(self._residuals(), tuple(self._terms), joints, norm, relation)
+
+    def best(self, places: Sequence[Places], scores: Integers) -> list[Places]:
+        """Those whose sums are largest, beyond what chance alone makes of them."""
+        query = self.scores(places)
+        worth = query.residuals.worth
+        beyond = scores * worth - np.array([self._by_chance(joint) for joint in query.joints])
+        order = np.argsort(-beyond, kind="stable")[: self.pairs.many]
+        return [places[at] for at in order]
+
+    def _by_chance(self, joint: Joint) -> float:
+        """The sizes of sums over cells, added up, were residuals a coin of the same spread each."""
+        first, second = (
+            np.bincount(groups, np.maximum(self.counts[at], 0))
+            for at, groups in zip(joint.features, joint.groups, strict=True)
+        )
+        rows = self._rows()
+        cells = np.sqrt(np.outer(first, second) / rows).sum()
+        return float(cells) * sqrt(2 / pi * self._curvature)
+
+    def join(self, places: Places) -> None:
+        """One more pair, behind the features."""
+        joint = joint_of(self.public.features, self.counts, places)
+        self.joints = (*self.joints, joint)
+        self._terms.append(np.zeros(joint.cells, np.int64))
+        self._spread.append(np.zeros(joint.cells))
+        self._lows.append(0)
+        self._highs.append(0)
+
+    def counted(self, counts: Integers) -> None:
+        """The noisy rows per cell of the last pair."""
+        self.counts.append(counts / GRID)
+
+    def start(self, total: Integers) -> None:
+        """From the sum of all residuals at score 0: the constant, and the curvature of the loss there.
+
+        The noise counts as so many rows: where it drowns their number, the constant stays near 0.
+        """
+        worth = self._residuals().worth
+        mean = float(total[0]) * worth / (self._rows() + self._noise(self.noise.starting, worth))
+        if self._number:
+            self._constant = round(min(max(mean, -1.0), 1.0) * TARGET_GRID)
+        else:
+            rate = min(max(0.5 + mean, RARE), 1 - RARE)
+            self._constant, self._curvature = round(log(rate / (1 - rate)) * SCORES), rate * (1 - rate)
+        self._clip = self.settings.clip
+
+    def unclipped(self, whole: Integers) -> LeafSums:
+        """The sum of all residuals as they are: with clipped ones a rare class stays under-predicted."""
+        self._clip = 1.0
+        return self.query(0, whole)
+
+    def centre(self, total: Integers) -> None:
+        """From the sum of all residuals: the constant at which chances add up to what was found, by a part of the way
+        that is smaller the more the noise is. Of scores whose features are independent, by the histograms.
+        """
+        worth, rows = self._residuals().worth, self._rows()
+        middle, spread = self._constant / SCORES, 0.0
+        for term, count in zip(self._terms, self.counts, strict=True):
+            share = np.maximum(count, 0) + 1e-9
+            share, logits = share / share.sum(), term / SCORES
+            mean = float(share @ logits)
+            middle, spread = middle + mean, spread + float(share @ (logits - mean) ** 2)
+        moves = np.linspace(-MOST_OFF, MOST_OFF, 401)
+        chances = 1 / (1 + np.exp(-(middle + sqrt(spread) * NORMAL + moves[:, None])))
+        curved = rows * float((chances * (1 - chances))[200].mean())
+        doubt = self._noise(self.noise.starting, worth) ** 2 + curved
+        missing = float(total[0]) * worth / (1 + doubt / (OFF * curved) ** 2)
+        sums = rows * (chances.mean(axis=1) - chances[200].mean())
+        self._constant += round(float(np.interp(missing, sums, moves)) * SCORES)
+
+    def squares(self) -> SquareSum:
+        """The sum of squared residuals of a number."""
+        return SquareSum(self._constant, self.noise.norm)
+
+    def narrow(self, squares: Integers) -> None:
+        """From the sum of squared residuals: clip to so many of their root mean squares."""
+        mean = max(float(squares[0]) / TARGET_GRID / self._rows(), LEAST**2)
+        self._clip = max(LEAST, min(self._clip, self.settings.spread * sqrt(mean)))
+
+    def step(self, place: int, leaves: Integers, sums: Integers) -> None:
+        """rate * sum / (h + ridge * noise) on every bin of a leaf, h being its noisy rows times curvature."""
+        worth, rows = self._residuals().worth, np.maximum(self.counts[place], 0)
+        inside = np.bincount(leaves, rows)
+        h = self._curvature * np.maximum(inside, 1)
+        noise = self._noise(self.noise.summing, worth)
+        pace = self.settings if place < len(self.public.features) else self.pairs
+        gain = pace.rate / (h + pace.ridge * noise)
+        moved = np.round(gain * worth * sums * self._grid)[leaves]
+        term = np.clip(self._terms[place] + moved, -self._limit, self._limit).astype(np.int64)
+        self._terms[place] = term  # a new array each time: rows know a term by its object
+        self._lows[place], self._highs[place] = int(term.min()), int(term.max())
+        corrected = (gain * self._curvature)[leaves] * rows
+        self._spread[place] = (1 - corrected) ** 2 * self._spread[place] + ((gain * noise)[leaves]) ** 2
+
+    def ensemble(self) -> AdditiveEnsemble:
+        """Terms are centred, by the noisy histogram: what they share is in the constant."""
+        terms, constant = [], self._constant
+        for term, count in zip(self._terms, self.counts, strict=True):
+            rows = np.maximum(count, 0)
+            middle = round(float(rows @ term / rows.sum())) if rows.sum() else 0
+            terms.append(tuple((term - middle).tolist()))
+            constant += middle
+        public, alone = self.public, len(self.public.features)
+        low, high = public.target_range or (0.0, 0.0)
+        spread = [tuple((np.sqrt(spread) * self._grid).tolist()) for spread in self._spread]
+        counts = [tuple(np.round(count).astype(np.int64).tolist()) for count in self.counts]
+        pairs = tuple(
+            PairTerm(
+                joint.features,
+                joint.groups,
+                *(in_rows(table[alone + at], joint.shape[1]) for table in (terms, counts, spread)),
+            )
+            for at, joint in enumerate(self.joints)
+        )
+        return AdditiveEnsemble(
+            public.features,
+            public.target,
+            public.classes or (),
+            public.target_range,
+            (high / 2 - low / 2) / TARGET_GRID if self._number else 1 / SCORES,
+            constant,
+            tuple(terms[:alone]),
+            tuple(counts[:alone]),
+            tuple(spread[:alone]),
+            pairs=pairs,
+        )
+
+    def _residuals(self) -> Residuals:
+        relation, norm = self.public.relation, self.noise.norm
+        if self._number:
+            return NumberResiduals(self._constant, round(self._clip * TARGET_GRID), relation)
+        low, high = self._constant + sum(self._lows), self._constant + sum(self._highs)
+        return ClassResiduals(self._constant, low, high, self._clip, relation, norm)
+
+    def _noise(self, mechanism: Mechanism, worth: float) -> float:
+        """The standard deviation of its noise on a sum, in logits or half ranges."""
+        return mechanism.event.deviation * self.public.contributions * GRID * worth
+
+    def _rows(self) -> float:
+        """How many rows there are: public under replace-one, else by the histograms, the shorter the surer, and by the
+        declared number, which is taken to be off by half of itself: of weak histograms alone it might come out as none.
+        """
+        if self.public.relation is Relation.REPLACE_ONE:
+            return float(self.public.records)
+        alone = self.counts[: len(self.public.features)]
+        sizes = np.array([count.size for count in alone])
+        found = np.array([count.sum() for count in alone]) @ (1 / sizes) / (1 / sizes).sum()
+        doubt = (self.noise.counting.event.deviation * self.public.contributions) ** 2 / float((1 / sizes).sum())
+        trust = 1 / (1 + doubt / (self.public.records / 2) ** 2)
+        return max(1.0, trust * float(found) + (1 - trust) * self.public.records)
