@@ -186,15 +186,16 @@ def one_file(_: str, name: str) -> Line:
 def one_round(_: str, name: str) -> Line:
     """A boosting round: apply the last vote, then the weighted sum of every feature's codes. Least of many, in ms."""
     from models.votes import Vote
-    from training.rows import rows as engine
+    from training.rows.partitions import threads as engine
+    from training.rows.rows import Rows
 
     random, rows = np.random.default_rng(0), int(name)
     bins = random.integers(0, BINS, (FEATURES, rows), dtype=np.uint8)
     labels = random.integers(0, 2, rows, dtype=np.uint8)
     found: Line = {"rows": rows, "features": FEATURES}
     for threads in sorted({1, engine.THREADS}):
-        held = engine.Rows(bins, labels, [BINS + 1] * FEATURES)
-        held._threads = threads
+        engine.PARALLEL_CELLS, engine.THREADS = (1, threads) if threads > 1 else (1 << 62, engine.THREADS)
+        held = Rows(bins, labels, [BINS + 1] * FEATURES)
         votes: tuple[Vote, ...] = ()
         best: list[tuple[float, float]] = []
         for turn in range(20):

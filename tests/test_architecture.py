@@ -101,7 +101,7 @@ training/local/boosted: accountant(. ledger privacy) models(. forms) training(lo
 training/owner: accountant(.) models(.) training(local local/boosted)
 training/notebook: accountant(.) training(. learners rows)
 training/profiles: accountant(. certificates ledger privacy) models(profile)
-    training(. evaluation rows rows/partitions)
+    training(. evaluation rows rows/packed rows/partitions)
 training/registering: accountant(. ledger) training(rows rows/sources)
 training/rows: accountant(. ledger) models(.) training(rows/kernels rows/packed rows/partitions rows/sources)
 training/rows/sources: accountant(.) models(.) training(rows)

@@ -9,7 +9,8 @@ import numpy as np
 from accountant.home import Home
 from accountant.ledger.families import Started
 from training.rows.data import answer_codes, answer_feature
-from training.rows.datasets import checked, row_files
+from training.rows.datasets import checked
+from training.rows.packed.names import row_files
 from training.rows.rows import Rows
 from training.rows.schema import Schema
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -33,7 +32,9 @@ from training.rows.file_check import explaining
 from training.rows.known_rows import sketches
 from training.rows.overlap import SKETCH, Scan, Sketch, same_people
 from training.rows.packed.cells import Cells, spans_of
+from training.rows.packed.names import cells_file, row_files
 from training.rows.packed.packing import Packed, pack
+from training.rows.packed.working import working_folder
 from training.rows.parts import Parting
 from training.rows.row_files import column_types
 from training.rows.rows import Rows, row_bound
@@ -90,21 +91,19 @@ def register(
     while dataset is None:  # once more where another registration came in between: it is compared with that one too
         others = [] if new_people else [each for each in home.ledger.datasets() if shared.isdisjoint(_identities(each))]
         scan = _scan(home, schema, types, naming, others)
-        with explaining(schema, data):
-            packed, sketch = pack(data, schema, how, scan, parting), scan.sketch()
-        people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
-        whole = [name for name in by_values if name not in scan.fractions]
-        if answer is None and (like := [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]):
-            raise ask(like, "their values repeat as ids do")
-        if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
-            raise DataError(f"records={schema.records}: {EXACT}")
-        folder = home.datasets / f"{uuid.uuid4()}.partial"
-        try:
+        with working_folder(home.datasets) as folder:
+            with explaining(schema, data):
+                packed, sketch = pack(data, schema, how, scan, parting, folder), scan.sketch()
+            people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
+            whole = [name for name in by_values if name not in scan.fractions]
+            like = [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]
+            if answer is None and like:
+                raise ask(like, "their values repeat as ids do")
+            if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
+                raise DataError(f"records={schema.records}: {EXACT}")
             files = _write(folder, packed, schema, raw, people)
             about = replace(about, commitment=home.keys.commitment(_content(folder, files)))
             dataset = _enter(home, folder, files, about, others, scan, people)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
     _note(home, name, data=origin or str(data.absolute()), schema=str(schema_file.absolute()), rows=about.commitment)
     return dataset
 
@@ -193,17 +192,6 @@ def checked(home: Home, started: Started) -> Path:
     if home.keys.commitment(_content(folder, files_of(started.dataset))) != folder.name:
         raise JobFailed("rows: the packed file is not the one that was registered")
     return folder
-
-
-def row_files(targets: int, part: str | None = None) -> list[str]:
-    """The file of the bins, and of each target that of its answers; what is kept aside lies in files of its own."""
-    names = ["bins.npy", "labels.npy", *(f"labels-{number}.npy" for number in range(2, targets + 1))]
-    return names if part is None else [f"{part}-{name}" for name in names]
-
-
-def cells_file(part: str | None = None) -> str:
-    """The file of the fine cells."""
-    return "cells.npy" if part is None else f"{part}-cells.npy"
 
 
 def files_of(dataset: Dataset) -> list[str]:
@@ -323,18 +311,12 @@ def _check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sk
 
 def _write(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> list[str]:
     """The files that the commitment is over, in its order."""
-    folder.mkdir(mode=0o700)
-    for part, own in packed.parts().items():
-        for name, column in zip(row_files(len(schema.targets), part), (own.bins, *own.answers), strict=True):
-            np.save(folder / name, column, allow_pickle=False)
-        if len(own.cells):
-            np.save(folder / cells_file(part), own.cells, allow_pickle=False)
     (folder / "schema.yaml").write_bytes(raw)
     for file in folder.iterdir():
         file.chmod(PRIVATE)
         sync_file(file)
     _write_sketch(folder, sketch)
-    return _files(len(schema.targets), packed.held is not None, bool(len(packed.cells)))
+    return _files(len(schema.targets), packed.aside is not None, bool(len(packed.cells)))
 
 
 def _write_sketch(folder: Path, sketch: Sketch) -> None:

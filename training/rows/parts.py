@@ -11,12 +11,17 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from training.rows.packed.scratch import scratch
+
+AT_ONCE = 1 << 19
+MIXING = np.uint64(0x9E3779B97F4A7C15)
 BYTES = 8  # of a hash: the share is met within 2^-64
 
 
@@ -39,8 +44,29 @@ class Parting:
         places = words.indices.fill_null(len(held) - 1).to_numpy(zero_copy_only=False)
         return np.asarray(held[places], np.bool_)
 
-    def of_records(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
-        """(rows,): of all that is stored of the rows, column by column."""
+    def of_records(self, columns: Sequence[NDArray[Any]], folder: Path | None = None) -> NDArray[np.bool_]:
+        """(rows,): of all that is stored of the rows, column by column. AT_ONCE are looked at at one time, more where
+        more are equal: rows that are equal have one hash, and those of one kind of hash are looked at together.
+        `folder`: as for `scratch`.
+        """
+        size = len(columns[0])
+        kinds = -(-size // AT_ONCE)
+        if kinds <= 1:
+            return self._of_records(columns)
+        (kind,), (found,) = scratch((1, size), np.uint16, folder), scratch((1, size), np.uint8, folder)
+        for start in range(0, size, AT_ONCE):
+            words = np.zeros(min(AT_ONCE, size - start), np.uint64)
+            for column in columns:
+                words = (words ^ column[start : start + AT_ONCE].astype(np.uint64)) * MIXING
+                words ^= words >> np.uint64(29)
+            kind[start : start + AT_ONCE] = words % np.uint64(min(kinds, 1 << 16))
+        for each in range(min(kinds, 1 << 16)):
+            places = np.flatnonzero(kind == each)
+            found[places] = self._of_records([column[places] for column in columns])
+        parts: NDArray[np.bool_] = found.view(np.bool_)
+        return parts
+
+    def _of_records(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
         wide = np.ascontiguousarray(np.stack([column.astype(np.int32) for column in columns], axis=1))
         rows = wide.view(f"V{wide.shape[1] * wide.itemsize}").ravel()
         order = np.argsort(rows, kind="stable")

@@ -20,8 +20,9 @@ from training.plans import Asked, plan
 from training.rows import datasets
 from training.rows.column_rules import uniform_schema
 from training.rows.data import rows_of
-from training.rows.datasets import cells_file, register
+from training.rows.datasets import register
 from training.rows.packed.cells import MOST_NUMBERS, Cells, grid_of, spans_of
+from training.rows.packed.names import cells_file
 from training.rows.rows import Rows
 from training.rows.schema import parse_schema
 from training.tuning.tune import Tuning

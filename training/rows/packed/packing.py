@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from accountant.errors import DataError
+from accountant.files import replacing
 from accountant.ledger.records import HOLDOUT, RECORD, Unit
 from models.features import NumericFeature
 from training.rows.data import (
@@ -24,92 +30,157 @@ from training.rows.data import (
 )
 from training.rows.overlap import Scan
 from training.rows.packed.cells import spans_of
+from training.rows.packed.growing import Growing, chosen
+from training.rows.packed.names import cells_file, row_files
 from training.rows.parts import Parting
 from training.rows.people import FirstOfEach, unit_ids
 from training.rows.rows import row_bound
 from training.rows.schema import Schema
 
+HELD = "held.npy"  # which rows are kept aside: gone when they lie apart
+
 
 @dataclass(frozen=True)
 class Packed:
-    """Rows as integers: `bins` (features, then groups, rows), for each target its `answers` (rows,): uint8 classes, or
-    int32 targets of a number, and `cells` (numbers, rows), uint16, of the features that have fine cells. `held`: which
-    rows are kept aside for evaluation; None where the family has no such part.
+    """Rows as integers, mapped from files: `bins` (features, then groups, rows), for each target its `answers` (rows,):
+    uint8 classes, or int32 targets of a number, and `cells` (numbers, rows), uint16, of the features that have fine
+    cells. `aside`: those that are kept aside for evaluation, where the family has such a part.
     """
 
     bins: NDArray[Any]
     answers: tuple[NDArray[Any], ...]
     cells: NDArray[np.uint16]
-    held: NDArray[np.bool_] | None = None
+    aside: Packed | None = None
 
     @property
     def labels(self) -> NDArray[Any]:
         """The answers of the first target."""
         return self.answers[0]
 
+    @property
+    def size(self) -> int:
+        """Rows, those that are kept aside among them."""
+        return int(self.labels.size) + (0 if self.aside is None else self.aside.size)
+
     def parts(self) -> dict[str | None, Packed]:
         """Of each part, rows in their order: of what is learnt from, and of what is kept aside."""
-        if self.held is None:
-            return {None: self}
-        return {None: self.of(~self.held), HOLDOUT: self.of(self.held)}
-
-    def of(self, own: NDArray[np.bool_]) -> Packed:
-        """These rows alone."""
-        return Packed(self.bins[:, own], tuple(each[own] for each in self.answers), self.cells[:, own])
+        return {None: self} if self.aside is None else {None: self, HOLDOUT: self.aside}
 
 
 def pack(
-    data: Path, schema: Schema, unit: Unit = RECORD, scan: Scan | None = None, parting: Parting | None = None
+    data: Path,
+    schema: Schema,
+    unit: Unit = RECORD,
+    scan: Scan | None = None,
+    parting: Parting | None = None,
+    folder: Path | None = None,
 ) -> Packed:
     """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute.
     `scan` sees every row as it stands in the file. `parting` says which units are kept aside.
+
+    `folder`: an empty one, in which the files of `names` then lie; None: they are gone once nobody looks at them.
+    Memory holds a batch of rows, and where units are people how many rows each has.
     """
+    if folder is None:
+        with tempfile.TemporaryDirectory() as place:
+            return pack(data, schema, unit, scan, parting, Path(place))
     keep = FirstOfEach(unit.column, unit.contributions) if unit.column else None
     described = {feature.name for feature in schema.stored} | {*schema.target_names}
     seen = set() if scan is None else set(scan.names)
-    spans = spans_of(schema.features, schema.ends)
-    spans += (None,) * (len(schema.stored) - len(spans))  # groups are not learnt from
-    questions = [schema.question(name) for name in schema.target_names]
-    bins, answers = np.empty((0, 0)), [np.empty(0) for _ in questions]
-    cells: NDArray[Any] = np.empty((0, 0), np.uint16)
-    held: list[NDArray[np.bool_]] = []
-    start = used = 0
-    for batch in read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described)):
-        if not start:  # room for every row, of which the system gives what is written to: nothing is moved or copied
-            most = most_rows(data, schema.form)
-            bins = np.empty((len(schema.stored), most), bin_dtype(schema.stored))
-            cells = np.empty((sum(span is not None for span in spans), most), np.uint16)
-            answers = [np.empty(most, answer_dtype(asked)) for asked in questions]
-        if scan is not None:
-            scan(batch, start)
-        chosen: Any = slice(None) if keep is None else keep(batch, start)
-        end = used + (len(batch) if keep is None else int(np.count_nonzero(chosen)))
-        if end > row_bound(schema.records):
-            raise DataError(
-                f"records={schema.records}: {data.name} has more than {row_bound(schema.records)} rows, the most where "
-                "about so many are declared; say in the schema how many there are about"
-            )
-        fine = iter(cells)
-        for codes, feature, span in zip(bins, schema.stored, spans, strict=True):
+    batches = read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described))
+    first = next(batches, None)
+    if first is None:
+        raise DataError(f"data={data.name}: the file has no rows")
+    bound = row_bound(schema.records)
+    most, start, used = min(most_rows(data, schema.form), bound), 0, 0
+    files = _Files(folder, schema, most, parting is not None and bool(unit.column))
+    with closing(files):
+        for batch in chain([first], batches):
+            if scan is not None:
+                scan(batch, start)
+            own: Any = slice(None) if keep is None else keep(batch, start)
+            end = used + (len(batch) if keep is None else int(np.count_nonzero(own)))
+            if end > bound:
+                raise DataError(
+                    f"records={schema.records}: {data.name} has more than {bound} rows, the most where about so many "
+                    "are declared; say in the schema how many there are about"
+                )
+            files.write(batch, start, used, own)
+            if parting is not None and unit.column and files.held is not None:
+                files.held.write(0, used, parting.of_units(unit_ids(unit.column, batch[unit.column]))[own])
+            start, used = start + len(batch), end
+        if keep is not None:
+            keep.check()
+        if not start:
+            raise DataError(f"data={data.name}: the file has no rows")
+        for name in files.unanswered:
+            raise DataError(f"{name}: no row that is used has an answer")
+        return files.done(used, parting)
+
+
+class _Files:
+    """The files that rows are packed into, with room for `most`; `held`: whether it is said of each which part it is
+    in. `unanswered`: the targets to which no row has an answer so far.
+    """
+
+    def __init__(self, folder: Path, schema: Schema, most: int, held: bool) -> None:
+        self._folder, self._targets, self._schema = folder, len(schema.targets), schema
+        spans = spans_of(schema.features, schema.ends)
+        self._spans = spans + (None,) * (len(schema.stored) - len(spans))  # groups are not learnt from
+        self._numbers = sum(span is not None for span in spans)
+        self.unanswered = dict.fromkeys(schema.target_names)
+        first, *others = (folder / name for name in row_files(self._targets))
+        kinds = [answer_dtype(schema.question(name)) for name in schema.target_names]
+        self.bins = Growing(first, bin_dtype(schema.stored), len(schema.stored), most)
+        self.answers = [Growing(path, kind, None, most) for path, kind in zip(others, kinds, strict=True)]
+        self.cells = Growing(folder / cells_file(), np.uint16, self._numbers, most)
+        self.held = Growing(folder / HELD, np.bool_, None, most) if held else None
+
+    def write(self, batch: pa.RecordBatch, start: int, used: int, own: Any) -> None:
+        """The rows of a batch that are `own`, from place `used` on; `start`: the place of its first in the file."""
+        fine, schema = iter(range(self._numbers)), self._schema
+        for at, (feature, span) in enumerate(zip(schema.stored, self._spans, strict=True)):
             if span is not None and isinstance(feature, NumericFeature):
                 coarse, inside = encode_finely(feature, span, batch[feature.name])
-                codes[used:end], next(fine)[used:end] = coarse[chosen], inside[chosen]
+                self.bins.write(at, used, coarse[own])
+                self.cells.write(next(fine), used, inside[own])
             else:
-                codes[used:end] = encode_column(feature, batch[feature.name], start)[chosen]
-        for own, asked in zip(answers, questions, strict=True):
-            own[used:end] = encode_answers(asked, batch[asked.target], start)[chosen]
-        if parting is not None and unit.column:
-            held.append(parting.of_units(unit_ids(unit.column, batch[unit.column]))[chosen])
-        start, used = start + len(batch), end
-    if keep is not None:
-        keep.check()
-    if not start:
-        raise DataError(f"data={data.name}: the file has no rows")
-    for own, asked in zip(answers, questions, strict=True):
-        if not has_answer(own[:used]).any():
-            raise DataError(f"{asked.target}: no row that is used has an answer")
-    bins, answers, cells = bins[:, :used], [own[:used] for own in answers], cells[:, :used]
-    if parting is None:
-        return Packed(bins, tuple(answers), cells)
-    aside = np.concatenate(held) if unit.column else parting.of_records([*bins, *answers, *cells])
-    return Packed(bins, tuple(answers), cells, aside)
+                self.bins.write(at, used, encode_column(feature, batch[feature.name], start)[own])
+        for file, name in zip(self.answers, schema.target_names, strict=True):
+            answers = encode_answers(schema.question(name), batch[name], start)[own]
+            if name in self.unanswered and has_answer(answers).any():
+                del self.unanswered[name]
+            file.write(0, used, answers)
+
+    def close(self) -> None:
+        """Nothing more is written."""
+        for file in (self.bins, *self.answers, self.cells, self.held):
+            if file is not None:
+                file.close()
+
+    def done(self, rows: int, parting: Parting | None) -> Packed:
+        """What was written: in two parts by `parting`, of units, as was said of each row, or of records."""
+        bins, answers = self.bins.done(rows), tuple(file.done(rows) for file in self.answers)
+        cells = self.cells.done(rows)
+        if not self._numbers:
+            self.cells.path.unlink()
+        if parting is None:
+            return Packed(bins, answers, cells)
+        if self.held is None:
+            aside = parting.of_records([*bins, *answers, *cells], self._folder)
+        else:
+            aside = self.held.done(rows)
+            self.held.path.unlink()
+        whole = [bins, *answers, *([cells] if self._numbers else [])]
+        others, own = (self._part(whole, part, which) for part, which in ((HOLDOUT, aside), (None, ~aside)))
+        return Packed(own.bins, own.answers, own.cells, others)
+
+    def _part(self, whole: Sequence[NDArray[Any]], part: str | None, own: NDArray[np.bool_]) -> Packed:
+        """These rows of the `whole`, in files of their own: for those that are learnt from, in its place."""
+        count, names = int(np.count_nonzero(own)), [*row_files(self._targets, part), cells_file(part)]
+        found = []
+        for name, array in zip(names, whole, strict=False):  # of fine cells there may be none
+            with replacing(self._folder / name) as partial:
+                found.append(chosen(array, own, count, partial))
+        cells = found.pop() if self._numbers else np.empty((0, count), np.uint16)
+        return Packed(found[0], tuple(found[1:]), cells)

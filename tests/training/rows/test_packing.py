@@ -1,0 +1,126 @@
+"""Rows on their way into their files: as numpy would have saved them, whatever the batches; a full disk, a process that
+was killed, and parts that are told apart a few rows at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accountant.budget import Budget, Relation
+from accountant.errors import LedgerUnavailable
+from accountant.home import Home
+from training.rows import parts
+from training.rows.datasets import register
+from training.rows.packed import growing
+from training.rows.packed.growing import Growing, chosen
+from training.rows.packed.working import working_folder
+from training.rows.parts import Parting
+
+ROOT = Path(__file__).resolve().parents[3]
+SCHEMA = 'target: {name: y, classes: ["no", "yes"]}\nrecords: 5000\nfeatures:\n  x: {type: numeric, range: [0, 9]}\n'
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("packing")
+
+
+@given(st.integers(1, 4), st.integers(1, 40), st.integers(0, 9), st.sampled_from([np.uint8, np.uint16, np.int32]))
+@settings(max_examples=60)
+def test_a_file_is_the_one_that_numpy_saves(place, columns, rows, spare, kind):
+    """Written in pieces, with more room than there were rows, and closed up a few bytes at a time."""
+    path, (same,) = place / "grown.npy", np.random.default_rng(rows).integers(0, 200, (1, columns, rows)).astype(kind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growing, "CHUNK", 3)
+        for array in (same, same[0]):
+            file = Growing(path, kind, columns if array.ndim == 2 else None, rows + spare)
+            for column, values in enumerate(np.atleast_2d(array)):
+                for start in range(0, rows, 7):
+                    file.write(column, start, values[start : start + 7])
+            assert (file.done(rows) == array).all()
+            np.save(place / "saved.npy", array)
+            assert path.read_bytes() == (place / "saved.npy").read_bytes()
+            own = np.arange(rows) % 3 == 1
+            assert (chosen(array, own, int(own.sum()), place / "own.npy") == array[..., own]).all()
+            path.unlink()
+            (place / "own.npy").unlink()
+
+
+def home_with(folder: Path, rows: int) -> tuple[Home, Path, Path]:
+    random = np.random.default_rng(0)
+    table = {"x": random.uniform(0, 9, rows), "y": random.choice(["no", "yes"], rows)}
+    pq.write_table(pa.table(table), folder / "rows.parquet")
+    (folder / "schema.yaml").write_text(SCHEMA)
+    home = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    return home, folder / "rows.parquet", folder / "schema.yaml"
+
+
+def put(home: Home, *paths: Path) -> None:
+    register(home, "d", *paths, Budget.of("1", "1e-6"), Relation.ADD_REMOVE, "record", holdout=Decimal("0.3"))
+
+
+@contextmanager
+def files_of_at_most(size: int):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_refused_in_words_and_nothing_is_left(tmp_path):
+    paths = home_with(tmp_path, 300_000)
+    (tmp_path / "home" / "datasets").mkdir(exist_ok=True)
+    with files_of_at_most(500_000), pytest.raises(LedgerUnavailable, match="disk: no room for the packed rows"):
+        put(*paths)
+    assert not paths[0].ledger.datasets()
+    assert not list(paths[0].datasets.iterdir())
+    put(*paths)
+    assert len(paths[0].ledger.datasets()) == 1
+
+
+def test_what_a_killed_process_left_is_cleared_away_and_what_another_works_in_is_not(tmp_path):
+    child = (
+        "import sys, time; from pathlib import Path; from training.rows.packed.working import working_folder\n"
+        "with working_folder(Path(sys.argv[1])) as folder:\n"
+        "    (folder / 'bins.npy').write_bytes(b'rows'); print(folder.name, flush=True); time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", child, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as other:
+        try:
+            name = other.stdout.readline().strip()
+            with working_folder(tmp_path) as own:
+                assert {each.name for each in tmp_path.iterdir()} == {name, own.name}
+        finally:
+            other.send_signal(signal.SIGKILL)
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    with working_folder(tmp_path) as own:
+        assert list(tmp_path.iterdir()) == [own]
+    assert not list(tmp_path.iterdir())
+
+
+@given(st.integers(1, 60), st.integers(1, 9), st.integers(0, 99))
+@settings(max_examples=60)
+def test_parts_of_records_are_the_same_however_few_are_looked_at_at_one_time(rows, at_once, seed):
+    columns = [*np.random.default_rng(seed).integers(0, 3, (2, rows)).astype(np.uint16)]
+    parting = Parting(b"k" * 32, Decimal("0.4"))
+    whole = parting.of_records(columns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "AT_ONCE", at_once)
+        assert parting.of_records(columns).tolist() == whole.tolist()

@@ -1,0 +1,49 @@
+"""Folders in which rows are packed, until they are put in their place: those that a crash left are cleared away."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from accountant.files import holding, open_directory
+
+ENDING = ".partial"
+
+
+@contextmanager
+def working_folder(place: Path) -> Iterator[Path]:
+    """A new folder in `place`, gone at the end unless it was renamed. Others there that nobody works in any more are
+    removed first: what a killed process held, the system has set free.
+    """
+    with holding(open_directory(place)):  # until the new one is held, nobody looks for what was left
+        for left in place.glob(f"*{ENDING}"):
+            if left.is_dir():
+                _remove_if_left(left)
+        folder = place / f"{uuid.uuid4()}{ENDING}"
+        folder.mkdir(mode=0o700)
+        held = open_directory(folder)
+        fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        yield folder
+    finally:
+        os.close(held)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_if_left(folder: Path) -> None:
+    try:
+        held = open_directory(folder)
+    except OSError:  # it was just put in its place
+        return
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(held)
