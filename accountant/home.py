@@ -8,12 +8,15 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.files import replace_file
-from accountant.keys import key_exchange, opening, signers
+from accountant.keys import key_exchange, opening
+from accountant.keys.key_files import in_keys
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import PublicKeys
+from accountant.later import later
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import TransparencyLog
 from accountant.log.last_seen import HighWater
@@ -21,6 +24,11 @@ from accountant.store import engines
 from accountant.store.bell import Bell
 from accountant.store.engines import without_secrets
 from accountant.store.store import Store, size
+
+if TYPE_CHECKING:
+    from accountant.keys import signers
+else:
+    signers = later("accountant.keys.signers")
 
 DEFAULT_HOME = "~/.local/share/dpserve"
 TRUST = "trust.json"
@@ -94,7 +102,7 @@ class Home:
             (path / folder).mkdir(mode=0o700, exist_ok=True)
         (local(path) / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
         uri = settings(environment)["DPSERVE_ISSUER_KEY"].value
-        issuer = None if signers.in_keys(uri) else signers.import_key(uri)
+        issuer = None if in_keys(uri) else signers.import_key(uri)
         return cls._begin(path, url, KeyStore.create(path / "keys", issuer=issuer))
 
     @classmethod

@@ -14,26 +14,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
-from importlib.metadata import version
+from functools import cache, cached_property, lru_cache, partial
 from math import ceil, inf, nextafter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_gaussian, make_laplace, make_noisy_max, make_randomized_response
-from opendp.measures import zero_concentrated_divergence
-from opendp.metrics import l1_distance, l2_distance, linf_distance
-from opendp.mod import enable_features
 
 from accountant.errors import InputError
+from accountant.later import later
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
 
-enable_features("contrib")  # OpenDP's word for parts whose proof documents are public but not yet vetted
+domains, measures, metrics = later("opendp.domains"), later("opendp.measures"), later("opendp.metrics")
+measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehearsal draws nothing
 
-LIBRARY = f"opendp {version('opendp')}"
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
 NEAR = 2.0
@@ -318,8 +313,8 @@ def _sums(slope: Fraction, offset: Fraction, shift: int, bits: int) -> tuple[lis
         most = -(-most * ratio.numerator // ratio.denominator)
         low.append(low[-1] + least)
         high.append(high[-1] + most)
-        later = max(slope, (slope * (i + 1) + offset) / (i + 1 + shift))
-        rest = ceil(most * later / (1 - later)) if later < 1 else most << bits
+        after = max(slope, (slope * (i + 1) + offset) / (i + 1 + shift))
+        rest = ceil(most * after / (1 - after)) if after < 1 else most << bits
     return low, high, high[-1] + rest
 
 
@@ -342,26 +337,33 @@ def _round_up(exact: Fraction) -> float:
     return near if Fraction(near) >= exact else nextafter(near, inf)
 
 
+@cache
+def _integers() -> Any:
+    mod.enable_features("contrib")  # OpenDP's word for parts whose proof documents are public but not yet vetted
+    return domains.vector_domain(domains.atom_domain(T="i64"))
+
+
 @lru_cache(maxsize=256)
 def _noisy_max(scale: float) -> Any:
     """OpenDP's exponential mechanism: noisy max with Gumbel noise."""
-    space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64", monotonic=True)
-    return make_noisy_max(*space, zero_concentrated_divergence(), scale=scale)
+    space = _integers(), metrics.linf_distance(T="i64", monotonic=True)
+    return measurements.make_noisy_max(*space, measures.zero_concentrated_divergence(), scale=scale)
 
 
 @lru_cache(maxsize=256)
 def _laplace(scale: float) -> Any:
-    return make_laplace(vector_domain(atom_domain(T="i64")), l1_distance(T="i64"), scale=scale)
+    return measurements.make_laplace(_integers(), metrics.l1_distance(T="i64"), scale=scale)
 
 
 @lru_cache(maxsize=256)
 def _gaussian(scale: float) -> Any:
-    return make_gaussian(vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=scale)
+    return measurements.make_gaussian(_integers(), metrics.l2_distance(T="f64"), scale=scale)
 
 
 @lru_cache(maxsize=256)
 def _randomized_response(categories: int, keep: float) -> Any:
-    return make_randomized_response(list(range(categories)), keep, T="i64")
+    _integers()
+    return measurements.make_randomized_response(list(range(categories)), keep, T="i64")
 
 
 @dataclass(frozen=True)

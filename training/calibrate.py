@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import count
-from math import ceil
+from math import ceil, log
 from typing import Any, Protocol
 
 from accountant.budget import MAX_EPSILON, Budget, from_nano, nano
@@ -23,6 +23,10 @@ from accountant.privacy.claims import BOUNDS, CHEAP_BOUNDS, PURE, claim
 from accountant.privacy.events import MAX_NOISE, Event, Gaussian, Plan, RepeatAndSelect, SimpleEvent
 from training.learner import Recipe, Rehearsable
 from training.session import Public, Rehearsal
+
+POWER = 1.1  # of epsilon in the unit, before two trials tell it
+CLOSE = 1e-7  # of the target: a claim so near is as good as it
+DIGIT = 1e-6  # that claims are rounded up to
 
 # Called before each rehearsal and each claim: raises where nobody waits for what they are made for any more.
 STILL_WANTED: ContextVar[Callable[[], None]] = ContextVar("dpserve.still_wanted", default=lambda: None)
@@ -127,29 +131,31 @@ def _down(trial: Trial, unit: int, epsilon: Decimal) -> Recipe | None:
 
 
 def _larger(trial: Trial, best: Recipe, epsilon: Decimal, share: int = 10**6) -> Recipe:
-    """Upwards from a recipe that fits, by chords, since epsilon is nearly linear in the unit; by halves every third
-    time, since it may jump where the bound changes its grid. Done within 1 / `share` of the unit, or where the claim is
-    the target to its last digit, within a ten-thousandth."""
-    low, high = nano(best.unit), nano(epsilon) + 1
-    below, above = float(best.claim.epsilon - epsilon), 0.0  # above = 0: nothing that does not fit was tried yet
+    """Upwards from a recipe that fits. Epsilon is nearly a power of the unit, so each guess is where the power through
+    the last two trials comes to the target; by halves every fourth time, since it may jump where the bound changes its
+    grid. Done where the unit is known within 1 / `share`, or the claim is the target to its last digit, and that tells
+    the unit within a ten-thousandth."""
+    target, low, high = float(epsilon), nano(best.unit), nano(epsilon) + 1
+    last, power, below = (low, float(best.claim.epsilon)), POWER, float(best.claim.epsilon - epsilon)
     for turn in count():
-        fine = max(1, low // share)
-        if high - low <= (fine if below else max(1, low // 10**4)) or not (above or below):
+        told = -below <= CLOSE * target and target / 10**4 >= DIGIT  # so near that the unit is known as well
+        if told or high - low <= max(1, low // (share if below else 10**4)):
             break
-        if not below and turn % 3:  # the target to its last digit: whether so little more still fits
-            guess = low + max(1, low // 10**4)
-        elif not above:
-            guess = low + int(low * -below / max(float(best.claim.epsilon), -below)) + low // 1000
-        elif below and turn % 3:  # a little past the chord's end, so that the far end comes closer as well
-            guess = low + int((high - low) * below / (below - above)) + (fine if -below < above else -fine)
-        else:
+        if not below:  # the target to its last digit: whether so little more still fits
+            guess = low + max(1, low // 10**4) if turn % 3 < 2 else (low + high) // 2
+        elif turn % 4 == 3 or not 0 < last[1] < float("inf"):
             guess = (low + high) // 2
-        found = trial(min(max(guess, low + 1), high - 1))
-        excess = float(found.claim.epsilon - epsilon)
-        if excess <= 0:
-            best, low, below = found, nano(found.unit), excess
         else:
-            high, above = nano(found.unit), excess
+            guess = int(last[0] * ((target - DIGIT / 2) / last[1]) ** (1 / power))
+        found = trial(min(max(guess, low + 1), high - 1))
+        claimed = float(found.claim.epsilon)
+        if 0 < last[1] < claimed < float("inf") or 0 < claimed < last[1] < float("inf"):
+            power = min(4.0, max(0.5, log(claimed / last[1]) / log(nano(found.unit) / last[0])))
+        last = nano(found.unit), claimed
+        if found.claim.epsilon <= epsilon:
+            best, low, below = found, nano(found.unit), float(found.claim.epsilon - epsilon)
+        else:
+            high = nano(found.unit)
     return best
 
 

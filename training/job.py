@@ -33,7 +33,8 @@ from training.profiles.profile import AskedProfile, profiler_of
 from training.profiles.release import finish_profile, profile_of, profile_to_json
 from training.profiles.table_rows import open_table
 from training.release import finish, forget, keep
-from training.rows.datasets import open_rows, require_rows, schema_of
+from training.rows.datasets import open_rows, require_rows
+from training.rows.schema import schema_of
 from training.session import Session
 from training.tuning.selecting import Outcome
 from training.tuning.tune import fits_of, forget_choice, keep_choice

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.later import later
 from accountant.ledger import evaluations
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.forecast import forecast
@@ -18,20 +19,23 @@ from models.store.standing import Standing
 from models.store.versions import champion_of, versions_by_entry
 from training.job_words import TUNING, chosen_to_json
 
+if TYPE_CHECKING:
+    from training import plans
+else:
+    plans = later("training.plans")  # a list of jobs prices nothing
+
 LAST = 2**53  # above every job's number
 
 
-def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, priced: bool = True) -> dict[str, Any]:
+def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True) -> dict[str, Any]:
     """What everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}.
 
-    `detail`: quotas and the forecast as well. `priced`: how many jobs of each learner still fit, which loads all of
-    them and takes a second.
+    `detail`: quotas and the forecast as well, and how many jobs of each learner still fit even where that takes a
+    second to work out; else `priced` says where nobody has asked for that yet.
     """
-    registration, fits = dataset.registration, dict[str, Any]()
-    if priced:
-        from training.plans import jobs_left  # loads every learner
-
-        fits = {"jobs_left": jobs_left(home, dataset)}
+    registration = dataset.registration
+    left = plans.jobs_left(home, dataset) if detail else plans.known_jobs_left(home, dataset)
+    fits = {"jobs_left": left or {}, **({"priced": False} if left is None else {})}
     more: dict[str, Any] = {}
     if detail:
         more = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from accountant.privacy.claims import Claim
 from accountant.privacy.events import Plan
-from models.forms.ensemble import Ensemble
-from training.session import Public, Rehearsal, Releaser
+
+if TYPE_CHECKING:
+    from models.forms.ensemble import Ensemble
+    from training.session import Public, Rehearsal, Releaser
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,15 @@ class Recipe:
     claim: Claim
     first: tuple[Decimal, int] | None = None
     blank: Any = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a job would be: its recipe, warnings that go with it, and the settings that a tuned one tries."""
+
+    recipe: Recipe
+    warnings: tuple[str, ...] = ()
+    tuning: dict[str, Any] | None = None
 
 
 class Rehearsable(Protocol):

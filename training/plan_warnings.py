@@ -19,23 +19,29 @@ from __future__ import annotations
 
 from decimal import Decimal
 from math import ceil, exp, log, sqrt
+from typing import TYPE_CHECKING
 
 from accountant.budget import from_nano, nano
 from accountant.errors import InputError, ModelInvalid
+from accountant.later import later
 from accountant.privacy.claims import claim
 from accountant.privacy.events import Plan
 from models.features import CategoricalFeature, Feature
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_bytes
-from models.onnx.check import MAX_BYTES
-from models.onnx.export import to_onnx
 from models.store.bundle import FILES
 from training.calibrate import rehearse
 from training.learner import Learner, Recipe
 from training.session import Public
 
+if TYPE_CHECKING:
+    from models.onnx import export
+else:
+    export = later("models.onnx.export")  # a price that is known needs no graph
+
 SMALLEST_UNIT = from_nano(1)
 SMALL, FEW_TEXTS = 4 << 20, 1000  # of a model: bytes of its JSON, and features that are texts
+MOST_NAMES = FILES["model.onnx"][1]  # characters of categories and cut points
 MOST_ROOM = 0.75  # of what a file may take: the rest is for the digits of released numbers, and for metadata
 
 
@@ -87,7 +93,7 @@ def check_exportable(learner: Learner, public: Public, blank: Ensemble) -> None:
     """
     said = f"rounds={learner.rounds_for(public)}: no model of it could be exported"
     try:
-        to_onnx(blank, {})
+        export.to_onnx(blank, {})
     except ModelInvalid as error:
         raise InputError(f"{said}: {error}") from None
     try:
@@ -106,10 +112,10 @@ def _check_room(blank: Ensemble, features: tuple[Feature, ...]) -> None:
     if texts <= FEW_TEXTS and len(ensemble_bytes(blank)) * blank.outputs <= SMALL:
         return
     names = (sum(map(len, f.values)) if isinstance(f, CategoricalFeature) else 8 * f.bins for f in features)
-    if sum(names) > MAX_BYTES:  # about as many characters as ensemble.json takes to write them
+    if sum(names) > MOST_NAMES:  # about as many characters as ensemble.json takes to write them
         raise ModelInvalid("features: their categories and cut points alone are too large")
     full = blank.fullest(features)
-    for name, size in (("model.onnx", len(to_onnx(full, {}))), ("ensemble.json", len(ensemble_bytes(full)))):
+    for name, size in (("model.onnx", len(export.to_onnx(full, {}))), ("ensemble.json", len(ensemble_bytes(full)))):
         if size > MOST_ROOM * FILES[name][1]:
             raise ModelInvalid(f"{name}: may take {size} bytes; at most {int(MOST_ROOM * FILES[name][1])}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -24,10 +24,9 @@ from training.learners import LEARNERS
 from training.learners.choice import choose
 from training.learners.expected import Expected, expected
 from training.parameters import learner_of, stored
-from training.pricing import fit_for, offer_for, references_for
-from training.rows.datasets import schema_of
+from training.pricing import fit_for, known_references, offer_for, references_for, telling
 from training.rows.rows import MOST_ROWS
-from training.rows.schema import Schema, which_target
+from training.rows.schema import Schema, schema_of, which_target
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
 
@@ -171,13 +170,28 @@ def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
     """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults; of several targets that it
     can learn, the dearest's.
     """
+    with telling(home):
+        return _counted(dataset, [references_for(public) for public in _references(home, dataset)])
+
+
+def known_jobs_left(home: Home, dataset: Dataset) -> dict[str, int] | None:
+    """The same where it was asked for before, at once; None else. It changes with every job: the prices do not."""
+    with telling(home):
+        known = [known_references(public) for public in _references(home, dataset)]
+    priced = [each for each in known if each is not None]
+    return _counted(dataset, priced) if len(priced) == len(known) else None
+
+
+def _references(home: Home, dataset: Dataset) -> list[Public]:
+    """What such jobs may know, for each target."""
     if dataset.registration.unit.remote:
-        return {}
-    reference, schema = (
-        Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta),
-        schema_of(home, dataset),
-    )
-    known = [references_for(public_of(dataset, schema.question(name), reference)) for name in schema.target_names]
+        return []
+    budget = Budget(from_nano(max(1, nano(dataset.budget.epsilon) // 10)), dataset.delta)
+    schema = schema_of(home, dataset)
+    return [public_of(dataset, schema.question(name), budget) for name in schema.target_names]
+
+
+def _counted(dataset: Dataset, known: Sequence[Mapping[str, Recipe]]) -> dict[str, int]:
     return {
         name: min(dataset.jobs_left(dataset.costs(each[name].plan), each[name].claim) for each in known if name in each)
         for name in LEARNERS

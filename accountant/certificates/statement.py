@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distributions, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accountant import canonical
 from accountant.budget import from_nano
@@ -21,12 +21,18 @@ from accountant.canonical import decimal_string
 from accountant.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
 from accountant.keys import dsse
 from accountant.keys.private_keys import KeyStore
+from accountant.later import later
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.records import Request, Unit
 from accountant.privacy.claims import Claim, claim
 from accountant.privacy.events import Plan, RepeatAndSelect
 from accountant.privacy.filter import price_to_json
 from accountant.privacy.renyi import compose_pure, compose_rdp
+
+if TYPE_CHECKING:
+    from accountant import one_of_k
+else:
+    one_of_k = later("accountant.one_of_k")  # verifiers draw nothing
 
 LISTED = 1 << 16  # most characters of names and domains; beyond, the schema's digest speaks for them
 CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed mechanisms
@@ -107,14 +113,10 @@ def statement(
 ) -> bytes:
     """Canonical bytes of the statement. `spent`: the releases that were popped, equal to the reserved plan."""
     unit, shared = dataset.registration.unit, dataset.registration.shared
-    if unit.remote and not shared:
-        from accountant.one_of_k import LIBRARY
-    else:
-        from accountant.mechanisms import LIBRARY  # loads the samplers, which verifiers do without
-
+    library = one_of_k.LIBRARY if unit.remote and not shared else sampler()
     predicate = {
         "claim": claim_to_json(claim(spent, request.budget.delta), spent, dataset),
-        "mechanisms": [{**run, "library": LIBRARY} for run in spent.to_json()],
+        "mechanisms": [{**run, "library": library} for run in spent.to_json()],
         "accounting": _accounting(spent),
         "dataset": _dataset(dataset),
         "public": _public(subject, request, unit.remote, shared),
@@ -243,6 +245,11 @@ def _public(subject: Subject, request: Request, remote: bool, shared: bool) -> d
 def listed(what: list[Any]) -> list[Any] | None:
     """None where the list is too long: a certificate must never be too large to be issued."""
     return what if len(canonical.encode(what, STATEMENT_LIMIT * 64)) <= LISTED else None
+
+
+def sampler() -> str:
+    """What draws the noise (`accountant.mechanisms`)."""
+    return f"opendp {version('opendp')}"
 
 
 @lru_cache(maxsize=1)

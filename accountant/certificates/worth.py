@@ -33,7 +33,7 @@ from accountant.certificates.predicate import (
     Text,
     read_as,
 )
-from accountant.certificates.statement import NOT_COVERED, claim_to_json, implementation
+from accountant.certificates.statement import NOT_COVERED, claim_to_json, implementation, sampler
 from accountant.errors import CertificateInvalid
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
@@ -189,8 +189,6 @@ def statement(
     measured: Measured, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
 ) -> bytes:
     """Canonical bytes of the statement. `dataset`: with the accounts of the part; `spent`: the releases as reserved."""
-    from accountant.mechanisms import LIBRARY  # loads the samplers, which verifiers do without
-
     registration = dataset.registration
     predicate = {
         "model": dict(measured.model),
@@ -206,7 +204,7 @@ def statement(
             "schema": registration.schema,
         },
         "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
-        "mechanisms": [{**run, "library": LIBRARY} for run in spent.to_json()],
+        "mechanisms": [{**run, "library": sampler()} for run in spent.to_json()],
         "accounting": {
             "composition": "one release; the parts of a family are disjoint, and their budgets do not add up",
             "coversTuning": False,

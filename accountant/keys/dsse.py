@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from securesystemslib.dsse import Envelope as LibraryEnvelope
-from securesystemslib.signer import Signer
 
 from accountant.canonical import (
     JSON,
@@ -29,6 +28,13 @@ from accountant.canonical import (
 )
 from accountant.errors import CertificateInvalid
 from accountant.keys.trust import PublicKey, fingerprint, load_public_pem
+from accountant.later import later
+
+if TYPE_CHECKING:
+    from securesystemslib import dsse as library
+    from securesystemslib.signer import Signer
+else:
+    library = later("securesystemslib.dsse")  # verifiers sign nothing
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -55,7 +61,7 @@ def sign(payload: bytes, signer: Signer) -> bytes:
     """The JSON envelope over an in-toto statement, with one signature; it has passed `verify` before it is handed out.
 
     The signer's keyid must be its key's fingerprint: Go's dsse and cosign refuse securesystemslib's default keyid."""
-    envelope = LibraryEnvelope(payload, PAYLOAD_TYPE, {})
+    envelope = library.Envelope(payload, PAYLOAD_TYPE, {})
     envelope.sign(signer)
     signatures = tuple((s.keyid, bytes.fromhex(s.signature)) for s in envelope.signatures.values())
     raw = _encode(_envelope_value(Envelope(payload, PAYLOAD_TYPE, signatures)))

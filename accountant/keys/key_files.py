@@ -62,3 +62,8 @@ def read_file(directory_fd: int | None, name: str, forbidden: int) -> bytes:
             raise KeyInvalid(f"{name}: must be a regular file of at most {_LIMIT} bytes")
         check_owner(status, name, forbidden)
         return file.read(_LIMIT)
+
+
+def in_keys(uri: str) -> bool:
+    """Whether this URI means the file among our own keys."""
+    return uri in ("", "file:")

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accountant.errors import KeyInvalid
-from accountant.keys import key_exchange, key_rows, signers
+from accountant.keys import key_exchange, key_rows
+from accountant.keys.key_files import in_keys
 from accountant.keys.key_files import passphrase_from_environment as passphrase
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import KeyStore, SigningKey
 from accountant.keys.trust import ROLES, load_public_pem
+from accountant.later import later
 from accountant.store.store import Store
+
+if TYPE_CHECKING:
+    from accountant.keys import signers
+else:
+    signers = later("accountant.keys.signers")
 
 
 def open_keys(directory: Path, database: Store, issuer_key: str) -> KeyStore:
@@ -20,7 +28,7 @@ def open_keys(directory: Path, database: Store, issuer_key: str) -> KeyStore:
             rows = [row for row in key_rows.rows(connection) if row.until is None]
         for role in ROLES if rows else ():
             key_exchange.settle(directory, role, passphrase, {row.keyid for row in rows if row.role == role})
-        if signers.in_keys(issuer_key):
+        if in_keys(issuer_key):
             if not (directory / "issuer.pem").exists() and (directory / "issuer.pub.pem").exists():
                 raise KeyInvalid("issuer.pem: is gone; restore it, or say in DPSERVE_ISSUER_KEY where that key is kept")
             return KeyStore.open(directory)

@@ -18,10 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from securesystemslib.signer import CryptoSigner, Signer, SSlibKey
 
 from accountant import files
 from accountant.errors import KeyInvalid
@@ -40,6 +39,14 @@ from accountant.keys.trust import (
     fingerprint,
     public_pem,
 )
+from accountant.later import later
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from securesystemslib import signer as library
+    from securesystemslib.signer import Signer
+else:
+    library = later("securesystemslib.signer")
 
 Passphrase: TypeAlias = Callable[[], bytes | None]
 
@@ -49,11 +56,16 @@ _INTERRUPTED = "left by an interrupted start, never signed with: remove this dir
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A public key and what signs by it. `elsewhere`: the private half is not one of our files."""
+    """A public key and what makes the signer by it. `elsewhere`: the private half is not one of our files."""
 
     public: PublicKey
-    signer: Signer = field(repr=False)
+    make: Callable[[], Signer] = field(repr=False)
     elsewhere: bool = False
+
+    @cached_property
+    def signer(self) -> Signer:
+        """Made for the first signature: what it is made of loads slowly, and most commands sign nothing."""
+        return self.make()
 
     @cached_property
     def keyid(self) -> str:
@@ -64,7 +76,7 @@ class SigningKey:
     def of(cls, private: Ed25519PrivateKey) -> SigningKey:
         """The signer's keyid is the fingerprint."""
         public = private.public_key()
-        return cls(public, CryptoSigner(private, SSlibKey.from_crypto(public, keyid=fingerprint(public))))
+        return cls(public, lambda: crypto_signer(private, public))
 
 
 @dataclass(frozen=True)
@@ -194,6 +206,11 @@ class KeyStore:
         for chunk in chunks:
             mac.update(chunk)
         return mac.hexdigest()
+
+
+def crypto_signer(private: Ed25519PrivateKey | EllipticCurvePrivateKey, public: PublicKey) -> Signer:
+    """securesystemslib's signer by a key in memory; its keyid is the fingerprint."""
+    return library.CryptoSigner(private, library.SSlibKey.from_crypto(public, keyid=fingerprint(public)))
 
 
 def staged(role: Role) -> str:

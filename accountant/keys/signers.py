@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from securesystemslib.signer import (
     AWSSigner,
     AzureSigner,
-    CryptoSigner,
     GCPSigner,
     HSMSigner,
     Key,
@@ -36,8 +35,8 @@ from securesystemslib.signer import (
 )
 
 from accountant.errors import DpserveError, InputError, KeyInvalid
-from accountant.keys.key_files import load_private, passphrase_from_environment, read_file
-from accountant.keys.private_keys import SigningKey
+from accountant.keys.key_files import in_keys, load_private, passphrase_from_environment, read_file
+from accountant.keys.private_keys import SigningKey, crypto_signer
 from accountant.keys.trust import PublicKey, fingerprint, load_public_pem, public_pem
 
 PIN_VARIABLE = "DPSERVE_HSM_PIN"
@@ -73,11 +72,6 @@ class Elsewhere(Signer):
         return cls(priv_key_uri, found, public_key)
 
 
-def in_keys(uri: str) -> bool:
-    """Whether this URI means the file among our own keys."""
-    return uri in ("", "file:")
-
-
 def check_uri(uri: str) -> None:
     """InputError unless dpserve knows what to do with the URI."""
     if uri and uri.partition(":")[0] not in SCHEMES:
@@ -108,15 +102,14 @@ def open_key(uri: str, public: PublicKey) -> SigningKey:
             raise KeyInvalid(f"issuer_key={uri}: is {found.keyid}, must be {fingerprint(public)}")
         return _probed(uri, found)
     ours = SSlibKey.from_crypto(public, keyid=fingerprint(public))
-    return _probed(uri, SigningKey(public, Elsewhere.from_priv_key_uri(uri, ours, _pin), elsewhere=True))
+    return _probed(uri, SigningKey(public, lambda: Elsewhere.from_priv_key_uri(uri, ours, _pin), elsewhere=True))
 
 
 def _from_file(uri: str) -> SigningKey:
     name = uri.removeprefix("file:")
     private = load_private(read_file(None, name, 0o077), passphrase_from_environment(), name)
     public = load_public_pem(public_pem(private.public_key()), name)
-    signer = CryptoSigner(private, SSlibKey.from_crypto(public, keyid=fingerprint(public)))
-    return SigningKey(public, signer, elsewhere=True)
+    return SigningKey(public, lambda: crypto_signer(private, public), elsewhere=True)
 
 
 def _probed(uri: str, key: SigningKey) -> SigningKey:

@@ -278,6 +278,11 @@ class Dataset:
         pairs = zip(self.families, costs, strict=True)
         return next((family for family, cost in pairs if not family.may_start(cost, claimed)), None)
 
+    @property
+    def has_whole(self) -> bool:
+        """Whether the whole of every family is there to take."""
+        return all(family.has_whole for family in self.families)
+
     def gives_whole(self, claimed: Claim) -> bool:
         """Whether a job of this claim, which the filters do not admit, may take the whole total of every family, each
         of them untouched, and close them (docs/privacy/filter.md).

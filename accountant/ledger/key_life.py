@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from accountant.errors import InputError, UnknownName, WrongState
-from accountant.keys import dsse, key_exchange, key_rows, signers
+from accountant.keys import dsse, key_exchange, key_rows
+from accountant.keys.key_files import in_keys
 from accountant.keys.key_rows import KeyRow
 from accountant.keys.private_keys import SigningKey
 from accountant.keys.trust import ROLES, Role, public_pem
+from accountant.later import later
 from accountant.ledger.records import CERTIFYING, Why
 from accountant.log.entries import Writer, read_entry
 from accountant.store.store import body_at, size
+
+if TYPE_CHECKING:
+    from accountant.keys import signers
+else:
+    signers = later("accountant.keys.signers")
 
 if TYPE_CHECKING:
     from accountant.home import Home
@@ -134,7 +141,7 @@ def _successor(home: Home, role: Role, issuer_key: str | None) -> SigningKey:
     """The key to come: staged among our files, or imported from where it is kept. It is in force nowhere yet."""
     if issuer_key is not None and role == "log":
         raise InputError("issuer_key: the log's key is a file among our own")
-    if issuer_key is not None and not signers.in_keys(issuer_key):
+    if issuer_key is not None and not in_keys(issuer_key):
         return signers.import_key(issuer_key)
     with home.ledger.log.database.reading() as connection:
         good = key_rows.good(connection)[role]

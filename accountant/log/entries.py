@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from securesystemslib.signer import Signer
 from sqlalchemy import Connection, insert, select
 
 from accountant import canonical, merkle
@@ -31,6 +30,9 @@ from accountant.log.newest import RAREST, Newest, after_of
 from accountant.store import store
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Signer
 
 NEWEST = "newest.bin"  # beside the mark
 MOST_KNOWN, MOST_READ = 65_536, 1024

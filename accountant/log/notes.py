@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from securesystemslib.signer import Signer
 
 from accountant.canonical import CanonicalError, decode_base64, encode_base64
 from accountant.errors import InputError, KeyInvalid, LedgerInvalid
 from accountant.keys.verifier_keys import check_origin, is_key_name, key_id, key_id_of
 from accountant.merkle import HASH_SIZE, MAX_SIZE
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Signer
 
 NOTE_LIMIT = 262_144  # bytes: room for 16 post-quantum cosignatures and more, which every reader must accept
 MAX_SIGNATURES = 64

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from textwrap import fill
+from typing import TYPE_CHECKING
 
-import vl_convert
-
+from accountant.later import later
 from models.explain.explain import Bin, Shape
 from models.explain.vega_parts import (
     BAR,
@@ -26,6 +26,11 @@ from models.explain.vega_parts import (
     tick_words,
 )
 from models.features import Feature, NumericFeature
+
+if TYPE_CHECKING:
+    import vl_convert
+else:
+    vl_convert = later("vl_convert")
 
 FOR, AGAINST = "#0072B2", "#D55E00"  # Okabe and Ito: apart for every kind of sight
 COLUMNS = 3

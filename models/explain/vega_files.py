@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-
-import vl_convert
+from typing import TYPE_CHECKING
 
 from accountant.errors import InputError
+from accountant.later import later
+
+if TYPE_CHECKING:
+    import vl_convert
+else:
+    vl_convert = later("vl_convert")
 
 ENDINGS = (".png", ".svg", ".html")
 SHARP = 2  # pixels of a PNG for one of the drawing

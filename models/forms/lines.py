@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from math import erf, sqrt
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
 from accountant.errors import ModelInvalid
+from accountant.later import later
 from models.answers import ClassLabel, Scores, check_head, head_from_json
 from models.explain.markdown import plain
 from models.explain.vega import Poster
@@ -28,6 +28,13 @@ from models.forms.ensemble import Ensemble
 from models.lines import LARGEST, Choice, Line, check_line, line_from_json
 from models.onnx.nodes import ML, Branch, Graph, Inputs, Namer, Walk, check_exact, regressor, tensor
 from models.onnx.sums import balanced, halves, sums
+
+if TYPE_CHECKING:
+    import onnx
+    from onnx import helper
+else:
+    onnx = later("onnx")
+    helper = later("onnx.helper")
 
 SHOWN = 6  # features of a line, in words
 
@@ -135,7 +142,7 @@ class LineEnsemble(Ensemble):
         constants = np.array([line.constant for line in found], np.int64)
         added = sums(self.features, tables, constants, inputs, name, summed)
         if self.outputs == 1:
-            cast = helper.make_node("Cast", [summed], [precise], to=TensorProto.DOUBLE)
+            cast = helper.make_node("Cast", [summed], [precise], to=onnx.TensorProto.DOUBLE)
             walks: list[Walk] = [
                 Branch(at, "BRANCH_GT", 0.0, (float(line.weight),), (-float(line.weight),))
                 for at, line in enumerate(found)
@@ -157,7 +164,7 @@ class LineEnsemble(Ensemble):
             nodes.append(helper.make_node("ArrayFeatureExtractor", [summed, f"{at}_{n}"], [f"{each}_{n}"], domain=ML))
             nodes.append(helper.make_node("ArgMax", [f"{each}_{n}"], [f"{place}_{n}"], axis=1, keepdims=1))
         nodes.append(helper.make_node("Concat", [f"{place}_{n}" for n in range(len(self.lines))], [joined], axis=1))
-        nodes.append(helper.make_node("Cast", [joined], [target], to=TensorProto.DOUBLE))
+        nodes.append(helper.make_node("Cast", [joined], [target], to=onnx.TensorProto.DOUBLE))
         return Graph(tuple(nodes), tuple(constants))
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:

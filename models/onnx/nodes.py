@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from accountant.errors import ModelInvalid
+from accountant.later import later
 from models.features import MISSING_TEXT
+
+if TYPE_CHECKING:
+    import onnx
+    from onnx import NodeProto, TensorProto, helper, numpy_helper
+else:
+    onnx = later("onnx")
+    helper = later("onnx.helper")
+    numpy_helper = later("onnx.numpy_helper")
 
 ML = "ai.onnx.ml"
 EXACT = 1 << 24  # float32 holds every integer below this
@@ -140,7 +148,7 @@ def coded(inputs: Inputs, codes: Codes, name: Namer) -> tuple[Graph, Inputs]:
     nodes = (
         *(dictionary(*codes[i], inputs.texts[i], part) for i, part in parts.items()),
         helper.make_node("Concat", list(parts.values()), [beside], axis=1),
-        helper.make_node("Cast", [beside], [all_codes], to=TensorProto.DOUBLE),
+        helper.make_node("Cast", [beside], [all_codes], to=onnx.TensorProto.DOUBLE),
         helper.make_node("Concat", [*([inputs.numbers] if inputs.columns else []), all_codes], [together], axis=1),
     )
     return Graph(nodes), Inputs(together, {**inputs.columns, **columns}, {})

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import helper
 
+from accountant.later import later
 from models.answers import Scores
 from models.features import MISSING_TEXT, CategoricalFeature, Feature, NumericFeature
 from models.onnx.nodes import (
@@ -32,6 +33,11 @@ from models.onnx.nodes import (
 )
 from models.pairs import PairTerm
 from models.released import FeatureSum
+
+if TYPE_CHECKING:
+    from onnx import helper
+else:
+    helper = later("onnx.helper")
 
 Table = Scores | NDArray[np.float64]  # of a feature: (bins, outputs)
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import helper
 
+from accountant.later import later
 from models.features import MISSING_TEXT, CategoricalFeature, Feature, NumericFeature
 from models.onnx.nodes import Branch, Graph, Inputs, Namer, Walk, check_exact, coded, regressor, tensor
 from models.trees import Leaf, Split, Tree, heaviest, splits
+
+if TYPE_CHECKING:
+    from onnx import helper
+else:
+    helper = later("onnx.helper")
 
 
 def tree_scores(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from accountant.errors import InputError
+from accountant.later import later
 from accountant.ledger.left import left_words
-from models.worth.metrics import named
 from models.worth.words import short_figure, short_worth
 from serving.cli.complete import DATASETS, MODELS, Model
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, note, rounds, show
+
+if TYPE_CHECKING:
+    from models.worth import metrics
+else:
+    metrics = later("models.worth.metrics")
 
 Described = Annotated[
     Path | None,
@@ -22,12 +27,12 @@ Described = Annotated[
 
 
 def list_models(json: Json = False) -> None:
-    """List the models of this home, each verified.
+    """List the models of this home, each held against the ledger that issued it; `verify` asks for all.
 
     \b
     dpserve model list
     """
-    with busy("verifying the models"):
+    with busy("looking at the models"):
         versions = side("models").listed()
     rows = [("MODEL", "STATE", "EPSILON", "DELTA", "RELATION", "WORTH"), *map(_row, versions)]
     show(json, {"models": versions}, aligned(rows))
@@ -152,7 +157,7 @@ def worth_text(body: dict[str, Any]) -> str:
     ]
     lines = [
         (
-            named(each),
+            metrics.named(each),
             "not told by the counts" if each["value"] is None else short_figure(each["value"]),
             f"{short_figure(each['low'])} to {short_figure(each['high'])}",
         )

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from accountant.errors import InputError
+from serving.process.loading import loading
 
 URL, TOKEN, AUTHORITY, PLAIN = "DPSERVE_URL", "DPSERVE_TOKEN", "DPSERVE_CA", "DPSERVE_PLAIN_HTTP"
 LOGIN = "login.json"
@@ -102,4 +103,5 @@ def check_needs(command: str, needs: Needs, instead: str) -> None:
 
 def side(name: str) -> ModuleType:
     """The module that does what the commands of that name ask for: with a home, or by asking a server."""
-    return import_module(f"serving.cli.{'here' if server() is None else 'remote'}.{name}")
+    with loading():
+        return import_module(f"serving.cli.{'here' if server() is None else 'remote'}.{name}")

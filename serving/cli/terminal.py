@@ -66,11 +66,14 @@ def aligned(rows: list[tuple[Any, ...]]) -> str:
 @contextmanager
 def rounds(label: str) -> Iterator[Callable[[int, int | None], None]]:
     """A progress bar on stderr; gives the function to call with (done, total), None where the total is not known."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
     from rich.console import Console  # both load slowly, and most commands draw nothing
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

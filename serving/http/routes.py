@@ -35,7 +35,8 @@ from serving.process.tokens import bearer, digest
 from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
 from serving.wire.request_bodies import let_go
 from serving.wire.work_time import WORK_SECONDS
-from training.pricing import WHERE, while_wanted
+from training.pricing import WHERE
+from training.work_out import while_wanted
 
 LOG = logging.getLogger("dpserve.serving")
 

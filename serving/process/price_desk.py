@@ -189,7 +189,7 @@ def main(place: Path, parent: int) -> None:
     place.unlink(missing_ok=True)
     began = time.monotonic()
     with loading():
-        import_module("training.pricing").warm()
+        import_module("training.work_out").warm()
     with socket.socket(socket.AF_UNIX) as listener:
         with address(place) as near:
             listener.bind(near)

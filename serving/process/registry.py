@@ -12,8 +12,8 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from accountant.keys.dsse import parse
 from accountant.keys.trust import PublicKeys
 from models.store.bundle import CHAMPION, FILES, ModelStore
 from models.store.index import Shelf, Stamp, look, look_at, stamp_of
+from models.store.listing import Looked, line
 from models.store.loading import VerifiedModel, load_of_home
 from models.store.standing import Standing, entry_of, standing, way_out
 from serving.process.access_log import about
@@ -94,19 +95,11 @@ class NotHeld(Exception):
     """The model is not in memory: ask again where waiting is no harm."""
 
 
-NOT_KNOWN: Mapping[str, str | None] = {"dataset": None, "learner": None, "target": None}
-
-
-@dataclass(frozen=True)
-class Slot:
-    """What was found in a version's folder: the certificate of a model that verified, with what it says of dataset,
-    learner and target, or why it is not served.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Slot(Looked):
+    """What was found in a version's folder when its files had these stamps: here all of it was verified."""
 
     stamps: Stamps
-    certificate: dict[str, Any] | None = None
-    subject: Mapping[str, str | None] = field(default_factory=lambda: NOT_KNOWN)
-    error: VerificationError | None = None
 
     @property
     def dataset(self) -> str | None:
@@ -193,7 +186,7 @@ class Registry:
                 return None
             if known is None:
                 LOG.info("model %s verified", found.reference)
-            self._slots[key] = Slot(stamps, found.certificate, found.subject)
+            self._slots[key] = Slot(certificate=found.certificate, subject=found.subject, stamps=stamps)
             if keep:
                 while len(self._held) >= self._most:  # what was not asked for the longest makes room
                     del self._held[min(self._held, key=lambda each: self._used.get(each, -1))]
@@ -203,7 +196,7 @@ class Registry:
     def _failed(self, key: Key, stamps: Stamps, error: VerificationError) -> None:
         FAILURES.labels(error.code).inc()
         LOG.error("model %s@%d is not served: %s", *key, error.message)
-        self._slots[key] = Slot(stamps, error=error)
+        self._slots[key] = Slot(error=error, stamps=stamps)
 
     def _stamps(self, key: Key) -> Stamps:
         folder = f"{self._root}/{key[0]}/{key[1]}"
@@ -258,7 +251,7 @@ class Registry:
         instead = (
             f": nothing is served under this name; {offer['command'] or 'no other version verifies'}" if alone else ""
         )
-        about = {"reason": _reason(error), "version": f"{name}@{version}", **offer}
+        about = {"reason": f"{error.code}: {error.message}", "version": f"{name}@{version}", **offer}
         if isinstance(error, CertificateRevoked):
             return CertificateRevoked(
                 f"model={reference[:80]}: {name}@{version} was revoked{instead}", state=Standing.REVOKED.value, **about
@@ -346,19 +339,4 @@ class Registry:
         if slot is None and self._trust is not None and self._trust.revoked:
             revoked = entry_of(Path(self._root) / name / str(version)) in self._trust.revoked
         state = standing(version, shelf.champion, version in shelf.retired, revoked)
-        return {
-            "model": f"{name}@{version}",
-            "name": name,
-            "version": version,
-            CHAMPION: state is Standing.CHAMPION,
-            "state": state.value,
-            # None: nobody asked for it yet and the background has not come to it, or it is retired
-            "verified": None if slot is None else slot.error is None,
-            **(slot.subject if slot else NOT_KNOWN),
-            "certificate": slot.certificate if slot else None,
-            "problem": _reason(slot.error) if slot and slot.error else None,
-        }
-
-
-def _reason(error: VerificationError) -> str:
-    return f"{error.code}: {error.message}"
+        return line(name, version, state, slot)

@@ -80,7 +80,10 @@ _STANDING = {
     "largest": {**DECIMAL, "description": "the largest total epsilon that was ever in force"},
     "closed_by": {**maybe(COUNT), "description": "the job that took the whole total: nothing more is admitted"},
 }  # fmt: skip
-STANDING = record({**_STANDING, "jobs_left": table(COUNT)})
+STANDING = record(
+    {**_STANDING, "jobs_left": table(COUNT)},
+    {"priced": {**TRUTH, "description": "in a list, false: nobody has asked for these prices yet; GET the dataset"}},
+)
 QUOTA = record({"analyst": TEXT, "quota": maybe(TEXT), "used": SHARE})
 FORECAST = record(
     {"share_per_day": SHARE, "days_left": maybe(COUNT), "used_up_on": maybe(DATE)}, says="a straight line, no promise"

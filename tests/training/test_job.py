@@ -38,7 +38,8 @@ from training.job_views import dataset_to_json, job_to_json
 from training.learners import LEARNERS
 from training.plans import Asked
 from training.rows.data import columns_of
-from training.rows.datasets import register, schema_of
+from training.rows.datasets import register
+from training.rows.schema import schema_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "data"
 ROWS = 3000

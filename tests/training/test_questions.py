@@ -40,7 +40,8 @@ from training import job, plans
 from training.job_views import dataset_to_json
 from training.plans import Asked, public_of
 from training.release import bundle_of
-from training.rows.datasets import register, schema_of
+from training.rows.datasets import register
+from training.rows.schema import schema_of
 from training.session import Public
 
 ROWS, TOTAL = 600, Budget.of("4", "1e-5")
@@ -286,4 +287,4 @@ def test_with_one_target_naming_it_is_no_other_request(home, tmp_path):
     assert "target" not in silent.to_json()
     with pytest.raises(InputError, match="'x' is none of dataset one: y"):
         plans.plan(home, Asked("one", "lazybb", "1", target="x"))
-    assert "targets" not in dataset_to_json(home, dataset, detail=False, priced=False)
+    assert "targets" not in dataset_to_json(home, dataset, detail=False)

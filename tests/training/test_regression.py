@@ -27,10 +27,10 @@ from training.job_views import dataset_to_json
 from training.learners import LEARNERS
 from training.plans import Asked, public_of
 from training.rows.data import columns_of, encode_targets, rows_of
-from training.rows.datasets import pack, register, schema_of
+from training.rows.datasets import pack, register
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.rows import Rows
-from training.rows.schema import Schema, parse_schema
+from training.rows.schema import Schema, parse_schema, schema_of
 from training.tuning.tune import Tuning
 
 SECRET = 31.4159265

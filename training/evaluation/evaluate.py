@@ -31,9 +31,9 @@ from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
 from training.learner import Recipe
 from training.lease import Lease, this_process
 from training.plans import public_of
-from training.rows.datasets import require_rows, schema_of
+from training.rows.datasets import require_rows
 from training.rows.packed.cells import spans_of, tables
-from training.rows.schema import Schema
+from training.rows.schema import Schema, schema_of
 
 NAME = "evaluation"  # stands in the place of a learner
 TRAINING, ALL = "training", "all"

@@ -29,7 +29,7 @@ from models.worth.stated import LEVEL, check, figures, histogram_form, is_better
 from models.worth.statements import ENVELOPE, PROOF
 from training.evaluation.evaluate import evaluator_of, learnt_from, measured_by, part_of
 from training.release import alone, discard, sign
-from training.rows.datasets import schema_of
+from training.rows.schema import schema_of
 
 COUNTS = "counts.json"
 

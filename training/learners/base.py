@@ -12,14 +12,14 @@ from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from decimal import Decimal
 from threading import Lock
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from accountant.budget import Budget, Relation, parse_relation
 from accountant.errors import BudgetRefused, InputError
+from accountant.later import later
 from accountant.privacy.claims import Claim
 from models.features import RawColumns
 from models.forms.ensemble import Ensemble
@@ -27,16 +27,22 @@ from training.calibrate import calibrate
 from training.learner import Recipe
 from training.learners.estimator import Classifier, Estimator, Regressor
 from training.learners.shown import Shown
-from training.notebook_budget import Account
 from training.plan_warnings import PublicWarning, check_exportable, too_many_rounds, warnings_of
 from training.rows.column_rules import Columns
-from training.rows.data import columns_of, rows_of
-from training.rows.frames import is_frame, label_column, table_from, target_column, unfitted, value_errors
-from training.rows.rows import Rows
 from training.rows.schema import Schema, parse_schema
-from training.rows.selections import Selection, row_words
 from training.session import Public, Releaser, Session
 from training.would_fit import would_fit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from training import notebook_budget
+    from training.rows import data, frames, selections
+    from training.rows.rows import Rows
+else:
+    # what reads frames: a plan does without
+    data, frames = later("training.rows.data"), later("training.rows.frames")
+    notebook_budget, selections = later("training.notebook_budget"), later("training.rows.selections")
 
 SPENDS = (
     "clones of one estimator were fitted several times, as cross-validation and searches do. Each fit costs its own "
@@ -70,7 +76,7 @@ class PrivateLearner(Shown, Estimator, ABC):
     epsilon: object = 1
     delta: object = "0.000001"
     relation: str = "add-remove"
-    account: Account | None = None
+    account: notebook_budget.Account | None = None
 
     def check(self, public: Public) -> None:
         """Raise InputError where a parameter or the schema does not fit this learner."""
@@ -116,7 +122,7 @@ class PrivateLearner(Shown, Estimator, ABC):
         with _BEGIN:
             self._require_unspent()
             self._charge(public, recipe, X)
-            self._begin(schema, recipe, named=is_frame(X))
+            self._begin(schema, recipe, named=frames.is_frame(X))
         self.ensemble_ = self.learn(session)
         session.close()
         return self
@@ -127,12 +133,12 @@ class PrivateLearner(Shown, Estimator, ABC):
         InputError where a parameter does not fit; a ValueError as scikit-learn's where X or y does not.
         """
         who, rule = type(self).__name__, self._rule()
-        with value_errors():
-            table = table_from(X, rule, who)
+        with frames.value_errors():
+            table = frames.table_from(X, rule, who)
             schema = self._schema(table)
             public = self._public(schema)
             self.check(public)
-            return schema, public, rows_of(schema, table, self._answers(y, schema), public.relation)
+            return schema, public, data.rows_of(schema, table, self._answers(y, schema), public.relation)
 
     def _require_unspent(self) -> None:
         if self.account is None and hasattr(self, "recipe_"):
@@ -168,7 +174,7 @@ class PrivateLearner(Shown, Estimator, ABC):
                 **self.account.to_json(),
                 would_fit=None if fits is None else str(fits),
             )
-        self.account.charge(recipe.plan, Selection.of(row_words(X)))
+        self.account.charge(recipe.plan, selections.Selection.of(selections.row_words(X)))
 
     def _begin(self, schema: Schema, recipe: Recipe, named: bool) -> None:
         """The budget is spent from here on, even if what follows fails; nothing of an earlier fit remains."""
@@ -181,7 +187,7 @@ class PrivateLearner(Shown, Estimator, ABC):
 
     def _released(self) -> Ensemble:
         if not hasattr(self, "ensemble_"):
-            raise unfitted(f"predict: this {type(self).__name__} is not fitted yet")
+            raise frames.unfitted(f"predict: this {type(self).__name__} is not fitted yet")
         return self.ensemble_
 
     def __sklearn_clone__(self) -> Self:
@@ -202,10 +208,10 @@ class PrivateLearner(Shown, Estimator, ABC):
     def _columns(self, X: Any) -> RawColumns:
         """X for the released ensemble's own encoder, by the schema of `fit`."""
         who = type(self).__name__
-        if hasattr(self, "feature_names_in_") and not is_frame(X):
+        if hasattr(self, "feature_names_in_") and not frames.is_frame(X):
             warnings.warn(f"X does not have valid feature names, but {who} was fitted with feature names", stacklevel=3)
-        with value_errors():
-            return columns_of(self.schema_, table_from(X, self.schema_, who))
+        with frames.value_errors():
+            return data.columns_of(self.schema_, frames.table_from(X, self.schema_, who))
 
     def _rule(self) -> Schema | Columns:
         """What was declared: a schema, or the rule that makes one from the names of columns."""
@@ -261,7 +267,7 @@ class PrivateClassifier(Classifier, PrivateLearner):
     def _answers(self, y: Any, schema: Schema) -> pa.Array:
         if schema.classes is None:
             raise InputError(f"classes: the target {schema.target!r} is a number; {type(self).__name__} learns classes")
-        return label_column(y, schema, type(self).__name__)
+        return frames.label_column(y, schema, type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
         """Two declared classes make a binary classifier."""
@@ -279,7 +285,7 @@ class PrivateRegressor(Regressor, PrivateLearner):
     def _answers(self, y: Any, schema: Schema) -> pa.Array:
         if schema.target_range is None:
             raise InputError(f"range: the target {schema.target!r} has classes; {type(self).__name__} learns a number")
-        return target_column(y, type(self).__name__)
+        return frames.target_column(y, type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
         """Few rows and much noise make a poor score, as they should."""

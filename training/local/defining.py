@@ -26,9 +26,8 @@ from training.local.question import Question
 from training.local.questions import LEARNERS
 from training.local.shared import SHARED_LEARNERS, Aggregator, SharedDefinition, aggregator_from_json, multiplier_for
 from training.local.shared_learning import groups_for
-from training.rows.datasets import schema_of
 from training.rows.row_files import column_types, read_columns
-from training.rows.schema import Schema
+from training.rows.schema import Schema, schema_of
 
 ROUNDS = {"local-stump": 16, "local-ncc": 8, "local-lr": 4}  # where nobody says how many; less where owners are few
 

@@ -27,9 +27,8 @@ from training.learner import Recipe
 from training.plans import public_of
 from training.profiles.counts import GRID, Norm, Profiler, TableCounts
 from training.rows.data import answer_feature
-from training.rows.datasets import schema_of
 from training.rows.rows import MOST_ROWS
-from training.rows.schema import Schema
+from training.rows.schema import Schema, schema_of
 from training.session import Public
 
 NAME = "profile"  # stands in the place of a learner

@@ -19,7 +19,7 @@ from training.evaluation.evaluate import part_of
 from training.evaluation.release import Stated, finish_stated
 from training.profiles.counts import GRID
 from training.profiles.profile import pairs_of, profiler_of
-from training.rows.datasets import schema_of
+from training.rows.schema import schema_of
 
 ENVELOPE, PROOF = "profile.dsse.json", "profile.tlog-proof"
 

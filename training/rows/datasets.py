@@ -38,7 +38,7 @@ from training.rows.packed.working import working_folder
 from training.rows.parts import Parting
 from training.rows.row_files import column_types
 from training.rows.rows import Rows, row_bound
-from training.rows.schema import Schema, parse_schema
+from training.rows.schema import Schema, parse_schema, schema_of
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
 CHUNK = 1 << 24
@@ -116,18 +116,6 @@ def _parting(home: Home, about: Registration, relatives: Sequence[Dataset]) -> P
     if share is None:
         return None
     return Parting(bytes.fromhex(home.keys.commitment([b"the key of the parts of family ", name.encode()])), share)
-
-
-def schema_of(home: Home, dataset: Dataset) -> Schema:
-    """The public schema as registered. Reads no rows. LedgerUnavailable where the home has lost the file."""
-    path = home.datasets / dataset.registration.commitment / "schema.yaml"
-    if not path.exists():
-        name = dataset.registration.name
-        raise LedgerUnavailable(f"dataset={name}: its files are not in the home; restore datasets/ from a backup")
-    schema = parse_schema(path.read_bytes())
-    if schema.digest != dataset.registration.schema:
-        raise SchemaError(f"dataset={dataset.registration.name}: its schema file is not the registered one")
-    return schema
 
 
 def require_rows(home: Home, dataset: Dataset) -> None:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import yaml
 from pydantic import (
@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from accountant.errors import InputError, ModelInvalid, SchemaError
+from accountant.errors import InputError, LedgerUnavailable, ModelInvalid, SchemaError
 from models.answers import ClassLabel
 from models.features import CALENDAR, Feature
 from training.rows.schema_text import FILL_IN, Loader, blanks
@@ -36,6 +36,10 @@ from training.rows.sources.declared import (
     Strict,
 )
 from training.rows.sources.written import PLAIN, USUAL, Decimal, Form, Written
+
+if TYPE_CHECKING:
+    from accountant.home import Home
+    from accountant.ledger.families import Dataset
 
 MAX_BYTES = 1 << 20
 MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known before any budget is spent
@@ -314,3 +318,15 @@ def _say(problem: Any) -> str:
     if problem["type"] == "missing":
         hint = f" ({PUBLIC_ONLY})"
     return f"{where or 'file'}: {problem['msg'].removeprefix('Value error, ')}{hint}"
+
+
+def schema_of(home: Home, dataset: Dataset) -> Schema:
+    """The public schema as registered. Reads no rows. LedgerUnavailable where the home has lost the file."""
+    path = home.datasets / dataset.registration.commitment / "schema.yaml"
+    if not path.exists():
+        name = dataset.registration.name
+        raise LedgerUnavailable(f"dataset={name}: its files are not in the home; restore datasets/ from a backup")
+    schema = parse_schema(path.read_bytes())
+    if schema.digest != dataset.registration.schema:
+        raise SchemaError(f"dataset={dataset.registration.name}: its schema file is not the registered one")
+    return schema

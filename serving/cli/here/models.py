@@ -4,28 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accountant.home import Home
-from models.worth.statements import judged, worths
-from serving.cli.here.released import opened
+from accountant.later import later
+from accountant.ledger.evaluations import by_model
+from models.store.listing import lines
 from serving.cli.terminal import allowed
-from serving.process.registry import Registry
-from training.rows.row_files import read_columns, write_predictions
-from training.rows.sources.described import written_as
 
-Answer = tuple[NDArray[Any], NDArray[Any]]  # labels (n,) and probabilities (n, classes)
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from models.worth import statements
+    from serving.cli.here import released
+    from training.rows import row_files
+    from training.rows.sources import described
+else:
+    # a list does without
+    statements, released = later("models.worth.statements"), later("serving.cli.here.released")
+    row_files, described = later("training.rows.row_files"), later("training.rows.sources.described")
+
+Answer: TypeAlias = "tuple[NDArray[Any], NDArray[Any]]"  # labels (n,) and probabilities (n, classes)
 
 
 def listed() -> list[dict[str, Any]]:
-    """Every version, each verified, with the statement of worth that it is judged by."""
-    registry, home = Registry(), Home.open()
-    registry.refresh(home)
-    versions = registry.to_json()
+    """Every version, held against the ledger, with the statement of worth that it is judged by."""
+    home = Home.open()
+    versions = list(lines(home))
+    measured = by_model(home.ledger.log.database)
     for line in versions:
-        found = judged(worths(home, line["certificate"]["entry"])) if line["certificate"] else None
+        entry = line["certificate"] and line["certificate"]["entry"]
+        found = statements.judged(statements.worths(home, entry)) if entry in measured else None
         line["worth"] = [] if found is None else [found]
     return versions
 
@@ -34,14 +43,14 @@ def predicted(
     name: str, data: Path, schema: Path | None, out: Path, progress: Callable[[int, int | None], None]
 ) -> dict[str, Any]:
     """Every row of a file, written as `schema` says, predicted in its order into another; what was done."""
-    model = opened(name)
+    model = released.opened(name)
     verified, short = model.verified, model.reference.partition("@")[0]
     allowed(Home.open(), "predict", model=short, dataset=verified.certificate.form.dataset.name)
     about = verified.certificate.form.dataset
-    described = written_as(Home.open(), about.name, about.schema_digest, schema)
-    batches = read_columns(data, verified.ensemble.features, described)
+    form = described.written_as(Home.open(), about.name, about.schema_digest, schema)
+    batches = row_files.read_columns(data, verified.ensemble.features, form)
     answers = (verified.runtime.predict(columns) for columns in batches)
-    count = write_predictions(out, verified.ensemble.classes, _counted(answers, progress))
+    count = row_files.write_predictions(out, verified.ensemble.classes, _counted(answers, progress))
     return {"model": model.reference, "target": verified.ensemble.target, "records": count, "out": str(out)}
 
 

@@ -10,13 +10,15 @@ from models.store.bundle import ModelStore
 from serving.cli.terminal import allowed, this_user
 from training import plans
 from training.plans import Asked
+from training.pricing import telling
 from training.tuning.tune import Tuning
 
 
 def planned(asked: Mapping[str, Any]) -> dict[str, Any]:
     """A job's price; spends nothing."""
     job_asked, home = _asked(asked), Home.open()
-    plan = plans.plan(home, job_asked, this_user(), _promotes(home, job_asked))
+    with telling(home):
+        plan = plans.plan(home, job_asked, this_user(), _promotes(home, job_asked))
     if job_asked.evaluate is None:
         return plan.to_json()
     from training.evaluation.evaluate import price_following  # as below

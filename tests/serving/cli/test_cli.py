@@ -25,9 +25,10 @@ from models.store.loading import load_verified
 from serving.cli import terminal
 from serving.cli.app import app, run
 from serving.cli.train import parameters
-from training import job
+from training import job, pricing
 from training.job import submit
 from training.plans import Asked
+from training.session import Rehearsal
 
 pytestmark = pytest.mark.slow
 
@@ -608,10 +609,11 @@ def test_light_commands_stay_light(home):
         ("job list", listed),
         ("ledger show", heavy),
         ("config", heavy),
-        ("model list", {"sklearn", "bentoml", "numba", "scipy"}),
+        ("model list", heavy | {"scipy", "onnx", "vl_convert", "pydantic_settings", "starlette", "prometheus_client"}),
         ("ledger audit", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy", "onnx"}),
         (f"verify {home / 'models' / 'adult' / '1'}", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy"}),
-        ("plan adult --learner lazybb --epsilon 0.2", {"sklearn", "bentoml", "numba", "scipy", "training.job"}),
+        ("plan adult --learner lazybb --epsilon 0.2", (heavy | {"scipy", "vl_convert", "training.job"})),
+        ("plan adult --learner lazybb --epsilon 0.2", (heavy | {"scipy", "onnx", "training.work_out"})),
         ("plan adult --learner lazybb --epsilon 50", {"sklearn", "bentoml"}),
         ("learner list", {"sklearn", "bentoml"}),
     ):
@@ -649,3 +651,73 @@ def test_commands_that_compute_nothing_load_no_compiler_and_no_learner(home, wor
     done = subprocess.run(command, cwd=ROOT, env=environment(home), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_a_price_that_was_told_is_told_again_without_a_rehearsal(home, said, monkeypatch):
+    """What is kept is public and is never charged: a lie in it is told at most, and a spoilt file is passed over."""
+    rehearsed = []
+    monkeypatch.setattr(Rehearsal, "__init__", lambda self, *given: rehearsed.append(given) or BLANK(self, *given))
+    asked = ("plan", "adult", "--learner", "lazybb", "--set", "rounds=7", "--epsilon")
+    for epsilon, most in (("0.21", 2), ("50", 12)):
+        forget()
+        _, first, _ = said(*asked, epsilon)
+        assert 0 < len(rehearsed) <= most
+        forget()
+        rehearsed.clear()
+        assert said(*asked, epsilon)[1] == first
+        assert not rehearsed
+    _, shown, _ = said("dataset", "show", "adult")
+    rehearsed.clear()
+    forget()
+    assert said("dataset", "show", "adult")[1] == shown
+    assert not rehearsed
+    for kept in (home / "prices").iterdir():
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        kept.write_bytes(kept.read_bytes().replace(b"0.21", b"0.01"))
+    forget()
+    assert said(*asked, "0.21")[1]["epsilon"] == "0.21"
+    assert rehearsed
+    rehearsed.clear()
+    forget()
+    _, trained, _ = said("train", *asked[1:], "0.21")
+    assert rehearsed
+    assert trained["epsilon"] == "0.21"
+    forget()
+    assert said(*asked, "0.21")[1]["left"]["jobs"] < said(*asked, "0.11")[1]["left"]["jobs"]
+
+
+BLANK = Rehearsal.__init__
+
+
+def forget():
+    """As a new process: nothing is remembered but what is kept."""
+    for remembered in (pricing._told, pricing._worked_out):
+        remembered.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("file", "of", "by", "problem"),
+    [
+        ("ensemble.json", b'"votes"', b'"Votes"', "not the released numbers"),
+        ("model.onnx", b"dpserve", b"dpServe", "its model is not the certificate's"),
+        ("model.onnx.dsse.json", b'"sig":"', b'"sig":"AAAA', "ignature"),
+        ("model.onnx.tlog-proof", b"tlog-proof@v1", b"tlog-proof@v9", "first line"),
+        ("card.md", None, None, "card.md"),
+    ],
+)
+def test_a_list_holds_every_file_against_the_ledger(home, said, file, of, by, problem):
+    folder = home / "models" / "adult"
+    shutil.copytree(folder / "1", folder / "2")
+    spoilt = folder / "2" / file
+    if of is None:
+        spoilt.unlink()
+    else:
+        assert of in spoilt.read_bytes()
+        spoilt.write_bytes(spoilt.read_bytes().replace(of, by, 1))
+    code, body, _ = said("model", "list")
+    good, bad = body["models"]
+    assert (code, good["verified"], good["problem"], good["target"]) == (0, True, None, "income")
+    assert (bad["verified"], bad["certificate"]) == (False, None)
+    assert problem in bad["problem"]
+    (folder / "1.retired").touch()
+    assert said("model", "list")[1]["models"][0]["verified"] is None

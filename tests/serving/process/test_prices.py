@@ -24,9 +24,9 @@ from serving.process import prices
 from serving.process.price_desk import MOST, MOST_OF_ONE, SOCKET, address
 from serving.process.prices import PriceRequest
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
-from training.pricing import while_wanted, work_out_offer
 from training.session import Public
 from training.tuning.tune import Tuning, tuned_of
+from training.work_out import offer, while_wanted
 
 LONG = 300  # seconds, which nobody waits for
 FEATURES = tuple(BooleanFeature(f"x{number}") for number in range(8))
@@ -149,7 +149,7 @@ def test_without_a_desk_what_is_given_up_ends_as_well(monkeypatch):
     tuned = tuned_of("ebm", None, Tuning({"epochs": [*range(4001, 4065)]}), pure=False)
     asked = canonical.encode(dict(tuned.stored())).decode()
     with ThreadPoolExecutor(1) as threads:
-        found = threads.submit(PriceRequest("a", given_up, while_wanted), work_out_offer, "ebm", asked, PUBLIC)
+        found = threads.submit(PriceRequest("a", given_up, while_wanted), offer, "ebm", asked, PUBLIC)
         time.sleep(1)
         assert prices.HERE.locked()
         assert not found.done()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from accountant.home import Home
-from training.rows.datasets import schema_bytes, schema_of
-from training.rows.schema import Schema, parse_schema
+from training.rows.datasets import schema_bytes
+from training.rows.schema import Schema, parse_schema, schema_of
 
 
 def written_as(home: Home, dataset: str, digest: str, said: Path | None) -> Schema | None:
