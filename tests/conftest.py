@@ -74,8 +74,8 @@ def pytest_collection_modifyitems(items):
     SQLite was counts as slow: to start it takes seconds.
     """
     long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "server", "statistical")))}
-    files = list(dict.fromkeys(item.path for item in items))
-    items.sort(key=lambda item: (item.path not in long, files.index(item.path), bool(item.get_closest_marker("last"))))
+    place = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
+    items.sort(key=lambda item: (item.path not in long, place[item.path], bool(item.get_closest_marker("last"))))
     for item in items:
         if hasattr(item, "callspec") and "postgresql" in map(str, item.callspec.params.values()):
             item.add_marker("slow")
@@ -86,8 +86,7 @@ def pytest_collection_finish():
     import quick_ledgers  # of ours: after the environment was fenced, and where tests run
 
     quick_ledgers.install()
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # garbage as well, which is little: to tell it from the rest takes a second
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
 

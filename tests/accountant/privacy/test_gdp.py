@@ -7,10 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 from math import exp, log, sqrt
 
-import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting.pld import PLDAccountant
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -20,6 +18,14 @@ from accountant.privacy.events import BoundedRange, Gaussian, Plan, Release
 from accountant.privacy.second_opinion import discrete_gaussian_mu, gaussian_delta
 
 DELTA = Decimal("0.000001")
+
+
+@pytest.fixture
+def dp():
+    """dp_accounting, which takes half a second to load: not in each process that collects tests."""
+    import dp_accounting
+
+    return dp_accounting
 
 
 def gaussians(noise, count=1, sensitivity=1) -> Plan:
@@ -83,11 +89,11 @@ def test_on_a_fine_grid_it_is_the_textbook_rounded_up(noise, count):
 
 
 @pytest.mark.parametrize(("noise", "count"), [("2", 1), ("30", 20), ("9", 300)])
-def test_it_lies_between_dp_accounting_and_renyi(noise, count):
+def test_it_lies_between_dp_accounting_and_renyi(dp, noise, count):
     plan = gaussians(noise, count, 2**20)
-    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
-    event = dp_accounting.GaussianDpEvent(float(noise))
-    exact = PLDAccountant(relation, 1e-4).compose(event, count).get_epsilon(1e-6)
+    relation = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+    event = dp.GaussianDpEvent(float(noise))
+    exact = dp.pld.PLDAccountant(relation, 1e-4).compose(event, count).get_epsilon(1e-6)
     found = claim(plan, DELTA)
     assert found.bound == GAUSSIAN
     assert float(found.epsilon) <= exact * 1.001
