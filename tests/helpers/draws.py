@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp
 
+import numpy as np
+import pytest
 from scipy.stats import beta
 
 ALARM = 1e-4
+WHOLE = 20
+
+
+def drawn(play: Callable[[], object], kind: type, count: int) -> np.ndarray:
+    """(count, n): what so many plays of one release draw by a mechanism of this kind.
+
+    A release is a draw from what the session hands to its mechanism. That is seen to be the same in WHOLE plays; then
+    all is drawn in one call, in which each number has noise of its own.
+    """
+    draw, seen = kind.draw, []
+
+    def noted(self, values, size):
+        seen.append((self, values.tolist(), size))
+        return draw(self, values, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "draw", noted)
+        for _ in range(WHOLE):
+            play()
+    mechanism, values, size = seen[0]
+    assert seen == [seen[0]] * WHOLE
+    return kind.draw(mechanism, np.tile(np.array(values), count), size).reshape(count, -1)
 
 
 def interval(count: int, runs: int) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from draws import drawn
 
 from accountant.budget import Budget, Relation
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
@@ -79,7 +80,7 @@ def played(norm, unit, count, contributions, present):
     plan = rehearse(profiler, about, unit)
     held = Rows(np.ones((2, present), np.uint8), np.zeros(present, np.uint8), (2, 2))
     toward = profiler.query(Rows(np.ones((2, 1), np.uint8), np.zeros(1, np.uint8), (2, 2)))
-    return np.array([profiler.learn(Session(about, unit, plan, held)) @ toward for _ in range(count)]) / GRID**2
+    return drawn(lambda: profiler.learn(Session(about, unit, plan, held)), DiscreteGaussian, count) @ toward / GRID**2
 
 
 def loss(with_it, without, middle, delta) -> float:
@@ -102,8 +103,8 @@ def test_the_black_box_keeps_its_promise_and_a_factor_of_two_is_caught(contribut
     unit = Profiler(query).recipe(public(contributions=contributions, budget=budget)).unit
     runs = lambda present: played("l2", unit, count, contributions, present)  # noqa: E731
     assert loss(runs(contributions), runs(0), middle, 0.01) <= 1
-    drawn = DiscreteGaussian.draw
-    halved = lambda self, values, size: drawn(DiscreteGaussian(self.noise_multiplier / 2), values, size)  # noqa: E731
+    draw = DiscreteGaussian.draw
+    halved = lambda self, values, size: draw(DiscreteGaussian(self.noise_multiplier / 2), values, size)  # noqa: E731
     monkeypatch.setattr(DiscreteGaussian, "draw", halved)
     assert loss(runs(contributions), runs(0), middle, 0.01) > 1
 
@@ -116,10 +117,11 @@ def test_laplace_noise_too(monkeypatch):
         profiler = Profiler(TableCounts((2,), (), "l1"))
         plan = rehearse(profiler, public(), Decimal(1))
         rows = Rows(np.ones((1, present), np.uint8), np.zeros(present, np.uint8), (2,))
-        return np.array([profiler.learn(Session(public(), Decimal(1), plan, rows))[1] for _ in range(2000)]) / GRID
+        play = lambda: profiler.learn(Session(public(), Decimal(1), plan, rows))  # noqa: E731
+        return drawn(play, DiscreteLaplace, 2000)[:, 1] / GRID
 
     assert loss(runs(1), runs(0), 1, 0) <= 1
-    drawn = DiscreteLaplace.draw
-    halved = lambda self, values, size: drawn(DiscreteLaplace(2 * self.epsilon), values, size)  # noqa: E731
+    draw = DiscreteLaplace.draw
+    halved = lambda self, values, size: draw(DiscreteLaplace(2 * self.epsilon), values, size)  # noqa: E731
     monkeypatch.setattr(DiscreteLaplace, "draw", halved)
     assert loss(runs(1), runs(0), 1, 0) > 1

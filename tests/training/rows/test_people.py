@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from decimal import Decimal
+from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -147,26 +150,30 @@ KINDS = {
 @pytest.mark.parametrize(("suffix", "group"), [(".csv", 0), (".parquet", 1 << 20), (".parquet", 10_007)])
 def test_the_first_rows_of_every_person_are_used_over_borders_and_in_every_format(tmp_path, kind, most, suffix, group):
     """Exactly those, for people whose rows stand on both sides of every border, against a count row by row."""
+    ids, expected = first_rows(most)
+    numbers = np.arange(len(ids)) % 65_536
+    table = pa.table({"x": np.ones(len(ids), bool), "row": numbers, "pid": KINDS[kind](ids)})
+    path = write(tmp_path / f"rows{suffix}", table, group)
+    packed = pack(path, ROW_NUMBERS, Unit("person", "pid", most))
+    assert np.array_equal(packed.labels, expected)
+
+
+@cache
+def first_rows(most):
+    """The ids, and the labels of the first `most` rows of everybody as they would be packed alone."""
     count = 2 * BATCH_ROWS + 1000
     ids = np.random.default_rng(0).integers(0, count // 3, count)
     for border in (BATCH_ROWS, 2 * BATCH_ROWS):
         ids[border - 2 : border + 2] = count + border
     ids[[0, BATCH_ROWS - 1, BATCH_ROWS, count - 1]] = count + 7
-    numbers = np.arange(count) % 65_536
-    table = pa.table({"x": [True] * count, "row": numbers, "pid": KINDS[kind](ids)})
-    path = write(tmp_path / f"rows{suffix}", table, group)
-    rows_before, expected = Counter(), []
-    for person, number in zip(ids.tolist(), numbers.tolist(), strict=True):
+    rows_before, numbers = Counter(), []
+    for row, person in enumerate(ids.tolist()):
         rows_before[person] += 1
         if rows_before[person] <= most:
-            expected.append(number)
-    packed = pack(path, ROW_NUMBERS, Unit("person", "pid", most))
-    assert np.array_equal(packed.labels, pack_of_numbers(tmp_path, expected))
-
-
-def pack_of_numbers(folder, numbers):
-    path = write(folder / "expected.parquet", pa.table({"x": [True] * len(numbers), "row": numbers, "pid": numbers}))
-    return pack(path, ROW_NUMBERS).labels
+            numbers.append(row % 65_536)
+    with tempfile.TemporaryDirectory() as folder:
+        table = pa.table({"x": np.ones(len(numbers), bool), "row": numbers, "pid": numbers})
+        return ids, pack(write(Path(folder) / "expected.parquet", table), ROW_NUMBERS).labels
 
 
 @pytest.mark.parametrize("most", [1, 2])
