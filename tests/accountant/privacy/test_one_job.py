@@ -42,10 +42,12 @@ def after_jobs(design: Filter, share: float) -> Filter:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 100, MOST_RELEASES])
-@pytest.mark.parametrize("share", [0.0, 0.4, 0.9])
-@pytest.mark.parametrize("total", TOTALS)
-def test_it_is_what_a_gaussian_job_can_still_get(total, share, count):
+@pytest.mark.parametrize("count", range(3))
+@pytest.mark.parametrize("total", range(len(TOTALS)))
+def test_it_is_what_a_gaussian_job_can_still_get(total, count):
+    """Every two of total, count and share meet."""
+    share = [0.0, 0.4, 0.9][(total + count) % 3]
+    total, count = TOTALS[total], [1, 100, MOST_RELEASES][count]
     design = Filter.design(Budget.of(*total))
     used, delta = after_jobs(design, share), design.budget.delta
     for asked in (delta, delta / 100):

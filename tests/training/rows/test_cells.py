@@ -21,7 +21,8 @@ from training.rows import datasets
 from training.rows.column_rules import uniform_schema
 from training.rows.data import rows_of
 from training.rows.datasets import register
-from training.rows.packed.cells import MOST_NUMBERS, Cells, grid_of, spans_of
+from training.rows.packed import cells as packed_cells
+from training.rows.packed.cells import MOST_NUMBERS, Cells, grid_of, merging, spans_of
 from training.rows.packed.names import cells_file
 from training.rows.rows import Rows
 from training.rows.schema import parse_schema
@@ -112,6 +113,19 @@ def test_rows_are_merged_into_other_bins_as_their_features_would_encode_them():
     assert plain.binned(own).parts == plain.parts
     with pytest.raises(InputError, match="fine cells"):
         plain.binned(other)
+
+
+def test_bins_are_looked_up_once_however_often_they_are_asked(monkeypatch):
+    """Of a hundred numbers it took longer than a round of boosting."""
+    schema, table = parse_schema(SCHEMA.encode()), a_table()
+    rows, looked_up = rows_of(schema, table, table["y"], Relation.ADD_REMOVE), []
+    own = schema.features
+    assert grid_of(own[0], (0, 1000))  # is kept as well
+    monkeypatch.setattr(packed_cells, "merging", lambda *given: looked_up.append(given) or merging(*given))
+    first, second = ((number(0, 1000, bins, "a"), *own[1:]) for bins in (4, 8))
+    for features, times in ((first, 3), (first, 3), (second, 6), (second, 6), (own, 6)):
+        assert rows.binned(features).bins.shape[1] == rows.size
+        assert len(looked_up) == times  # to see that rows stand in them, twice, and to merge these
 
 
 def test_no_bin_of_a_wide_number_needs_more_than_a_byte_but_where_a_feature_has_more():
