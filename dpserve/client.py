@@ -93,8 +93,8 @@ class Client(Measured, Audited):
             dataset: Its name.
             learner: The learner's name; `auto` lets a public rule choose.
             epsilon: Of this job, above 0; must be said; a text or a Decimal keeps every digit.
-            more: `delta`, `parameters`, `model`, `tuning`, `target` and `evaluate`, as for `submit`; what an evaluation
-                would cost is in the plan's `raw["evaluation"]`.
+            more: `delta`, `parameters`, `model`, `tuning`, `target`, `blocks` and `evaluate`, as for `submit`; what an
+                evaluation would cost is in the plan's `raw["evaluation"]`.
 
         Raises:
             BudgetRefused: It would not be admitted; `would_fit` says what would.
@@ -114,6 +114,7 @@ class Client(Measured, Audited):
         target: str | None = None,
         promote: bool = False,
         evaluate: Number | None = None,
+        blocks: str | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
         """Charge a job and put it in the queue.
@@ -129,6 +130,7 @@ class Client(Measured, Audited):
             target: What to predict; must be said where the dataset has several targets.
             promote: Make the model champion of its name at once; else it is a candidate, unless it is the first.
             evaluate: Epsilon at which the model is evaluated afterwards on what is kept aside; charged together.
+            blocks: Of a dataset that grows, which: `all`, `last:12`, `3-7`; the job is charged to each.
             idempotency_key: The same key with the same request is the same job, and spends once. One is made where
                 none is given, so that a request tried again spends once; give your own where your program may be
                 started again.
@@ -137,7 +139,7 @@ class Client(Measured, Audited):
             BudgetRefused: It does not fit; nothing was spent, and `would_fit` says what fits.
             BadInput: A parameter is wrong, or (409) the key stands for another request.
         """
-        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target, evaluate)
+        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target, evaluate, blocks)
         body |= {"promote": True} if promote else {}
         return Job.of(self._post("/v1/jobs", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
 
@@ -364,10 +366,11 @@ def _request(
     tuning: Mapping[str, Any] | None = None,
     target: str | None = None,
     evaluate: Number | None = None,
+    blocks: str | None = None,
 ) -> dict[str, Any]:
     if epsilon is None:
         raise TypeError("epsilon: must be said; it is what the job may cost")
     given = {"delta": None if delta is None else str(delta), "parameters": parameters, "model": model, "tuning": tuning}
-    given |= {"target": target, "evaluate": None if evaluate is None else str(evaluate)}
+    given |= {"target": target, "blocks": blocks, "evaluate": None if evaluate is None else str(evaluate)}
     more = {name: value for name, value in given.items() if value is not None}
     return {"dataset": dataset, "learner": learner, "epsilon": str(epsilon), **more}

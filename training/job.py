@@ -52,13 +52,13 @@ def submit(
     """
     check_key(key)
     if key is not None:
-        request, _ = request_of(home, home.ledger.dataset(asked.dataset), asked)
+        request, _ = request_of(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks), asked)
         known = home.ledger.find(by, key, request)
         if known:
             _check_following(home, known, asked)
             return known
     if not queued:
-        require_rows(home, home.ledger.dataset(asked.dataset))
+        require_rows(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks))
     planned = plan(home, asked, by, promotes)
     recipe = planned.recipe
     owner = None if queued else this_process()
@@ -91,7 +91,7 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
     before it, where the rows cannot be read here.
     """
     owner = this_process()
-    require_rows(home, home.ledger.dataset(home.ledger.job(seq).dataset))
+    require_rows(home, home.ledger.dataset_of(seq))
     request = request_from_entry(home.ledger.reservation(seq).value)
     if request.evaluates is not None:
         try:

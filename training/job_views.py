@@ -44,8 +44,8 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True) -> dict[s
         "name": registration.name,
         "uuid": dataset.uuid,
         "family": dataset.family,
-        "families": [family.identity for family in dataset.families],
-        "family_names": [family.name for family in dataset.families],
+        "families": [*dataset.identities],
+        "family_names": [*dict.fromkeys(family.name for family in dataset.families)],
         "version": dataset.version,
         "relation": registration.relation.value,
         "unit": registration.unit.name,
@@ -55,8 +55,27 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True) -> dict[s
         **({"targets": list(registration.targets)} if registration.targets else {}),
         "schema": registration.schema,
         **_holdout(home, dataset),
+        **_blocks(dataset),
         "budget": {**dataset.summary(), **fits},
     } | more
+
+
+def _blocks(dataset: Dataset) -> dict[str, Any]:
+    """Of a dataset that has grown: how many blocks, and each whose rows are there, with its account."""
+    if dataset.last is None:
+        return {}
+    listed = [
+        {
+            "block": block.number,
+            "entry": block.seq,
+            **({} if block.period is None else {"period": block.period.to_json()}),
+            "spent": decimal_string(family.epsilon_of(family.used)),
+            "left": f"{1 - family.share:.6f}",
+            "closed_by": None if family.whole is None else family.whole.job,
+        }
+        for block, family in zip(dataset.blocks, dataset.families, strict=True)
+    ]
+    return {"blocks": {"last": dataset.last, "dropped": dataset.dropped, "listed": listed}}
 
 
 def _holdout(home: Home, dataset: Dataset) -> dict[str, Any]:
@@ -126,13 +145,13 @@ def job_to_json(
         **({} if then is None else {"evaluation": {"job": then.seq, "state": then.public_state}}),
         **{
             name: entry[name]
-            for name in ("target", "evaluates", "against", "profile", "part", "whole")
+            for name in ("target", "evaluates", "against", "profile", "part", "whole", "blocks", "window")
             if name in entry
         },
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],
         "rounds": job.total,
-        "left": left or home.ledger.dataset(job.dataset, part=entry.get("part")).summary(delta)["left"],
+        "left": left or home.ledger.dataset_of(job.seq).summary(delta)["left"],
         "model": job.model,
         "version": version,
         "version_state": state and state.value,
@@ -177,7 +196,9 @@ def jobs_to_json(
     found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1, seen)
     page, more = found[:limit], len(found) > limit
     datasets = {name: home.ledger.dataset(name) for name in {job.dataset for job in page}}
-    left = {name: each.summary()["left"] for name, each in datasets.items() if each.holdout is None}  # the same for all
+    left = {
+        name: each.summary()["left"] for name, each in datasets.items() if each.holdout is None and not each.blocks
+    }  # the same for all
     placing = {job.seq for job in page if is_placing(home, job)}  # asked before it is looked where each is
     versions = {name: versions_by_entry(home, name) for name in {job.model for job in page if job.issued and job.model}}
     known = [{} if job.seq in placing else versions.get(job.model) for job in page]

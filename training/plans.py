@@ -12,20 +12,21 @@ from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger import model_names
+from accountant.ledger.blocks.block_rows import require_window
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import Request
 from accountant.ledger.refusal import refusal
 from accountant.privacy.claims import Price
 from models.store.standing import Standing
 from models.store.versions import champion_of
-from training.job_words import AUTO, CHOSEN, CLOSES, chosen_to_json
+from training.job_words import AUTO, CHOSEN, CLOSES, chosen_to_json, window_to_json
 from training.learner import Learner, Recipe
 from training.learners import LEARNERS
 from training.learners.choice import choose
 from training.learners.expected import Expected, expected
 from training.parameters import learner_of, stored
 from training.pricing import fit_for, known_references, offer_for, references_for, telling
-from training.rows.rows import MOST_ROWS
+from training.rows.rows import MOST_ROWS, row_bound
 from training.rows.schema import Schema, schema_of, which_target
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
@@ -39,7 +40,8 @@ class Asked:
     dataset's; `model` None: the dataset's name; with `tuning`, the best of runs with settings of its grid, `parameters`
     being what all of them share. `target`: what to predict, which must be said where the dataset has several targets.
     `promote`: make its model champion at once.
-    `evaluate`: the epsilon at which the model is evaluated afterwards, on what the dataset keeps aside.
+    `evaluate`: the epsilon at which the model is evaluated afterwards, on what the dataset keeps aside. `blocks`: of a
+    dataset that grows, which, in words.
     """
 
     dataset: str
@@ -52,6 +54,7 @@ class Asked:
     target: str | None = None
     promote: bool = False
     evaluate: str | float | Decimal | None = None
+    blocks: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Planned:
             "learner": self.request.learner,
             **chosen_to_json(self.request.parameters),
             **({} if self.request.target is None else {"target": self.request.target}),
+            **window_to_json(self.dataset),
             "epsilon": decimal_string(self.recipe.claim.epsilon),
             "delta": decimal_string(self.recipe.claim.delta),
             "rounds": len(self.recipe.plan),
@@ -100,7 +104,8 @@ def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True)
     `by`: the analyst, whose quota counts as well, and the model's name must be theirs; `promotes`: or they may promote
     versions of it. Forbidden, with a name that fits, where neither is so.
     """
-    dataset = home.ledger.dataset(asked.dataset, by)
+    dataset = home.ledger.dataset(asked.dataset, by, None, asked.blocks)
+    require_window(dataset, asked.blocks)
     request, _ = request_of(home, dataset, asked)
     public = public_of(dataset, schema_of(home, dataset).question(request.target), request.budget)
     if public.relation is Relation.REPLACE_ONE and public.records > MOST_ROWS:
@@ -123,7 +128,7 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
     if dataset.registration.unit.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners; open a campaign to ask them")
-    budget.check_delta(dataset.registration.records)
+    budget.check_delta(dataset.records)
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
     model = check_name("model", asked.model or asked.dataset)
@@ -138,7 +143,18 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
     else:
         found = learner_of(name, asked.parameters)
         kept = stored(found)
-    return Request(asked.dataset, name, budget, {**kept, **why}, model, target, promote=asked.promote), found
+    which = asked.blocks, dataset.window
+    return Request(
+        asked.dataset,
+        name,
+        budget,
+        {**kept, **why},
+        model,
+        target,
+        promote=asked.promote,
+        blocks=which[0],
+        window=which[1],
+    ), found
 
 
 def _target(home: Home, dataset: Dataset, asked: str | None) -> str | None:
@@ -160,6 +176,8 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     public = Public.of(schema, registration.relation, budget, dataset.delta == 0, registration.unit.contributions)
     if not registration.cells:  # its rows are packed as declared alone
         public = replace(public, spans=())
+    if dataset.blocks:
+        public = replace(public, records=dataset.records, most=row_bound(dataset.records))
     if dataset.holdout is None:
         return public
     share = dataset.holdout if dataset.families[0].part else 1 - dataset.holdout

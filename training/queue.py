@@ -49,12 +49,15 @@ def _claimable(home: Home, left: set[int], datasets: Collection[str]) -> int | N
         if is_early(home, seq):
             early.add(seq)
             continue
-        dataset = home.ledger.dataset(home.ledger.job(seq).dataset)
+        dataset = home.ledger.dataset_of(seq)
         try:
             require_rows(home, dataset)
             return seq
         except LedgerUnavailable as error:
-            unread.add(dataset.registration.name)
+            if dataset.window is None:
+                unread.add(dataset.registration.name)
+            else:  # other blocks may be here
+                early.add(seq)
             if seq not in left:
                 left.add(seq)
                 home.ledger.leave_waiting(seq, "rows")

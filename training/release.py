@@ -120,7 +120,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
     )
     payload = statement.statement(
         subject,
-        home.ledger.dataset(job.dataset),
+        home.ledger.dataset_of(job.seq),
         request,
         plan_from_json(entry["plan"]),
         home.ledger.log.origin,

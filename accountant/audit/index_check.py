@@ -16,6 +16,7 @@ from accountant.log.entries import dumps
 from accountant.store.store import stream
 from accountant.store.tables import (
     analyst_table,
+    block_table,
     dataset_table,
     family_table,
     grant_table,
@@ -31,8 +32,22 @@ Row: TypeAlias = tuple[Any, ...]
 def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     """One line for every row that is wrong, missing or too many."""
     books = replay.books
-    datasets = {name: (each.seq, dumps(list(each.families)), each.commitment) for name, each in books.datasets.items()}
+    known = books.blocks.known
+    grown = {name: (each.last, each.dropped or None) for name, each in known.items()}
+    datasets = {
+        name: (each.seq, dumps(list(each.families)), each.commitment, *grown.get(name, (None, None)))
+        for name, each in books.datasets.items()
+    }
     yield from _compare("dataset", _rows(connection, dataset_table, "name"), datasets)
+    blocks = {
+        (name, str(number)): (each.seq, each.commitment, each.records, each.period and dumps(each.period))
+        for name, own in known.items()
+        for number, each in enumerate(own.blocks, 2)
+    }
+    rows: dict[Any, Row] = {
+        (name, str(number)): row for (name, number), row in _rows(connection, block_table, "dataset", "number").items()
+    }
+    yield from _compare("block", rows, blocks)
     families = {
         identity: (
             each.seq,
@@ -46,7 +61,7 @@ def compare_index(connection: Connection, replay: Replay) -> Iterator[str]:
     analysts: dict[Any, Row] = {}
     for identity, family in books.families.items():
         for name, used in family.analysts.items():
-            share = family.quotas.get(name)
+            share = family.quotas.get(name) if family.family is None else None  # of the whole family
             analysts[identity, name] = (None if share is None else decimal_string(share), family.stored(used))
     yield from _compare("analyst", _rows(connection, analyst_table, "family", "name"), analysts)
     yield from _jobs(connection, replay)

@@ -51,6 +51,21 @@ class Figures:
         return Figures(self.pure + sign * other.pure, self.unbounded + sign * other.unbounded, rdp)
 
 
+@dataclass(frozen=True)
+class Account:
+    """Where a family's budget stands, for a certificate that says so. `epsilon`: what `used` comes to; `rdp`: its
+    figures with their orders; `whole`: whether one job took the whole total.
+    """
+
+    family: str
+    budget: Budget
+    largest: Decimal
+    used: Figures
+    rdp: tuple[tuple[Decimal, int], ...]
+    epsilon: Decimal
+    whole: bool
+
+
 def require(holds: bool, otherwise: str) -> None:
     """LedgerInvalid with the words `otherwise`, unless it holds."""
     if not holds:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from accountant.audit.judge import Account
 from accountant.audit.replay import Replay
-from accountant.audit.replay_budget import Account
 from accountant.audit.tree_of_entries import Findings, Head
 from accountant.budget import from_nano
 from accountant.canonical import decimal_string, parse_decimal
@@ -93,7 +93,8 @@ class Models:
         if kind == "committed" and job in self._waiting:
             self._stood[job] = []
         for number, stood in self._stood.items():
-            accounts = replay.books.accounts(replay.jobs[number].dataset, replay.jobs[number].part)
+            judged = replay.jobs[number]
+            accounts = replay.books.accounts(judged.dataset, judged.part, judged.window)
             if not stood or stood[-1] != accounts:
                 stood.append(accounts)
         if kind == "issued" and job in self._stood:
@@ -101,6 +102,11 @@ class Models:
             for name, found in self._waiting[job]:
                 dataset = found.form.dataset
                 families: list[FamilyForm | DatasetForm] = [*(dataset.families or ())] or [dataset]
+                window, named = replay.jobs[job].window, dataset.blocks
+                if window != (named and (named.first, named.last)):
+                    self._findings.add(None, f"model {name}: its certificate names other blocks than job {job}")
+                elif named is not None:  # of all of them, the account that it names
+                    stood = [accounts[named.tightest - named.first :][:1] for accounts in stood]
                 stands = (
                     families[0].family == dataset.family and len(families) == len(accounts)
                     and all(map(_tells, families, accounts))

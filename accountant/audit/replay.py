@@ -31,7 +31,8 @@ FORMAT = "dpserve-ledger/v1"
 class JobState:
     """A job as its entries leave it; what the index's row must say. `part`: whose account bears its price; `evaluates`:
     the entry of the certified model that it measures, and `against` that of the model it is compared with; `profile`:
-    whether it measures its dataset. `issued` is then the entry of its statement.
+    whether it measures its dataset; `window`: the blocks whose accounts bear its price. `issued` is then the entry
+    of its statement.
     """
 
     dataset: str
@@ -46,6 +47,7 @@ class JobState:
     evaluates: int | None = None
     against: int | None = None
     profile: bool = False
+    window: tuple[int, int] | None = None
     state: str = "reserved"
     committed: int | None = None
     issued: int | None = None
@@ -103,7 +105,8 @@ class Replay:
         self.keys.genesis(seq, value)
 
     def _reserved(self, seq: int, value: Value) -> None:
-        dataset = self.books.dataset(value["dataset"], value.get("part"))
+        window = self.books.blocks.window(value)
+        dataset = self.books.dataset(value["dataset"], value.get("part"), window)
         evaluates = self._to_evaluate(seq, value) if "evaluates" in value else None
         against = self._compared(value) if "against" in value else None
         profile = self._is_profile(value)
@@ -128,12 +131,12 @@ class Replay:
             require(value["whole"] is True, "whole: must be true where it stands")
             whole = seq, parse_decimal(value["claim"]["epsilon"]), asked.delta
         self.books.reserve(dataset, value["by"], costs, whole)
-        self.books.judge_after(value, dataset.families, value["by"])
+        self.books.judge_after(value, dataset.families, value["by"], window)
         # Of a million entries a quarter are jobs, and their names are few: each is kept once.
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
-        self.jobs[seq] = JobState(*who, releases, costs, value.get("part"), evaluates, against, profile)
+        self.jobs[seq] = JobState(*who, releases, costs, value.get("part"), evaluates, against, profile, window)
         self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
 
     @staticmethod
@@ -171,7 +174,7 @@ class Replay:
 
     def _request(self, value: Value) -> None:
         keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "target", "promote", "evaluates")
-        asked = {key: value[key] for key in (*keys, "part", "against", "profile") if key in value}
+        asked = {key: value[key] for key in (*keys, "part", "against", "profile", "blocks") if key in value}
         digest = hashlib.sha256(canonical.spell(asked)).hexdigest()
         require(value["request"] == digest, "request: must be the digest of what was asked")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
@@ -186,9 +189,9 @@ class Replay:
         job = self._move(value, "reserved", "started")
         if job.evaluates in self.jobs:
             require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
-        dataset = self.books.dataset(job.dataset, job.part)
+        dataset = self.books.dataset(job.dataset, job.part, job.window)
         self.books.start(dataset, job.costs)
-        self.books.judge_after(value, dataset.families)
+        self.books.judge_after(value, dataset.families, None, job.window)
 
     def _committed(self, seq: int, value: Value) -> None:
         require_hex(value, "released")
@@ -201,9 +204,9 @@ class Replay:
 
     def _released(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "released")
-        dataset = self.books.dataset(job.dataset, job.part)
+        dataset = self.books.dataset(job.dataset, job.part, job.window)
         self.books.release(dataset, job.by, job.costs)
-        self.books.judge_after(value, dataset.families, job.by)
+        self.books.judge_after(value, dataset.families, job.by, job.window)
 
     def _issued(self, seq: int, value: Value) -> None:
         require_hex(value, "statement", "model")
@@ -314,6 +317,14 @@ class Replay:
             "dataset uuid families relation unit records schema commitment",
             lambda self, seq, value: self.books.joined(seq, value),
         ),
+        "dataset-appended": (
+            "dataset block commitment records by",
+            lambda self, seq, value: self.books.appended(seq, value),
+        ),
+        "blocks-dropped": (
+            "dataset upto reason by",
+            lambda self, seq, value: self.books.blocks.dropped_rows(value, self.books.datasets),
+        ),
         "budget-changed": (
             "family budget filter reason by",
             lambda self, seq, value: self.books.budget_changed(seq, value),
@@ -364,8 +375,10 @@ class Replay:
         "token-revoked": frozenset({"created"}),
         "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout", "cells"}),
         "dataset-joined": frozenset({"targets", "cells"}),
+        "dataset-appended": frozenset({"period", "new_rows"}),
         "reserved": frozenset(
             {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}
+            | {"blocks", "window"}
         ),
         "started": frozenset({"after"}),
         "released": frozenset({"after"}),

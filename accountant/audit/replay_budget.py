@@ -9,7 +9,8 @@ from math import floor
 from typing import Any
 from uuid import UUID, uuid5
 
-from accountant.audit.judge import Figures, Value, judge_filter, read_budget, require, require_hex
+from accountant.audit.judge import Account, Figures, Value, judge_filter, read_budget, require, require_hex
+from accountant.audit.replay_blocks import Blocks, one_line_for_same
 from accountant.budget import NANO, Budget, Relation, check_name, from_nano, nano, parse_relation
 from accountant.canonical import decimal_string, parse_decimal
 from accountant.errors import LedgerInvalid
@@ -25,7 +26,8 @@ _OWNER = {"name": "owner", "column": None, "contributions": 1}
 class FamilyState:
     """A family as its entries leave it. `criteria`: (order, cap in nano-units). `analysts`: what each has used.
     `largest`: total epsilon ever in force; `judged`: whether its jobs were judged again at their start, as they
-    are since entries of other totals name the largest; `whole`: the job that took the whole total, and its claim.
+    are since entries of other totals name the largest; `whole`: the job that took the whole total, and its claim;
+    `family`: of a block's account, whose total and quotas it has; `aside`: it is of units that are kept aside.
     """
 
     seq: int
@@ -41,6 +43,8 @@ class FamilyState:
     whole: tuple[int, Decimal] | None = None
     quotas: dict[str, Decimal] = field(default_factory=dict)
     analysts: dict[str, Figures] = field(default_factory=dict)
+    family: str | None = None
+    aside: bool = False
 
     @property
     def budget(self) -> Budget:
@@ -106,21 +110,6 @@ class DatasetState:
     held: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Account:
-    """Where a family's budget stands, for a certificate that says so. `epsilon`: what `used` comes to; `rdp`: its
-    figures with their orders; `whole`: whether one job took the whole total.
-    """
-
-    family: str
-    budget: Budget
-    largest: Decimal
-    used: Figures
-    rdp: tuple[tuple[Decimal, int], ...]
-    epsilon: Decimal
-    whole: bool
-
-
 @dataclass
 class Books:
     """Families and datasets by identity and name. `held`: of a family that keeps units aside, their account, which
@@ -130,6 +119,7 @@ class Books:
     families: dict[str, FamilyState] = field(default_factory=dict)
     datasets: dict[str, DatasetState] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
+    blocks: Blocks = field(default_factory=Blocks)
     _once: set[str] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)
 
@@ -156,7 +146,8 @@ class Books:
             require(0 < share < 1 and decimal_string(share) == value["holdout"], "holdout: must be above 0 and below 1")
             require(relation is Relation.ADD_REMOVE, "holdout: needs add-remove")
             account = str(uuid5(UUID(value["uuid"]), "holdout"))
-            self.held[value["uuid"]], self.families[account] = account, replace(state, quotas={}, analysts={})
+            self.held[value["uuid"]] = account
+            self.families[account] = replace(state, quotas={}, analysts={}, aside=True)
         self._enter(seq, value, (value["uuid"],))
 
     def joined(self, seq: int, value: Value) -> None:
@@ -172,6 +163,8 @@ class Books:
             family = self.family(identity)
             family.budget.check_delta(value["records"])
             require(relation is family.relation is Relation.ADD_REMOVE, "relation: families need add-remove")
+            grown = any(self.datasets[name].uuid == identity for name in self.blocks.known)
+            require(not grown, "families: one grows by blocks, and nobody joins it")
             require(unit == family.unit, f"unit: must be the family's, {family.unit}")
         self._enter(seq, value, tuple(known))
 
@@ -210,6 +203,27 @@ class Books:
         state = DatasetState(seq, *who, *about, remote, shared, held)
         self.datasets[value["dataset"]] = state
 
+    def appended(self, seq: int, value: Value) -> None:
+        """`dataset-appended`: rows of units who are in this block, with an account of the family's total."""
+        name = value["dataset"]
+        require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
+        dataset = self.datasets[name]
+        alone = [other for other, each in self.datasets.items() if set(each.families) & set(dataset.families)] == [name]
+        require(alone and dataset.families == (dataset.uuid,), "dataset: must be the one of the family that it founded")
+        family = self.family(dataset.uuid)
+        require(family.relation is Relation.ADD_REMOVE and not dataset.remote, "dataset: cannot grow")
+        require(value["commitment"] not in self._once, f"commitment={value['commitment']:.80}: came before")
+        block = self.blocks.appended(seq, value, dataset.uuid, bool(dataset.held))
+        family.budget.check_delta(value["records"])
+        self._once.add(value["commitment"])
+        nothing = family.nothing()
+        own = replace(
+            family, seq=seq, used=nothing, reserved=nothing, changed=None, whole=None, analysts={}, family=dataset.uuid
+        )
+        self.families[block.own] = own
+        if block.held is not None:
+            self.families[block.held] = replace(own, analysts={}, aside=True)
+
     def budget_changed(self, seq: int, value: Value) -> None:
         """`budget-changed`: another total at the same delta, orders and weights; what was spent stays."""
         family, budget = self.family(value["family"]), read_budget(value["budget"])
@@ -224,25 +238,33 @@ class Books:
         largest = max(family.largest, budget.epsilon)
         if "largest" in value:
             require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
-        for each in self.accounts_of(value["family"]):
+        of_blocks = [each for each in self.families.values() if each.family == value["family"]]
+        for each in (*self.accounts_of(value["family"]), *of_blocks):
             each.judged = each.judged or "largest" in value
-            each.design, each.changed, each.largest = design, seq, largest
+            each.design, each.largest = design, largest
+            each.changed = seq if each.family is None else None  # a block's total is that of its family
             each.criteria = tuple((line.order, line.cap) for line in design.criteria)
         held = self.held.get(value["family"])
         self.judge_after(value, [value["family"], *([] if held is None else [held])])
 
-    def judge_after(self, value: Value, accounts: Iterable[str], by: str | None = None) -> None:
+    def judge_after(
+        self, value: Value, accounts: Iterable[str], by: str | None = None, window: tuple[int, int] | None = None
+    ) -> None:
         """What an entry says that accounts have used after it, where it says so, is what they have used; and what of it
-        has not begun, and was used `by` whom it charges, which the first that said so did not say."""
+        has not begun, and was used `by` whom it charges, which the first that said so did not say. Of a `window` of
+        blocks those that stand alike have one line."""
         if "after" in value:
-            lines, waits = [], any("reserved" in line for line in value["after"])
+            lines: list[dict[str, Any]] = []
+            waits = any("reserved" in line for line in value["after"])
             names = any("analyst" in line for line in value["after"])
             for identity in accounts:
-                each, part = self.families[identity], {"part": "holdout"} if identity in self.held.values() else {}
+                each = self.families[identity]
+                part = {"part": "holdout"} if each.aside else {}
                 lines.append({"family": each.seq, "changed": each.changed, "used": each.sums(), **part})
                 lines[-1] |= {"reserved": each.stored(each.reserved)} if waits else {}
                 if names and by is not None:
                     lines[-1]["analyst"] = {"name": by, "used": each.stored(each.analysts[by])}
+            lines = lines if window is None else one_line_for_same(lines)
             require(value["after"] == lines, f"after: is not what the entries before it give, {lines}")
 
     def quota_set(self, seq: int, value: Value) -> None:
@@ -258,8 +280,11 @@ class Books:
 
     def family(self, identity: Any) -> FamilyState:
         """The family of this identity. LedgerInvalid where no entry founded one."""
-        founded = identity in self.families and identity not in self.held.values()
-        require(founded, f"family={identity!r:.80}: was never founded")
+        found = self.families.get(identity)
+        require(
+            found is not None and not found.aside and found.family is None,
+            f"family={identity!r:.80}: was never founded",
+        )
         return self.families[identity]
 
     def accounts_of(self, identity: str) -> list[FamilyState]:
@@ -270,27 +295,32 @@ class Books:
         """Whether an entry founded a family of this name."""
         return name in self._names
 
-    def dataset(self, name: Any, part: Any = None) -> DatasetState:
-        """The dataset of this name, with the accounts of a part. LedgerInvalid where no entry registered one, or where
-        it has no such part.
+    def dataset(self, name: Any, part: Any = None, window: tuple[int, int] | None = None) -> DatasetState:
+        """The dataset of this name, with the accounts of a part, and of a window of its blocks. LedgerInvalid where no
+        entry registered one, or where it has no such part.
         """
         require(name in self.datasets, f"dataset={name!r:.80}: was never registered")
         found = self.datasets[name]
-        if part is None:
-            return found
-        require(part == "holdout" and bool(found.held), f"part={part!r:.40}: the dataset has no such part")
-        return replace(found, families=found.held)
+        has = part is None or (part == "holdout" and bool(found.held))
+        require(has, f"part={part!r:.40}: the dataset has no such part")
+        families = found.families if part is None else found.held
+        if window is None:
+            return found if part is None else replace(found, families=families)
+        accounts, records = self.blocks.of(name, window, families, found.records, part is not None)
+        return replace(found, families=accounts, records=records)
 
     def of(self, dataset: DatasetState) -> list[FamilyState]:
         """The families whose budgets a job on this dataset is charged to."""
         return [self.families[identity] for identity in dataset.families]
 
-    def accounts(self, name: str, part: str | None = None) -> tuple[Account, ...]:
+    def accounts(
+        self, name: str, part: str | None = None, window: tuple[int, int] | None = None
+    ) -> tuple[Account, ...]:
         """Where the budgets stand that jobs on this part of the dataset are charged to. What the sums come to is by the
         definitions: each figure at its own share of delta.
         """
         accounts = []
-        for identity in self.dataset(name, part).families:
+        for identity in self.dataset(name, part, window).families:
             family = self.families[identity]
             used, total = family.used, family.budget
             rdp = tuple((order, figure) for (order, _), figure in zip(family.criteria, used.rdp, strict=True))
@@ -301,7 +331,7 @@ class Books:
                 epsilons.append(Decimal(max(0.0, epsilon)))
             epsilons = epsilons if family.whole is None else [family.whole[1]]
             whole = family.whole is not None
-            accounts.append(Account(identity, total, family.largest, used, rdp, min(epsilons), whole))
+            accounts.append(Account(family.family or identity, total, family.largest, used, rdp, min(epsilons), whole))
         return tuple(accounts)
 
     def reserve(

@@ -168,6 +168,17 @@ class FamilyForm(Form):
     after: SpentForm
 
 
+class BlocksForm(Form):
+    """Of a dataset that grows, the blocks that the model was learnt from: its job is charged to each."""
+
+    first: Count
+    last: Count
+    of: Count = Field(description="how many blocks the dataset had when this was written")
+    tightest: Count = Field(description="the block with the least left, whose account this certificate states")
+    commitments: Hex = Field(description="sha256 over the commitments of these blocks, in order, each on a line")
+    together: Text = Field(description="what the promise comes to for who stands in several blocks")
+
+
 class DatasetForm(Form):
     """What the model was learnt from. Its first family's budget; all of them in `families` where there are several."""
 
@@ -179,6 +190,7 @@ class DatasetForm(Form):
     commitment: Hex = Field(description="HMAC-SHA256 over the packed rows; the accountant holds its key")
     schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
     records: Count | None = Field(None, description="only where the number is public: under replace-one")
+    blocks: BlocksForm | None = Field(None, description="only of a dataset that grows")
     budget: BudgetForm
     largest: Figure | None = LARGEST
     whole: Literal[True] | None = WHOLE

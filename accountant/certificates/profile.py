@@ -152,7 +152,7 @@ def statement(
             "dataset": registration.name,
             "uuid": dataset.uuid,
             "version": dataset.version,
-            "families": [family.identity for family in dataset.families],
+            "families": [*dataset.identities],
             "part": counted.part,
             "commitment": registration.commitment,
             "records": counted.records,

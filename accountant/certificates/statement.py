@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 else:
     one_of_k = later("accountant.one_of_k")  # verifiers draw nothing
 
+TOGETHER = (
+    "the promise is to each unit in each block; whoever stands in b blocks of the dataset has, for all that is ever "
+    "released from it, b times the family's epsilon E at delta D (e^(b E) - 1) / (e^E - 1)"
+)
 LISTED = 1 << 16  # most characters of names and domains; beyond, the schema's digest speaks for them
 CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed mechanisms
     "pure": "epsilon = the sum of the pure figures of all releases",
@@ -153,6 +157,8 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
     orders = sorted({float(order) for order in dataset.orders} | ({found.order} if found.order else set()))
     pure = compose_pure(spent.events)
     unit, shared = dataset.registration.unit, dataset.registration.shared
+    name = unit.name if dataset.window is None else f"{unit.name} in a block"
+    bounds = bounding(unit, shared) + ("" if dataset.window is None or unit.column is None else ", in each block")
     return {
         "variant": "pure" if found.delta == 0 else "approximate",
         "epsilon": decimal_string(found.epsilon),
@@ -166,7 +172,7 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
         "conversion": CONVERSIONS[found.bound],
         "order": None if found.order is None else order_text(found.order),
         "relation": dataset.registration.relation.value,
-        "unit": {"name": unit.name, "contributions": unit.contributions, "bounding": bounding(unit, shared)},
+        "unit": {"name": name, "contributions": unit.contributions, "bounding": bounds},
         "trustModel": SHARED if shared else LOCAL if unit.remote else CENTRAL,
         "adversary": ADVERSARY_OF_SHARES if shared else ADVERSARY_OF_OWNERS if unit.remote else ADVERSARY,
         "release": "model",
@@ -198,9 +204,10 @@ def _accounting(spent: Plan) -> dict[str, Any]:
 
 
 def _dataset(dataset: Dataset) -> dict[str, Any]:
-    registration, first = dataset.registration, dataset.families[0]
+    registration = dataset.registration
+    first = dataset.families[0] if dataset.window is None else dataset.tightest
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
-    several = [_account(family) for family in dataset.families] if len(dataset.families) > 1 else None
+    several = [_account(family) for family in dataset.families] if len(dataset.identities) > 1 else None
     return {
         "name": registration.name,
         "uuid": dataset.uuid,
@@ -210,6 +217,20 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         "commitment": registration.commitment,
         "schema": registration.schema,
         **public_count,
+        **({} if dataset.window is None else {"blocks": blocks_to_json(dataset)}),
+    }
+
+
+def blocks_to_json(dataset: Dataset) -> dict[str, Any]:
+    """Of a dataset that grows, which blocks were read, and what is promised to who stands in several."""
+    first, last = dataset.window or (1, 1)
+    return {
+        "first": first,
+        "last": last,
+        "of": dataset.last or 1,
+        "tightest": dataset.tightest.block or 1,
+        "commitments": hashlib.sha256("\n".join(dataset.commitments).encode()).hexdigest(),
+        "together": TOGETHER,
     }
 
 

@@ -197,7 +197,7 @@ def statement(
             "dataset": registration.name,
             "uuid": dataset.uuid,
             "version": dataset.version,
-            "families": [family.identity for family in dataset.families],
+            "families": [*dataset.identities],
             "part": measured.part,
             "seen": measured.seen,
             "commitment": registration.commitment,

@@ -16,10 +16,11 @@ from accountant.budget import check_name
 from accountant.canonical_bytes import Key
 from accountant.errors import InputError, LedgerInvalid
 from accountant.ledger import evaluations, model_names
+from accountant.ledger.blocks import block_rows
 from accountant.ledger.families import Family
-from accountant.ledger.family_rows import account, after, load
+from accountant.ledger.family_rows import after
 from accountant.ledger.job_rows import add_job
-from accountant.ledger.records import Job, Request, State, reservation_fields
+from accountant.ledger.records import Job, Request, State, reservation_fields, window_from_entry
 from accountant.ledger.refusal import refusal
 from accountant.log.entries import Writer, read_entry
 from accountant.privacy.claims import Price, claim
@@ -52,8 +53,11 @@ def charges(connection: Connection, family: Family, newest_first: bool = False) 
     order = job_table.c.seq.desc() if newest_first else job_table.c.seq
     for seq, body in stream(connection, query.where(charged(family)).order_by(order)):
         raw = bytes(body)
-        if family.holdout is not None and read_entry(seq, raw).value.get("part") != family.part:
-            continue  # of the other part
+        if family.holdout is not None or family.block is not None:
+            value = read_entry(seq, raw).value
+            first, last = window_from_entry(value) or (1, 1)  # of before it grew
+            if value.get("part") != family.part or not first <= (family.block or 1) <= last:
+                continue  # of the other part, or of other blocks
         price = next(filter(None, (_PRICE.last_object(raw, key) for key in _BEHIND)), None)
         time = _TIME.last_text(raw)
         if price is None or time is None:
@@ -86,7 +90,7 @@ def reserve(
     claimed, connection = claim(plan, request.budget.delta), writer.connection
     if claimed.epsilon > request.budget.epsilon:
         raise InputError(f"plan: costs epsilon {claimed.epsilon}, more than the {request.budget.epsilon} asked for")
-    dataset = load(connection, request.dataset, by, request.part, writer.signed)
+    dataset = block_rows.asked(connection, request, by, writer.signed)
     if not follows:
         evaluations.check(writer.signed, request)
     bound = model_names.admit(writer, request, by, promotes)
@@ -96,10 +100,11 @@ def reserve(
     if whole and not dataset.gives_whole(claimed):
         raise refusal(dataset, request, costs)
     fields = reservation_fields(request, unit, plan, claimed, cost, by, key, whole, bound)
+    if dataset.window is not None:
+        fields["window"] = [*dataset.window]
     lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)
-    seq = writer.append("reserved", **fields, after=lines)
-    for family, line in zip(dataset.families, lines, strict=True):
-        account(connection, family, line)
+    seq = writer.append("reserved", **fields, after=block_rows.together(dataset.families, lines))
+    block_rows.put(connection, dataset.families, lines)
     job = Job(seq, request.dataset, State.RESERVED, request.model, None, owner is None, 0, len(plan), by=by)
     add_job(connection, job, request, by, key, owner, lease)
     return job

@@ -105,7 +105,7 @@ def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
     dataset = load(connection, name)
     jobs = connection.execute(select(job_table.c.seq).where(job_table.c.dataset == name)).scalars().all()
     chosen = index.of_jobs([*jobs])
-    families = {family.identity for family in dataset.families}
+    families = {*dataset.identities}
     for number in np.flatnonzero(index.of_kind("budget-changed") | index.of_kind("quota-set")):
         chosen[number] = read_entry(int(number), body_at(connection, int(number))).value["family"] in families
     chosen[dataset.seq] = True

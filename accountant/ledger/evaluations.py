@@ -105,6 +105,11 @@ def enter_profile(log: TransparencyLog, seq: int, statement: str, signed_by: str
         return index
 
 
+def asked_of(connection: Connection, seq: int) -> Request:
+    """The request of a job."""
+    return request_from_entry(read_entry(seq, body_at(connection, seq)).value)
+
+
 def profiles_of(database: Store, dataset: str) -> list[int]:
     """The jobs whose profiles of this dataset stand, the newest first."""
     with database.reading() as connection:
@@ -135,7 +140,9 @@ def _stated(database: Store, connection: Connection, kind: str) -> list[tuple[in
 
 
 def same(database: Store, request: Request) -> int | None:
-    """The newest job that was asked the same and has a statement, be it that it was asked for with the training."""
+    """The newest job that was asked the same, of the same blocks, and has a statement, be it that it was asked for with
+    the training.
+    """
     row, digests = job_table.c, [request.digest]
     with database.reading() as connection:
         if request.evaluates is not None and request.against is None:
@@ -144,4 +151,6 @@ def same(database: Store, request: Request) -> int | None:
                 digests.append(replace(request, evaluates=made["reservation"]).digest)
         query = select(row.seq).where(row.request.in_(digests), row.issued.is_not(None)).order_by(row.seq.desc())
         found = connection.execute(query.limit(1)).scalar()
-    return None if found is None else int(found)
+        if found is None or (asked_of(connection, found).window != request.window and request.window is not None):
+            return None  # the same words meant other blocks then
+    return int(found)

@@ -16,6 +16,7 @@ from typing import Any
 from accountant.budget import Budget, Relation
 from accountant.canonical import decimal_string
 from accountant.errors import InputError
+from accountant.ledger.blocks.windows import Block, Window
 from accountant.ledger.left import left_to_json
 from accountant.ledger.records import SHARED, Registration, Request, Unit
 from accountant.privacy.claims import Claim, Price, price
@@ -62,7 +63,7 @@ class Family:
     `spent` what they have used; `before`: the largest total epsilon that was in force before this one; `whole`: what
     closed it, if anything did; `name`: given at founding, else that of the dataset that founded it; `holdout`: the
     share of its units that are kept aside; `part`: HOLDOUT where this is their account, which has the same total as
-    that of the others; `changed`: the entry that gave the total.
+    that of the others; `changed`: the entry that gave the total; `block`: of a dataset that grows, whose account it is.
     """
 
     identity: str
@@ -80,11 +81,12 @@ class Family:
     part: str | None = None
     changed: int | None = None
     spent: Spent | None = None
+    block: int | None = None
 
     @property
     def account(self) -> str:
-        """What its sums are kept under: the family's identity, or that of its holdout's account."""
-        return account_of(self.identity, self.part)
+        """What its sums are kept under: the family's identity, or that of its holdout's or a block's account."""
+        return account_of(self.identity, self.part, self.block)
 
     @property
     def budget(self) -> Budget:
@@ -183,15 +185,20 @@ class Family:
         return {"epsilon": epsilon, "share": share, **price_to_json(used, self.filter.orders)}
 
 
-def account_of(identity: str, part: str | None) -> str:
-    """Under what the sums of a part of a family are kept: a name that follows from the family's."""
+def account_of(identity: str, part: str | None, block: int | None = None) -> str:
+    """Under what the sums of a part of a family are kept, or of a block of it: a name that follows from the family's,
+    which is that of the first block.
+    """
+    if block is not None and block > 1:
+        identity = str(uuid.uuid5(uuid.UUID(identity), f"block-{block}"))
     return identity if part is None else str(uuid.uuid5(uuid.UUID(identity), part))
 
 
 @dataclass(frozen=True)
 class Dataset:
     """A registered dataset and the families its rows belong to, with the accounts of one part of them. `version`: its
-    ordinal in the first family.
+    ordinal in the first family. `last`: of one that grew, how many blocks it has, `dropped` of which are deleted from
+    disk; `blocks`: those whose accounts these are, and `window` where somebody named them.
     """
 
     registration: Registration
@@ -199,6 +206,25 @@ class Dataset:
     seq: int
     version: int
     families: tuple[Family, ...]
+    last: int | None = None
+    dropped: int = 0
+    blocks: tuple[Block, ...] = ()
+    window: Window | None = None
+
+    @property
+    def records(self) -> int:
+        """The public count of its rows, or guess at it: of its blocks together."""
+        return sum(block.records for block in self.blocks) or self.registration.records
+
+    @property
+    def commitments(self) -> tuple[str, ...]:
+        """Of its rows, block by block."""
+        return tuple(block.commitment for block in self.blocks) or (self.registration.commitment,)
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """Its families' identities, each once."""
+        return tuple(dict.fromkeys(family.identity for family in self.families))
 
     @property
     def tightest(self) -> Family:
@@ -247,7 +273,8 @@ class Dataset:
 
     def costs(self, plan: Plan) -> tuple[Price, ...]:
         """The plan's price in each family's orders."""
-        return tuple(price(plan, family.filter.orders) for family in self.families)
+        known = {orders: price(plan, orders) for orders in {family.filter.orders for family in self.families}}
+        return tuple(known[family.filter.orders] for family in self.families)
 
     def price_to_json(self, plan: Plan) -> dict[str, Any]:
         """The plan's price as its entry states it: at every order that one of the families adds up. InputError where it
@@ -266,7 +293,8 @@ class Dataset:
 
     def costs_from_json(self, body: dict[str, Any]) -> tuple[Price, ...]:
         """The price that an entry states, in each family's orders: the inverse of `price_to_json`."""
-        return tuple(price_from_json(body, family.filter.orders) for family in self.families)
+        known = {orders: price_from_json(body, orders) for orders in {each.filter.orders for each in self.families}}
+        return tuple(known[family.filter.orders] for family in self.families)
 
     def refusing(self, costs: Sequence[Price]) -> Family | None:
         """The first family that does not admit a job of these prices beside all others."""
@@ -324,8 +352,11 @@ def families_of(datasets: Iterable[Dataset]) -> list[tuple[Family, list[str]]]:
     members: dict[str, list[str]] = {}
     for dataset in datasets:
         for family in dataset.families:
-            families[family.identity] = family
-            members.setdefault(family.identity, []).append(dataset.registration.name)
+            known = families.setdefault(family.identity, family)
+            if family.block is not None and family.share > known.share:  # of blocks, the one with the least left
+                families[family.identity] = family
+        for identity in dataset.identities:
+            members.setdefault(identity, []).append(dataset.registration.name)
     return [(family, members[family.identity]) for family in sorted(families.values(), key=lambda one: one.name)]
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, insert, select, update
 from accountant.budget import Budget, Relation, check_name
 from accountant.canonical import decimal_string
 from accountant.errors import InputError, NameTaken, WrongState
+from accountant.ledger.blocks import block_rows
 from accountant.ledger.families import Family, account_of
 from accountant.ledger.family_rows import after, family_names, found_family, load, load_family, put_share
 from accountant.ledger.records import HOLDOUT, Registration, registration_fields
@@ -116,6 +117,7 @@ def _join(writer: Writer, registration: Registration, identity: str) -> tuple[in
     """A dataset whose people are those of other datasets: it shares their budgets, all of them."""
     families: dict[str, Family] = {}
     for other in registration.families:
+        block_rows.require_alone(writer.connection, other)
         families |= {family.identity: family for family in load(writer.connection, other).families}
     if len(families) > 1 and registration.unit.column is None:
         raise InputError(
@@ -155,7 +157,7 @@ def parts_of(family: Family) -> tuple[str | None, ...]:
 def _require_new_rows(connection: Connection, commitment: str) -> None:
     """The same rows under two names would have two budgets."""
     query = select(dataset_table.c.name).where(dataset_table.c.commitment == commitment)
-    name = connection.execute(query).scalar()
+    name = connection.execute(query).scalar() or block_rows.known_commitments(connection).get(commitment)
     if name is not None:
         raise NameTaken(f"data: these rows are registered already, as {name}", dataset=name)
 

@@ -36,7 +36,6 @@ _VERSION = (
     .where(dataset_table.c.seq <= bindparam("upto"), dataset_table.c.families.contains(bindparam("family")))
 )
 _FAMILY = select(family_table).where(family_table.c.id == bindparam("at"))
-_ACCOUNT = update(family_table).where(family_table.c.id == bindparam("at"))
 _BESIDE = (
     select(family_table, analyst_table.c.name, analyst_table.c.share, analyst_table.c.used.label("spent"))
     .outerjoin(
@@ -71,7 +70,7 @@ def load(
     entry = _entry(connection, signed, row.seq, row.body)
     identities, read = json.loads(row.families), {row.seq: entry}
     if signed and (entry.get("dataset"), entry.get("families", [entry.get("family")])) != (name, identities):
-        raise _mismatch(f"dataset {name}", row.seq)
+        raise mismatch(f"dataset {name}", row.seq)
     families = tuple(load_family(connection, identity, analyst, read, part, signed) for identity in identities)
     registration = Registration(
         entry["dataset"],
@@ -88,7 +87,8 @@ def load(
         _holdout(entry),
         "cells" in entry,
     )
-    return Dataset(registration, entry["uuid"], row.seq, _version(connection, signed, row.seq, identities[0]), families)
+    version = _version(connection, signed, row.seq, identities[0])
+    return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)
 
 
 def _version(connection: Connection, signed: Signed | None, seq: int, family: str) -> int:
@@ -122,7 +122,7 @@ def load_family(
     row = rows[0]
     founding = (read or {}).get(row.seq) or _entry(connection, signed, row.seq)
     if signed and (founding["type"], founding.get("family")) != ("dataset-registered", identity):
-        raise _mismatch(f"family {identity}", row.seq)
+        raise mismatch(f"family {identity}", row.seq)
     design = Filter.design(_budget(founding))
     stored, before = founding, design.budget.epsilon
     if row.changed is not None:
@@ -164,7 +164,8 @@ def _entry(connection: Connection, signed: Signed | None, seq: int, body: bytes 
     return read_entry(seq, body_at(connection, seq) if body is None else bytes(body)).value
 
 
-def _mismatch(what: str, entry: int) -> LedgerInvalid:
+def mismatch(what: str, entry: int) -> LedgerInvalid:
+    """Of a row of the index that says something else than was signed."""
     return LedgerInvalid(
         f"index: {what}: its row says something else than was signed, see entry {entry}: somebody else wrote it. "
         "Nothing is spent on it until it is put right (dpserve ledger audit)",
@@ -179,7 +180,7 @@ def _sums(text: str, what: str, entry: int) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(text)
         return found
     except ValueError:
-        raise _mismatch(what, entry) from None
+        raise mismatch(what, entry) from None
 
 
 def _require_newest(
@@ -189,14 +190,12 @@ def _require_newest(
     number = account_number(row.seq, part)
     newest = signed.after(number)
     if newest:
-        lines = signed.said_after(newest)
-        ours = [line for line in lines if account_number(line["family"], line.get("part")) == number]
-        said = ours[0] if ours else _summed(signed, number, design)
+        said = signed.said_of(newest, number) or _summed(signed, number, design)
     else:
         nothing = price_to_json(design.nothing(), design.orders)
         said = {"used": nothing, "changed": None, "reserved": nothing}
     if (sums, row.changed, waits) != (said["used"], said["changed"], said.get("reserved", waits)):  # at first unsaid
-        raise _mismatch(f"family {row.id}", newest or row.seq)
+        raise mismatch(f"family {row.id}", newest or row.seq)
 
 
 def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, analyst: str) -> None:
@@ -205,21 +204,20 @@ def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, anal
     for name in (analyst, EVERYBODY):
         said = quotas.get((identity, name))
         if (rows[name].share if name in rows else None) != (said and said.value["share"]):
-            raise _mismatch(f"analyst {name}", said.seq if said else 0)
+            raise mismatch(f"analyst {name}", said.seq if said else 0)
 
 
 def _require_spent(sums: dict[str, Any], signed: Signed, number: int, analyst: str, design: Filter) -> None:
     """LedgerInvalid unless the analyst's row says of the account what the newest entry about both says."""
     newest, said = signed.newest.spent(number, analyst), price_to_json(design.nothing(), design.orders)
     if newest:
-        lines = signed.said_after(newest)
-        ours = [line for line in lines if account_number(line["family"], line.get("part")) == number]
-        if ours and ours[0].get("analyst", {}).get("name") == analyst:
-            said = ours[0]["analyst"]["used"]
+        line = signed.said_of(newest, number) or {}
+        if line.get("analyst", {}).get("name") == analyst:
+            said = line["analyst"]["used"]
         else:
             said = _summed(signed, number, design, analyst)["used"]
     if sums != said:
-        raise _mismatch(f"analyst {analyst}", newest)
+        raise mismatch(f"analyst {analyst}", newest)
 
 
 def _summed(signed: Signed, number: int, design: Filter, analyst: str | None = None) -> dict[str, Any]:
@@ -323,18 +321,6 @@ def found_family(connection: Connection, identity: str, seq: int, design: Filter
     connection.execute(insert(family_table).values(**values))
 
 
-def account(connection: Connection, family: Family, line: Mapping[str, Any]) -> None:
-    """Put a family's sums, and what its analyst has used, at what `line` of `after` says."""
-    values = {"used": dumps(line["used"]), "reserved": dumps(line["reserved"])}
-    connection.execute(_ACCOUNT, {"at": family.account, **values})
-    if "analyst" in line and family.spent is not None:
-        who, used = line["analyst"]["name"], dumps(line["analyst"]["used"])
-        if family.spent.known:
-            connection.execute(_PUT_ANALYST, {"at": family.account, "who": who, "used": used})
-        else:
-            connection.execute(_NEW_ANALYST, {"family": family.account, "name": who, "share": None, "used": used})
-
-
 def after(
     families: Iterable[Family], costs: Iterable[Price], sign: int = 1, whole: int | None = None
 ) -> list[dict[str, Any]]:
@@ -349,15 +335,20 @@ def after(
         used = family.used + cost if sign > 0 else family.used - cost if sign else family.used
         reserved = family.reserved + cost if sign > 0 else family.reserved - cost
         job = whole if family.whole is None else family.whole.job
-        mark = {} if job is None or used == family.filter.nothing() else {WHOLE: job}
+        said = _spelled(used, orders)
+        if job is not None and used != family.filter.nothing():
+            said = said | {WHOLE: job}
         line: dict[str, Any] = {"family": family.seq, "changed": family.changed}
-        line |= {"used": price_to_json(used, orders) | mark, "reserved": price_to_json(reserved, orders)}
+        line |= {"used": said, "reserved": _spelled(reserved, orders)}
         line |= {} if family.part is None else {"part": family.part}
         if sign and family.spent is not None:
             spent = family.spent.used + cost if sign > 0 else family.spent.used - cost
-            line["analyst"] = {"name": family.spent.analyst, "used": price_to_json(spent, orders)}
+            line["analyst"] = {"name": family.spent.analyst, "used": _spelled(spent, orders)}
         lines.append(line)
     return lines
+
+
+_spelled = lru_cache(maxsize=1024)(price_to_json)  # of many blocks most stand alike; nobody changes what it gives
 
 
 def put_share(connection: Connection, family: Family, analyst: str, share: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
@@ -85,6 +86,17 @@ def read_job(connection: Connection, seq: int) -> Job:
     if row is None:
         raise UnknownName(f"job={seq}: no such job", job=seq)
     return job_of(row)
+
+
+def oldest_queued(
+    connection: Connection, without: Collection[str], among: Collection[str], passed: Collection[int]
+) -> int | None:
+    """As `Ledger.next_queued`."""
+    where = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
+    where &= job_table.c.dataset.not_in(without) & job_table.c.seq.not_in(passed)
+    if among:
+        where &= job_table.c.dataset.in_(among)
+    return connection.execute(select(job_table.c.seq).where(where).order_by(job_table.c.seq).limit(1)).scalar()
 
 
 def job_of(row: Row[Any]) -> Job:

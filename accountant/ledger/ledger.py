@@ -22,9 +22,11 @@ from accountant.keys import key_rows
 from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
+from accountant.ledger.blocks import block_rows
+from accountant.ledger.blocks.windows import Window
 from accountant.ledger.charges import reserve
 from accountant.ledger.families import Dataset, Started
-from accountant.ledger.family_rows import account, after, load, member, quotas
+from accountant.ledger.family_rows import after, member, quotas
 from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
 from accountant.ledger.records import (
     Holding,
@@ -91,16 +93,23 @@ class Ledger:
             family_changes.register(writer, registration, compared)
         return self.dataset(registration.name)
 
-    def dataset(self, name: str, analyst: str | None = None, part: str | None = None) -> Dataset:
-        """A dataset as it stands, by the accounts of a `part`, under the quotas of an `analyst`. UnknownName else."""
+    def dataset(
+        self, name: str, analyst: str | None = None, part: str | None = None, blocks: str | Window | None = None
+    ) -> Dataset:
+        """A dataset as it stands, by the accounts of a `part` and of `blocks`, under the quotas of an `analyst`."""
         with self.log.database.reading() as connection:
-            return load(connection, name, analyst, part)
+            return block_rows.load(connection, name, analyst, part, blocks=blocks)
+
+    def dataset_of(self, seq: int) -> Dataset:
+        """The dataset of a job, by the accounts that it is charged to. UnknownName where there is no such job."""
+        with self.log.database.reading() as connection:
+            return block_rows.charged_by(connection, self.reservation(seq).value)
 
     def datasets(self) -> list[Dataset]:
         """Every dataset as it stands, by name."""
         with self.log.database.reading() as connection:
-            names = connection.execute(select(dataset_table.c.name)).scalars().all()
-            return [load(connection, name) for name in sorted(names)]  # by the database's locale they might stand else
+            names = sorted(connection.execute(select(dataset_table.c.name)).scalars())  # by no database's locale
+            return [block_rows.load(connection, name) for name in names]
 
     def member(self, name: str) -> str:
         """`name` of a dataset, else who founded the family of that name. UnknownName: neither; InputError: both."""
@@ -110,7 +119,7 @@ class Ledger:
     def quotas(self, name: str) -> list[dict[str, Any]]:
         """Every analyst's share of the dataset's first family: the quota in force and what was used."""
         with self.log.database.reading() as connection:
-            return quotas(connection, load(connection, name).families[0])
+            return quotas(connection, block_rows.load(connection, name).families[0])
 
     def set_quota(self, name: str, analyst: str, share: Decimal, reason: str, by: str) -> Dataset:
         """Let `analyst` ("*": everybody without a quota of their own) use at most this share of each family's budget.
@@ -128,8 +137,7 @@ class Ledger:
     def change_budget(self, name: str, epsilon: Decimal, reason: str, by: str) -> Dataset:
         """Set the total epsilon of a dataset's family; what was spent stays spent (docs/privacy/filter.md).
 
-        InputError where the dataset is of several families, or `epsilon` is not above 0 and at most 100 with at most 9
-        decimals.
+        InputError where the dataset is of several families, or `epsilon` is no total.
         """
         with self.log.writing() as writer:
             family_changes.change_budget(writer, name, epsilon, reason, by)
@@ -201,14 +209,13 @@ class Ledger:
             job_rows.require_first(writer.signed, job, "start")
             stored = read_entry(seq, writer.signed.body(seq)).value
             evaluations.require_made(writer.connection, stored)
-            dataset = load(writer.connection, job.dataset, part=stored.get("part"), signed=writer.signed)
+            dataset = block_rows.charged_by(writer.connection, stored, None, writer.signed)
             costs = dataset.costs_from_json(stored["price"])
             outgrown = dataset.outgrown(costs, parse_decimal(stored["claim"]["epsilon"]))
             if outgrown is None:
                 lines = after(dataset.families, costs, 0)
-                writer.append("started", reservation=seq, after=lines)
-                for family, line in zip(dataset.families, lines, strict=True):
-                    account(writer.connection, family, line)
+                writer.append("started", reservation=seq, after=block_rows.together(dataset.families, lines))
+                block_rows.put(writer.connection, dataset.families, lines)
                 expires = engines.clock(writer.connection) + lease
                 values = {"state": State.STARTED, "owner": owner, "expires": expires, "doubted": None}
                 writer.connection.execute(_SET_JOB, {"at": seq, **values})
@@ -246,12 +253,12 @@ class Ledger:
         require_state(job, State.RESERVED, "release")
         job_rows.require_first(writer.signed, job, "release")
         stored = read_entry(seq, writer.signed.body(seq)).value
-        dataset = load(connection, job.dataset, stored["by"], stored.get("part"), writer.signed)
+        dataset = block_rows.charged_by(connection, stored, stored["by"], writer.signed)
         costs = dataset.costs_from_json(stored["price"])
         lines = after(dataset.families, costs, -1)
-        self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires, after=lines)
-        for family, line in zip(dataset.families, lines, strict=True):
-            account(connection, family, line)
+        said = block_rows.together(dataset.families, lines)
+        self._move(writer, seq, State.RESERVED, State.RELEASED, owner, expires, after=said)
+        block_rows.put(connection, dataset.families, lines)
         self._give_back_following(writer, seq)
 
     def _give_back_following(self, writer: Writer, seq: int) -> None:
@@ -338,6 +345,11 @@ class Ledger:
         """The RFC 6962 leaf hash of the job's `reserved` entry."""
         return leaf_hash(self.reservation(seq).body).hex()
 
+    def leave_waiting(self, seq: int, why: str) -> None:
+        """Say of a queued job why a worker left it for another: one of `records.WAITING`. Not an entry."""
+        with self.log.database.writing() as connection:
+            connection.execute(_SET_JOB, {"at": seq, "waiting": why})
+
     def heartbeat(self, seq: int, owner: str, lease: float, done: int) -> bool:
         """Renew the lease, and say how many releases of the plan were played. Not an entry. False where `owner` does
         not hold the job (any more)."""
@@ -360,17 +372,8 @@ class Ledger:
         """The oldest reservation in the queue; none on datasets in `without`, and only on those in `among`, if any;
         none of those in `passed`.
         """
-        where = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
-        where &= job_table.c.dataset.not_in(without) & job_table.c.seq.not_in(passed)
-        if among:
-            where &= job_table.c.dataset.in_(among)
         with self.log.database.reading() as connection:
-            return connection.execute(select(job_table.c.seq).where(where).order_by(job_table.c.seq).limit(1)).scalar()
-
-    def leave_waiting(self, seq: int, why: str) -> None:
-        """Say of a queued job why a worker left it for another: one of `records.WAITING`. Not an entry."""
-        with self.log.database.writing() as connection:
-            connection.execute(_SET_JOB, {"at": seq, "waiting": why})
+            return job_rows.oldest_queued(connection, without, among, passed)
 
     @staticmethod
     def _move(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from accountant import canonical
 from accountant.budget import Budget, Relation
 from accountant.errors import InputError
+from accountant.ledger.blocks.windows import Window
 from accountant.privacy.claims import Claim
 from accountant.privacy.events import Plan
 
@@ -155,7 +156,8 @@ class Request:
     booleans, None. `target`: one of the dataset's, where it has several. `promote`: whether its model shall be champion
     at once. `evaluates`: the entry of the certified model that the job evaluates; None: it trains one. `against`: that
     of the one it is compared with. `profile`: it makes a profile of the dataset, and no model, whose name is then
-    empty. `part`: HOLDOUT where it reads the units that are kept aside.
+    empty. `part`: HOLDOUT where it reads the units that are kept aside. `blocks`: of a dataset that grows, which, in
+    words; `window`: what they meant when it was planned, which is no part of what was asked.
     """
 
     dataset: str
@@ -169,6 +171,8 @@ class Request:
     promote: bool = False
     against: int | None = None
     profile: bool = False
+    blocks: str | None = None
+    window: Window | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """As its entry states it, and as its digest is made from."""
@@ -183,6 +187,7 @@ class Request:
             **({} if self.part is None else {"part": self.part}),
             **({"promote": True} if self.promote else {}),
             **({"profile": True} if self.profile else {}),
+            **({} if self.blocks is None else {"blocks": self.blocks}),
         }
         return {**own, **self.budget.to_json()}
 
@@ -312,4 +317,11 @@ def request_from_entry(value: Mapping[str, Any]) -> Request:
     own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
     evaluation = value.get("evaluates"), value.get("part")
     promotes, profiles = "promote" in value, "profile" in value
-    return Request(*own, value.get("target"), *evaluation, promotes, value.get("against"), profiles)
+    blocks = value.get("blocks"), window_from_entry(value)
+    return Request(*own, value.get("target"), *evaluation, promotes, value.get("against"), profiles, *blocks)
+
+
+def window_from_entry(value: Mapping[str, Any]) -> Window | None:
+    """The blocks that a `reserved` entry is charged to, where it names them."""
+    window = value.get("window")
+    return None if window is None else (window[0], window[1])

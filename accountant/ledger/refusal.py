@@ -19,8 +19,9 @@ def refusal(
     """The refusal of a job at `costs`, its price in each family, which one of them does not admit: asked, spent, left,
     and the epsilon and delta that would fit. Every part of it is public.
     """
-    pairs = sorted(zip(dataset.families, costs, strict=True), key=lambda pair: pair[0].whole is None)  # closed first
-    family, cost = next((family, cost) for family, cost in pairs if not family.admits(cost))
+    refusing = [pair for pair in zip(dataset.families, costs, strict=True) if not pair[0].admits(pair[1])]
+    # closed first; then of families the first, of blocks the one with the least left
+    family, cost = max(refusing, key=lambda pair: (pair[0].whole is not None, pair[0].share if pair[0].block else 0.0))
     delta = request.budget.delta
     summary, by_quota = family.summary(delta), family.filter.admits(family.used, cost)
     left = summary["left"] | left_to_json(1 - family.share, dataset.one_job(delta))
@@ -30,15 +31,16 @@ def refusal(
         fits = f"; closed by job {family.whole.job}, which took the whole total"
     quota = family.quota if by_quota else None
     why = "" if quota is None else f"{quota.analyst} may use {quota.share} of it; "
+    where, block = ("", {}) if family.block is None else (f", block {family.block}", {"block": family.block})
     message = (
-        f"dataset={request.dataset}: asked epsilon {request.budget.epsilon} at delta {request.budget.delta}; "
+        f"dataset={request.dataset}{where}: asked epsilon {request.budget.epsilon} at delta {request.budget.delta}; "
         f"of epsilon {family.budget.epsilon}, {summary['spent']['epsilon']} is spent and "
         f"{summary['reserved']['epsilon']} reserved, converted at delta {family.budget.delta}; {why}"
         f"left {left_words(left)}{fits}"
     )
     return BudgetRefused(
         message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=left,
-        reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit,
+        reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit, **block,
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import PublicKeys
 from accountant.log import notes, proofs
 from accountant.log.last_seen import HighWater, LockedMark
-from accountant.log.newest import RAREST, Newest, after_of
+from accountant.log.newest import RAREST, Newest, accounts_of, after_of
 from accountant.store import store
 from accountant.store.store import Store
 from accountant.store.tables import checkpoint_table, entry_table
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from securesystemslib.signer import Signer
 
 NEWEST = "newest.bin"  # beside the mark
-MOST_KNOWN, MOST_READ = 65_536, 1024
+MOST_KNOWN, MOST_READ = 65_536, 4096
 _NEW_CHECKPOINT = insert(checkpoint_table)  # building a statement costs more than running it
 
 
@@ -108,13 +108,15 @@ class Rare:
 
 class Known:
     """What of signed entries this process has proven or written itself, by their index: leaf hashes, what they say of
-    families after them, and those that were read. It never changes. `versions`: of datasets, by their entries.
+    families after them (`lines`: by account), and those that were read. It never changes. `versions`: of datasets, by
+    their entries.
     """
 
     def __init__(self) -> None:
         self.leaves: dict[int, bytes] = {}
         self.after: dict[int, list[dict[str, Any]]] = {}
         self.read: dict[int, Entry] = {}
+        self.lines: dict[int, dict[int, dict[str, Any]]] = {}
         self.versions: dict[int, int] = {}
         self.rare = Rare()
 
@@ -197,10 +199,16 @@ class Signed:
         """What the ledger says an auditor should pin. LedgerInvalid as `keys`."""
         return key_rows.trust(origin, self.keys(), self.revoked())
 
-    def said_after(self, seq: int) -> list[dict[str, Any]]:
-        """What the entry `seq` says of families after it (`accountant.log.newest.after_of`)."""
-        found = self.known.after.get(seq)
-        return after_of(self.body(seq)) if found is None else found
+    def said_of(self, seq: int, number: int) -> dict[str, Any] | None:
+        """What the entry `seq` says of the account of this number after it; None where it says nothing."""
+        lines = self.known.lines.get(seq)
+        if lines is None:
+            found = self.known.after.get(seq)
+            found = after_of(self.body(seq)) if found is None else found
+            if len(self.known.lines) >= MOST_READ:
+                self.known.lines.clear()
+            self.known.lines[seq] = lines = {each: line for line in found for each in accounts_of(line)}
+        return lines.get(number)
 
 
 class TransparencyLog:

@@ -70,6 +70,11 @@ def account_number(begun: int, part: str | None = None) -> int:
     return 2 * begun + (part is not None)
 
 
+def accounts_of(line: Mapping[str, Any]) -> list[int]:
+    """The numbers of the accounts that a line of `after_of` speaks of: its family, `also` blocks that stand alike."""
+    return [account_number(each, line.get("part")) for each in (line["family"], *line.get("also", ()))]
+
+
 class Subjects:
     """What each entry is about: the numbers (`account_number`) of those things, and the names (`spender`) of who was
     charged. Entries of earlier versions name them by other names, which are kept while all entries are read (`whole`);
@@ -102,7 +107,7 @@ class Subjects:
         self, seq: int, kind: str, body: bytes, lines: list[dict[str, Any]], accounts: list[int]
     ) -> list[bytes]:
         if lines and all("analyst" in line for line in lines):
-            who = [(account_number(line["family"], line.get("part")), line["analyst"]["name"]) for line in lines]
+            who = [(each, line["analyst"]["name"]) for line in lines for each in accounts_of(line)]
         elif kind == "reserved":
             who = [(each, json.loads(body)["by"]) for each in accounts]
         else:
@@ -113,7 +118,7 @@ class Subjects:
         return names
 
     def _of(self, seq: int, kind: str, body: bytes, lines: list[dict[str, Any]]) -> list[Any]:
-        families = [account_number(line["family"], line.get("part")) for line in lines]
+        families = [each for line in lines for each in accounts_of(line)]
         if kind in _STEPS:
             job = _RESERVATION.first_integer(body)
             if kind in ("started", "released") and not families:  # of the first ledgers
@@ -186,8 +191,8 @@ def signed_entries(
 
 
 def after_of(body: bytes) -> list[dict[str, Any]]:
-    """What an entry says of accounts after it: [{"family", "changed", "used", "reserved"}], "part" and "analyst" with
-    them; [] where nothing.
+    """What an entry says of accounts after it: [{"family", "changed", "used", "reserved"}], "part", "analyst" and
+    "also" with them; [] where nothing.
     """
     if not body.startswith(AFTER):
         return []

@@ -34,6 +34,8 @@ KINDS = {
     "genesis": EntryKind(),
     "dataset-registered": EntryKind(),
     "dataset-joined": EntryKind(),
+    "dataset-appended": EntryKind(),
+    "blocks-dropped": EntryKind(),
     "budget-changed": EntryKind(),
     "quota-set": EntryKind(),
     "reserved": EntryKind(model="model"),

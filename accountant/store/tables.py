@@ -29,7 +29,8 @@ checkpoint_table = Table(
     Column("size", LONG, primary_key=True, autoincrement=False),
     Column("note", Text, nullable=False),
 )
-# A dataset's rows belong to one family or, where families were joined, to several. `families`: their ids, JSON.
+# A dataset's rows belong to one family or, where families were joined, to several. `families`: their ids, JSON. `last`:
+# of one that grew, how many blocks it has; `dropped`: of how many of them, from the first on, the rows are deleted.
 dataset_table = Table(
     "dataset",
     META,
@@ -37,6 +38,19 @@ dataset_table = Table(
     Column("seq", LONG, nullable=False),
     Column("families", Text, nullable=False),
     Column("commitment", String(64), nullable=False, unique=True),
+    Column("last", Integer),
+    Column("dropped", Integer),
+)
+# Of a dataset that grows, the blocks that were appended: what was registered is block 1 and has no row here.
+block_table = Table(
+    "block",
+    META,
+    Column("dataset", String(64), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("seq", LONG, nullable=False),
+    Column("commitment", String(64), nullable=False, unique=True),
+    Column("records", Integer, nullable=False),
+    Column("period", Text),
 )
 # People share a budget by family. `seq`: the entry that founded it; `changed`: the newest that changed its budget.
 family_table = Table(

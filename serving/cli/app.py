@@ -75,6 +75,7 @@ TREE: Nodes = {
         "Register datasets, and see what is left of their budgets.",
         {
             "register": Leaf("datasets:register", instead="Rows are registered by the steward, where they are"),
+            "append": Leaf("data.blocks:append", instead="Rows are appended by the steward, where they are"),
             "guide": Leaf("data.guide:guide", instead="Rows are registered by the steward, where they are"),
             "budget": Leaf("datasets:change_budget", instead="The steward changes it there"),
             "quota": Leaf("datasets:set_quota", instead="The steward sets it there"),

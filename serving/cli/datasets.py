@@ -16,6 +16,8 @@ from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
 from training.job_views import dataset_to_json
 
+LISTED = 12  # blocks in a line of text
+
 Unit = Annotated[
     str | None, typer.Option(help='The column that names the person, or "record": each row is another person.')
 ]
@@ -84,7 +86,7 @@ def register(
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")
     body = dataset_to_json(home, made)
-    show(json, body, _dataset_text(body))
+    show(json, body, dataset_text(body))
 
 
 def change_budget(
@@ -104,7 +106,7 @@ def change_budget(
     allowed(home, "steward", dataset=name)
     changed = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, this_user())
     body = dataset_to_json(home, changed)
-    show(json, body, _dataset_text(body))
+    show(json, body, dataset_text(body))
 
 
 def set_quota(
@@ -150,10 +152,11 @@ def show_dataset(name: Name, json: Json = False) -> None:
     """
     with busy("pricing a job of each learner"):
         body = side("datasets").shown(name)
-    show(json, body, _dataset_text(body))
+    show(json, body, dataset_text(body))
 
 
-def _dataset_text(body: dict[str, Any]) -> str:
+def dataset_text(body: dict[str, Any]) -> str:
+    """A dataset for people."""
     budget = body["budget"]
     closed = budget["closed_by"]
     jobs = ", ".join(f"{count} of {learner}" for learner, count in budget["jobs_left"].items())
@@ -170,6 +173,7 @@ def _dataset_text(body: dict[str, Any]) -> str:
         ("spent", f"epsilon {budget['spent']['epsilon']}, converted at delta {body['delta']}"),
         ("reserved", f"epsilon {budget['reserved']['epsilon']}, converted at delta {body['delta']}"),
         ("left", left_words(budget["left"])),
+        *([("blocks", _blocks_text(body["blocks"]))] if "blocks" in body else []),
         *(
             ("kept aside", f"{float(kept['share']) * 100:g} %; left {left_words(kept['budget']['left'], 'evaluation')}")
             for kept in [body.get("holdout")]
@@ -181,6 +185,13 @@ def _dataset_text(body: dict[str, Any]) -> str:
         *(("quota", f"{q['analyst']}: {q['used']} used of {q['quota'] or 'any'}") for q in body["quotas"]),
     ]
     return aligned(lines)
+
+
+def _blocks_text(blocks: dict[str, Any]) -> str:
+    """How many, and where the newest of them stand: the figures above are of the one with the least left."""
+    newest = ", ".join(f"{each['block']}: {float(each['left']):.1%}" for each in blocks["listed"][-LISTED:])
+    gone = f"; the rows up to {blocks['dropped']} are deleted" if blocks["dropped"] else ""
+    return f"{blocks['last']}{gone}; left of each, the newest last: {newest}"
 
 
 def draft(

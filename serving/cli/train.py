@@ -9,7 +9,7 @@ import typer
 from accountant.errors import InputError, UnknownName
 from accountant.ledger.left import left_words
 from models.worth.words import short_worth
-from serving.cli.complete import LEARNERS, Name
+from serving.cli.complete import LEARNERS, Blocks, Name
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, rounds, show
 from training.job_words import AUTO, closing
@@ -39,6 +39,7 @@ def plan(
     set: Set = None,
     model: Model = None,
     target: Target = None,
+    blocks: Blocks = None,
     evaluate: Evaluate = None,
     json: Json = False,
 ) -> None:
@@ -49,7 +50,9 @@ def plan(
     dpserve plan adult --learner lazybb --epsilon 0.5
     dpserve plan adult --epsilon 0.5 --evaluate 0.25
     """
-    asked = _asked(name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target)
+    asked = _asked(
+        name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
+    )
     with busy("pricing"):
         body = side("train").planned(asked | {"evaluate": evaluate})
     then = body.get("evaluation")
@@ -75,6 +78,7 @@ def train(
     set: Set = None,
     model: Model = None,
     target: Target = None,
+    blocks: Blocks = None,
     promote: Promote = False,
     evaluate: Evaluate = None,
     idempotency_key: Key = None,
@@ -88,8 +92,11 @@ def train(
     dpserve train adult --epsilon 0.5
     dpserve train adult --learner lazybb --epsilon 0.5
     dpserve train adult --epsilon 0.5 --evaluate 0.25
+    dpserve train visits --epsilon 0.5 --blocks last:12
     """
-    asked = _asked(name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target)
+    asked = _asked(
+        name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
+    )
     asked |= {"promote": promote, "evaluate": evaluate}
     with rounds(f"{learner} on {name}") as progress:
         body = side("train").trained(asked, idempotency_key, progress)
@@ -140,8 +147,15 @@ def _by_auto(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _about(body: dict[str, Any]) -> str:
-    """Of several targets, which."""
-    return f", which predicts {body['target']}" if "target" in body else ""
+    """Of several targets, which; of a dataset that grows, which blocks."""
+    blocks = f", {window_text(body['window'])}" if "window" in body else ""
+    return blocks + (f", which predicts {body['target']}" if "target" in body else "")
+
+
+def window_text(window: list[int]) -> str:
+    """The blocks that a job reads, for people."""
+    first, last = window
+    return f"block {first}" if first == last else f"blocks {first} to {last}"
 
 
 def parameters(pairs: list[str] | None) -> dict[str, str]:
@@ -170,6 +184,7 @@ def tune(
     set: Set = None,
     model: Model = None,
     target: Target = None,
+    blocks: Blocks = None,
     plan: Annotated[
         bool, typer.Option("--plan", "--explain", help="Say what it would cost and do; spend nothing.")
     ] = False,
@@ -186,7 +201,9 @@ def tune(
     dpserve tune adult --learner lazybb --epsilon 1 --grid rounds=50,100,200 --plan
     """
     tuning = {"grid": grid_of(grid), "runs": runs}
-    asked = _asked(name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target)
+    asked = _asked(
+        name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
+    )
     asked |= {"tuning": tuning, "promote": promote}
     if plan:
         body = side("train").planned(asked)

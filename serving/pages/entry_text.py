@@ -68,6 +68,24 @@ def _registered(value: Value) -> str:
     )
 
 
+def _appended(value: Value) -> str:
+    period = value.get("period")
+    days = "" if period is None else f" Every row is of {period['since']} to {period['until']}, by {period['column']}."
+    new = value.get("new_rows")
+    said = "" if new is None else f" {new['by']} said that they stand nowhere else. Reason: {new['reason']}"
+    return (
+        f"{value['by']} appended block {value['block']} to dataset {value['dataset']}, with a budget of its own, of "
+        f"the same size: protected is each unit in each block.{days}{said}"
+    )
+
+
+def _blocks(value: Value) -> str:
+    if "window" not in value:
+        return ""
+    first, last = value["window"]
+    return f"block {first} of " if first == last else f"blocks {first} to {last} of "
+
+
 def _targets(value: Value) -> str:
     return f" A job predicts one of: {', '.join(value['targets'])}." if "targets" in value else ""
 
@@ -91,7 +109,7 @@ def _reserved(value: Value) -> str:
     about = f" that predicts {value['target']}" if "target" in value else ""
     about += ", which shall be champion at once" if "promote" in value else ""
     if "evaluates" in value:
-        rows = "what is kept aside of " if "part" in value else ""
+        rows = ("what is kept aside of " if "part" in value else "") + _blocks(value)
         beside = f" beside the one of entry {value['against']}" if "against" in value else ""
         return (
             f"{value['by']} asked what model {value['model']}, of entry {value['evaluates']}, is worth{beside} on "
@@ -99,15 +117,15 @@ def _reserved(value: Value) -> str:
             f"The price was set aside.{_WHOLE if 'whole' in value else ''}"
         )
     if "profile" in value:
-        rows = "what is kept aside of " if "part" in value else ""
+        rows = ("what is kept aside of " if "part" in value else "") + _blocks(value)
         return (
             f"{value['by']} asked how the rows of {rows}dataset {value['dataset']} are spread over its public bins: "
             f"epsilon {value['claim']['epsilon']} at delta {value['delta']}. The price was set aside."
             f"{_WHOLE if 'whole' in value else ''}"
         )
     return (
-        f"{value['by']} asked for the learner {value['learner']} on dataset {value['dataset']}, for a model named "
-        f"{value['model']}{about}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
+        f"{value['by']} asked for the learner {value['learner']} on {_blocks(value)}dataset {value['dataset']}, for "
+        f"a model named {value['model']}{about}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
         f"{_count(answers, 'noisy answer', 'noisy answers')}. The price was set aside."
         f"{_WHOLE if 'whole' in value else ''}"
     )
@@ -157,6 +175,15 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         lambda value: (
             f"Dataset {value['dataset']} was registered. It holds people of datasets that were registered before it, "
             f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}.{_targets(value)}"
+        ),
+    ),
+    "dataset-appended": ("run", "block appended", _appended),
+    "blocks-dropped": (
+        "off",
+        "rows deleted",
+        lambda value: (
+            f"{value['by']} deleted the rows of dataset {value['dataset']} up to block {value['upto']}: no job reads "
+            f"them any more, and what was spent on them stays spent.{_why(value)}"
         ),
     ),
     "budget-changed": ("warn", "budget changed", _budget_changed),

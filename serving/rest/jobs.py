@@ -55,6 +55,7 @@ OPTIONAL: Fields = {
     "tuning": (dict,),
     "target": (str,),
     "promote": (bool,),
+    "blocks": (str,),
 }
 KEYED: Fields = {**OPTIONAL, "evaluate": NUMBER, "idempotency_key": (str,)}
 
@@ -91,6 +92,7 @@ def asked(body: dict[str, Any]) -> Asked:
         body.get("target"),
         body.get("promote", False),
         body.get("evaluate"),
+        body.get("blocks"),
     )
 
 
@@ -238,6 +240,7 @@ async def show_dataset(request: Request) -> Response:
 
 STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"
 DECIMAL = {"oneOf": [{"type": "number"}, {"type": "string"}], "description": "a decimal; a text keeps every digit"}
+BLOCKS = {**TEXT, "description": "of a dataset that grows, which blocks: all, last:12, 3-7 or 4; each is charged"}
 TUNING = {
     "type": "object",
     "description": "private tuning: values to try for each parameter, and how many runs on average",
@@ -254,6 +257,7 @@ ASKED = {
     "tuning": TUNING,
     "model": TEXT,
     "target": {**TEXT, "description": "what to predict; must be said where the dataset has several targets"},
+    "blocks": BLOCKS,
     "promote": {"type": "boolean", "description": "make its model champion of its name at once"},
     "evaluate": {**DECIMAL, "description": "epsilon at which the model is evaluated then, on what is kept aside"},
     "idempotency_key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY},

@@ -93,7 +93,16 @@ _DATASET = {
     "version": COUNT, "relation": RELATION,
     "unit": TEXT, "contributions": COUNT, "epsilon": DECIMAL, "delta": DECIMAL, "schema": SHA256, "budget": STANDING,
 }  # fmt: skip
+WINDOW = {**array(COUNT), "description": "of a dataset that grows, the first and the last block that are read"}
+BLOCK = record(
+    {"block": COUNT, "entry": COUNT, "spent": DECIMAL, "left": SHARE, "closed_by": maybe(COUNT)},
+    {"period": record({"column": TEXT, "since": DATE, "until": DATE})},
+)
 _RECORDS = {
+    "blocks": record(
+        {"last": COUNT, "dropped": COUNT, "listed": array(BLOCK)},
+        says="of a dataset that has grown: how many blocks, how many have no rows any more, where the others stand",
+    ),
     "records": {**COUNT, "description": "under replace-one, where it is public"},
     "targets": {**array(TEXT), "description": "where there are several: a job names one of them"},
     "holdout": record({"share": DECIMAL, "budget": record(_STANDING)}, says="what is kept aside for evaluation"),
@@ -134,6 +143,7 @@ _FOLLOWING = record(
         "dataset": TEXT, "model": TEXT, "against": maybe(TEXT), "group": maybe(TEXT), "scores": TRUTH, "part": TEXT,
         "epsilon": DECIMAL, "delta": DECIMAL, "known": maybe(COUNT), "left": ANY_OBJECT,
     },
+    {"window": WINDOW},
     says="the evaluation that `evaluate` asks for, charged together with the job to what is kept aside",
 )  # fmt: skip
 PLAN = record(
@@ -142,7 +152,8 @@ PLAN = record(
         "becomes": {"enum": ["champion", "candidate"]}, "replaces": maybe(TEXT),
         "left": record({**LEFT["properties"], "jobs": COUNT}), "expected": maybe(EXPECTED),
     },
-    {"tuning": TUNING, "target": TEXT, "whole": TRUTH, "chosen_by_auto": _BY_AUTO, "evaluation": _FOLLOWING},
+    {"tuning": TUNING, "target": TEXT, "window": WINDOW, "whole": TRUTH, "chosen_by_auto": _BY_AUTO,
+        "evaluation": _FOLLOWING,},
 )  # fmt: skip
 VERSION_STATE = {"enum": [each.value for each in Standing]}
 ISSUED = record({"entry": COUNT, "statement": SHA256}, says="the entry that issued it, and its statement's digest")
@@ -158,6 +169,7 @@ JOB = record(
     {
         "chosen": maybe(CHOSEN), "target": TEXT, "whole": {**TRUTH, "description": "it takes the whole total"},
         "evaluates": COUNT, "against": COUNT, "part": TEXT, "chosen_by_auto": _BY_AUTO,
+        "blocks": TEXT, "window": WINDOW,
         "profile": {**TRUTH, "description": "it makes a profile, and no model"},
         "evaluation": record({"job": COUNT, "state": TEXT}, says="reserved with it, of the model that it makes"),
     },

@@ -267,8 +267,8 @@ def test_any_order_of_events_on_postgresql():
 
 def test_a_refund_of_what_was_started_would_be_caught(monkeypatch):
     """The invariant has teeth: a ledger that gives back a burned job's price is found out."""
-    from accountant.ledger.family_rows import account
-    from accountant.ledger.ledger import Ledger, load
+    from accountant.ledger.blocks.block_rows import load, put
+    from accountant.ledger.ledger import Ledger
     from accountant.privacy.filter import price_to_json
 
     real = Ledger.burn
@@ -281,7 +281,7 @@ def test_a_refund_of_what_was_started_would_be_caught(monkeypatch):
             for family, cost in zip(dataset.families, dataset.costs_from_json(stored["price"]), strict=True):
                 figures = {"used": family.used - cost, "reserved": family.reserved}
                 orders = family.filter.orders
-                account(connection, family, {name: price_to_json(each, orders) for name, each in figures.items()})
+                put(connection, [family], [{name: price_to_json(each, orders) for name, each in figures.items()}])
 
     monkeypatch.setattr(Ledger, "burn", generous)
     machine = Machine()

@@ -17,6 +17,7 @@ from accountant.certificates.certificate import Certificate
 from accountant.errors import BudgetRefused, InputError, WrongState
 from accountant.home import Home
 from accountant.ledger import evaluations
+from accountant.ledger.blocks.block_rows import require_window
 from accountant.ledger.evaluations import certified_of
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import HOLDOUT, Job, Registration, Request
@@ -28,6 +29,7 @@ from models.worth.layout import Layout
 from models.worth.scored import ScoredLayout
 from models.worth.stated import grouped_layout_of, layout_of, paired_layout_of
 from training.evaluation.histogram import CellCounts, Evaluator, PairedCounts
+from training.job_words import window_to_json
 from training.learner import Recipe
 from training.lease import Lease, this_process
 from training.plans import public_of
@@ -46,7 +48,8 @@ class AskedWorth:
     """An evaluation in the words of the one who asks. `model`: adult, adult@champion or adult@2. `part`: HOLDOUT,
     TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none. `against`:
     another model, named likewise, that it is compared with on the same rows. `group`: by the groups of this column,
-    which the schema names. `scores`: of three or more classes, what their probabilities say too.
+    which the schema names. `scores`: of three or more classes, what their probabilities say too. `blocks`: of a dataset
+    that grows, which.
     """
 
     model: str
@@ -57,6 +60,7 @@ class AskedWorth:
     against: str | None = None
     group: str | None = None
     scores: bool = False
+    blocks: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class PlannedWorth(Planned):
             "group": self.request.parameters.get("group"),
             "scores": bool(self.request.parameters.get("scores")),
             "part": part_of(self.dataset),
+            **window_to_json(self.dataset),
             "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
             "delta": decimal_string(claimed.delta),
             "known": self.known,
@@ -98,13 +103,14 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
     if len({each.issued for each in certificates}) < len(models):
         raise InputError(f"against={asked.against}: is the model itself; name another version, or another model")
     part = _part(home.ledger.dataset(asked.dataset), certificates, asked.part)
-    dataset = home.ledger.dataset(asked.dataset, by, part)
+    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
+    require_window(dataset, asked.blocks)
     if dataset.registration.unit.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and none can be evaluated on here")
     budget = Budget.of(str(asked.epsilon), str(asked.delta))
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
-    budget.check_delta(dataset.registration.records)
+    budget.check_delta(dataset.records)
     schema = schema_of(home, dataset)
     (target,) = {check_fits(each.ensemble, schema, dataset.registration) for each in models}
     if sum([asked.group is not None, asked.against is not None, asked.scores]) > 1:
@@ -126,6 +132,8 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
         certificates[0].issued,
         part,
         against=certificates[1].issued if asked.against is not None else None,
+        blocks=asked.blocks,
+        window=dataset.window,
     )
     recipe = evaluator.recipe(public_of(dataset, schema.question(target), budget))
     known = evaluations.same(home.ledger.log.database, request)
@@ -150,13 +158,14 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
             f"evaluate: dataset {training.dataset} keeps no rows aside, which is declared when a family is founded "
             "(dataset register --holdout 0.2). Train, then evaluate on a dataset of other people"
         )
-    dataset = home.ledger.dataset(training.dataset, by, HOLDOUT)
+    dataset = home.ledger.dataset(training.dataset, by, HOLDOUT, training.blocks)
     asked = schema_of(home, dataset).question(training.target)
     layout = Layout(tuple(asked.classes or ()), 1.0, asked.target_range)  # how many cells, whatever the scores mean
     budget = Budget.of(str(epsilon), "0")
     request = Request(
-        training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, 0, HOLDOUT
-    )
+        training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, 0, HOLDOUT,
+        blocks=training.blocks, window=dataset.window,
+    )  # fmt: skip
     recipe = Evaluator(CellCounts(None, layout)).recipe(public_of(dataset, asked, budget))
     _require_room(dataset, request, recipe)
     return PlannedWorth(request, recipe, dataset, None)

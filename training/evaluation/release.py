@@ -118,7 +118,7 @@ def _payload(home: Home, job: Job, counts: list[int]) -> bytes:
     request, plan = request_from_entry(entry), plan_from_json(entry["plan"])
     assert request.evaluates is not None
     models = measured_by(home, request)
-    dataset = home.ledger.dataset(request.dataset, part=request.part)
+    dataset = home.ledger.dataset_of(job.seq)
     evaluator = evaluator_of([each.ensemble for each in models], schema_of(home, dataset), request.parameters)
     layout = evaluator.query.layout
     seen = [request.part is None and learnt_from(each.certificate, dataset) for each in models]

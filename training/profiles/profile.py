@@ -16,6 +16,7 @@ from accountant.certificates.predicate import STATEMENT_LIMIT
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger import evaluations
+from accountant.ledger.blocks.block_rows import require_window
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import HOLDOUT, Job, Request
 from accountant.ledger.refusal import refusal
@@ -23,6 +24,7 @@ from models.profile.columns import Column
 from models.profile.figures import Noise
 from models.profile.stated import Pairs, figures, noise_of
 from training.evaluation.evaluate import TRAINING, Planned, part_of, reserve
+from training.job_words import window_to_json
 from training.learner import Recipe
 from training.plans import public_of
 from training.profiles.counts import GRID, Norm, Profiler, TableCounts
@@ -42,6 +44,7 @@ ROOM = 8192  # bytes of a statement that are no figures of columns
 class AskedProfile:
     """A profile in the words of the one who asks. `delta` None: the dataset's. `part`: HOLDOUT, or None for what
     learners read. `columns`: of these alone; none: of all. `pairs`: of columns that are counted together as well.
+    `blocks`: of a dataset that grows, which.
     """
 
     dataset: str
@@ -50,6 +53,7 @@ class AskedProfile:
     part: str | None = None
     columns: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
+    blocks: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class PlannedProfile(Planned):
         return {
             "dataset": self.request.dataset,
             "part": part_of(self.dataset),
+            **window_to_json(self.dataset),
             "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
             "delta": decimal_string(claimed.delta),
             "noise": "laplace" if noise.laplace else "gaussian",
@@ -84,7 +89,8 @@ def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfi
     if asked.part not in (None, HOLDOUT, TRAINING):
         raise InputError(f"part={asked.part!r:.40}: must be {HOLDOUT} or {TRAINING}")
     part = HOLDOUT if asked.part == HOLDOUT else None
-    dataset = home.ledger.dataset(asked.dataset, by, part)
+    dataset = home.ledger.dataset(asked.dataset, by, part, asked.blocks)
+    require_window(dataset, asked.blocks)
     if dataset.registration.unit.remote:
         raise InputError(f"dataset={asked.dataset}: its rows stay with their owners, and cannot be profiled here")
     if part is not None and dataset.holdout is None:
@@ -92,7 +98,7 @@ def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfi
     budget = Budget.of(str(asked.epsilon), str(dataset.delta if asked.delta is None else asked.delta))
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
-    budget.check_delta(dataset.registration.records)
+    budget.check_delta(dataset.records)
     schema = schema_of(home, dataset)
     columns = _chosen(columns_of(schema), asked.columns)
     pairs = _checked_pairs(columns, asked.pairs)
@@ -103,7 +109,9 @@ def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfi
         "pairs": "\n".join("\t".join(pair) for pair in pairs),
         "noise": norm,
     }
-    request = Request(asked.dataset, NAME, budget, parameters, "", part=part, profile=True)
+    request = Request(
+        asked.dataset, NAME, budget, parameters, "", part=part, profile=True, blocks=asked.blocks, window=dataset.window
+    )
     _check_room(columns, pairs, noise_of(recipe.plan, GRID))
     known = evaluations.same(home.ledger.log.database, request)
     costs = dataset.costs(recipe.plan)

@@ -43,7 +43,7 @@ def finish_profile(home: Home, seq: int) -> Path:
 def _payload(home: Home, job: Job, counts: list[int]) -> bytes:
     entry = home.ledger.reservation(job.seq).value
     request, plan = request_from_entry(entry), plan_from_json(entry["plan"])
-    dataset = home.ledger.dataset(request.dataset, part=request.part)
+    dataset = home.ledger.dataset_of(job.seq)
     _, columns = profiler_of(schema_of(home, dataset), request.parameters)
     registration = dataset.registration
     known = registration.records if registration.relation is Relation.REPLACE_ONE else None

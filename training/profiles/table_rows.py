@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +21,10 @@ def open_table(home: Home, started: Started, schema: Schema, columns: Sequence[s
     registered: every row of its part, with an answer or without. Answers stand in the bins of `answer_feature`; of
     labels there are none.
     """
-    folder = checked(home, started)
+    return Rows.joined([_open(folder, started, schema, columns) for folder in checked(home, started)])
+
+
+def _open(folder: Path, started: Started, schema: Schema, columns: Sequence[str]) -> Rows:
     files = row_files(len(schema.targets), started.request.part)
     bins, *answers = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in files)
     found = {

@@ -38,14 +38,14 @@ from training.rows.packed.working import working_folder
 from training.rows.parts import Parting
 from training.rows.row_files import column_types
 from training.rows.rows import Rows, row_bound
-from training.rows.schema import Schema, parse_schema, schema_of
+from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
 CHUNK = 1 << 24
 EXACT = "under replace-one the number of rows is public and must be exact; it is another"
 LOCK = "datasets.lock"  # held while a packed folder is put in its place and entered
-# By folder: its files as they lay when they were hashed, and whether they were those that were registered.
-_SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool]] = {}
+# By folder: its files as they lay when they were hashed, whether they were those that were registered, and its rows.
+_SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool, int]] = {}
 
 
 def register(
@@ -82,7 +82,7 @@ def register(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
         schema.target_names if len(schema.targets) > 1 else (), holdout, any(spans_of(schema.features, schema.ends)),
     )  # fmt: skip
-    parting = _parting(home, about, relatives)
+    parting = parting_of(home, about, relatives)
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
         total.check_delta(schema.records)
     naming = [*dict.fromkeys(filter(None, [how.column, *by_name, *by_values]))]
@@ -90,7 +90,7 @@ def register(
     dataset = None
     while dataset is None:  # once more where another registration came in between: it is compared with that one too
         others = [] if new_people else [each for each in home.ledger.datasets() if shared.isdisjoint(_identities(each))]
-        scan = _scan(home, schema, types, naming, others)
+        scan = scan_of(home, schema, types, naming, others)
         with working_folder(home.datasets) as folder:
             with explaining(schema, data):
                 packed, sketch = pack(data, schema, how, scan, parting, folder), scan.sketch()
@@ -101,14 +101,14 @@ def register(
                 raise ask(like, "their values repeat as ids do")
             if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
                 raise DataError(f"records={schema.records}: {EXACT}")
-            files = _write(folder, packed, schema, raw, people)
-            about = replace(about, commitment=home.keys.commitment(_content(folder, files)))
+            files = write_packed(folder, packed, schema, raw, people)
+            about = replace(about, commitment=home.keys.commitment(content_of(folder, files)))
             dataset = _enter(home, folder, files, about, others, scan, people)
-    _note(home, name, data=origin or str(data.absolute()), schema=str(schema_file.absolute()), rows=about.commitment)
+    note(home, name, data=origin or str(data.absolute()), schema=str(schema_file.absolute()), rows=about.commitment)
     return dataset
 
 
-def _parting(home: Home, about: Registration, relatives: Sequence[Dataset]) -> Parting | None:
+def parting_of(home: Home, about: Registration, relatives: Sequence[Dataset]) -> Parting | None:
     """By the key of the family, which holds for each of its datasets."""
     share, name = about.holdout, about.family_name or about.name
     if relatives:
@@ -123,15 +123,18 @@ def require_rows(home: Home, dataset: Dataset) -> None:
     than its public bound: no job on them may start in this home, and each would fail there
     after its charge. Which of these it is, is not said. A file is hashed once, and again where it was touched.
     """
-    folder, names = home.datasets / dataset.registration.commitment, files_of(dataset)
+    names, rows, sound = files_of(dataset), 0, True
     try:
-        files = [(folder / name).stat() for name in names]
-        state = tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
-        if _SEEN.get(folder, ((), False))[0] != state:
-            rows = np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False).size
-            few = rows <= row_bound(schema_of(home, dataset).records)
-            _SEEN[folder] = state, few and home.keys.commitment(_content(folder, names)) == folder.name
-        sound = _SEEN[folder][1]
+        for folder in folders_of(home, dataset):
+            files = [(folder / name).stat() for name in names]
+            state = tuple(
+                (each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files
+            )
+            if _SEEN.get(folder, ((), False, 0))[0] != state:
+                size = int(np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False).size)
+                _SEEN[folder] = state, home.keys.commitment(content_of(folder, names)) == folder.name, size
+            sound, rows = sound and _SEEN[folder][1], rows + _SEEN[folder][2]
+        sound = sound and rows <= row_bound(dataset.records)
     except (OSError, ValueError):
         sound = False
     if not sound:
@@ -148,7 +151,10 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     `schema`: the whole one. The job's part and target alone are read, of the rows that have an answer to it: which of
     them that are is decided row by row, so that adding a row adds at most that row to the job's.
     """
-    folder = checked(home, started)
+    return Rows.joined([_open(folder, started, schema) for folder in checked(home, started)])
+
+
+def _open(folder: Path, started: Started, schema: Schema) -> Rows:
     asked = schema.question(started.request.target)
     files, at = row_files(len(schema.targets), started.request.part), 1 + schema.target_names.index(asked.target)
     bins, labels = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (files[0], files[at]))
@@ -174,12 +180,18 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     )
 
 
-def checked(home: Home, started: Started) -> Path:
-    """The folder of a started job's rows. JobFailed where they are not those that were registered."""
-    folder = home.datasets / started.dataset.registration.commitment
-    if home.keys.commitment(_content(folder, files_of(started.dataset))) != folder.name:
-        raise JobFailed("rows: the packed file is not the one that was registered")
-    return folder
+def folders_of(home: Home, dataset: Dataset) -> list[Path]:
+    """Where the packed rows lie, block by block."""
+    return [home.datasets / commitment for commitment in dataset.commitments]
+
+
+def checked(home: Home, started: Started) -> list[Path]:
+    """The folders of a started job's rows. JobFailed where they are not those that were registered."""
+    folders = folders_of(home, started.dataset)
+    for folder in folders:
+        if home.keys.commitment(content_of(folder, files_of(started.dataset))) != folder.name:
+            raise JobFailed("rows: the packed file is not the one that was registered")
+    return folders
 
 
 def files_of(dataset: Dataset) -> list[str]:
@@ -226,29 +238,35 @@ def _enter(
     A process of this home at a time; between hosts, the ledger's own transaction decides. The sketch is in its place
     before the entry is, so who finds the entry finds the sketch, or asks for it.
     """
-    place = home.datasets / about.commitment
     with locked(home.path / LOCK):
-        plain = home.keys.commitment(_content(folder, [name for name in files if not name.endswith("cells.npy")]))
+        plain = home.keys.commitment(content_of(folder, [name for name in files if not name.endswith("cells.npy")]))
         _check_new_rows(home, {about.commitment, plain}, own)  # as these rows were registered before there were cells
         if about.new_people is None:
-            _check_new_people(home, others, scan, own)
-        made = not place.exists()
-        whole = all((place / name).exists() for name in files)
-        if not whole or home.keys.commitment(_content(place, files)) != about.commitment:
-            shutil.rmtree(place, ignore_errors=True)
-            folder.rename(place)
-        else:  # left by a start that was cut before its entry, or just now another host's: the same rows
-            _write_sketch(place, own)
-        sync_directory(home.datasets)
+            check_new_people(home, others, scan, own)
+        made = put_in_place(home, folder, files, about.commitment, own)
         try:
             compared = None if about.new_people else {other.registration.name for other in others}
             return home.ledger.register(about, compared)
         except InputError as error:  # nothing was entered
             if made and about.commitment not in {each.registration.commitment for each in home.ledger.datasets()}:
-                shutil.rmtree(place)
+                shutil.rmtree(home.datasets / about.commitment)
             if isinstance(error, WrongState):
                 return None
             raise
+
+
+def put_in_place(home: Home, folder: Path, files: Sequence[str], commitment: str, own: Sketch) -> bool:
+    """Put a packed `folder` where rows of this commitment lie, while LOCK is held; whether nothing lay there."""
+    place = home.datasets / commitment
+    made = not place.exists()
+    whole = all((place / name).exists() for name in files)
+    if not whole or home.keys.commitment(content_of(place, files)) != commitment:
+        shutil.rmtree(place, ignore_errors=True)
+        folder.rename(place)
+    else:  # left by a start that was cut before its entry, or just now another host's: the same rows
+        _write_sketch(place, own)
+    sync_directory(home.datasets)
+    return made
 
 
 def _check_new_rows(home: Home, commitments: set[str], sketch: Sketch) -> None:
@@ -262,7 +280,7 @@ def _check_new_rows(home: Home, commitments: set[str], sketch: Sketch) -> None:
             )
 
 
-def _scan(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str], others: Iterable[Dataset]) -> Scan:
+def scan_of(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str], others: Iterable[Dataset]) -> Scan:
     """Of a file's columns that the schema knows, against those sketches of `others` that are in this home."""
     described = {feature.name for feature in schema.features}
     described |= {*schema.target_names, *schema.ignore}
@@ -271,11 +289,14 @@ def _scan(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[str
     return Scan(key, schema.target_names, columns, naming, known)
 
 
-def _check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sketch) -> None:
+def check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sketch) -> None:
     """A noticeable share of people or rows that are registered already is refused, to the steward alone; and where
     that cannot be looked at, it is asked.
     """
+    named = {other.registration.name for other in others}
     for name, known in scan.known.items():
+        if name.partition(",")[0] not in named:  # "visits, block 3" is of visits
+            continue
         pairs = [same_people(mine, theirs) for mine in own.people.values() for theirs in known.people.values()]
         for what, share in (("people", max(pairs, default=0.0)), ("rows", scan.same_rows(name, own))):
             if share:
@@ -297,7 +318,7 @@ def _check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sk
             )  # fmt: skip
 
 
-def _write(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> list[str]:
+def write_packed(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> list[str]:
     """The files that the commitment is over, in its order."""
     (folder / "schema.yaml").write_bytes(raw)
     for file in folder.iterdir():
@@ -315,14 +336,15 @@ def _write_sketch(folder: Path, sketch: Sketch) -> None:
     sync_directory(folder)
 
 
-def _content(folder: Path, files: Iterable[str]) -> Iterator[bytes]:
+def content_of(folder: Path, files: Iterable[str]) -> Iterator[bytes]:
+    """What a commitment is over: the names and bytes of these files."""
     for name in files:
         yield name.encode()
         with (folder / name).open("rb") as file:
             yield from iter(lambda file=file: file.read(CHUNK), b"")  # type: ignore[misc]
 
 
-def _note(home: Home, name: str, **about: str) -> None:
+def note(home: Home, name: str, **about: str) -> None:
     """`datasets.json`: where the steward's files came from. For people; nothing is decided by it."""
     path = home.path / "datasets.json"
     known = json.loads(path.read_text()) if path.exists() else {}

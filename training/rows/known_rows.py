@@ -12,10 +12,20 @@ from training.rows.overlap import SKETCH, Scan, Sketch
 from training.rows.row_files import file_batches
 from training.rows.schema import Schema
 
+MOST_BLOCKS = 16  # of a dataset, the newest, whose rows are compared: a sketch takes 8 MB of memory
+
 
 def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, Sketch]]:
-    """The key of fingerprints, and what is kept of each dataset's rows: older registrations have nothing."""
-    places = {each.registration.name: home.datasets / each.registration.commitment / SKETCH for each in datasets}
+    """The key of fingerprints, and what is kept of each dataset's rows, and of its newest blocks': older registrations
+    have nothing.
+    """
+    places = {}
+    for each in datasets:
+        name = each.registration.name
+        places[name] = home.datasets / each.registration.commitment / SKETCH
+        for block in each.blocks[-MOST_BLOCKS:]:
+            if block.number > 1:
+                places[f"{name}, block {block.number}"] = home.datasets / block.commitment / SKETCH
     known = {name: Sketch.read(place) for name, place in places.items() if place.exists()}
     return bytes.fromhex(home.keys.commitment([b"the key of sketches"])), known
 

@@ -10,7 +10,7 @@ import typer
 from accountant.errors import InputError
 from accountant.ledger.left import left_words
 from models.profile import report
-from serving.cli.complete import DATASETS
+from serving.cli.complete import DATASETS, Blocks
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, note, show
 
@@ -31,6 +31,7 @@ def profile(
     pairs: Annotated[
         list[str] | None, typer.Option(help="Two columns, A,B, that are counted together as well. Repeatable.")
     ] = None,
+    blocks: Blocks = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report: .html with pictures, .json or .csv.")] = None,
     idempotency_key: Annotated[
@@ -53,7 +54,7 @@ def profile(
     together = [tuple(map(str.strip, each.split(","))) for each in pairs or ()]
     if any(len(each) != 2 for each in together):
         raise InputError("pairs: must be two columns each, A,B, in whose names there is no comma")
-    asked = {"dataset": name, "epsilon": epsilon, "delta": delta, "part": part}
+    asked = {"dataset": name, "epsilon": epsilon, "delta": delta, "part": part, "blocks": blocks}
     asked_for = {**asked, "columns": tuple(columns or ()), "pairs": tuple(together)}
     if plan:
         return _show_plan(side("worth").planned_profile(asked_for), json)

@@ -200,7 +200,10 @@ INDEX = [
     ("UPDATE dataset SET commitment = 'x' WHERE name = 'adult'", "dataset adult"),
     (f"UPDATE dataset SET families = json_array({PURE}) WHERE name = 'copy'", "dataset copy"),
     ("DELETE FROM dataset WHERE name = 'pure'", "dataset pure"),
-    ("INSERT INTO dataset SELECT 'more', seq, families, 'x' FROM dataset WHERE name = 'pure'", "dataset more"),
+    (
+        "INSERT INTO dataset SELECT 'more', seq, families, 'x', last, dropped FROM dataset WHERE name = 'pure'",
+        "dataset more",
+    ),
     ("UPDATE family SET used = reserved WHERE seq = 1", "family"),
     ("UPDATE family SET used = 'x' WHERE seq = 1", "family"),
     ("UPDATE family SET reserved = used WHERE seq = 1", "family"),

@@ -7,11 +7,15 @@ from html import unescape
 
 import ledgers
 import pytest
+from ledgers import hexes, registration
 from pages_in_process import pages_at, words
 
 from accountant.ledger import grants, model_names
+from accountant.ledger.blocks import appending
+from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger.blocks.windows import Period
 from accountant.ledger.key_life import mark_compromised, revoke, rotate
-from accountant.ledger.records import Why
+from accountant.ledger.records import NewPeople, Why
 from accountant.log.entries import read_entry
 from accountant.log.proofs import parse_proof, verify_proof
 from accountant.merkle import leaf_hash
@@ -154,6 +158,11 @@ def test_every_kind_has_words_of_its_own(pages):
     mark_compromised(home, current, home.ledger.log.size() - 1, "steward", "lost")
     (granted,) = grants.add(home.ledger, [grants.Grant("shop", "predict")], "steward")
     grants.revoke(home.ledger, granted.index, Why("steward", "yearly"))
+    home.ledger.register(registration("grown", commitment=hexes("grown")))
+    days = Period("day", "2026-01-05", "2026-01-11")
+    block = NewBlock("grown", hexes("more"), 10, "steward", days, NewPeople("a test", "steward"))
+    appending.append(home.ledger.log, block, 2)
+    appending.drop(home.ledger.log, "grown", 1, Why("steward", "yearly"))
     said = {entry.value["type"]: told(entry).words for entry in home.ledger.log.entries()}
     for words_of in said.values():
         assert words_of.endswith((".", "yearly", "lost", "better", "a test", EVIL))

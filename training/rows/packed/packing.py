@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,6 @@ from training.rows.data import (
     most_rows,
     read_batches,
 )
-from training.rows.overlap import Scan
 from training.rows.packed.cells import spans_of
 from training.rows.packed.growing import Growing, chosen
 from training.rows.packed.names import cells_file, row_files
@@ -67,11 +66,21 @@ class Packed:
         return {None: self} if self.aside is None else {None: self, HOLDOUT: self.aside}
 
 
+class Watch(Protocol):
+    """What sees the rows of a file as they stand there, batch by batch, and raises where they may not be packed."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """The columns that it looks at."""
+
+    def __call__(self, batch: pa.RecordBatch, start: int) -> None: ...
+
+
 def pack(
     data: Path,
     schema: Schema,
     unit: Unit = RECORD,
-    scan: Scan | None = None,
+    scan: Watch | None = None,
     parting: Parting | None = None,
     folder: Path | None = None,
 ) -> Packed:

@@ -1,0 +1,59 @@
+"""Commands of the steward of a dataset that grows: blocks of rows are appended."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from accountant.errors import InputError
+from accountant.home import Home
+from accountant.ledger.blocks.windows import Period
+from accountant.ledger.records import NewPeople
+from serving.cli.complete import Name
+from serving.cli.datasets import dataset_text
+from serving.cli.terminal import Json, allowed, busy, show, this_user
+from training.job_views import dataset_to_json
+
+
+def append(
+    name: Name,
+    data: Annotated[str, typer.Option(help="The rows: a file, a folder, 'x/*.parquet', or a database's URL.")],
+    query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
+    table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
+    records: Annotated[
+        int | None, typer.Option(help="Public guess at how many rows; the schema's if left out.")
+    ] = None,
+    dated: Annotated[str | None, typer.Option(help="The date of the schema by which rows belong to the block.")] = None,
+    since: Annotated[str | None, typer.Option(help="With --dated: the block's first day, like 2026-01-05.")] = None,
+    until: Annotated[str | None, typer.Option(help="With --dated: its last day, like 2026-01-11.")] = None,
+    new_rows: Annotated[
+        bool, typer.Option("--new-rows", help="They stand nowhere else, though they look like registered ones.")
+    ] = False,
+    reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
+    json: Json = False,
+) -> None:
+    """Append a block of rows to a dataset, with a budget of its own: the dataset's total.
+
+    Protected is each unit in each block. Jobs say which blocks they read by --blocks, and are charged to each.
+
+    \b
+    dpserve dataset append visits --data week-2.parquet
+    dpserve dataset append visits --data week-2.parquet --dated day --since 2026-01-12 --until 2026-01-18
+    """
+    from training.growing.append import append as append_rows  # loads what reads rows: lists wait for none of it
+    from training.rows.sources.opened import rows_at
+
+    home = Home.open()
+    allowed(home, "steward", dataset=name)
+    if new_rows != (reason is not None):
+        raise InputError("new-rows: give it with --reason, and a reason with --new-rows")
+    if len({each is None for each in (dated, since, until)}) > 1:
+        raise InputError("dated: give --dated, --since and --until together")
+    new = None if reason is None else NewPeople(reason, this_user())
+    period = Period(dated, since, until) if dated and since and until else None
+    described = home.datasets / home.ledger.dataset(name).registration.commitment / "schema.yaml"
+    with busy(f"packing another block of {name}"), rows_at(home, data, query, table, described) as (rows, origin):
+        grown = append_rows(home, name, rows, this_user(), records, period, new, origin)
+    body = dataset_to_json(home, grown)
+    show(json, body, dataset_text(body))

@@ -1,0 +1,174 @@
+"""Appending a block of rows to a dataset: read once, checked, packed as the others are, and only then entered. For the
+steward alone.
+
+A block has a folder of its own beside the others, and an account of its own in the ledger (docs/privacy/blocks.md).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from accountant.errors import DataError, InputError, NameTaken, WrongState
+from accountant.files import locked
+from accountant.home import Home
+from accountant.ledger.blocks import appending
+from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger.blocks.block_rows import known_commitments
+from accountant.ledger.blocks.windows import Period
+from accountant.ledger.families import Dataset
+from accountant.ledger.records import NewPeople
+from models.features import DateFeature, MomentFeature
+from training.rows.datasets import (
+    LOCK,
+    check_new_people,
+    content_of,
+    files_of,
+    note,
+    parting_of,
+    put_in_place,
+    scan_of,
+    write_packed,
+)
+from training.rows.file_check import explaining
+from training.rows.overlap import Scan, Sketch
+from training.rows.packed.packing import pack
+from training.rows.packed.working import working_folder
+from training.rows.row_files import column_types
+from training.rows.schema import Schema, schema_of
+from training.rows.sources.cells import calendar_numbers
+from training.rows.unit_question import columns_to_watch, naming_people
+
+DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Within:
+    """Sees every row of a file: each must be dated within the `period`, by the column `feature`; then as `scan`."""
+
+    scan: Scan
+    feature: DateFeature | MomentFeature
+    period: Period
+
+    @property
+    def names(self) -> Collection[str]:
+        """The columns that are looked at."""
+        return self.scan.names
+
+    def __call__(self, batch: pa.RecordBatch, start: int) -> None:
+        """DataError names the first row that is dated outside, or not at all."""
+        numbers = calendar_numbers(self.feature, batch[self.feature.name])
+        days = numbers if isinstance(self.feature, DateFeature) else np.floor(numbers / DAY)
+        first, last = self.period.days
+        outside = ~((first <= days) & (days <= last))  # a missing date, too
+        if outside.any():
+            row = start + int(outside.argmax())
+            raise DataError(
+                f"{self.feature.name}, data row {row}: not dated within {self.period.since} to {self.period.until}, "
+                "the days of the block", row=row, column=self.feature.name,
+            )  # fmt: skip
+        self.scan(batch, start)
+
+
+def append(
+    home: Home,
+    name: str,
+    data: Path,
+    by: str,
+    records: int | None = None,
+    period: Period | None = None,
+    new_rows: NewPeople | None = None,
+    origin: str | None = None,
+) -> Dataset:
+    """Append `data` to a dataset as its next block, if it fits the dataset's schema. `records`: the public guess at how
+    many rows it has; the schema's when left out. `period`: the days that each row must be dated within.
+
+    NameTaken where a noticeable share of the rows stands in another block, or of rows or people in another dataset, but
+    for `new_rows`; DataError where the file does not fit; InputError where the dataset cannot grow.
+    """
+    dataset = home.ledger.dataset(name)
+    with home.ledger.log.database.reading() as connection:
+        appending.check_grows(connection, dataset)
+    about = dataset.registration
+    schema = replace(schema_of(home, dataset), records=records or about.records)
+    types, dated = column_types(data, schema.form), None if period is None else _dated(schema, period)
+    by_name, by_values = columns_to_watch(schema, types)
+    naming = [*dict.fromkeys(filter(None, [about.unit.column, *by_name, *by_values]))]
+    while True:  # once more where another block came in between: it is compared with that one too
+        dataset = home.ledger.dataset(name)
+        others = [] if new_rows else [each for each in home.ledger.datasets() if each.family != dataset.family]
+        scan = scan_of(home, schema, types, naming, [] if new_rows else [*others, dataset])
+        watch = scan if dated is None or period is None else Within(scan, dated, period)
+        with working_folder(home.datasets) as folder, suppress(WrongState):
+            with explaining(schema, data):
+                parting = parting_of(home, about, [dataset])
+                packed, sketch = pack(data, schema, about.unit, watch, parting, folder), scan.sketch()
+            people = naming_people(sketch, about.unit.column, [each for each in by_name if each not in scan.fractions])
+            write_packed(folder, packed, schema, schema_text(home, dataset), people)
+            commitment = home.keys.commitment(content_of(folder, files_of(dataset)))
+            block = NewBlock(name, commitment, schema.records, by, period, new_rows)
+            _enter(home, folder, dataset, block, others, scan, people)
+            note(home, f"{name}/{(dataset.last or 1) + 1}", data=origin or str(data.absolute()), rows=commitment)
+            return home.ledger.dataset(name)
+
+
+def _dated(schema: Schema, period: Period) -> DateFeature | MomentFeature:
+    feature = next((each for each in schema.features if each.name == period.column), None)
+    if not isinstance(feature, DateFeature | MomentFeature):
+        dates = [each.name for each in schema.features if isinstance(each, DateFeature | MomentFeature)]
+        raise InputError(f"dated={period.column[:80]}: must be a date or datetime of the schema, which has {dates}")
+    return feature
+
+
+def schema_text(home: Home, dataset: Dataset) -> bytes:
+    """The schema's file as it was registered."""
+    return (home.datasets / dataset.registration.commitment / "schema.yaml").read_bytes()
+
+
+def _enter(
+    home: Home, folder: Path, dataset: Dataset, block: NewBlock, others: list[Dataset], scan: Scan, own: Sketch
+) -> None:
+    """Put the packed `folder` in its place, and enter it. WrongState where another block was appended meanwhile."""
+    with locked(home.path / LOCK):
+        _check_new_block(home, block)
+        if block.new_rows is None:
+            _check_other_blocks(dataset, scan, own)
+            check_new_people(home, others, scan, own)
+        made = put_in_place(home, folder, files_of(dataset), block.commitment, own)
+        try:
+            appending.append(home.ledger.log, block, (dataset.last or 1) + 1)
+        except InputError:  # nothing was entered
+            if made:
+                shutil.rmtree(home.datasets / block.commitment)
+            raise
+
+
+def _check_new_block(home: Home, block: NewBlock) -> None:
+    """NameTaken where these very rows are registered, here or as another block: before their folder is touched."""
+    with home.ledger.log.database.reading() as connection:
+        known = known_commitments(connection)
+    known |= {each.registration.commitment: each.registration.name for each in home.ledger.datasets()}
+    if block.commitment in known:
+        name = known[block.commitment]
+        raise NameTaken(f"data: these rows are registered already, in {name}; a block is appended once", dataset=name)
+
+
+def _check_other_blocks(dataset: Dataset, scan: Scan, own: Sketch) -> None:
+    """The same people may come in many blocks; the same rows may not."""
+    name = dataset.registration.name
+    for label in scan.known:
+        if label == name or label.startswith(f"{name}, block "):
+            share = scan.same_rows(label, own)
+            if share:
+                number = label.rpartition(" ")[2] if label != name else "1"
+                raise NameTaken(
+                    f"data: rows of this file, about {share:.0%}, are in block {number} of {name} already; each row "
+                    "stands in one block. Leave them out; or, if they are others, say why by --new-rows --reason, "
+                    "which stands in the ledger", dataset=name, block=int(number), share=f"{share:.2f}",
+                )  # fmt: skip
