@@ -105,8 +105,10 @@ class Rows:
         InputError where they do not stand in such bins.
         """
         wanted = tuple(features)
-        for part in self._engine.parts:
-            part.check_binned(wanted)
+        if wanted != self._engine.fits:  # looking takes longer than a round of few rows
+            for part in self._engine.parts:
+                part.check_binned(wanted)
+            self._engine.fits = wanted
         found = object.__new__(Rows)
         found._hold(self._engine, wanted)
         return found

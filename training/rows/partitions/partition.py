@@ -86,8 +86,10 @@ class Partition:
         """The same rows in the bins of these features: themselves where those are the declared ones, else merged from
         their cells, and kept until they are asked for in others. InputError where they do not stand in such bins.
         """
-        self.check_binned(features)
-        if self.cells is None or features == self.cells.features:
+        if self.cells is None:
+            self.check_binned(features)
+            return self
+        if features == self.cells.features:
             return self
         known, found = self.memo.get(BINNED, ((), None))
         if found is None or known != features:

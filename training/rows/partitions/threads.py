@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 from accountant.processors import processors
+from models.features import Feature
 from training.rows.partitions.partition import Integers, Partition, Question
 
 PARTITION = 1 << 26  # rows, at most: what is kept of each is never larger
@@ -28,6 +29,7 @@ class Threads:
 
     def __init__(self, parts: Sequence[Partition]) -> None:
         self.parts = tuple(parts)
+        self.fits: tuple[Feature, ...] = ()  # the bins that rows were last found to stand in
 
     @property
     def size(self) -> int:
