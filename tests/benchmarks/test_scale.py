@@ -1,0 +1,38 @@
+"""Time and memory against rows: a small run end to end, and the page against its lines and its bounds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks import scale
+from training import session
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+LINES = [json.loads(line) for line in (RESULTS / "scale.jsonl").read_text().splitlines()]
+
+
+def test_a_small_run_registers_and_trains(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path))
+    monkeypatch.setattr(session.Session, "release", session.Session.release)
+    scale.write(tmp_path, 3000)
+    lines = [
+        {"rows": 3000, "what": what, "load": 0.0, **scale.one(tmp_path, what)}
+        for what in (scale.REGISTER, "lazybb, a round")
+    ]
+    assert all(line["cpu"] > 0 and line["anonymous_mb"] > 1 for line in lines)
+    assert lines[1]["ms"] > 0
+    assert "| lazybb, a round |" in scale.report(lines)
+    scale.plot(lines, tmp_path / "plot.svg")
+    assert "memory" in (tmp_path / "plot.svg").read_text()
+
+
+def test_page_is_written_from_its_lines_and_keeps_the_bounds():
+    page = (RESULTS / "scale.md").read_text()
+    tables = [line for line in scale.report(LINES).splitlines() if line.startswith("|")]
+    assert tables == [line for line in page.splitlines() if line.startswith("|")]
+    at = {(line["rows"], line["what"]): line for line in LINES}
+    for (_, what), line in at.items():
+        assert line["anonymous_mb"] <= scale.BOUNDS["register" if what == scale.REGISTER else "train"]
+    assert at[10**7, "lazybb, a round"]["ms"] <= 60
+    assert at[10**7, scale.REGISTER]["cpu"] <= 1.1e-6 * 10**7
