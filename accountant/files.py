@@ -92,17 +92,19 @@ def open_directory(directory: Path, flags: int = 0) -> int:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a file, made where there is none, against every other thread and process of this host. Not re-entrant."""
-    with holding(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)):
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold a file, made where there is none, against every other thread and process of this host. Not re-entrant.
+    Without `wait`, BlockingIOError where another holds it.
+    """
+    with holding(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE), wait):
         yield
 
 
 @contextmanager
-def holding(fd: int) -> Iterator[None]:
+def holding(fd: int, wait: bool = True) -> Iterator[None]:
     """As `locked`, for an open file or folder, which is closed at the end. The system frees what a killed one held."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(fd)

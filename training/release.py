@@ -176,8 +176,10 @@ def _stored(home: Home, job: Job) -> Path:
 
 
 @contextmanager
-def alone(home: Home, name: int | str) -> Iterator[None]:
-    """One process at a time finishes a job, or an edit; the other finds it finished."""
+def alone(home: Home, name: int | str, wait: bool = True) -> Iterator[None]:
+    """One process at a time finishes a job, or an edit; the other finds it finished. Without `wait`, BlockingIOError
+    where another is at it.
+    """
     home.jobs.mkdir(mode=0o700, exist_ok=True)
-    with locked(home.jobs / f".{name}.lock"):
+    with locked(home.jobs / f".{name}.lock", wait):
         yield

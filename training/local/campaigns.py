@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,7 +170,13 @@ def _aggregators(campaign: Campaign) -> list[dict[str, Any]]:
 
 
 def offer(home: Home, name: str) -> dict[str, Any]:
-    """What an owner fetches: the envelope over the definition, the proof that it is in the log, and how far it is."""
+    """What an owner fetches: the envelope over the definition, the proof that it is in the log, and how far it is. A
+    turn whose end was cut by a crash ends here first.
+    """
+    asked = load(home, name)
+    if turns.is_cut(home, asked.job, asked.definition, asked.reports):
+        with suppress(BlockingIOError):  # it is no crash: somebody is at it
+            _end(home, name, asked, lambda: turns.is_cut(home, asked.job, asked.definition, asked.reports), wait=False)
     known = state(home, name)
     if known["opened"] is None:
         raise UnknownName(f"campaign={name}: was never opened", campaign=name)
@@ -222,9 +229,16 @@ def receive(home: Home, name: str, invited: str, value: int) -> dict[str, Any]:
         raise InputError(f"report={value}: must be from 0 to {most - 1}")
     new = campaign.reports.add(owner, value, turn)
     if new and isinstance(definition, BoostedDefinition) and turns.is_full(definition, campaign.reports):
-        with suppress(WrongState), alone(home, f"campaign-{name}"):  # somebody else has ended it
-            turns.end_turn(home, folder_of(home, name), campaign.job, definition, campaign.reports)
+        _end(home, name, campaign, lambda: turns.is_full(definition, campaign.reports))
     return {"campaign": name, "owner": owner, "report": value}
+
+
+def _end(home: Home, name: str, campaign: Campaign, still: Callable[[], bool], wait: bool = True) -> None:
+    """End the turn, unless somebody else has ended it meanwhile."""
+    assert isinstance(campaign.definition, BoostedDefinition)
+    with alone(home, f"campaign-{name}", wait):
+        if still():
+            turns.end_turn(home, folder_of(home, name), campaign.job, campaign.definition, campaign.reports)
 
 
 def end_turn(home: Home, name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ vectors and coordinates are. The rest decides what the report is good for.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,11 +24,55 @@ PURPOSE = "one report of one owner"
 LEARNERS = ("local-linear", "local-lr")
 
 
-@dataclass(frozen=True)
-class Definition(Question):
-    """A campaign of random reports. `seed`: public, 32 bytes in hex; `public_rows`: sha256 of the unlabelled rows that
-    the coordinates came from.
+class Reports(Question):
+    """A campaign of random reports, whether all owners are asked at once or in turns. `seed`: public, 32 bytes in hex;
+    `public_rows`: sha256 of the unlabelled rows that what is asked about came from.
     """
+
+    seed: str
+    public_rows: str
+    candidates: int
+    favoured: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_classes(self.learner, self.classes)
+        if not re.fullmatch(r"[0-9a-f]{64}", self.seed) or not re.fullmatch(r"([0-9a-f]{64})?", self.public_rows):
+            raise InputError("seed, public_rows: must be 64 hexadecimal digits each")
+        self.mechanism.event  # noqa: B018  # its parameters are checked as it is made
+
+    @property
+    def mechanism(self) -> OneOfK:
+        """What every owner draws by, but for who weighs: its price and its law."""
+        return OneOfK(self.epsilon, self.candidates, self.favoured)
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Of an owner's own vector."""
+
+    @property
+    def plan(self) -> Plan:
+        """What is charged: one report, for an owner answers once, whatever the turns are."""
+        mechanism = self.mechanism
+        return Plan.of([Release(PURPOSE, mechanism.name, mechanism.norm, 1, mechanism.event)])
+
+    @property
+    def own(self) -> dict[str, JSON]:
+        """What the statement says beside what every campaign does: the last of OWN is what is asked about."""
+        *plain, about = self.OWN
+        return {**{name: getattr(self, name) for name in plain}, about: getattr(self, about).to_json()}
+
+    @property
+    def parameters(self) -> dict[str, str | int | bool | None]:
+        """What the reservation, and so the certificate, says of it."""
+        own = {"public_rows": self.public_rows or None, "candidates": self.candidates, "favoured": self.favoured}
+        return {**super().parameters, **own}
+
+
+@dataclass(frozen=True)
+class Definition(Reports):
+    """All owners are asked at once, about public coordinates."""
 
     TYPE: ClassVar[str] = "https://dpserve/campaign/v1"
     OWN: ClassVar[tuple[str, ...]] = ("seed", "public_rows", "candidates", "favoured", "coordinates")
@@ -41,16 +86,8 @@ class Definition(Question):
     def __post_init__(self) -> None:
         self.check_learner(LEARNERS)
         super().__post_init__()
-        check_classes(self.learner, self.classes)
-        for name in ("seed", "public_rows"):
-            if not re.fullmatch(r"[0-9a-f]{64}", getattr(self, name)):
-                raise InputError(f"{name}: must be 64 hexadecimal digits")
-        self.mechanism.event  # noqa: B018  # its parameters are checked as it is made
-
-    @property
-    def mechanism(self) -> OneOfK:
-        """What every owner draws by: its price and its law."""
-        return OneOfK(self.epsilon, self.candidates, self.favoured)
+        if not self.public_rows:
+            raise InputError("public_rows: must be 64 hexadecimal digits")
 
     @property
     def dimension(self) -> int:
@@ -58,26 +95,9 @@ class Definition(Question):
         return (self.coordinates.size + 1) * self.wide
 
     @property
-    def plan(self) -> Plan:
-        """What is charged: one report, for an owner answers once."""
-        mechanism = self.mechanism
-        return Plan.of([Release(PURPOSE, mechanism.name, mechanism.norm, 1, mechanism.event)])
-
-    @property
-    def own(self) -> dict[str, JSON]:
-        """What the statement says beside what every campaign does."""
-        return {**{name: getattr(self, name) for name in self.OWN}, "coordinates": self.coordinates.to_json()}
-
-    @property
     def parameters(self) -> dict[str, str | int | bool | None]:
         """What the reservation, and so the certificate, says of it."""
-        return {
-            **super().parameters,
-            "public_rows": self.public_rows,
-            "directions": self.coordinates.size,
-            "candidates": self.candidates,
-            "favoured": self.favoured,
-        }
+        return {**super().parameters, "directions": self.coordinates.size}
 
     @classmethod
     def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> Definition:

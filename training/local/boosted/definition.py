@@ -4,7 +4,6 @@ from an owner's number alone, and nobody is asked twice.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,15 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.canonical import JSON, exact_integer
+from accountant.canonical import exact_integer
 from accountant.errors import InputError
 from accountant.one_of_k import OneOfK
-from accountant.privacy.events import Plan, Release
 from training.local.boosted.lines import Lines, lines_from_json
 from training.local.boosted.stumps import Stumps, stumps_from_json
-from training.local.corners import check_classes
-from training.local.definition import PURPOSE
-from training.local.question import Question
+from training.local.definition import Reports
 
 OWN = {"local-ncc": "centroids", "local-lr": "regression"}  # of learners of lines
 BOOSTED_LEARNERS = ("local-ncc", "local-stump", "local-lr")  # the last one by rounds; without, it asks all at once
@@ -30,7 +26,7 @@ MOST_NUMBERS = 150_000  # of all lines together: what is published stays below w
 
 
 @dataclass(frozen=True)
-class BoostedDefinition(Question):
+class BoostedDefinition(Reports):
     """A campaign in turns. `rounds`: how many base learners at most; `seed`: public, 32 bytes in hex; `public_rows`:
     sha256 of the unlabelled rows that the basis came from, empty where it came from the schema alone.
     """
@@ -48,9 +44,6 @@ class BoostedDefinition(Question):
     def __post_init__(self) -> None:
         self.check_learner(BOOSTED_LEARNERS)
         super().__post_init__()
-        check_classes(self.learner, self.classes)
-        if not re.fullmatch(r"[0-9a-f]{64}", self.seed) or not re.fullmatch(r"([0-9a-f]{64})?", self.public_rows):
-            raise InputError("seed, public_rows: must be 64 hexadecimal digits each")
         least = self.rounds * self.seats
         if not 1 <= self.rounds <= MOST_ROUNDS or self.owners < least:
             raise InputError(
@@ -65,7 +58,6 @@ class BoostedDefinition(Question):
             raise InputError(
                 f"rounds={self.rounds}: lines of so many codes are too many; at most {MOST_NUMBERS} in all"
             )
-        self.mechanism.event  # noqa: B018  # its parameters are checked as it is made
 
     @property
     def turns(self) -> int:
@@ -113,38 +105,15 @@ class BoostedDefinition(Question):
         """Of an owner's own vector."""
         return self.basis.dimension(self.wide)
 
-    @property
-    def mechanism(self) -> OneOfK:
-        """What an owner draws by who learns: its price and its law."""
-        return OneOfK(self.epsilon, self.candidates, self.favoured)
-
     def mechanism_in(self, turn: int) -> OneOfK:
         """What an owner of a turn draws by; of the same price whatever the turn is."""
         return OneOfK(self.epsilon, 2, 1) if self.weighs(turn) else self.mechanism
 
     @property
-    def plan(self) -> Plan:
-        """What is charged: one report, for an owner answers once, whatever the turns are."""
-        mechanism = self.mechanism
-        return Plan.of([Release(PURPOSE, mechanism.name, mechanism.norm, 1, mechanism.event)])
-
-    @property
-    def own(self) -> dict[str, JSON]:
-        """What the statement says beside what every campaign does."""
-        return {**{name: getattr(self, name) for name in self.OWN}, "basis": self.basis.to_json()}
-
-    @property
     def parameters(self) -> dict[str, str | int | bool | None]:
         """What the reservation, and so the certificate, says of it."""
-        return {
-            **super().parameters,
-            "public_rows": self.public_rows or None,
-            "rounds": self.rounds,
-            "turns": self.turns,
-            "dimension": self.dimension,
-            "candidates": self.candidates,
-            "favoured": self.favoured,
-        }
+        own = {"rounds": self.rounds, "turns": self.turns, "dimension": self.dimension}
+        return {**super().parameters, **own}
 
     @classmethod
     def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> BoostedDefinition:

@@ -1,7 +1,7 @@
 """The turns of a campaign at the platform: what was learnt after each, in the log before the next owners are asked.
 
 `<campaign>/turns/<n>.json` is what was published after turn n. How many turns have ended the ledger says; a crash
-between the last report of a turn and its entry leaves a turn that takes no report, and is ended by ending it again.
+between the last report of a turn and its entry leaves a turn that takes no report: the next owner who asks ends it.
 """
 
 from __future__ import annotations
@@ -74,6 +74,11 @@ def is_full(definition: BoostedDefinition, reports: ReportStore) -> bool:
     """Whether every owner of the turn has answered."""
     turn = reports.due()
     return turn <= definition.turns and reports.since_turn() >= definition.asked_in(turn)
+
+
+def is_cut(home: Home, job: int, definition: Question, reports: ReportStore) -> bool:
+    """Whether somebody began to end a turn, and has not: another process is at it, or was killed."""
+    return isinstance(definition, BoostedDefinition) and reports.due() > turn_of(home, job)
 
 
 def end_last(home: Home, folder: Path, job: int, definition: BoostedDefinition, reports: ReportStore) -> None:
