@@ -313,6 +313,24 @@ class Client(Measured, Audited):
         placed: Json = self._transport.ask("POST", f"/v1/models/{path}", again=False, body=body)
         return placed
 
+    # Campaigns among owners: scope train
+
+    def campaigns(self) -> list[Json]:
+        """Every campaign, and how far it is."""
+        return list(self._get("/v1/campaigns")["campaigns"])
+
+    def campaign(self, name: str) -> Json:
+        """One of them, with what its owners fetch."""
+        found: Json = self._get(f"/v1/campaigns/{segment(name)}")
+        return found
+
+    def change_campaign(self, name: str, act: str, reason: str | None = None) -> Json:
+        """`next` ends the turn that is being asked, `close` learns from what came, `give-up` ends it for a `reason`."""
+        body = {} if reason is None else {"reason": reason}
+        path = f"/v1/campaigns/{segment(name)}/{segment(act)}"
+        changed: Json = self._transport.ask("POST", path, again=False, body=body)
+        return changed
+
     # Grants: scope admin. `reason` stands in the ledger permanently
 
     def grants(self, principal: str | None = None) -> list[Grant]:

@@ -119,7 +119,7 @@ serving/cli: accountant(. audit certificates keys ledger log store) models(onnx 
 serving/cli/data: accountant(. certificates ledger ledger/blocks) models(profile) serving(cli)
     training(. growing profiles registering rows rows/sources)
 serving/cli/here: accountant(. audit certificates keys ledger log) models(profile store worth)
-    training(. evaluation profiles tuning) serving(cli cli/released process)
+    training(. evaluation local profiles tuning) serving(cli cli/released process)
 serving/cli/local: accountant(. keys) models(store) serving(cli) training(aggregator local owner)
 serving/cli/released: accountant(. ledger) models(. edit explain forms store worth) training(. rows) serving(cli)
 serving/cli/remote: accountant(. audit certificates keys ledger log) models(. profile store worth)

@@ -27,6 +27,7 @@ from serving.cli.tree import Branch, LazyGroup, Leaf, Nodes
 
 EITHER, NOTHING = Needs.EITHER, Needs.NOTHING
 GARBAGE = 50_000  # new objects between two looks for garbage: few commands live to see the first
+AT_HOME = "It is for whoever has the home; dpserve campaign show works from here"
 KEYS = "Keys stay where the home is: whoever runs it changes them there"
 TREE: Nodes = {
     "init": Leaf(
@@ -108,12 +109,12 @@ TREE: Nodes = {
     "campaign": Branch(
         "Campaigns: learn from owners who keep their rows, one random report of each.",
         {
-            "population": Leaf("local.campaigns:found"),
-            "open": Leaf("local.campaigns:open_campaign"),
-            "next": Leaf("local.campaigns:end_turn"),
-            "close": Leaf("local.campaigns:close"),
-            "give-up": Leaf("local.campaigns:give_up"),
-            "show": Leaf("local.campaigns:show_campaign"),
+            "population": Leaf("local.campaigns:found", instead=AT_HOME),
+            "open": Leaf("local.campaigns:open_campaign", instead=AT_HOME),
+            "next": Leaf("local.campaigns:end_turn", needs=EITHER),
+            "close": Leaf("local.campaigns:close", needs=EITHER),
+            "give-up": Leaf("local.campaigns:give_up", needs=EITHER),
+            "show": Leaf("local.campaigns:show_campaign", needs=EITHER),
         },
     ),
     "aggregator": Branch(

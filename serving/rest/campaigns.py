@@ -9,8 +9,10 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.http.routes import Door, in_thread, state
+from serving.http.rights import NAMED
+from serving.http.routes import Door, in_thread, require_dataset, state
 from serving.rest import json_schemas
+from serving.rest.placing import RETIRE
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import json_fields, known_query
 from training.local import campaigns
@@ -39,6 +41,33 @@ async def report(request: Request) -> Response:
     body = await json_fields(request, {"invitation": (str,), "report": (int,)})
     what = (request.path_params["name"], body["invitation"], body["report"])
     return json_response(await in_thread(campaigns.receive, state(request).home, *what))
+
+
+async def end_turn(request: Request) -> Response:
+    """End the turn whose owners are being asked."""
+    await json_fields(request, {})
+    return await _change(request, "next")
+
+
+async def close(request: Request) -> Response:
+    """Take no more reports, learn, certify, serve."""
+    await json_fields(request, {})
+    return await _change(request, "close")
+
+
+async def give_up(request: Request) -> Response:
+    """End a campaign that comes to nothing."""
+    body = await json_fields(request, {"reason": (str,)})
+    return await _change(request, "give-up", body["reason"])
+
+
+async def _change(request: Request, act: str, reason: str | None = None) -> Response:
+    """Of who may train on the population."""
+    known_query(request)
+    home, name = state(request).home, request.path_params["name"]
+    campaign = await in_thread(campaigns.load, home, name)
+    held = await require_dataset(request, ("train",), campaign.definition.population)
+    return json_response(await in_thread(campaigns.change, home, name, act, held.principal, reason))
 
 
 ENTRY = json_schemas.maybe(json_schemas.COUNT)
@@ -80,6 +109,7 @@ REPORT = {
         "report": {"type": "integer", "minimum": 0, "description": "the index of one of the owner's vectors"},
     },
 }
+NOTHING = {"type": "object", "additionalProperties": False, "properties": {}}
 TAKEN = json_schemas.record({"campaign": json_schemas.TEXT, "owner": json_schemas.COUNT, "report": json_schemas.COUNT})
 PATH = "/v1/campaigns"
 DOORS = (
@@ -91,5 +121,17 @@ DOORS = (
     Door(
         "POST", f"{PATH}/{{name}}/reports", (), report, "An owner's report, by invitation", takes=REPORT, gives=TAKEN,
         errors=(403, 404, 409),
+    ),
+    Door(
+        "POST", f"{PATH}/{{name}}/next", ("train",), end_turn, "End the turn that a campaign is at", takes=NOTHING,
+        gives=STATE, errors=(404, 409), on=NAMED,
+    ),
+    Door(
+        "POST", f"{PATH}/{{name}}/close", ("train",), close, "Close a campaign: learn, certify, serve", takes=NOTHING,
+        gives=STATE, errors=(404, 409), on=NAMED,
+    ),
+    Door(
+        "POST", f"{PATH}/{{name}}/give-up", ("train",), give_up, "Give a campaign up; its price stays charged",
+        takes=RETIRE, gives=STATE, errors=(404, 409), on=NAMED,
     ),
 )  # fmt: skip

@@ -83,6 +83,7 @@ STATUS: dict[type[DpserveError], int] = {
     errors.NameTaken: 409,
     errors.WrongState: 409,
     errors.IdempotencyConflict: 409,
+    errors.JobFailed: 409,
     errors.RecordError: 422,
     errors.BudgetRefused: 403,
     errors.Forbidden: 403,

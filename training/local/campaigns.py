@@ -269,6 +269,13 @@ def give_up(home: Home, name: str, by: str, reason: str) -> dict[str, Any]:
     return state(home, name)
 
 
+def change(home: Home, name: str, act: str, by: str, reason: str | None = None) -> dict[str, Any]:
+    """`next`, `close` or `give-up` a campaign, the last for a reason; what `state` says then. Raises as they do."""
+    if act == "give-up":
+        return give_up(home, name, by, reason or "")
+    return (end_turn if act == "next" else close)(home, name)
+
+
 def _enter_close(home: Home, campaign: Campaign) -> None:
     kinds = (campaigns.OPENED, campaigns.CLOSED)
     opened, closed = (campaigns.entry_of(home.ledger, campaign.job, kind) for kind in kinds)

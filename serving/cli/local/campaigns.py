@@ -10,6 +10,7 @@ import typer
 from accountant.errors import InputError
 from accountant.files import PRIVATE, write_new
 from accountant.home import Home
+from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, allowed, note, show, this_user
 from training.local import campaigns, shared_campaigns
 from training.local.defining import Asked
@@ -105,9 +106,7 @@ def end_turn(name: Name, json: Json = False) -> None:
     \b
     dpserve campaign next survey
     """
-    home = Home.open()
-    allowed(home, "train", dataset=str(campaigns.state(home, name)["population"]))
-    _tell(campaigns.end_turn(home, name), json)
+    _tell(side("campaigns").changed(name, "next", None), json)
 
 
 def give_up(
@@ -120,9 +119,7 @@ def give_up(
     \b
     dpserve campaign give-up survey --reason "an aggregator is gone for good"
     """
-    home = Home.open()
-    allowed(home, "train", dataset=str(campaigns.state(home, name)["population"]))
-    _tell(campaigns.give_up(home, name, this_user(), reason), json)
+    _tell(side("campaigns").changed(name, "give-up", reason), json)
 
 
 def close(name: Name, json: Json = False) -> None:
@@ -131,9 +128,7 @@ def close(name: Name, json: Json = False) -> None:
     \b
     dpserve campaign close survey
     """
-    home = Home.open()
-    allowed(home, "train", dataset=str(campaigns.state(home, name)["population"]))
-    _tell(campaigns.close(home, name), json)
+    _tell(side("campaigns").changed(name, "close", None), json)
 
 
 def show_campaign(
@@ -145,10 +140,9 @@ def show_campaign(
     \b
     dpserve campaign show survey
     """
-    home = Home.open()
     if name is not None:
-        return _tell(campaigns.state(home, name), json)
-    found = [campaigns.state(home, each) for each in campaigns.names(home)]
+        return _tell(side("campaigns").shown(name), json)
+    found = side("campaigns").listed()
     rows = [("CAMPAIGN", "STATE", "LEARNER", "EPSILON", "REPORTS", "OF AT LEAST", "MODEL")]
     keys = ("campaign", "state", "learner", "epsilon", "reports", "least", "model")
     rows += [tuple(str(each[key]) for key in keys) for each in found]  # type: ignore[misc]

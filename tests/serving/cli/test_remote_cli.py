@@ -19,6 +19,7 @@ from importlib import import_module
 
 import httpx
 import numpy as np
+import owners
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -34,6 +35,7 @@ from serving.cli.app import TREE, run
 from serving.cli.remote import asking
 from serving.cli.tree import Branch
 from serving.process.tokens import new_token
+from training.local import campaigns
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -227,6 +229,30 @@ def test_grants_are_made_and_ended(server, laptop, said):
     assert (code, body["stops"]["tokens"]) == (0, ["shop"])
     assert "It gave train on dataset adult to: shop" in err
     assert [each.revoked is None for each in grants.grants(home.ledger) if each.index == grant["grant"]] == [False]
+
+
+def test_campaigns_are_seen_and_ended_from_afar(server, laptop, said, monkeypatch):
+    """The same words as at the home; a population is founded and a campaign opened there alone."""
+    home = Home.open({"DPSERVE_HOME": str(server.home)})
+    owners.asking(laptop, home, 12, 4, "turns", learner="local-stump", rounds="2", epsilon="0.5")
+    for number in (0, 2, 4):
+        campaigns.receive(home, "turns", campaigns.invitation(home, "turns", number), 3)
+    far = [said(words) for words in ("campaign show", "campaign show turns")]
+    assert said("campaign next turns")[:2] == (0, campaigns.state(home, "turns"))
+    assert campaigns.state(home, "turns")["turn"] == 2
+    assert said("campaign close turns")[0] == 5  # 3 reports; 4 were declared
+    owners.asking(laptop, home, 12, 4, "stuck", epsilon="0.5")
+    code, body, _ = said("campaign give-up stuck --reason late")
+    assert (code, body["state"]) == (0, "burned")
+    refused = [said(words)[:2] for words in ("campaign show none", "campaign give-up stuck --reason again")]
+    assert [code for code, _ in refused] == [2, 2]
+    assert said(f"campaign open more --population folk --epsilon 1 --owners 4 --invitations {laptop}/i")[0] == 2
+    monkeypatch.delenv("DPSERVE_URL")
+    monkeypatch.setenv("DPSERVE_HOME", str(server.home))
+    assert [said(words)[:2] for words in ("campaign show none", "campaign give-up stuck --reason again")] == refused
+    shown = said("campaign show turns")[1]
+    assert far[1][1].keys() == shown.keys() == far[0][1]["campaigns"][0].keys()
+    assert (far[1][1]["turn"], shown["turn"], shown["state"]) == (1, 2, "burned")
 
 
 def test_who_may_not_is_told_so(server, laptop, said, monkeypatch):

@@ -85,6 +85,7 @@ def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
             "/v1/profiles": {"dataset": name, "epsilon": "0.1"},
             "/v1/plans/evaluations": {"model": name, "dataset": name, "epsilon": "0.1"},
             "/v1/plans/profiles": {"dataset": name, "epsilon": "0.1"},
+            f"/v1/campaigns/{name}/give-up": {"reason": "x"},
             "/v1/plans": {"dataset": name, "learner": "none", "epsilon": "0.1"},
         }
         more = {"json": bodies.get(path, {"inputs": []} if path.endswith("infer") else {})}
@@ -116,6 +117,9 @@ def test_every_door_does_as_the_table_says(site, scope):
         assert refused(site, narrow, door, MINE, 1) is not partly, what
         without = ("/ui/jobs/new", "/ui/jobs/price", "/ui/jobs/parameters", "/v1/evaluations/{job}")
         without += ("/v1/profiles/{job}", "/ui/profiles/{job}")  # of none of these
+        without += tuple(
+            f"/v1/campaigns/{{name}}/{act}" for act in ("next", "close", "give-up")
+        )  # tests/training/owner
         asks = named and door.path not in without
         if asks or (door.method, door.path) == ("POST", "/ui/jobs/new"):
             assert refused(site, narrow, door, OTHERS, 1), what

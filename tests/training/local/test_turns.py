@@ -213,7 +213,16 @@ def test_definition_of_lines_is_strict(home, lines):
 
 def test_a_turn_that_is_cut_ends_when_it_is_ended_again(home, folder, monkeypatch):
     owners.asking(folder, home, 40, 20, "cut", learner="local-stump", rounds="2", epsilon="1")
-    owners.answer_turn(home, "cut", owners.people(40), 15)
+    definition = campaigns.load(home, "cut").definition
+    seed, dimension = bytes.fromhex(definition.seed), definition.dimension
+
+    def agree(numbers: range) -> None:
+        """Of its vectors each owner reports the one that speaks for the first test most: an edge beyond all noise."""
+        for number in numbers:
+            value = int(directions(seed, np.array([number]), definition.candidates, dimension)[0, :, 1].argmax())
+            campaigns.receive(home, "cut", campaigns.invitation(home, "cut", number), value)
+
+    agree(range(0, 30, 2))
 
     def cut(*given: object, **more: object) -> None:
         raise KeyboardInterrupt
@@ -229,13 +238,12 @@ def test_a_turn_that_is_cut_ends_when_it_is_ended_again(home, folder, monkeypatc
     with alone(home, "campaign-cut"):  # somebody is at it: nobody waits
         assert campaigns.offer(home, "cut")["turn"] == 1
     assert campaigns.offer(home, "cut")["turn"] == 2  # the next owner who asks ends it
-    owners.answer_turn(home, "cut", owners.people(40), 5)
+    agree(range(1, 11, 2))
     with monkeypatch.context() as patch:
         patch.setattr(campaigns, "finish", cut)
         with pytest.raises(KeyboardInterrupt):
             campaigns.close(home, "cut")
-    document = document_after(campaigns.folder_of(home, "cut"), 1)
-    assert campaigns.close(home, "cut")["state"] == "issued" or document
+    assert campaigns.close(home, "cut")["state"] == "issued"
 
 
 def test_nothing_learnt_is_no_model_and_stays_charged(home, folder):

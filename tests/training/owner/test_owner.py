@@ -31,8 +31,11 @@ from accountant.errors import (
 )
 from accountant.home import Home
 from accountant.keys import dsse
+from accountant.ledger import grants
+from accountant.ledger.grants import Grant
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
+from serving.process.tokens import new_token
 from serving.rest import campaigns as doors
 from training.local import campaigns
 from training.owner import program
@@ -300,6 +303,30 @@ def test_bad_requests_of_strangers_get_an_answer_each(place):
     assert place.site.ask("GET", "/v1/campaigns/none").status_code == 404
     shown = place.site.bear(place.site.token("steward", "audit"), "GET", "/v1/campaigns").json()["campaigns"]
     assert "survey" in [each["campaign"] for each in shown]
+
+
+def test_who_may_train_on_the_owners_ends_turns_and_campaigns(place):
+    """And nobody else: not who may train on another population, nor who may only look."""
+    owners.asking(place.folder, place.home, OWNERS, 4, "ends", learner="local-stump", rounds="2", epsilon="0.5")
+    for number in (0, 2, 4):
+        campaigns.receive(place.home, "ends", campaigns.invitation(place.home, "ends", number), 3)
+    for principal, on in (("here", "folk"), ("elsewhere", "folk3")):
+        grants.add(place.home.ledger, [Grant(principal, "train", "dataset", on)], "test")
+    here, elsewhere = (new_token(place.home, name, [], principal=name)[0] for name in ("here", "elsewhere"))
+    looks = place.site.token("looks", "audit")
+    change = lambda token, act, body: place.site.bear(token, "POST", f"/v1/campaigns/ends/{act}", json=body)  # noqa: E731
+    for token in (elsewhere, looks):
+        for act, body in (("next", {}), ("close", {}), ("give-up", {"reason": "mine"})):
+            assert change(token, act, body).status_code == 403, act
+    assert campaigns.state(place.home, "ends")["turn"] == 1
+    assert change(here, "next", {"turn": 1}).status_code == 400
+    done = change(here, "next", {})
+    assert (done.status_code, done.json()["turn"]) == (200, 2)
+    assert change(here, "next", {}).status_code == 409  # nobody has answered in it
+    few = change(here, "close", {})
+    assert (few.status_code, few.json()["error"]["code"]) == (409, "job_failed")  # 3 reports; 4 were declared
+    assert change(here, "give-up", {"reason": "late"}).status_code == 409
+    assert place.site.bear(here, "POST", "/v1/campaigns/none/next", json={}).status_code == 404
 
 
 def test_program_needs_nothing_that_trains_or_serves():
