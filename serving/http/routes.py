@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -48,7 +49,8 @@ T = TypeVar("T")
 TEXT = {"type": "string"}
 OPEN = frozenset({"/livez", "/readyz", cookies.LOGIN, cookies.LOGOUT})
 STATIC = "/ui/static/"  # open as well: the login page needs it
-OWNERS = "/v1/campaigns/"  # open as well: owners have invitations, no tokens
+OWNERS = re.compile(r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|sum))?")  # open as well: owners and aggregators
+# have invitations and words of their own, no tokens
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
 BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses outside and is not among the doors
 KEPT = ("retry-after", "allow")  # of an error's headers, on its page
@@ -256,7 +258,7 @@ class Doors:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if path not in OPEN and not path.startswith((STATIC, OWNERS)):
+        if path not in OPEN and not path.startswith(STATIC) and not OWNERS.fullmatch(path):
             self._know(scope)
         elif path == cookies.LOGIN and scope["method"] == "POST":
             scope["dpserve.home"] = self.ours.state.serving.home.path

@@ -233,7 +233,7 @@ def test_grants_are_made_and_ended(server, laptop, said):
 
 def test_campaigns_are_seen_and_ended_from_afar(server, laptop, said, monkeypatch):
     """The same words as at the home; a population is founded and a campaign opened there alone."""
-    home = Home.open({"DPSERVE_HOME": str(server.home)})
+    home = server.home
     owners.asking(laptop, home, 12, 4, "turns", learner="local-stump", rounds="2", epsilon="0.5")
     for number in (0, 2, 4):
         campaigns.receive(home, "turns", campaigns.invitation(home, "turns", number), 3)
@@ -248,7 +248,7 @@ def test_campaigns_are_seen_and_ended_from_afar(server, laptop, said, monkeypatc
     assert [code for code, _ in refused] == [2, 2]
     assert said(f"campaign open more --population folk --epsilon 1 --owners 4 --invitations {laptop}/i")[0] == 2
     monkeypatch.delenv("DPSERVE_URL")
-    monkeypatch.setenv("DPSERVE_HOME", str(server.home))
+    monkeypatch.setenv("DPSERVE_HOME", str(server.path))
     assert [said(words)[:2] for words in ("campaign show none", "campaign give-up stuck --reason again")] == refused
     shown = said("campaign show turns")[1]
     assert far[1][1].keys() == shown.keys() == far[0][1]["campaigns"][0].keys()
