@@ -243,6 +243,8 @@ def test_campaign_that_is_not_signed_or_not_in_the_log_is_refused(place):
     wider = replace(definition.features[0], edges=tuple(3 * edge for edge in definition.features[0].edges))
     changed = {
         "seed": "f" * 64,
+        "public_rows": "e" * 64,
+        "classes": ("no", "yes", "maybe"),
         "epsilon": definition.epsilon / 2,
         "candidates": 32,
         "owners": OWNERS - 1,
