@@ -79,8 +79,10 @@ bench-serving: $(VENV)/dev.stamp $(BENCH)-serving/made.stamp ## Load the server,
 
 wheel: $(VENV)/dev.stamp ## Build what pip installs: dist/dpserve-VERSION-py3-none-any.whl
 	@rm -rf build dist
+	@rm -rf serving/docs && cp -r docs serving/docs && cp mkdocs.yml serving/docs/ # which the server shows at /docs
+	@rm -rf serving/docs/*.py serving/docs/__pycache__
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
-	@rm -rf build dist.log
+	@rm -rf build dist.log serving/docs
 	@echo "pip install \"$$(echo dist/*.whl)[train,serve,client]\""
 
 docs: $(VENV)/dev.stamp ## Build the documentation into site/

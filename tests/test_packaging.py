@@ -80,6 +80,8 @@ def wheel(tmp_path_factory):
         shutil.copy(ROOT / name, source)
     for room in ROOMS:
         shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", source / "serving" / "docs", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copy(ROOT / "mkdocs.yml", source / "serving" / "docs")  # as `make wheel` does
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
     done = subprocess.run(build, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -96,6 +98,7 @@ def test_wheel_holds_the_four_rooms_and_nothing_else(wheel):
 def test_wheel_holds_every_file_of_the_rooms(wheel):
     there = {path.relative_to(ROOT).as_posix() for path in tracked() if path.relative_to(ROOT).parts[0] in ROOMS}
     assert there - set(wheel.namelist()) == {"serving/requirements.txt"}
+    assert {"serving/docs/index.md", "serving/docs/mkdocs.yml", "serving/docs/img/rooms.svg"} <= set(wheel.namelist())
 
 
 def test_every_folder_of_code_is_a_listed_package():

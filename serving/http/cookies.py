@@ -22,7 +22,7 @@ LOGIN, LOGOUT, HOME = "/ui/login", "/ui/logout", "/ui"
 SAFE = frozenset({"GET", "HEAD"})
 Headers = Iterable[tuple[bytes, bytes]]
 # A path of ours and nothing that a browser could read as another host, or that steers an answer's headers.
-_LOCAL = re.compile(r"/ui(?:[/?][\w\-./?=&%+:@,~]*)?", re.ASCII)
+_LOCAL = re.compile(r"/(?:ui|docs|api)(?:[/?][\w\-./?=&%+:@,~]*)?", re.ASCII)
 
 
 def _values(headers: Headers, name: bytes) -> list[bytes]:
@@ -62,9 +62,8 @@ def _own_origin(scope: Scope) -> bool:
 def is_page(scope: Scope) -> bool:
     """Whether a browser asks for a page, so that it must be answered with one."""
     path = scope["path"]
-    return (path in ("/", HOME) or path.startswith(HOME + "/")) and any(
-        b"text/html" in value for value in _values(scope["headers"], b"accept")
-    )
+    ours = path in ("/", HOME, "/docs", "/api") or path.startswith((HOME + "/", "/docs/"))
+    return ours and any(b"text/html" in value for value in _values(scope["headers"], b"accept"))
 
 
 def to_login(scope: Scope) -> Response:

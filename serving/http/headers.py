@@ -25,13 +25,14 @@ LAST = (b"connection", b"close")  # of a server that was asked to stop: the next
 KEPT_BY_NOBODY = (b"cache-control", b"no-store")
 PAGE: Headers = [(b"content-security-policy", PAGE_POLICY), (b"cross-origin-opener-policy", b"same-origin"), *ALL]
 DATA: Headers = [(b"content-security-policy", DATA_POLICY), *ALL]
+PAGES = frozenset({"ui", "docs", "api"})  # how the paths of pages begin
 TLS: Headers = [(b"strict-transport-security", b"max-age=31536000")]
 
 
 def with_ours(scope: Scope, headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """An answer's headers and ours; nobody keeps a copy of an answer that does not say otherwise."""
     found = list(headers)
-    found += PAGE if scope["path"].startswith("/ui") else DATA
+    found += PAGE if scope["path"].partition("/")[2].partition("/")[0] in PAGES else DATA
     if scope["scheme"] == "https":
         found += TLS
     if not any(name == b"cache-control" for name, _ in found):

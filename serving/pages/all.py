@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from serving.http.routes import Door
 from serving.pages import audit, campaigns, datasets, home, jobs, ledger, models, profiles, tokens
+from serving.pages.manual import manual
 from serving.pages.tasks import drafts
 
 PAGES: tuple[Door, ...] = (
@@ -17,4 +18,5 @@ PAGES: tuple[Door, ...] = (
     *ledger.DOORS,
     *audit.DOORS,
     *tokens.DOORS,
+    *manual.DOORS,
 )

@@ -53,6 +53,15 @@ PLACES = (
 )
 
 
+# Where the documentation explains a page: by how its address begins, the longest first.
+HELP = (
+    ("/ui/drafts", "dashboard#registering-a-dataset"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
+    ("/ui/jobs", "dashboard#a-job-the-price-first"), ("/ui/campaigns", "local"),
+    ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit"),
+    ("/ui/audit", "audit"), ("/ui/grants", "access"), ("/ui/tokens", "access"), ("/ui", "dashboard"), ("/api", "curl"),
+)  # fmt: skip
+
+
 def places(access: Access | None) -> list[Place]:
     """Where somebody with these rights may go."""
     if access is None:
@@ -109,7 +118,9 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
     """The template as a page for whoever asks. Nothing of it may be kept by a cache: it is theirs alone."""
     token: Token | None = request.scope.get("dpserve.token")
     access: Access | None = request.scope.get("dpserve.access")
-    frame = {"token": token, "places": places(access), "here": request.url.path, "may": _may(access)}
+    here = request.url.path
+    frame = {"token": token, "places": places(access), "here": here, "may": _may(access)}
+    frame |= {"help": next((f"/docs/{at}" for start, at in HELP if here.startswith(start)), "/docs")}
     text = TEMPLATES.get_template(template).render({"status": status, **frame, **context})
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
 

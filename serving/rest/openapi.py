@@ -72,7 +72,9 @@ def _operation(door: Door) -> dict[str, Any]:
         form = PROTOCOL_ERROR if door.path.startswith(PROTOCOL) else f"Error{status}"
         content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{form}"}}}
         responses[str(status)] = {"description": MEANINGS[status], "content": content}
+    about = next((part for part in door.path.split("/")[1:] if part not in ("v1", "")), "server")
     return {
+        "tags": [about.partition(".")[0]],
         "summary": door.says,
         "description": f"Scope: {' or '.join(door.scopes)}." if door.scopes else "Open to everybody.",
         "operationId": re.sub(r"\W+", "_", f"{door.method.lower()}{door.path}").strip("_"),

@@ -24,8 +24,9 @@ from training.profiles.profile import AskedProfile
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 
-# Parts of pages, which are asked for by a page that holds them, and an address that leads to another.
-PARTS = {"/ui/", "/ui/drafts/meaning", "/ui/datasets/{name}/fits", "/ui/jobs/price", "/ui/jobs/parameters"}
+# Parts of pages, which are asked for by a page that holds them, an address that leads to another, and Swagger's page,
+# which is another's.
+PARTS = {"/ui/", "/api", "/ui/drafts/meaning", "/ui/datasets/{name}/fits", "/ui/jobs/price", "/ui/jobs/parameters"}
 # Every other page, at an address where there is something on it.
 EXAMPLES = {
     "/ui": "/ui",
@@ -48,6 +49,8 @@ EXAMPLES = {
     "/ui/tokens": "/ui/tokens",
     "/ui/grants": "/ui/grants",
     "/ui/grants/{grant}": "/ui/grants/{grant}",
+    "/docs": "/docs",
+    "/docs/{page:path}": "/docs/tutorials/steward",
 }
 CONTROLS = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
 MARK = f"""() => {{
@@ -133,6 +136,23 @@ def test_page_is_for_everybody(page, server, path):
     assert page.locator("main").count() == 1
     levels = page.evaluate("() => [...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])")
     assert all(after <= before + 1 for before, after in pairwise(levels)), levels
+
+
+def test_doors_are_tried_and_help_leads_on(page, server):
+    page.set_viewport_size(DESK)
+    page.goto("/ui/tokens")
+    page.get_by_role("link", name="Help").click()
+    page.wait_for_url("**/docs/access")
+    page.get_by_label("Search the documentation").fill("quota")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="REST", exact=True).click()
+    page.wait_for_url("**/api")
+    door = page.locator(".opblock", has=page.locator("[data-path='/v1/tokens']"))
+    door.get_by_role("button").first.click()
+    door.get_by_role("button", name="Try it out").click()
+    door.get_by_role("button", name="Execute").click()
+    door.get_by_text(f"admin-{server.port}").first.wait_for()
+    no_faults(page)
 
 
 @pytest.mark.parametrize("scope", SCOPES)

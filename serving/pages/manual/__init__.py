@@ -1,0 +1,1 @@
+"""The documentation, which the server itself shows, and the description of its doors."""

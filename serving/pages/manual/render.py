@@ -1,0 +1,131 @@
+"""Pages of the documentation from their Markdown: links among them lead to /docs, and what is no part of it is text.
+
+The files are the project's own `docs/`, or those that the wheel brought (`serving/docs`).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from accountant.errors import UnknownName
+
+ROOM = Path(__file__).resolve().parents[2]
+PLACES = ((ROOM / "docs", ROOM / "docs" / "mkdocs.yml"), (ROOM.parent / "docs", ROOM.parent / "mkdocs.yml"))
+FILES = {".png": "image/png", ".svg": "image/svg+xml", ".json": "application/json", ".jsonl": "application/x-ndjson"}
+ELSEWHERE = {"reference/rest": "/api"}  # what a built site has, made from the code
+START = '<div class="scroll" role="region" aria-label="Table" tabindex="0"><table>\n'
+
+
+@dataclass(frozen=True)
+class Page:
+    """`name` as in its address; `sections`: anchors and titles of its second level."""
+
+    name: str
+    title: str
+    html: str
+    sections: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Manual:
+    """Paths by name: of pages without their ending, of pictures and figures with it; and the order of the pages."""
+
+    pages: Mapping[str, Path]
+    files: Mapping[str, Path]
+    contents: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+
+
+@cache
+def manual() -> Manual:
+    """What there is. UnknownName where the documentation was not installed."""
+    folder, order = next((each for each in PLACES if each[0].is_dir() and each[1].is_file()), (None, None))
+    if folder is None or order is None:
+        raise UnknownName("docs: they are not installed here; a wheel that `make wheel` built has them")
+    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    pages = {name.removesuffix(".md"): path for name, path in found.items() if name.endswith(".md")}
+    files = {name: path for name, path in found.items() if path.suffix in FILES}
+    return Manual(pages, files, _contents(yaml.safe_load(order.read_text("utf-8"))["nav"], pages))
+
+
+def _contents(order: Sequence[Mapping[str, Any]], pages: Mapping[str, Path]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Titles of sections, each with the titles and names of its pages; one that is not there is left out."""
+    found: list[tuple[str, list[tuple[str, str]]]] = [("", [])]
+    for entry in order:
+        for title, what in entry.items():
+            listed = what if isinstance(what, list) else [entry]
+            lines = [(name, path.removesuffix(".md")) for each in listed for name, path in each.items()]
+            kept = [(name, path) for name, path in lines if path in pages]
+            if isinstance(what, list):
+                found.append((title, kept))
+            else:
+                found[0][1].extend(kept)
+    return [each for each in found if each[1]]
+
+
+def slug(text: str) -> str:
+    """The anchor of a heading, as MkDocs makes it."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text.encode("ascii", "ignore").decode()).strip().lower())
+
+
+@lru_cache(maxsize=256)
+def page(name: str) -> Page:
+    """UnknownName where there is none."""
+    path = manual().pages.get(name)
+    if path is None:
+        raise UnknownName(f"docs={name[:80]!r}: there is no such page")
+    text = re.sub(r"\A---\n.*?\n---\n", "", path.read_text("utf-8"), flags=re.DOTALL)
+    reader = MarkdownIt("commonmark").enable("table")
+    tokens, sections, title = reader.parse(text), list[tuple[str, str]](), name
+    for token, after in zip(tokens, [*tokens[1:], Token("", "", 0)], strict=True):
+        if token.type == "heading_open":
+            said = "".join(each.content for each in after.children or () if each.type in ("text", "code_inline"))
+            token.attrSet("id", slug(said))
+            if token.tag == "h2":
+                sections.append((slug(said), said))
+            title = said if token.tag == "h1" else title
+        for each in token.children or ():
+            _lead(each, name)
+    html = reader.renderer.render(tokens, reader.options, {})
+    html = html.replace("<table>\n", START).replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
+    return Page(name, title, html, tuple(sections))
+
+
+def _lead(token: Token, name: str) -> None:
+    """A link or picture to where this server has it; a link to what it has not becomes plain text."""
+    kind = {"link_open": "href", "image": "src"}.get(token.type)
+    if kind is None:
+        return
+    parts = urlsplit(str(token.attrGet(kind)))
+    if parts.scheme or parts.netloc or not parts.path:
+        return
+    wanted = posixpath.normpath(posixpath.join(posixpath.dirname(name), parts.path))
+    plain, found = wanted.removesuffix(".md"), manual()
+    anchor = f"#{parts.fragment}" if parts.fragment else ""
+    if plain in found.pages or wanted in found.files:
+        token.attrSet(kind, f"/docs/{plain}{anchor}")
+    elif plain in ELSEWHERE:
+        token.attrSet(kind, ELSEWHERE[plain])
+    else:
+        token.attrs.pop(kind, None)
+
+
+def search(text: str) -> list[Page]:
+    """Pages that hold every word of it, those with most of them first."""
+    words = text.lower().split()
+    found = []
+    for name, path in manual().pages.items():
+        whole = path.read_text("utf-8").lower()
+        if words and all(word in whole for word in words):
+            found.append((-sum(whole.count(word) for word in words), name))
+    return [page(name) for _, name in sorted(found)]

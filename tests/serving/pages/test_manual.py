@@ -1,0 +1,47 @@
+"""The documentation as the server shows it: every page is there, and every link and picture of it leads somewhere."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from small_home import ROOT
+
+from accountant.errors import UnknownName
+from serving.pages.manual import render
+from serving.pages.ui import HELP
+
+
+def anchors(name):
+    return set(re.findall(r'<h\d id="([^"]+)"', render.page(name).html))
+
+
+def test_every_link_leads_somewhere():
+    found, broken = render.manual(), []
+    for name in found.pages:
+        for link in re.findall(r'(?:href|src)="([^"]+)"', render.page(name).html):
+            path, _, anchor = link.partition("#")
+            target = path.removeprefix("/docs/") if path else name
+            if re.match("[a-z]+:", link) or path == "/api" or target in found.files:
+                continue
+            if target not in found.pages or (anchor and anchor not in anchors(target)):
+                broken.append((name, link))
+    assert not broken
+
+
+def test_help_of_pages_is_there():
+    for start, at in HELP:
+        name, _, anchor = at.partition("#")
+        assert not anchor or anchor in anchors(name), start
+        assert name in render.manual().pages, start
+
+
+def test_contents_name_every_page_of_the_site_that_is_a_file():
+    pages = {path.relative_to(ROOT / "docs").as_posix().removesuffix(".md") for path in (ROOT / "docs").rglob("*.md")}
+    assert {name for _, listed in render.manual().contents for _, name in listed} == pages
+
+
+@pytest.mark.parametrize("name", ["../pyproject", "/etc/passwd", "reference", "no-such"])
+def test_what_is_no_page(name):
+    with pytest.raises(UnknownName):
+        render.page(name)
