@@ -125,7 +125,7 @@ serving/cli/released: accountant(. ledger) models(. edit explain forms store wor
 serving/cli/remote: accountant(. audit certificates keys ledger log) models(. profile store worth)
     training(rows rows/sources) serving(cli cli/released) dpserve(.)
 serving/http: accountant(. ledger) training(.) serving(process wire)
-serving/pages: accountant(. certificates ledger log store) models(. explain forms profile store worth)
+serving/pages: accountant(. audit certificates ledger log store) models(. explain forms profile store worth)
     training(. learners local profiles) serving(http pages/manual pages/tasks process rest wire)
 serving/pages/manual: accountant(. ledger) serving(http pages wire)
 serving/pages/tasks: accountant(. certificates) training(registering rows) serving(http pages process rest wire)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from markupsafe import Markup
 
 from accountant.errors import UnknownName
 
@@ -33,7 +34,7 @@ class Page:
 
     name: str
     title: str
-    html: str
+    html: Markup
     sections: Sequence[tuple[str, str]]
 
 
@@ -98,7 +99,7 @@ def page(name: str) -> Page:
             _lead(each, name)
     html = reader.renderer.render(tokens, reader.options, {})
     html = html.replace("<table>\n", START).replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
-    return Page(name, title, html, tuple(sections))
+    return Page(name, title, Markup(html), tuple(sections))
 
 
 def _lead(token: Token, name: str) -> None:

@@ -155,6 +155,19 @@ def test_doors_are_tried_and_help_leads_on(page, server):
     no_faults(page)
 
 
+@pytest.mark.parametrize("name", ["model.onnx", "model.onnx.dsse.json", "model.onnx.sigstore.json"])
+def test_a_file_is_found_in_the_ledger(page, server, name):
+    model = server.path / "models" / "adult" / "1"
+    page.goto("/ui/ledger")
+    page.get_by_text("By name, number or file").click()
+    page.get_by_label("A file: a model").set_input_files(model / name)
+    page.wait_for_url("**/ui/ledger?text=*")
+    entries = page.locator(".entry")
+    assert entries.count() >= 1
+    assert "adult@1" in entries.first.inner_text()
+    no_faults(page)
+
+
 @pytest.mark.parametrize("scope", SCOPES)
 def test_navigation_leads_where_the_token_may_go(server, scope):
     cookie = {"Accept": "text/html", "Cookie": f"dpserve={server.tokens[scope]}"}

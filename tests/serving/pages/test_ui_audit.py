@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 from html import unescape
+from zipfile import ZipFile
 
 import ledgers
 import pytest
 from in_process import BASE
 from pages_in_process import pages_at, words
 
-from accountant.audit.export import export
+from accountant.audit.export import audit_export, export
 from accountant.keys.trust import PublicKeys
 from accountant.ledger import tokens
 from accountant.log.notes import verify_checkpoint
@@ -76,6 +78,16 @@ def test_checkpoint_and_keys_are_what_an_auditor_needs(pages):
     keys = PublicKeys.from_json(trust.content)
     assert keys == pages.home.trust
     assert verify_checkpoint(note.text, keys.origin, keys.log_key_at(size)).size == size
+
+
+def test_downloaded_ledger_is_what_an_auditor_takes(pages, tmp_path):
+    packed = pages.page("/ui/audit/ledger.zip")
+    assert packed.status_code == 200
+    with ZipFile(io.BytesIO(packed.content)) as opened:
+        opened.extractall(tmp_path)
+    report = audit_export(tmp_path / "ledger", pages.home.trust)
+    assert (report.problems, report.entries) == ((), pages.home.ledger.log.size())
+    assert not list(pages.home.path.glob("export-*")), "nothing is left of it"
 
 
 def test_commands_of_the_page_are_those_of_the_command_line(pages):
