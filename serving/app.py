@@ -37,6 +37,7 @@ from serving.rest import (
     placing,
     profiles,
     tokens,
+    totals,
     v2,
 )
 from serving.rest.openapi import openapi
@@ -56,6 +57,7 @@ DOORS: tuple[Door, ...] = (
     *evaluations.DOORS,
     *profiles.DOORS,
     *drafts.DOORS,
+    *totals.DOORS,
     *ledger.DOORS,
     *grants.DOORS,
     *tokens.DOORS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from accountant.budget import Relation
+from accountant.errors import DpserveError, InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.forecast import forecast
@@ -20,7 +22,9 @@ from serving.http.rights import LISTED, READS, seen_families
 from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages import burndown_chart
 from serving.pages.burndown import Point, history
-from serving.pages.ui import page
+from serving.pages.ui import form_fields, page, see_other
+from serving.rest.totals import changed, shared
+from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query
 from training.job_views import family_to_json, jobs_to_json
 from training.plans import jobs_left
@@ -84,8 +88,34 @@ def _protects(relation: Relation, unit: Unit) -> str:
 async def dataset(request: Request) -> Response:
     """One dataset: budget, families, quotas, how it was used up, the newest jobs."""
     known_query(request)
+    return await _dataset_page(request)
+
+
+async def _dataset_page(request: Request, problem: DpserveError | None = None) -> Response:
     found = await in_thread(_dataset, state(request).home, request.path_params["name"], access(request))
-    return page(request, "dataset.html", **found)
+    said = "" if problem is None else problem.message
+    return page(request, "dataset.html", status=200 if problem is None else status_of(problem), **found, problem=said)
+
+
+async def change_budget(request: Request) -> Response:
+    """Another total, which the ledger keeps with its reason."""
+    typed = await form_fields(request, "epsilon", "reason")
+    return await _changed(request, changed, typed["epsilon"].strip(), typed["reason"].strip())
+
+
+async def set_quota(request: Request) -> Response:
+    """What one analyst may use of the budget."""
+    typed = {name: said.strip() for name, said in (await form_fields(request, "analyst", "share", "reason")).items()}
+    return await _changed(request, shared, typed["analyst"] or "*", typed["share"], typed["reason"])
+
+
+async def _changed(request: Request, change: Callable[..., object], *said: str) -> Response:
+    name = request.path_params["name"]
+    try:
+        await in_thread(change, state(request).home, name, *said, access(request).principal)
+    except InputError as error:
+        return await _dataset_page(request, error)
+    return see_other(f"/ui/datasets/{name}")
 
 
 def _dataset(home: Home, name: str, held: Access) -> dict[str, Any]:
@@ -113,6 +143,7 @@ def _dataset(home: Home, name: str, held: Access) -> dict[str, Any]:
         "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], datetime.now(UTC)),
         "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=held),
         "trains": held.may("train", dataset=name),
+        "keeps": held.may("steward", dataset=name),
         "profiles": profiles_of(home, name),
     }
 
@@ -138,8 +169,11 @@ def _fits(home: Home, name: str) -> dict[str, Any]:
     return {"name": name, "left": left, "epsilon": found.budget.epsilon / 10}
 
 
+STEWARD = ("steward",)
 DOORS = (
     Door("GET", "/ui/datasets", READS, datasets, "Datasets and their budgets", media=HTML, hidden=True, on=LISTED),
     Door("GET", "/ui/datasets/{name}", READS, dataset, "A dataset, its budget and its jobs", media=HTML, hidden=True),
+    Door("POST", "/ui/datasets/{name}/budget", STEWARD, change_budget, "Change it", 303, media=HTML, hidden=True),
+    Door("POST", "/ui/datasets/{name}/quotas", STEWARD, set_quota, "Set a quota", 303, media=HTML, hidden=True),
     Door("GET", "/ui/datasets/{name}/fits", READS, fits, "What would still fit", media=HTML, hidden=True),
 )

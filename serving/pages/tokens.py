@@ -33,7 +33,7 @@ MAY = {
     "evaluate": "price and run evaluations",
     "promote": "choose which version of a model is served",
     "audit": "read the whole ledger, its proofs, audits and metrics",
-    "steward": "see datasets and budgets; register them; on the command line, set totals and quotas",
+    "steward": "see datasets and budgets; register them, set totals and quotas",
     "admin": "all of it, and make and end tokens",
 }
 LIMITS = ("per_second", "per_day")

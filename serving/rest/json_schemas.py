@@ -80,6 +80,7 @@ _STANDING = {
     "largest": {**DECIMAL, "description": "the largest total epsilon that was ever in force"},
     "closed_by": {**maybe(COUNT), "description": "the job that took the whole total: nothing more is admitted"},
 }  # fmt: skip
+FAMILY_BUDGET = record(_STANDING)
 STANDING = record(
     {**_STANDING, "jobs_left": table(COUNT)},
     {"priced": {**TRUTH, "description": "in a list, false: nobody has asked for these prices yet; GET the dataset"}},

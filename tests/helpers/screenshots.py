@@ -8,6 +8,7 @@ Pictures hold the noise of the day they were made on; nothing compares them.
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +33,7 @@ SHOTS = (
     ("job-refused", "/ui/jobs/new?dataset=visits&learner=forest&epsilon=0.95", DARK, "text=does not fit"),
     ("job-phone", "/ui/jobs/{job}", PHONE, "text=Certificate signed"),
     ("models", "/ui/models", LIGHT, "h1"),
+    ("register", "/ui/drafts/{draft}", LIGHT, "text=Say what each column is"),
     ("ledger", "/ui/ledger", LIGHT, "h1"),
     ("audit-dark", "/ui/audit", DARK, "h1"),
 )
@@ -67,6 +69,18 @@ def work(server: Server) -> int:
     return job
 
 
+def brought(server: Server) -> str:
+    """A draft: the first rows of the messy table."""
+    with tempfile.TemporaryDirectory() as scratch:
+        table = Path(scratch) / "messy.csv"
+        subprocess.run([sys.executable, ROOT / "examples" / "messy.py", table, table.with_suffix(".yaml")], check=True)
+        rows = table.read_bytes()[: 1 << 20].rpartition(b"\nP")[0] + b"\n"
+    draft = server.post("/v1/drafts", {"file": "messy.csv", "bytes": len(rows)}).json()["draft"]
+    part = {"content": rows, "headers": {"Content-Type": "application/octet-stream"}}
+    assert server.ask("PUT", f"/v1/drafts/{draft}/rows?at=0", **part).status_code == 200
+    return draft
+
+
 def packed(raw: bytes) -> bytes:
     """In 160 colours, which is enough for flat pages; cut at HEIGHT."""
     from PIL import Image
@@ -80,13 +94,14 @@ def packed(raw: bytes) -> bytes:
 
 def shoot(server: Server, job: int) -> None:
     OUT.mkdir(exist_ok=True)
+    draft = brought(server)
     with chromium() as browser:
         page = new_page(browser, server)
         page.goto("/ui/login")
         (OUT / "login.png").write_bytes(packed(page.screenshot()))
         for name, path, how, waits in SHOTS:
             page = signed_in(browser, server, **how)
-            page.goto(path.format(job=job))
+            page.goto(path.format(job=job, draft=draft))
             page.locator(waits).first.wait_for()
             page.wait_for_timeout(500)
             content = packed(page.screenshot(full_page=True))

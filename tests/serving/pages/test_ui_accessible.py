@@ -164,7 +164,7 @@ def test_a_file_is_found_in_the_ledger(page, server, name):
     page.wait_for_url("**/ui/ledger?text=*")
     entries = page.locator(".entry")
     assert entries.count() >= 1
-    assert "adult@1" in entries.first.inner_text()
+    assert "The certificate of model adult" in entries.first.inner_text()
     no_faults(page)
 
 

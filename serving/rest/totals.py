@@ -1,0 +1,66 @@
+"""The doors by which a steward changes what a dataset may spend: its family's total, and each analyst's share of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.budget import exact_decimal
+from accountant.home import Home
+from serving.http.routes import Door, access, in_thread, state
+from serving.rest import json_schemas
+from serving.wire.errors import json_response
+from serving.wire.request_bodies import json_fields, known_query
+
+
+async def change_budget(request: Request) -> Response:
+    """Another total, by a reasoned entry; what was spent stays spent."""
+    known_query(request)
+    body = await json_fields(request, {"epsilon": (str,), "reason": (str,)})
+    name, by = request.path_params["name"], access(request).principal
+    return json_response(await in_thread(changed, state(request).home, name, body["epsilon"], body["reason"], by))
+
+
+def changed(home: Home, name: str, epsilon: str, reason: str, by: str) -> dict[str, Any]:
+    """As `change_budget`."""
+    found = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, by)
+    return {"dataset": name, "budget": found.summary()}
+
+
+async def set_quota(request: Request) -> Response:
+    """How much of the budget one analyst may use; what they used already counts."""
+    known_query(request)
+    body = await json_fields(request, {"analyst": (str,), "share": (str,), "reason": (str,)})
+    name, by = request.path_params["name"], access(request).principal
+    said = body["analyst"], body["share"], body["reason"]
+    return json_response(await in_thread(shared, state(request).home, name, *said, by))
+
+
+def shared(home: Home, name: str, analyst: str, share: str, reason: str, by: str) -> dict[str, Any]:
+    """As `set_quota`."""
+    home.ledger.set_quota(name, analyst, exact_decimal("share", share), reason, by)
+    return {"dataset": name, "quotas": home.ledger.quotas(name)}
+
+
+def _takes(**texts: str) -> dict[str, Any]:
+    reason = {"type": "string", "minLength": 1, "maxLength": 500, "description": "stays in the ledger permanently"}
+    fields = {name: {"type": "string", "description": says} for name, says in texts.items()} | {"reason": reason}
+    return {"type": "object", "additionalProperties": False, "required": list(fields), "properties": fields}
+
+
+STEWARD = ("steward",)
+DATASET = "/v1/datasets/{name}"
+DOORS = (
+    Door(
+        "POST", f"{DATASET}/budget", STEWARD, change_budget, "Change the total of a dataset's family",
+        takes=_takes(epsilon="the new total, a decimal"),
+        gives=json_schemas.record({"dataset": json_schemas.TEXT, "budget": json_schemas.FAMILY_BUDGET}),
+    ),
+    Door(
+        "POST", f"{DATASET}/quotas", STEWARD, set_quota, "Set how much of the budget an analyst may use",
+        takes=_takes(analyst='whose; "*" for everybody without a quota of their own', share="above 0 and at most 1"),
+        gives=json_schemas.record({"dataset": json_schemas.TEXT, "quotas": json_schemas.array(json_schemas.QUOTA)}),
+    ),
+)  # fmt: skip
