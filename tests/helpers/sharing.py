@@ -27,6 +27,9 @@ least_owners = 2
 """
 
 
+MOST = 160  # owners of a population, whichever campaign is the first
+
+
 def aggregators(folder: Path, home: Home, url: str, ca: Path | None = None) -> tuple[Path, Path]:
     """The folders of two, who agree to what the tests ask."""
     made = []
@@ -47,7 +50,7 @@ def asking(
     schema.write_text(more.pop("schema", owners.SCHEMA))
     population = more.pop("population", "crowd")
     if not any(each.registration.name == population for each in home.ledger.datasets()):
-        campaigns.found_population(home, population, schema, count, "50", None, "0.0001")
+        campaigns.found_population(home, population, schema, max(count, MOST), "50", None, "0.0001")
     asked = Asked(
         name, population, "shared-additive", more.get("epsilon", "2"), count, None, least, None, "0.00001",
         tuple(each / PUBLIC for each in whom), 8,

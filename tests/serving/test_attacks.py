@@ -88,7 +88,7 @@ def test_sums_that_are_set_back_do_not_give_the_budget_again(server):
     try:
         size = server.home.ledger.log.size()
         body = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.6", "parameters": FEW, "model": "mine"}
-        assert server.post("/v1/jobs", body, scope="train").status_code == 503
+        assert server.post("/v1/jobs", body, scope="admin").status_code == 503  # whose quota no other test sets
         assert server.home.ledger.log.size() == size
         assert "family" in problems(server)
     finally:
@@ -124,8 +124,9 @@ def test_what_an_analyst_used_does_not_come_back_with_an_older_row(server):
     assert problems(server) == ""
 
 
+@pytest.mark.last
 def test_a_revoked_certificate_is_not_good_again_once_its_row_is_gone(server):
-    """Last: the certificate of the only model is revoked."""
+    """The certificate of the only model is revoked."""
     issued = server.home.ledger.jobs()[0].issued
     key_life.revoke(server.home, issued, "steward", "a test")
     until(lambda: server.predict().status_code == 503, "it answers no more")

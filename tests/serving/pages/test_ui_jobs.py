@@ -7,7 +7,7 @@ import re
 import pytest
 from browser import as_new, chromium, no_faults, no_serious_findings, no_sideways_scroll, signed_in
 from playwright.sync_api import expect
-from small_home import dpserve, serving, write_files
+from small_home import dpserve, serving, until, write_files
 
 from training.job import submit
 from training.plans import Asked
@@ -125,7 +125,10 @@ def test_without_scripts_the_form_still_shows_its_price_and_sends_it_once(browse
     page.context.close()
 
 
-def test_a_dataset_tells_its_budget_its_history_and_what_would_fit(page):
+def test_a_dataset_tells_its_budget_its_history_and_what_would_fit(page, server):
+    asked = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.2", "parameters": {"rounds": 3}}
+    number = server.post("/v1/jobs", asked, scope="train").json()["job"]
+    until(lambda: server.get(f"/v1/jobs/{number}").json()["state"] == "issued", "there is a history")
     page.goto("/ui/datasets")
     page.get_by_role("link", name="adult").click()
     expect(page.get_by_role("img", name=re.compile(r"\d+ % left"))).to_be_visible()

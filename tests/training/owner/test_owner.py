@@ -339,6 +339,7 @@ def test_program_needs_nothing_that_trains_or_serves():
     assert json.loads(found.stdout) == []
 
 
+@pytest.mark.last
 def test_closed_after_the_owners_answered_it_is_a_model(place):
     done = campaigns.close(place.home, "survey")
     assert done["state"] == "issued"

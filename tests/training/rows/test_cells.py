@@ -163,12 +163,12 @@ def test_a_job_may_find_cut_points_and_its_model_says_them(home):
     entry = home.ledger.dataset("new").registration
     assert entry.cells
     told = train(home, Asked("new", "lazybb", "20", parameters=FOUND), by="test")
-    model = open_model(home, told["model"])
+    model = open_model(home, reference := f"new@{told['version']}")
     edges = model.ensemble.features[0].edges
     assert len(edges) == 7
     assert sum(25 < edge < 55 for edge in edges) >= 3, "where rows are, of 1,000 that are declared"
     assert "count rows per fine cell" in [run.purpose for run in model.certificate.form.mechanisms]
-    worth = evaluate(home, AskedWorth("new", told["model"], "20"), by="test")
+    worth = evaluate(home, AskedWorth(reference, "new", "20"), by="test")
     assert worth["worth"]
     assert audit_home(home).ok
 
