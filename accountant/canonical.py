@@ -33,6 +33,7 @@ class CanonicalError(InputError):
     """Bytes or a value that have no place in canonical form."""
 
     code: ClassVar[str] = "json_invalid"
+    remedy = "give back the bytes as dpserve wrote them: sorted keys, no spaces, numbers without exponents"
 
 
 def encode(value: Encodable, limit: int = ENTRY_LIMIT) -> bytes:

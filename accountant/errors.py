@@ -31,9 +31,14 @@ from typing import Any, ClassVar
 
 
 class DpserveError(Exception):
-    """Root of the tree. `code` is stable and for programs; the message is for people; `details` is plain JSON."""
+    """Something unexpected, of which the log knows more.
+
+    The root of the tree. `code` is stable and for programs; the message is for people; `details` is plain JSON;
+    `remedy`: what to do, for the table of errors.
+    """
 
     code: ClassVar[str] = "internal"
+    remedy: ClassVar[str] = "the server's log has it, and DPSERVE_DEBUG=1 shows it for a command: report it"
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, **details: Any) -> None:
@@ -50,6 +55,7 @@ class InputError(DpserveError):
     """The request is wrong; nothing was changed."""
 
     code = "bad_input"
+    remedy = "the message names what was wrong, where, and what would be right; ask again with that"
     exit_code = 2
 
 
@@ -57,54 +63,63 @@ class SchemaError(InputError):
     """The public schema is wrong or incomplete."""
 
     code = "schema_invalid"
+    remedy = "mend the schema as the message says; `dpserve schema draft FILE` shows the form"
 
 
 class DataError(InputError):
     """A file does not fit its schema. Shown to the steward alone."""
 
     code = "data_invalid"
+    remedy = "mend the file or its schema; `dpserve schema check SCHEMA --data FILE` tells every problem at once"
 
 
 class RecordError(InputError):
     """A record sent for prediction does not fit; it names record and field."""
 
     code = "record_invalid"
+    remedy = "send the record with the fields of the model's schema; null where a value is not known"
 
 
 class UnknownName(InputError):
     """No dataset, model, job, learner or token has that name."""
 
     code = "unknown_name"
+    remedy = "look it up: `dpserve dataset list`, `model list`, `job list`, `learner list`, `token list`"
 
 
 class NothingServed(UnknownName):
     """A model of that name is there, and none of its versions answers to it now."""
 
     code = "nothing_served"
+    remedy = "promote the version that `details` offers, or name one: NAME@VERSION"
 
 
 class NameTaken(InputError):
     """The name is in use."""
 
     code = "name_taken"
+    remedy = "take another name; a budget is given once"
 
 
 class WrongState(InputError):
     """A job, key or version cannot go from its state to the one asked for."""
 
     code = "wrong_state"
+    remedy = "look at what it is now, `details` or `dpserve job show`; what is over is not undone"
 
 
 class IdempotencyConflict(InputError):
     """An idempotency key came again with another body."""
 
     code = "idempotency_conflict"
+    remedy = "give another key, or the request as it was"
 
 
 class NotInvited(DpserveError):
     """A report by nobody whom its campaign asked."""
 
     code = "not_invited"
+    remedy = "answer the campaign that asked you, once, with the invitation as it came"
     exit_code = 2
 
 
@@ -112,6 +127,7 @@ class BudgetRefused(DpserveError):
     """Nothing was spent. What was asked, spent, left and would fit is in `details`, all public."""
 
     code = "budget_refused"
+    remedy = "ask for at most what `details.would_fit` says; nothing was spent"
     exit_code = 3
 
 
@@ -119,6 +135,7 @@ class Forbidden(DpserveError):
     """Who asks is known, and has no grant for this. Names the scope, the object, and how it is granted."""
 
     code = "forbidden"
+    remedy = "ask whoever may grant it; the message says the command"
     exit_code = 3
 
 
@@ -126,6 +143,7 @@ class VerificationError(DpserveError):
     """Something that was signed or hashed is not what it should be."""
 
     code = "verification_failed"
+    remedy = "trust nothing of it, and ask whoever gave it to you"
     exit_code = 4
 
 
@@ -133,6 +151,7 @@ class LedgerInvalid(VerificationError):
     """Tree, checkpoint, entry or state machine."""
 
     code = "ledger_invalid"
+    remedy = "`dpserve ledger audit` says where; restore the newest copy of the home"
 
 
 class LedgerReplaced(LedgerInvalid):
@@ -143,36 +162,42 @@ class CertificateInvalid(VerificationError):
     """Envelope, statement, signature or proof."""
 
     code = "certificate_invalid"
+    remedy = "trust nothing of it; verify with the keys that were pinned, and audit the ledger"
 
 
 class CertificateRevoked(CertificateInvalid):
     """It was good, and was revoked since, or what it was derived from."""
 
     code = "certificate_revoked"
+    remedy = "use another version; the message names one where there is one"
 
 
 class ModelInvalid(VerificationError):
     """The model's bytes or graph."""
 
     code = "model_invalid"
+    remedy = "fetch or export the model again; where that fails as well, audit the ledger"
 
 
 class KeyInvalid(VerificationError):
     """A key is missing, readable by others, or not the pinned one."""
 
     code = "key_invalid"
+    remedy = "restore keys/ from a copy, readable by its owner alone; or name the keys that were pinned with --trust"
 
 
 class LedgerUnavailable(DpserveError):
     """The ledger's database cannot be used for now: locked, full, unreachable."""
 
     code = "ledger_unavailable"
+    remedy = "mend the database and ask again: nothing was changed unless the message says so"
 
 
 class JobFailed(DpserveError):
     """The job had started: its budget is spent."""
 
     code = "job_failed"
+    remedy = "look into the log of the worker; a new job costs its epsilon again"
     exit_code = 5
 
 
@@ -180,3 +205,4 @@ class PlanMismatch(DpserveError):
     """A learner asked for what it had not rehearsed; nothing was drawn."""
 
     code = "plan_mismatch"
+    remedy = "a fault of the learner: report it; nothing was drawn"

@@ -34,6 +34,7 @@ from serving.rest.openapi import MEANINGS, openapi
 from serving.wire import errors as doors
 from training.learners import LEARNERS
 from training.learners.base import PrivateClassifier, PrivateRegressor
+from training.local.asking import Refused
 from training.notebook_budget import Account
 from training.session import Session
 
@@ -183,13 +184,31 @@ def _learner(name: str, kind: type[Any]) -> str:
     return f"## {name}\n\n`{kind.__module__}.{kind.__name__}`\n\n{prose(says)}{parameters}"
 
 
+OUTSIDE = (  # of the tree: what the edges say by themselves
+    ("http_error", "", "4xx", "The server's own parts refused the request.", "send it as HTTP has it"),
+    (
+        "interrupted",
+        1,
+        "",
+        "The command was broken off at a question.",
+        "`dpserve job list` says whether a job goes on",
+    ),
+    ("method_not_allowed", "", 405, "The path is a door, and takes other methods.", "`Allow` names them"),
+    ("not_found", "", 404, "The path is no door.", "`GET /docs.json` describes all of them"),
+    ("redirected", "", "3xx", "The client was sent elsewhere, and does not go.", "give the address that it names"),
+    ("usage", 2, "", "The command line is not one.", "`--help` after the command says what it takes"),
+)
+
+
 def errors() -> str:
-    rows = sorted(
-        {(each.code, each.exit_code, doors.status_of(each("")), _first(each)) for each in _tree(DpserveError)}
+    coded = [each for each in {*_tree(DpserveError), Refused} if "code" in each.__dict__]
+    rows = [(each.code, each.exit_code, doors.status_of(each("")), _first(each), each.remedy) for each in coded]
+    shown = sorted((f"`{code}`", *rest) for code, *rest in (*rows, *OUTSIDE))
+    intro = (
+        "Every code that `error.code` can hold, the command line's exit code, the status over REST, what it means and "
+        "what to do. `tests/docs/test_errors_page.py` has for each of them something that is answered with it.\n\n"
     )
-    shown = [(f"`{code}`", leaves, status, says) for code, leaves, status, says in rows]
-    intro = "Every code that `error.code` can hold, the command line's exit code, and the status over REST.\n\n"
-    return f"# Errors\n\n{intro}{table(('code', 'exit', 'status', 'meaning'), shown)}"
+    return f"# Errors\n\n{intro}{table(('code', 'exit', 'status', 'meaning', 'what to do'), shown)}"
 
 
 def _tree(kind: type[DpserveError]) -> Iterator[type[DpserveError]]:

@@ -22,54 +22,63 @@ class Unauthorized(DpserveError):
     """Nobody is known by the token that came, or none came."""
 
     code = "unauthorized"
+    remedy = "send `Authorization: Bearer dps_...` with a good token, or sign in again under /ui"
 
 
 class CrossSite(DpserveError):
     """A page of another site used a browser's session."""
 
     code = "cross_site"
+    remedy = "open the page by its own address, and send from there"
 
 
 class TooManyRequests(DpserveError):
     """`details["retry_after"]`: whole seconds until it is worth asking again."""
 
     code = "too_many_requests"
+    remedy = "wait for `Retry-After` seconds; an operator may raise the token's limits"
 
 
 class TooLarge(DpserveError):
     """A body, or how many records are in it, is above the limit: `details["limit"]`."""
 
     code = "too_large"
+    remedy = "send less at once, at most `details.limit`"
 
 
 class WrongMediaType(DpserveError):
     """The body is of a type or an encoding that the door does not take."""
 
     code = "unsupported_media_type"
+    remedy = "send one of the types that the reference names for this door, without another encoding"
 
 
 class NotAdditive(DpserveError):
     """The model is of trees, and has no contributions of features."""
 
     code = "not_additive"
+    remedy = "explain an additive model (lazybb, ebm), or look at the whole with `dpserve model explain`"
 
 
 class SlowBody(DpserveError):
     """The body did not come in time."""
 
     code = "request_timeout"
+    remedy = "send the whole body at once, within some seconds"
 
 
 class TakesTooLong(DpserveError):
     """The work was not done in time; it may still be done."""
 
     code = "timeout"
+    remedy = "ask again: a job with its idempotency key; a price was worked on and comes faster"
 
 
 class NotReady(DpserveError):
     """Nothing can be relied upon now; the server's log says why."""
 
     code = "not_ready"
+    remedy = "wait until GET /readyz says so; the server's log says what it waits for"
 
 
 class ClientGone(Exception):

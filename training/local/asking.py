@@ -146,3 +146,4 @@ class Refused(DpserveError):
 
     code = "refused"
     exit_code = 2
+    remedy = "the message has the service's reason; a report that was drawn is kept, and may be sent again"
