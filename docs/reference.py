@@ -191,7 +191,7 @@ OUTSIDE = (  # of the tree: what the edges say by themselves
         1,
         "",
         "The command was broken off at a question.",
-        "`dpserve job list` says whether a job goes on",
+        "`dpserve job list` says what goes on",
     ),
     ("method_not_allowed", "", 405, "The path is a door, and takes other methods.", "`Allow` names them"),
     ("not_found", "", 404, "The path is no door.", "`GET /docs.json` describes all of them"),
