@@ -15,7 +15,7 @@ from accountant.errors import InputError, UnknownName
 from training.learner import Learner
 from training.learners import LEARNERS
 
-LATER = {"cuts": "auto", "bins": None, "pairs": "auto"}
+LATER = {"cuts": "auto", "bins": None, "pairs": "auto", "balance": None}
 OWN = {"schema", "epsilon", "delta", "relation", "account"}
 Stored = str | int | bool | None
 

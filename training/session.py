@@ -33,6 +33,7 @@ class Public:
     under add/remove. `contributions`: how many rows one unit of privacy may have. The target is one of `classes`, or
     (None) a number in the public `target_range`. `spans`: the declared range of each number whose rows stand in fine
     cells, so that other bins of it may be asked about; () where none do. `most`: more rows than that there never are.
+    `prevalence`: declared shares of the classes, 1 together; () where none is declared.
     """
 
     features: tuple[Feature, ...]
@@ -46,6 +47,7 @@ class Public:
     target_range: tuple[float, float] | None = None
     spans: tuple[Span | None, ...] = ()
     most: int = FEW_ROWS
+    prevalence: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, schema: Schema, relation: Relation, budget: Budget, pure: bool, contributions: int = 1) -> Public:
@@ -63,6 +65,7 @@ class Public:
             target_range=schema.target_range,
             spans=spans if any(spans) else (),
             most=row_bound(schema.records),
+            prevalence=schema.prevalence,
         )
 
     def check_priced(self, what: str) -> None:

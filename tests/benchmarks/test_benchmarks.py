@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import auto, datasets, peers, report, tree_rule, utility
+from benchmarks import auto, datasets, peers, rare, report, tree_rule, utility
 from training.rows.data import check_names
 from training.rows.schema import parse_schema
 
@@ -214,3 +214,17 @@ def test_a_fit_of_the_study_goes_on_where_its_file_ends(tmp_path, monkeypatch):
         tree_rule.play(out, None, 1)
     (line,) = auto.read(out)
     assert (line["data"], line["setting"], line["records"]) == ("adult", "rate .3", 26048)
+
+
+def test_the_tables_of_rare_classes_are_those_of_their_fits_and_the_rule_holds_left_out():
+    folder = Path(rare.__file__).parents[1] / "docs" / "results"
+    lines = auto.read(folder / "rare.jsonl")
+    assert rare.report(lines).strip() in (folder / "rare.md").read_text()
+    found = rare.pairs(lines)
+    assert rare.weighed(found, rare.FEWEST, rare.RARE) < rare.weighed(found, 1e12, rare.RARE)
+    assert rare.chosen(found, rare.RARE_FROM) == max(rare.chosen(found, each) for each in rare.TREES)
+
+
+def test_a_rare_class_is_what_is_left_of_a_dataset():
+    line = rare.fit("adult", None, 2000, 0.05, "8", 0, "lazybb", 0.5)
+    assert (line["records"], line["auroc"] > 0.6, 0.3 < line["mean"] < 3) == (2000, True, True)

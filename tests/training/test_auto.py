@@ -36,7 +36,7 @@ ROWS = 600
 SCHEMA = """\
 targets:
   income: {classes: [low, high]}
-  region: {classes: [north, south, east]}
+  region: {classes: [north, south, east], prevalence: [0.5, 0.4, 0.1]}
   hours: {range: [0, 80]}
 records: 600
 features:
@@ -159,6 +159,20 @@ def test_job_ledger_and_certificate_say_which_it_was_and_why(home, target):
     assert public.hyperparameters[CHOSEN].endswith(WHICH[target])
     told = job.train(home, Asked("d", "auto", "0.9", model=target, target=target), by="test", key=target)
     assert (told["learner"], told["chosen_by_auto"]) == (WHICH[target], entry["parameters"][CHOSEN])
+
+
+def test_certificate_and_audit_have_the_class_weights(home):
+    """`region` has a declared prevalence, which nobody but who asks for `balance` uses."""
+    asked = Asked("d", "lazybb", "0.2", parameters={"balance": "1", "rounds": 3}, model="w", target="region")
+    planned = plans.plan(home, replace(asked, parameters={"rounds": 3}))
+    assert [release.purpose for release, _ in planned.recipe.plan.runs][-1] == "select a 1-rule by weighted agreement"
+    told = job.train(home, asked, by="test", key="weighed")
+    found = load_verified(home.models / "w" / "1", home.trust)
+    assert (
+        "each class weighing as much as the others by the declared shares" in found.certificate.form.model_dump_json()
+    )
+    assert found.certificate.form.public.hyperparameters["balance"] == "1"
+    assert told["epsilon"] == "0.2"
 
 
 def test_the_audit_prices_it_anew(home):

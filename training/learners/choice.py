@@ -1,6 +1,6 @@
 """Which learner `auto` is. One rule for all datasets, of public numbers alone: records, epsilon, delta, the relation,
-rows of one unit of privacy, features, and the kind of target. How it was found, and what it loses where it is wrong:
-docs/results/auto.md.
+rows of one unit of privacy, features, the kind of target, and its classes' shares where they are declared. How it was
+found, and what it loses where it is wrong: docs/results/auto.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from training.learners.boosting.defaults import strength
 from training.session import Public
 
 TREES_EACH = 40  # strength for each feature below which public splits fall on useless ones too often
+RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: docs/results/rare.md
 TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules, on two classes
 
 
@@ -33,8 +34,10 @@ def choose(public: Public) -> Choice:
         power, each = strength(public), strength(public) / len(public.features)
         said = f"a strength of {power:,.0f}, about records x epsilon,"
         trees = Choice("lazybb-tree", f"{said} from {TREES_FROM:,} on: lazybb-tree")
+        rarer = power * min(public.prevalence, default=1.0)
+        rare = Choice("lazybb", f"{said} of which the rarer class has {rarer:,.0f}, below {RARE_FROM:,}: lazybb")
         few = Choice("lazybb", f"{said} of which each feature has {each:,.0f}, below {TREES_EACH}: lazybb")
         less = Choice("lazybb", f"{said} below {TREES_FROM:,}: lazybb")
-        found = less if power < TREES_FROM else few if each < TREES_EACH else trees
+        found = less if power < TREES_FROM else few if each < TREES_EACH else rare if rarer < RARE_FROM else trees
     LEARNERS[found.learner]().check(public)
     return found

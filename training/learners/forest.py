@@ -11,11 +11,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from accountant.errors import InputError
 from models.forms.trees import TreeEnsemble
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.tree_queries import Cuts, public_cuts, split_tests
 from training.learners.checks import check_whole, check_word
+from training.learners.class_weights import check_balance, class_weights
 from training.learners.noisy_leaves import (
     ClassWeights,
     LeafLabels,
@@ -46,7 +48,8 @@ class DPRandomForestClassifier(PrivateClassifier):
 
     Parameters, all public; None stands for a public rule: `trees`, each with `depth` tests on every path. `leaf`:
     "counts" (RF-L: noisy class counts in every leaf, Laplace where delta is 0 and else Gaussian; the leaf says the
-    log-odds of the smoothed counts) or "label" (RF-E: private selection of the class of every leaf, which is its vote).
+    log-odds of the smoothed counts) or "label" (RF-E: private selection of the class of every leaf, which is its vote;
+    `balance` of classes as in `lazybb`, None for 0; separate counts need none).
 
     The leaves of a tree are disjoint, so a tree costs one release. Under add/remove counts move by 1 in L1 and L2, and
     selection has range 1; under replace-one by 2 and sqrt(2), and range 2. (The paper splits the budget evenly "among
@@ -59,11 +62,15 @@ class DPRandomForestClassifier(PrivateClassifier):
     trees: int | None = None
     depth: int | None = None
     leaf: Literal["counts", "label"] = "counts"
+    balance: float | None = None
 
     def check(self, public: Public) -> None:
         """InputError where a parameter is out of range, or the target has not two classes."""
         check_two_classes(self.name, public)
         check_word("leaf", self.leaf, ("counts", "label"))
+        check_balance(self.balance, public)
+        if self.leaf == "counts" and self.balance:
+            raise InputError(f"balance={self.balance}: with leaf counts each class has a count and noise of its own")
         if self.leaf == "counts":
             public.check_priced("forest adds Gaussian noise to its counts")
         if self.trees is not None:
@@ -104,11 +111,11 @@ class DPRandomForestClassifier(PrivateClassifier):
         return grown, round(LEAF_ONE * base * len(forest) / GATHER), GATHER / (LEAF_ONE * len(forest))
 
     def _labelled(self, session: Releaser, forest: Sequence[Cuts]) -> tuple[list[Grown], int, float]:
-        grown = []
+        grown, link, weighed = [], VOTES / len(forest), class_weights(session.public, self.balance)
         for cuts in forest:
-            picks = session.release(LeafLabels(cuts), per_row(session.public, stated_epsilon(session.unit)))
+            picks = session.release(LeafLabels(cuts, weighed), per_row(session.public, stated_epsilon(session.unit)))
             grown.append(Grown(cuts, tuple(2 * pick - 1 for pick in per_leaf(picks, cuts))))
-        return grown, 0, VOTES / len(forest)
+        return grown, round(weighed.offsets[0] / link) if weighed else 0, link
 
 
 def _logit(share: float) -> float:

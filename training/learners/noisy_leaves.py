@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from accountant.errors import InputError
 from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelections, PermuteAndFlips
 from accountant.privacy.events import MAX_NOISE
 from training.learners.boosting.tree_queries import Cuts
+from training.learners.class_weights import ONE, Balance, words_of
 from training.learners.leaf_sensitivity import Norm, reach
 from training.rows.rows import Rows
 from training.rows.tree_rows import Grown, TreeRows
@@ -55,13 +56,24 @@ class ClassWeights:
 
 @dataclass(frozen=True)
 class LeafLabels:
-    """For every leaf, how many rows have class 0 and class 1: (leaves, 2). One more row raises one number by at most 1:
-    range 1 under add/remove, 2 under replace-one, for all leaves together.
+    """For every leaf, how many rows have class 0 and class 1, times `one`, or less where their class is `weighed`:
+    (leaves, 2). One more row raises one number by at most `one`: range `one` under add/remove, 2 `one` under
+    replace-one, for all leaves together.
     """
 
     cuts: Cuts
-    norm: Literal["range"] = "range"
-    purpose: str = "select the class of every leaf by its rows"
+    weighed: Balance | None = None
+    norm: ClassVar[str] = "range"
+
+    @property
+    def one(self) -> int:
+        """What a row weighs at most."""
+        return ONE if self.weighed else 1
+
+    @property
+    def purpose(self) -> str:
+        """What a plan says of it: what classes weigh as well."""
+        return f"select the class of every leaf by its rows{words_of(self.weighed)}"
 
     @property
     def size(self) -> int:
@@ -69,11 +81,12 @@ class LeafLabels:
         return 2 * (len(self.cuts) + 1)
 
     def sensitivity(self, relation: Relation) -> int:
-        """1 under add/remove, 2 under replace-one, in rows."""
-        return 1 if relation is Relation.ADD_REMOVE else 2
+        """`one` under add/remove, 2 `one` under replace-one."""
+        return self.one if relation is Relation.ADD_REMOVE else 2 * self.one
 
     def __call__(self, rows: Rows) -> Integers:
-        return TreeRows(rows).leaf_sums((), self.cuts, np.ones(1, np.int64))
+        weights = np.full(1, self.one)
+        return TreeRows(rows).leaf_sums((), self.cuts, self.weighed.of_two(weights) if self.weighed else weights)
 
 
 def check_two_classes(name: str, public: Public) -> None:

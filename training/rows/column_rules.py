@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from accountant.errors import SchemaError
 from models.answers import ClassLabel
 from training.rows.schema import Schema, schema_from
@@ -18,6 +20,7 @@ GUESSED_RECORDS = 1000
 class Columns:
     """A public rule that makes a schema from the names of columns alone: each a number in [low, high] (values outside
     are clipped), `bins` to a column; labels are `classes`, in that order, or the target is a number in `target_range`.
+    `prevalence`: about which share of rows each class has, or, of two classes, the last one.
 
     `columns`: what is otherwise, by name, in the words of a schema file: {"sex": {"type": "categorical", "values":
     ["F", "M"]}}. `records`: None is the number of rows under replace-one, where it is public, and a guess of
@@ -33,13 +36,14 @@ class Columns:
     columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     target: str = "target"
     target_range: Sequence[float] | None = None
+    prevalence: float | Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         """Plain Python values, whatever kind of array or number they were written as."""
-        for name in ("classes", "target_range"):
+        for name in ("classes", "target_range", "prevalence"):
             listed = getattr(self, name)
-            plain = listed if listed is None or isinstance(listed, str) else tuple(map(_plain, listed))
-            object.__setattr__(self, name, plain)
+            plain = tuple(map(_plain, listed)) if isinstance(listed, Sequence | np.ndarray) else listed
+            object.__setattr__(self, name, listed if isinstance(listed, str) else plain)
         for name in ("low", "high"):
             object.__setattr__(self, name, _plain(getattr(self, name)))
 
@@ -50,7 +54,7 @@ class Columns:
             raise SchemaError(f"columns={unknown}: X has no such columns; it has {sorted(names)[:20]}")
         number = {"type": "numeric", "range": [self.low, self.high], "bins": self.bins}
         records = self.records if self.records is not None else rows or GUESSED_RECORDS
-        kinds = {"classes": self.classes, "range": self.target_range}
+        kinds = {"classes": self.classes, "range": self.target_range, "prevalence": self.prevalence}
         return {
             "target": {"name": self.target, **{kind: said for kind, said in kinds.items() if said is not None}},
             "records": records,

@@ -136,12 +136,13 @@ class Rows:
 
     def signed_sums(self, votes: Sequence[Vote], weights: Integers, bound: int) -> Integers:
         """Sum over rows of y_k * weights[y_k F_k + bound], per output k, feature and code: (outputs, features, max
-        width).
+        width). `weights` (2 bound + 1,); or (outputs, 2, 2 bound + 1), by output and whether y_k = 1 as well.
 
         Exact: every partial sum is over distinct rows, so its size is below 2^63 wherever rows * largest |weight| is,
         which is checked; for weights as fine as `row_bound` lets them be it is at most 2^62.
         """
-        if weights.shape != (2 * bound + 1,) or max(int(weights.max()), -int(weights.min())) * self.size >= 1 << 63:
+        shapes = (2 * bound + 1,), (self.outputs, 2, 2 * bound + 1)
+        if weights.shape not in shapes or max(int(weights.max()), -int(weights.min())) * self.size >= 1 << 63:
             raise InputError(
                 f"weights: must be {2 * bound + 1}, small enough that 64 bits hold their sum over all rows"
             )

@@ -46,8 +46,10 @@ MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known bef
 MAX_LABEL = 200  # characters of a class, for a certificate names them all
 MAX_TARGETS = 64
 MAX_GROUPS, MAX_GROUP_BINS = 16, 64
+LEAST_SHARE, NEAR_ONE = 1e-6, 0.01
 KINDS = ("numeric", "categorical", "boolean", *CALENDAR)
 
+_Share = Annotated[Finite, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE)]
 _Kind = Annotated[Numeric | Categorical | Boolean | Calendar, Field(discriminator="type")]
 _Group = Annotated[_Kind | None, BeforeValidator(lambda value: value or None)]  # none: the feature's own bins
 
@@ -55,12 +57,14 @@ _Group = Annotated[_Kind | None, BeforeValidator(lambda value: value or None)]  
 class _Answers(Strict):
     """What one asks of a row: `classes` in their public order (the last one is the positive class), or a public `range`
     for regression. `missing`: whether rows without an answer refuse the file, or are left out of this target's jobs.
+    `prevalence`: about which share of rows each class has, or, of two classes, the last one, from public knowledge.
     """
 
     classes: Annotated[tuple[StrictStr | StrictInt, ...], Field(min_length=2, max_length=255)] | None = None
     range: tuple[Finite, Finite] | None = None
     missing: Literal["refuse", "leave-out"] = "refuse"
     decimal: Decimal | None = None
+    prevalence: _Share | tuple[_Share, ...] | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> _Answers:
@@ -74,10 +78,31 @@ class _Answers(Strict):
             raise ValueError("decimal: is of a number, with `range`")
         if self.range is not None and not self.range[0] / 2 < self.range[1] / 2:  # as it is centred and halved later
             raise ValueError(f"range={list(self.range)}: low must be below high")
+        if self.prevalence is not None:
+            self._check_prevalence()
         return self
 
+    def _check_prevalence(self) -> None:
+        if self.classes is None:
+            raise ValueError("prevalence: is of classes, and this target is a number")
+        if not isinstance(self.prevalence, tuple):
+            if len(self.classes) > 2:
+                raise ValueError(f"prevalence: of {len(self.classes)} classes it must be a list, a share for each")
+            return
+        if len(self.prevalence) != len(self.classes):
+            raise ValueError(f"prevalence: must have a share for each of {len(self.classes)} classes, in their order")
+        if abs(sum(self.prevalence) - 1) > NEAR_ONE:
+            raise ValueError(f"prevalence: the shares add up to {sum(self.prevalence):g}; they must add up to 1")
+
+    def shares(self) -> tuple[float, ...]:
+        if self.prevalence is None:
+            return ()
+        if not isinstance(self.prevalence, tuple):
+            return 1 - self.prevalence, self.prevalence
+        return tuple(share / sum(self.prevalence) for share in self.prevalence)
+
     def target(self, name: str, also_feature: bool = False) -> Target:
-        return Target(name, self.classes, self.range, self.missing == "leave-out", also_feature)
+        return Target(name, self.classes, self.range, self.missing == "leave-out", also_feature, self.shares())
 
 
 class _Target(_Answers):
@@ -135,6 +160,7 @@ class _File(Strict):
 class Target:
     """A column to predict: one of `classes`, or (None) a number in the public `range`. `leave_out`: rows without an
     answer are left out of its jobs; else there are none. `also_feature`: the models of other targets read it.
+    `prevalence`: the declared share of each class, 1 together; () where none is declared.
     """
 
     name: str
@@ -142,6 +168,7 @@ class Target:
     range: tuple[float, float] | None
     leave_out: bool = False
     also_feature: bool = False
+    prevalence: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -205,6 +232,11 @@ class Schema:
     def target_range(self) -> tuple[float, float] | None:
         """The public range of the only target; None where it has classes."""
         return self.only.range
+
+    @property
+    def prevalence(self) -> tuple[float, ...]:
+        """The declared shares of the only target's classes; () where none are."""
+        return self.only.prevalence
 
     @property
     def target_names(self) -> tuple[str, ...]:

@@ -80,7 +80,9 @@ class TreeRows:
         return self._rows.ask(ScoreCounts(tuple(trees), bound))
 
     def leaf_sums(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
-        """Weight per leaf and class: (leaves, 2). `weights` (2 bound + 1,) by margin + bound."""
+        """Weight per leaf and class: (leaves, 2). `weights` (2 bound + 1,) by margin + bound; or (2, 2 bound + 1), by
+        class as well.
+        """
         return self._rows.ask(LeafSums(tuple(trees), cuts, weights))
 
     def histograms(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
@@ -174,4 +176,5 @@ def _batch(cuts: tuple[Cut, ...], known: int) -> tuple[Cut, ...]:
 
 def _by_class(weights: Integers) -> tuple[Integers, int]:
     """By margin + bound -> by class and score + bound: the margin of class 0 is the score turned round."""
-    return np.stack([weights[::-1], weights]), len(weights) // 2
+    first, second = np.broadcast_to(weights, (2, weights.shape[-1]))
+    return np.stack([first[::-1], second]), weights.shape[-1] // 2

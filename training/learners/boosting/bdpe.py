@@ -23,6 +23,7 @@ from training.learners.boosting.bdpe_loss import SCORE_ONE, WEIGHT_ONE
 from training.learners.boosting.defaults import strength
 from training.learners.boosting.tree_queries import Cuts, SplitTests, level_of, split_tests
 from training.learners.checks import check_real, check_whole
+from training.learners.class_weights import Balance, check_balance, class_weights, words_of
 from training.learners.noisy_leaves import (
     ClassWeights,
     LeafNoise,
@@ -62,8 +63,13 @@ class SplitRisks:
     curve: float  # alpha of the weights
     records: int
     most: int = FEW_ROWS
+    weighed: Balance | None = None
     norm: ClassVar[str] = "range"
-    purpose: ClassVar[str] = "select a split in every leaf by M-alpha risk"
+
+    @property
+    def purpose(self) -> str:
+        """What a plan says of it: what classes weigh as well."""
+        return f"select a split in every leaf by M-alpha risk{words_of(self.weighed)}"
 
     @property
     def size(self) -> int:
@@ -78,7 +84,7 @@ class SplitRisks:
         return 2 * loss.most(self.records, self.alpha) + slack
 
     def __call__(self, rows: Rows) -> Integers:
-        sums = TreeRows(rows).histograms(self.trees, self.cuts, loss.weights(self.bound, self.curve))
+        sums = TreeRows(rows).histograms(self.trees, self.cuts, weights(self.bound, self.curve, self.weighed))
         running = np.concatenate([np.zeros_like(sums[:, :, :1]), np.cumsum(sums, axis=2)], axis=2)
         feature, low, high = self.tests.intervals.T
         held = running[feature, :, high + 1] - running[feature, :, low]  # (tests, 2 leaves)
@@ -99,7 +105,8 @@ class CalibratedBoostingClassifier(PrivateClassifier):
     the budget of a tree for its splits (of epsilon where delta is 0, else of the squares that compose); the rest is for
     its leaves. `rate`: of learning; public, as the paper's leveraging coefficients are computed from the rows and have
     no privacy at all. `clamp`: largest size of a leaf's value before `rate`. `values`: candidate cut points per feature
-    at most, evenly among the public ones (the paper's v_q); 0 for all of them.
+    at most, evenly among the public ones (the paper's v_q); 0 for all of them. `balance` of classes as in `lazybb`, but
+    for its rule: None is 0.
 
     A level costs one selection, `split_share` / depth of a tree's budget, as its leaves are disjoint (paper: divided by
     2^level once more). Weights are w = psi^-1(-y F(x)), F the released score: the mirror update, which is free. (Done
@@ -117,6 +124,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
     rate: float = 0.5
     clamp: float = 10.0
     values: int = 10
+    balance: float | None = None
 
     def check(self, public: Public) -> None:
         """InputError where a parameter is out of range, or the target has not two classes."""
@@ -129,6 +137,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
             if value is not None:
                 check_whole(name, value, low, high)
         check_whole("values", self.values, 0, 1 << 16)
+        check_balance(self.balance, public)
         check_real("alpha", self.alpha, "at least 0.01 and at most 1", lambda x: 0.01 <= x <= 1)
         check_real("calibration", self.calibration, "above 0 and at most 1", lambda x: 0 < x <= 1)
         check_real("split_share", self.split_share, "between 0.05 and 0.95", lambda x: 0.05 <= x <= 0.95)
@@ -150,20 +159,23 @@ class CalibratedBoostingClassifier(PrivateClassifier):
             trees = (*trees, self._tree(session, tests, trees, bound))
             bound += max(map(abs, trees[-1].votes))
         assert public.classes is not None
-        grown = tuple(tree.tree() for tree in trees)
-        return TreeEnsemble(public.features, public.target, public.classes, grown, 0, 1 / SCORE_ONE)
+        grown, weighed = tuple(tree.tree() for tree in trees), class_weights(public, self.balance)
+        constant = round(weighed.offsets[0] * SCORE_ONE) if weighed else 0
+        return TreeEnsemble(public.features, public.target, public.classes, grown, constant, 1 / SCORE_ONE)
 
     def _tree(self, session: Releaser, tests: SplitTests, trees: tuple[Grown, ...], bound: int) -> Grown:
         public, depth = session.public, self.depth or depth_of(session.public)
         split, noise = self._prices(public, session.unit, depth)
+        weighed = class_weights(public, self.balance)
         cuts: Cuts = ()
         for level in range(depth):
             alpha = self.alpha * self.calibration**level
             counted = min(public.records, public.most)
-            risks = SplitRisks(tests, trees, bound, cuts, alpha, self.alpha, counted, public.most)
+            risks = SplitRisks(tests, trees, bound, cuts, alpha, self.alpha, counted, public.most, weighed)
             picks = session.release(risks, per_row(public, split))
             cuts = level_of(cuts, tests, per_leaf(picks, cuts))
-        leaves = ClassWeights(cuts, trees, loss.weights(bound, self.alpha), WEIGHT_ONE, norm_of(public))
+        table, said = weights(bound, self.alpha, weighed), f"{ClassWeights.purpose}{words_of(weighed)}"
+        leaves = ClassWeights(cuts, trees, table, WEIGHT_ONE, norm_of(public), said)
         return Grown(cuts, self._values(session.release(leaves, noise), noise, public))
 
     def _prices(self, public: Public, unit: Decimal, depth: int) -> tuple[Decimal, LeafNoise]:
@@ -185,6 +197,12 @@ class CalibratedBoostingClassifier(PrivateClassifier):
 
     def _largest(self) -> int:
         return max(1, round(self.rate * self.clamp * SCORE_ONE))
+
+
+def weights(bound: int, alpha: float, weighed: Balance | None) -> Integers:
+    """Of rows by margin + bound, and by class as well where classes are weighed; none above WEIGHT_ONE."""
+    table = loss.weights(bound, alpha)
+    return table if weighed is None else weighed.of_two(table)
 
 
 def thinned(features: Sequence[Feature], values: int) -> SplitTests:

@@ -25,6 +25,7 @@ from training.learners.boosting.smooth_boosting import (
     unit_of,
     weight_of_vote,
 )
+from training.learners.class_weights import Balance, words_of
 from training.rows.rows import Rows
 from training.session import Public, Releaser
 
@@ -34,7 +35,8 @@ MAX_ROUNDS = 5000
 @dataclass(frozen=True)
 class WeightedAgreement:
     """For every output k and 1-rule h: sum over rows of w y_k h(x), y_k = 1 in the class of k, else -1; w given by the
-    margins y_k F_k of the votes released so far, of total weight at most `bound` for each output.
+    margins y_k F_k of the votes released so far, of total weight at most `bound` for each output, and by class where
+    classes are `weighed`, which makes no w larger.
     """
 
     rules: OneRules
@@ -43,8 +45,13 @@ class WeightedAgreement:
     bound: int
     outputs: int
     public: Public
-    purpose: ClassVar[str] = "select a 1-rule by weighted agreement"
+    weighed: Balance | None = None
     norm: ClassVar[str] = "range"
+
+    @property
+    def purpose(self) -> str:
+        """What a plan says of it: what classes weigh as well."""
+        return f"select a 1-rule by weighted agreement{words_of(self.weighed)}"
 
     @property
     def size(self) -> int:
@@ -60,6 +67,7 @@ class WeightedAgreement:
         none = np.zeros(2 * bound + 1, dtype=np.int64)
         counts = rows.margin_counts(self.votes, bound)[0] if self.reweighting.reads_counts else none
         weights = self.reweighting.weights(bound, counts, public.records, public.relation)
+        weights = weights if self.weighed is None else self.weighed.of(weights)
         return np.concatenate([self.rules.scores(sums) for sums in rows.signed_sums(self.votes, weights, bound)])
 
 
@@ -83,7 +91,9 @@ class LazyBB(SmoothBooster):
     paper's: equal votes, exponential weights, two classes) with its `density` kappa; `threshold`: whether one more
     release, of noisy counts by class and score, places the decision threshold of two classes (the paper has it at 0)
     and says how steep probabilities are; `cuts` of numbers: "declared", "even" (in `bins`, for nothing), or
-    "found" (in as many, by noisy counts of rows per fine cell, at a twentieth of the budget).
+    "found" (in as many, by noisy counts of rows per fine cell, at a twentieth of the budget); `balance`: how far the
+    schema's `prevalence` makes classes weigh alike in every query, 0 not at all, 1 altogether; by the rule .5 where one
+    of two is rare.
 
     Each round costs one selection at the calibrated price (range, not twice the sensitivity: half the paper's noise),
     however many classes there are.
@@ -107,13 +117,17 @@ class LazyBB(SmoothBooster):
         assert public.classes is not None
         cast = _Cast(one_rules(public.features), 1 if len(public.classes) == 2 else len(public.classes))
         reweighting, mechanism = self.reweighting_of(settings, public), public.selection(session.unit)
+        weighed = self.class_weights(public)
         for _ in range(settings.rounds):
-            query = WeightedAgreement(cast.rules, reweighting, cast.votes, cast.bound, cast.outputs, public)
+            query = WeightedAgreement(cast.rules, reweighting, cast.votes, cast.bound, cast.outputs, public, weighed)
             cast.add(session.release(query, mechanism), settings)
         votes, link = tuple(cast.votes), link_of(settings) / unit_of(settings)
+        offsets = weighed.offsets if weighed else ()
         if self.threshold and cast.outputs == 1:
-            link, constant = self.place(session, VoteScores(cast.bound, link, votes))
+            link, constant = self.place(session, VoteScores(cast.bound, link, votes), sum(offsets))
             votes = (*votes, Vote("always", 0, 0, constant))
+        else:
+            votes = (*votes, *(Vote("always", 0, 0, round(off / link), k) for k, off in enumerate(offsets)))
         return VotingEnsemble(public.features, public.target, public.classes, votes, link)
 
 

@@ -100,14 +100,15 @@ class LazyBBTree(SmoothBooster):
         public = session.public
         tests, reweighting = split_tests(public.features), self.reweighting_of(settings, public)
         trees: tuple[Grown, ...] = ()
-        bound = 0
+        bound, weighed = 0, self.class_weights(public)
         for number in range(settings.rounds):
             weight = weight_of_vote(number, settings)
-            trees = (*trees, self._tree(session, tests, Weighing(reweighting, trees, bound, public), weight))
+            trees = (*trees, self._tree(session, tests, Weighing(reweighting, trees, bound, public, weighed), weight))
             bound += weight
-        constant, link = 0, link_of(settings) / unit_of(settings)
+        link, offset = link_of(settings) / unit_of(settings), weighed.offsets[0] if weighed else 0.0
+        constant = round(offset / link)
         if self.threshold:
-            link, constant = self.place(session, TreeScores(bound, link, trees))
+            link, constant = self.place(session, TreeScores(bound, link, trees), offset)
         grown = tuple(tree.tree() for tree in trees)
         assert public.classes is not None
         return TreeEnsemble(public.features, public.target, public.classes, grown, constant, link)

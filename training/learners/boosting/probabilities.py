@@ -20,7 +20,7 @@ from training.session import Public
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-EDGES = np.arange(-3.0, 4.0)  # log-odds of the public rule, between which rows are counted
+EDGES = np.arange(-3.0, 4.0)  # log-odds of the public rule, less its offset, between which rows are counted
 MIDDLES = np.arange(-3.5, 4.0)
 CLASSES = 2
 PRIOR = 0.3  # how far, in log-odds and as a share of the slope, the public rule is thought to be off
@@ -60,9 +60,9 @@ def counting(unit: Decimal) -> DiscreteLaplace:
     return DiscreteLaplace(min(MAX_EPSILON, unit))
 
 
-def placed(noisy: Integers, link: float, noise: float) -> tuple[float, int]:
+def placed(noisy: Integers, link: float, noise: float, offset: float = 0.0) -> tuple[float, int]:
     """The link, and the constant to add to every score, both by what was counted. `noise`: its standard deviation in
-    rows.
+    rows; `offset`: what the public rule would add, in log-odds.
 
     Steps of weighted least squares on the gradient of the log loss in (intercept, slope), each weighed by what noise
     and sampling do to it, and drawn towards the public rule: where noise drowns the rows, that rule stands.
@@ -70,7 +70,7 @@ def placed(noisy: Integers, link: float, noise: float) -> tuple[float, int]:
     first, second = np.asarray(noisy, np.float64).reshape(CLASSES, -1)
     rows, moved, design = np.maximum(first + second, 0.0), np.zeros(2), np.stack([np.ones(MIDDLES.size), MIDDLES])
     for _ in range(STEPS):
-        chance = 1 / (1 + np.exp(-(MIDDLES + moved @ design)))
+        chance = 1 / (1 + np.exp(-(MIDDLES + offset + moved @ design)))
         pull = design @ (second * (1 - chance) - first * chance)
         curved = (design * (rows * chance * (1 - chance))) @ design.T
         doubt = curved + (design * (noise**2 * ((1 - chance) ** 2 + chance**2))) @ design.T
@@ -78,7 +78,7 @@ def placed(noisy: Integers, link: float, noise: float) -> tuple[float, int]:
         wanted = np.linalg.solve(weighed @ curved + np.eye(2) / PRIOR**2, weighed @ pull - moved / PRIOR**2)
         moved = np.clip(moved + wanted, [-MOST_MOVED, LEAST_SLOPE - 1], [MOST_MOVED, MOST_SLOPE - 1])
     found = link * float(1 + moved[1])
-    return found, round(float(moved[0]) / found)
+    return found, round((offset + float(moved[0])) / found)
 
 
 def noise_in_rows(query: ScoreCounts, mechanism: DiscreteLaplace, public: Public) -> float:

@@ -22,6 +22,7 @@ from training.learners.boosting.defaults import LOGISTIC_RATE, Defaults, default
 from training.learners.boosting.probabilities import ScoreCounts, counting, noise_in_rows, placed
 from training.learners.boosting.reweighting import MOST_PROJECTED, Projected, Reweighting, Scheduled
 from training.learners.checks import check_flag, check_real, check_whole, check_word
+from training.learners.class_weights import Balance, balance_of, check_balance, class_weights
 from training.learners.cut_points import CellCounts, Cutting, Recut, Where, check_cuts, counted_numbers, cutting, recut
 from training.session import Public, Releaser
 
@@ -46,6 +47,7 @@ class SmoothBooster(PrivateClassifier):
     decay: float | None = None
     cuts: Where | Literal["auto"] = "auto"
     bins: int | None = None
+    balance: float | None = None
 
     most_bins: ClassVar[int] = 64  # by the public rule, where there is much to tell
     logistic_rate: ClassVar[float] = LOGISTIC_RATE
@@ -57,6 +59,7 @@ class SmoothBooster(PrivateClassifier):
         check_real("density", self.density, "above 0 and at most 1", lambda x: 0 < x <= 1)
         check_flag("threshold", self.threshold)
         check_cuts(self.cuts, self.bins)
+        check_balance(self.balance, public)
         self.cutting_of(public)
         if self.rounds is not None:
             check_whole("rounds", self.rounds, 1, most_rounds)
@@ -67,6 +70,8 @@ class SmoothBooster(PrivateClassifier):
                 check_real(name, value, "between 0 and 1", lambda x: 0 <= x <= 1)
         if self.reweighting == "projected" and self.weighting == "logistic":
             raise InputError("weighting='logistic': projected reweighting has exponential weights")
+        if self.reweighting == "projected" and self.balance:
+            raise InputError(f"balance={self.balance}: projected reweighting has no class weights; leave it out")
         if self.reweighting == "projected" and public.most > MOST_PROJECTED:
             most = f"rows weighed so are at most {MOST_PROJECTED}, and there may be {public.most}"
             raise InputError(f"reweighting='projected': {most}; scheduled reweighting takes them")
@@ -108,11 +113,19 @@ class SmoothBooster(PrivateClassifier):
         """Where numbers are cut, by the parameters or the public rule."""
         return cutting(public, strength(public), self.most_bins, self.cuts, self.bins)
 
-    def place(self, session: Releaser, query: ScoreCounts) -> tuple[float, int]:
-        """The last release: the link and the constant that go with the scores which `query` counts."""
+    def class_weights(self, public: Public) -> Balance | None:
+        """What rows of each class weigh; None: all alike."""
+        if self.reweighting == "projected":
+            return None
+        return class_weights(public, balance_of(public, strength(public)) if self.balance is None else self.balance)
+
+    def place(self, session: Releaser, query: ScoreCounts, offset: float) -> tuple[float, int]:
+        """The last release: the link and the constant that go with the scores which `query` counts. `offset`: log-odds
+        at a score of 0 by the public rule, other than 0 where classes were weighed.
+        """
         mechanism = counting(session.unit)
         noise = noise_in_rows(query, mechanism, session.public)
-        return placed(session.release(query, mechanism), query.link, noise)
+        return placed(session.release(query, mechanism), query.link, noise, offset)
 
     def reweighting_of(self, settings: Defaults, public: Public) -> Reweighting:
         """How rows are weighed by their margins, by these settings."""

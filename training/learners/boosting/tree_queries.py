@@ -21,6 +21,7 @@ from accountant.budget import Relation
 from models.features import Feature
 from training.learners.boosting.probabilities import ScoreCounts
 from training.learners.boosting.reweighting import Reweighting
+from training.learners.class_weights import Balance, words_of
 from training.rows.kernels import trees as kernels
 from training.rows.rows import FEW_ROWS, Rows
 from training.rows.tree_rows import Cut, Grown, TreeRows
@@ -66,14 +67,15 @@ def split_tests(features: tuple[Feature, ...]) -> SplitTests:
 
 @dataclass(frozen=True)
 class Weighing:
-    """Weights of rows by their margins under the trees released so far. `bound`: their total weight; no score is
-    larger, whatever the row.
+    """Weights of rows by their margins under the trees released so far, and by class where classes are `weighed`, which
+    makes none larger. `bound`: the trees' total weight; no score is larger, whatever the row.
     """
 
     reweighting: Reweighting
     trees: tuple[Grown, ...]
     bound: int
     public: Public
+    weighed: Balance | None = None
 
     def moved(self, relation: Relation) -> int:
         """Twice the most that a row can move the weights of all rows by, in sum, itself included."""
@@ -84,13 +86,14 @@ class Weighing:
         return TreeRows(rows).histograms(self.trees, cuts, self.weights(rows))
 
     def weights(self, rows: Rows) -> Integers:
-        """(2 bound + 1,) by margin + bound."""
+        """(2 bound + 1,) by margin + bound; (2, 2 bound + 1) by class as well where classes are weighed."""
         bound, public = self.bound, self.public
         counts = np.zeros(2 * bound + 1, dtype=np.int64)
         if self.reweighting.reads_counts:
             first, second = TreeRows(rows).score_counts(self.trees, bound)
             counts = second + first[::-1]
-        return self.reweighting.weights(bound, counts, public.records, public.relation)
+        found = self.reweighting.weights(bound, counts, public.records, public.relation)
+        return found if self.weighed is None else self.weighed.of_two(found)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,8 @@ class SplitGains:
     @property
     def purpose(self) -> str:
         """What a plan says of it: whether leaves are split one by one, and by which criterion."""
-        return f"select a split {'of any leaf' if self.best_first else 'in every leaf'} by {self.criterion}"
+        where = "of any leaf" if self.best_first else "in every leaf"
+        return f"select a split {where} by {self.criterion}{words_of(self.weighing.weighed)}"
 
     @property
     def size(self) -> int:
@@ -142,8 +146,12 @@ class LeafVotes:
 
     weighing: Weighing
     cuts: Cuts
-    purpose: ClassVar[str] = "select the vote of every leaf"
     norm: ClassVar[str] = "range"
+
+    @property
+    def purpose(self) -> str:
+        """What a plan says of it."""
+        return f"select the vote of every leaf{words_of(self.weighing.weighed)}"
 
     @property
     def size(self) -> int:
@@ -173,8 +181,12 @@ class LeafRules:
     tests: SplitTests
     weighing: Weighing
     cuts: Cuts
-    purpose: ClassVar[str] = "select a 1-rule in every leaf by weighted agreement"
     norm: ClassVar[str] = "range"
+
+    @property
+    def purpose(self) -> str:
+        """What a plan says of it."""
+        return f"select a 1-rule in every leaf by weighted agreement{words_of(self.weighing.weighed)}"
 
     @property
     def size(self) -> int:

@@ -23,6 +23,7 @@ from models.pairs import JOINED, pair_name
 from training.learners.base import PrivateClassifier, PrivateLearner, PrivateRegressor
 from training.learners.boosting.defaults import strength as signal
 from training.learners.checks import check_real, check_whole
+from training.learners.class_weights import check_balance, class_weights
 from training.learners.cut_points import (
     CellCounts,
     Cutting,
@@ -56,7 +57,8 @@ class DPEBM(PrivateLearner):
     released histogram; `rate` of a step; `ridge`, in standard deviations of the noise, added to what a step is divided
     by; `share` of the budget for the histograms; `clip` of residuals, in chances or half ranges; `spread`: a number's
     are clipped to that many of their released root mean squares as well, 0 for not; `cuts` and `bins` of numbers as in
-    `lazybb`; `pairs` of features that add something together: "auto", a number of them, or themselves, "age & hours".
+    `lazybb`; `pairs` of features that add something together: "auto", a number of them, or themselves, "age & hours";
+    `balance` of classes as in `lazybb`, but for its rule: None is 0, for residuals weigh by chances already.
     """
 
     name: ClassVar[str] = "ebm"
@@ -72,6 +74,7 @@ class DPEBM(PrivateLearner):
     cuts: Where | Literal["auto"] = "auto"
     bins: int | None = None
     pairs: object = AUTO
+    balance: float | None = None
 
     def check(self, public: Public) -> None:
         """InputError where a parameter is out of range, or the target has neither two classes nor a range."""
@@ -86,6 +89,7 @@ class DPEBM(PrivateLearner):
         if self.leaves == 1:
             raise InputError("leaves=1: must be 0 for every bin its own, or at least 2")
         check_cuts(self.cuts, self.bins)
+        check_balance(self.balance, public)
         self.cutting_of(public)
         self._check_pairs(public)
         for name, words, fits in _REALS:
@@ -143,7 +147,8 @@ class DPEBM(PrivateLearner):
         public = session.public
         features = list(enumerate(public.features))
         counts = [session.release(BinCounts(f, feature.bins, noise.norm), noise.counting) for f, feature in features]
-        model = Model(public, settings, noise, [count / GRID for count in counts], pairs)
+        weighed = class_weights(public, self.balance)
+        model = Model(public, settings, noise, [count / GRID for count in counts], pairs, weighed=weighed)
         whole = np.zeros(public.features[0].bins, np.int64)
         model.start(session.release(model.query(0, whole), noise.starting))
         if public.classes is None and settings.spread:

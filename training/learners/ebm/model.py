@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from accountant.budget import Relation
 from models.forms.additive import AdditiveEnsemble
 from models.pairs import PairTerm, in_rows
+from training.learners.class_weights import Balance, mean_weight
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise
 from training.learners.ebm.pairs import SEEN, Places, cells_partition, joint_of, pairs_among
@@ -54,6 +55,7 @@ class Model:
     counts: list[Floats]
     pairs: PairDefaults = NO_PAIRS
     joints: tuple[Joint, ...] = ()
+    weighed: Balance | None = None
 
     def __post_init__(self) -> None:
         self._number = self.public.classes is None
@@ -65,6 +67,7 @@ class Model:
         self._lows, self._highs = [0] * len(self.counts), [0] * len(self.counts)
         self._constant, self._curvature = 0, 1.0
         self._clip = 1.0  # the first sum is of all that there is
+        self._weights = self.weighed  # until the last sum
 
     def leaves(self, place: int, epoch: int) -> Integers:
         """The public partition of a feature's bins, or a pair's cells."""
@@ -131,17 +134,21 @@ class Model:
         The noise counts as so many rows: where it drowns their number, the constant stays near 0.
         """
         worth = self._residuals().worth
-        mean = float(total[0]) * worth / (self._rows() + self._noise(self.noise.starting, worth))
+        weight = mean_weight(self.public, self.weighed)
+        mean = float(total[0]) * worth / (self._rows() * weight + self._noise(self.noise.starting, worth))
         if self._number:
             self._constant = round(min(max(mean, -1.0), 1.0) * TARGET_GRID)
         else:
             rate = min(max(0.5 + mean, RARE), 1 - RARE)
-            self._constant, self._curvature = round(log(rate / (1 - rate)) * SCORES), rate * (1 - rate)
+            self._constant, self._curvature = round(log(rate / (1 - rate)) * SCORES), rate * (1 - rate) * weight
         self._clip = self.settings.clip
 
     def unclipped(self, whole: Integers) -> LeafSums:
-        """The sum of all residuals as they are: with clipped ones a rare class stays under-predicted."""
-        self._clip = 1.0
+        """The sum of all residuals as they are: with clipped ones a rare class stays under-predicted, and where classes
+        were weighed chances are brought back to the declared shares first."""
+        self._clip, self._weights = 1.0, None
+        if self.weighed:
+            self._constant += round(self.weighed.offsets[0] * SCORES)
         return self.query(0, whole)
 
     def centre(self, total: Integers) -> None:
@@ -225,7 +232,7 @@ class Model:
         if self._number:
             return NumberResiduals(self._constant, round(self._clip * TARGET_GRID), relation)
         low, high = self._constant + sum(self._lows), self._constant + sum(self._highs)
-        return ClassResiduals(self._constant, low, high, self._clip, relation, norm)
+        return ClassResiduals(self._constant, low, high, self._clip, relation, norm, self._weights)
 
     def _noise(self, mechanism: Mechanism, worth: float) -> float:
         """The standard deviation of its noise on a sum, in logits or half ranges."""

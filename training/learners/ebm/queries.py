@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from accountant.errors import PlanMismatch
+from training.learners.class_weights import ONE, Balance, words_of
 from training.learners.leaf_sensitivity import Norm, reach
 from training.rows.additive_rows import AdditiveRows, Joint, bin_counts, joint_counts, square_sum
 from training.rows.kernels.additive import FRACTION
@@ -31,8 +32,12 @@ CLIP = 8 * SCORES  # beyond, the chances of the last table entry stand
 
 class Residuals(Protocol):
     """What is left to explain of a row. `worth`: one grid step of a sum, in logits or half ranges; `extremes`: what a
-    row may add at most, (up, down) in grid steps.
+    row may add at most, (up, down) in grid steps; `words`: what a plan says of class weights.
     """
+
+    @property
+    def words(self) -> str:
+        """What a plan says of class weights."""
 
     @property
     def worth(self) -> float:
@@ -51,7 +56,7 @@ class Residuals(Protocol):
 @dataclass(frozen=True)
 class ClassResiduals:
     """Two classes: y - p, p = 1 / (1 + exp(-score)), for scores that are known to lie in low..high (`constant`
-    included). Clipped to -clip..clip, at most 1.
+    included). Clipped to -clip..clip, at most 1; then times what a row's class is `weighed`, at most 1.
 
     y - p is at most A = 1 - p(low) and at least -B, B = p(high): the further the released terms are from saying
     anything, the less one row counts.
@@ -63,6 +68,18 @@ class ClassResiduals:
     clip: float
     relation: Relation
     norm: Norm
+    weighed: Balance | None = None
+
+    @property
+    def words(self) -> str:
+        """What a plan says of class weights."""
+        return words_of(self.weighed)
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """What a row of each class weighs."""
+        first, last = self.weighed.pairs[0] if self.weighed else (ONE, ONE)
+        return first / ONE, last / ONE
 
     @property
     def span(self) -> tuple[int, int]:
@@ -72,8 +89,8 @@ class ClassResiduals:
     @property
     def worth(self) -> float:
         """One grid step of a sum, in logits."""
-        low, high = self.span
-        up, down = (min(self.clip, 1 / (1 + exp(end / SCORES))) for end in (low, -high))
+        (low, high), (first, last) = self.span, self.weights
+        up, down = (w * min(self.clip, 1 / (1 + exp(end / SCORES))) for w, end in ((last, low), (first, -high)))
         fine = 1 << 40
         return reach(int(fine * up) + 1, int(fine * down) + 1, self.relation, self.norm) / fine / (GRID - 2)
 
@@ -82,7 +99,8 @@ class ClassResiduals:
         """By class and score - low: (2, scores), rounded toward zero."""
         low, high = self.span
         exact = _residuals()[:, low + CLIP : high + CLIP + 1]
-        return (np.clip(exact, -self.clip, self.clip) / self.worth).astype(np.int32)
+        weighed = np.clip(exact, -self.clip, self.clip) * np.array(self.weights)[:, None]
+        return np.asarray(weighed / self.worth, np.int32)
 
     def extremes(self) -> tuple[int, int]:
         """What a row may add at most: (up, down), in grid steps."""
@@ -113,6 +131,7 @@ class NumberResiduals:
     constant: int
     clip: int
     relation: Relation
+    words: ClassVar[str] = ""
 
     @property
     def most(self) -> int:
@@ -195,7 +214,11 @@ class PairScores:
     joints: tuple[Joint, ...]
     norm: Norm
     relation: Relation
-    purpose: ClassVar[str] = "score pairs of features"
+
+    @property
+    def purpose(self) -> str:
+        """What a plan says of it."""
+        return f"score pairs of features{self.residuals.words}"
 
     @property
     def size(self) -> int:
@@ -257,7 +280,11 @@ class LeafSums:
     norm: Norm
     relation: Relation
     joints: tuple[Joint, ...] = ()
-    purpose: ClassVar[str] = "sum residuals per leaf"
+
+    @property
+    def purpose(self) -> str:
+        """What a plan says of it."""
+        return f"sum residuals per leaf{self.residuals.words}"
 
     @property
     def size(self) -> int:

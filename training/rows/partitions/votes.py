@@ -39,7 +39,9 @@ class StateCounts:
 
 @dataclass(frozen=True)
 class SignedSums:
-    """Sum over rows of y_k * weights[y_k F_k + bound], per output k, feature and code: (outputs, features, width)."""
+    """Sum over rows of y_k * weights[y_k F_k + bound], per output k, feature and code: (outputs, features, width).
+    `weights` (2 bound + 1,); or (outputs, 2, 2 bound + 1), by output and whether y_k = 1 as well.
+    """
 
     votes: Sequence[Vote]
     weights: Integers
@@ -47,10 +49,12 @@ class SignedSums:
 
     def __call__(self, part: Partition) -> Integers:
         bound, sums = self.bound, kernels.votes.signed_sums
-        by_state = np.stack([-self.weights[::-1], self.weights], axis=1).ravel()  # by state + 2 bound
+        tables = np.broadcast_to(self.weights, (part.outputs, 2, 2 * bound + 1))
+        by_state = [np.stack([-other[::-1], own], axis=1).ravel() for other, own in tables]  # by state + 2 bound
         widths, groups = np.array(part.widths, np.int64), _grouped(part.widths, min(JOINT_CODES, part.size))
         states = states_after(part, self.votes, bound)
-        return np.stack([sums(part.bins, each, part.low, by_state, 2 * bound, widths, groups) for each in states])
+        pairs = zip(states, by_state, strict=True)
+        return np.stack([sums(part.bins, each, part.low, own, 2 * bound, widths, groups) for each, own in pairs])
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ the claim and at least .6 of it; with half of the sensitivity it exceeds the cla
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from itertools import product
@@ -41,9 +42,11 @@ def halved_sensitivity():
         yield
 
 
-def worst_share(learner: LazyBB, relation: Relation, classes: int, fault=nullcontext, constant=False) -> float:
+def worst_share(
+    learner: LazyBB, relation: Relation, classes: int, fault=nullcontext, constant=False, shares=()
+) -> float:
     """Largest loss over all transcripts and neighbours as a share of the plan's pure price."""
-    public = public_of(relation, 4, classes=CLASSES[classes])
+    public = replace(public_of(relation, 4, classes=CLASSES[classes]), prevalence=shares)
     plan = rehearse(learner, public, UNIT)
     price = compose_pure(plan.events) / NANO
     rows = tuple(product((0,) if constant else (0, 1), range(classes)))
@@ -86,6 +89,17 @@ def test_every_transcript_of_three_classes(relation, weighting, decay):
     assert TIGHT <= worst_share(learner, relation, 3, constant=True) <= 1 + SLACK
     with pytest.raises(AssertionError, match="claimed"):
         worst_share(learner, relation, 3, halved_sensitivity, constant=True)
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize("shares", [(0.8, 0.2), (0.6, 0.3, 0.1)])
+def test_every_transcript_where_classes_are_weighed(relation, shares):
+    """The rarer class has the weight that is priced, so the claim is as tight as without."""
+    learner, classes = of_form("exponential", 0.0, threshold=False, balance=1.0), len(shares)
+    found = worst_share(learner, relation, classes, constant=classes > 2, shares=shares)
+    assert (TIGHT if relation is ADD else 0.45) <= found <= 1 + SLACK
+    with pytest.raises(AssertionError, match="claimed"):
+        worst_share(learner, relation, classes, halved_sensitivity, constant=classes > 2, shares=shares)
 
 
 def test_three_classes_cost_what_two_cost():

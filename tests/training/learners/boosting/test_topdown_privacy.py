@@ -31,6 +31,7 @@ from training.learners.boosting.tree_queries import (
     Weighing,
     split_tests,
 )
+from training.learners.class_weights import ONE, Balance
 from training.rows.kernels.trees import impurity
 from training.rows.tree_rows import Cut, Grown
 from training.session import sensitivity_of
@@ -251,9 +252,9 @@ def some_cuts(random, tests, leaves: int) -> tuple[Cut, ...]:
     return tuple(tests.cut(int(random.integers(leaf + 1)), int(random.integers(tests.size))) for leaf in range(leaves))
 
 
-def widest(kind, relation, reweighting, tries: int, seed: int = 0) -> float:
+def widest(kind, relation, reweighting, tries: int, weighed: Balance | None = None) -> float:
     """Random histories of trees, partly grown trees, data of every size, any guess of the row count."""
-    random, tests, worst = np.random.default_rng(seed), split_tests(FEATURES), 0.0
+    random, tests, worst = np.random.default_rng(0), split_tests(FEATURES), 0.0
     for _ in range(tries):
         trees = tuple(
             Grown(cuts, tuple(int(random.integers(1, 4)) * random.choice([-1, 1], len(cuts) + 1).astype(int)))
@@ -264,7 +265,7 @@ def widest(kind, relation, reweighting, tries: int, seed: int = 0) -> float:
         row, second = (RANDOM_ROWS[int(pick)] for pick in random.integers(len(RANDOM_ROWS), size=2))
         records = len(shared) + 1 if relation is REPLACE else int(random.integers(1, 2 * len(shared) + 2))
         facts = public_of(relation, records, features=FEATURES)
-        weighing = Weighing(reweighting(random), trees, sum(abs(tree.votes[0]) for tree in trees), facts)
+        weighing = Weighing(reweighting(random), trees, sum(abs(tree.votes[0]) for tree in trees), facts, weighed)
         query = kind(tests, weighing, some_cuts(random, tests, int(random.integers(0, 4))))
         one = rows_of([*shared, row] if relation is REPLACE else shared, FEATURES)
         found = joint_range(query, one, rows_of([*shared, second], FEATURES))
@@ -304,6 +305,16 @@ def test_no_range_above_the_sensitivity_anywhere(kind, reweighting, relation):
 def test_half_the_sensitivity_shows_in_the_ranges(kind, relation):
     with halved_sensitivity(), pytest.raises(AssertionError, match="range"):
         widest(KINDS[kind], relation, REWEIGHTINGS["scheduled"], 400)
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize("kind", ["gini", "error", "rules"])
+def test_class_weights_move_no_more_and_one_of_two_is_seen(kind, relation):
+    """The rare class weighs as much as any row did; the bug: twice that, at the same price."""
+    how = REWEIGHTINGS["logistic"]
+    assert widest(KINDS[kind], relation, how, 60, Balance(((ONE // 5, ONE),), (-1.6,))) >= 0.4
+    with pytest.raises(AssertionError, match="range"):
+        widest(KINDS[kind], relation, how, 400, Balance(((ONE // 5, 2 * ONE),), (-2.3,)))
 
 
 def test_weights_are_at_most_half_of_what_a_row_moves():
