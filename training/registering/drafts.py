@@ -13,7 +13,8 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -107,17 +108,18 @@ class Drafts:
         """The bytes from `at` on. WrongState where others are awaited, which says which; a part that came already is
         taken again.
         """
-        with locked(self.folder / draft.id / "lock"):
+        with self._alone(draft):
             draft = self._read(draft.id)
             if draft.state != RECEIVING or at > draft.received:
                 raise WrongState(f"at={at}: byte {draft.received} is awaited", received=draft.received, draft=draft.id)
             if at + len(part) > draft.size:
                 raise InputError(f"file: {draft.size} bytes were announced, and there are more")
-            descriptor = os.open(self.rows(draft), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
             try:
-                os.pwrite(descriptor, part, at)
-            finally:
-                os.close(descriptor)
+                with open(os.open(self.rows(draft), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE), "wb") as file:
+                    file.seek(at)
+                    file.write(part)
+            except OSError as error:
+                raise InputError(f"file: the server cannot keep it ({error.strerror}); ask its operator") from None
             received = max(draft.received, at + len(part))
             draft = replace(draft, received=received, state=LOOKING if received == draft.size else RECEIVING)
             self._write(draft)
@@ -127,16 +129,24 @@ class Drafts:
 
     def check(self, draft: Draft, schema: str, answers: Sequence[Json]) -> Draft:
         """Have every row checked against a schema."""
-        with locked(self.folder / draft.id / "lock"):
+        with self._alone(draft):
             self._from(draft.id, COLUMNS, PROBLEMS, READY)
             replace_unsynced(self.folder / draft.id / SCHEMA, schema.encode(), PRIVATE)
             return self._ask(replace(self._read(draft.id), state=CHECKING, answers=answers, problems=(), refusal=None))
 
     def register(self, draft: Draft, asked: Json) -> Draft:
         """Have it registered."""
-        with locked(self.folder / draft.id / "lock"):
+        with self._alone(draft):
             self._from(draft.id, READY)
             return self._ask(replace(self._read(draft.id), state=REGISTERING, asked=asked, refusal=None))
+
+    @contextmanager
+    def _alone(self, draft: Draft) -> Iterator[None]:
+        """UnknownName where it was deleted this moment."""
+        if not self._place(draft.id).exists():
+            raise UnknownName(f"draft={draft.id!r}: no such draft")
+        with locked(self.folder / draft.id / "lock"):
+            yield
 
     def _from(self, identity: str, *states: str) -> None:
         state = self._read(identity).state
@@ -150,13 +160,15 @@ class Drafts:
 
     def change(self, draft: Draft, **fields: Any) -> Draft:
         """By the process that works on it."""
-        with locked(self.folder / draft.id / "lock"):
+        with self._alone(draft):
             changed = replace(self._read(draft.id), **fields)
             self._write(changed)
         return changed
 
     def delete(self, draft: Draft) -> None:
-        """Its rows and all that was said of them."""
+        """Its rows and all that was said of it. WrongState while it is being registered, which cannot be taken back."""
+        if self._read(draft.id).state == REGISTERING:
+            raise WrongState("draft: is being registered", state=REGISTERING)
         shutil.rmtree(self.folder / draft.id, ignore_errors=True)
 
     def delete_rows(self, draft: Draft) -> None:
@@ -222,9 +234,9 @@ class Drafts:
     def _read(self, identity: str) -> Draft:
         try:
             body: Mapping[str, Any] = json.loads(self._place(identity).read_bytes())
-        except (OSError, ValueError):
+            return Draft(**body)
+        except (OSError, ValueError, TypeError):
             raise UnknownName(f"draft={identity!r}: no such draft") from None
-        return Draft(**body)
 
     def _write(self, draft: Draft) -> None:
         replace_unsynced(self._place(draft.id), json.dumps(asdict(draft)).encode(), PRIVATE)

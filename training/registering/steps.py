@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import resource
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from accountant.errors import DpserveError, InputError
+from accountant.errors import DpserveError, InputError, UnknownName
 from accountant.files import locked
 from accountant.home import Home
 from training.registering.asked import AskedRegistration, registered
@@ -53,7 +54,8 @@ def work(path: Path) -> None:
         home = Home.open()
         for draft in drafts.all():
             if draft.state in AT_WORK:
-                step(home, drafts, draft)
+                with suppress(UnknownName):  # it was deleted meanwhile
+                    step(home, drafts, draft)
 
 
 def step(home: Home, drafts: Drafts, draft: Draft) -> None:
@@ -81,6 +83,8 @@ def step(home: Home, drafts: Drafts, draft: Draft) -> None:
 
 def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
     rows = drafts.rows(draft)
+    if draft.path is not None and rows.resolve() != rows:
+        raise InputError("path: leads elsewhere since it was named")
     if draft.state == LOOKING:
         return {"state": COLUMNS, "proposal": proposal(rows)}
     schema = drafts.schema(draft)
