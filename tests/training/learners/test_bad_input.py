@@ -13,6 +13,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from quick_learners import few, quick_auto  # noqa: F401  a fixture
 from scipy import sparse
 
 from accountant.budget import from_nano
@@ -31,6 +32,7 @@ from training.session import Rehearsal, Session
 pytestmark = pytest.mark.slow
 
 EVERY = pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
+QUICK = pytest.mark.usefixtures("quick_auto")
 BOTH = pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 ROWS = 200
 RULE = Columns(low=0, high=1, classes=["no", "yes"], records=ROWS)
@@ -47,12 +49,9 @@ def make(kind, **parameters):
     return kind(**{"schema": RULE, "epsilon": "50", "account": account, **parameters})
 
 
-FEW = {"rounds": 25, "epochs": 8, "trees": 8}
-
-
 def small(kind, **parameters):
-    """A learner that is quick: what odd rows do to it does not depend on how long it learns."""
-    return make(kind, **{name: few for name, few in FEW.items() if name in kind().get_params()}, **parameters)
+    """A learner that is quick; with QUICK `auto` is as well."""
+    return make(kind, **few(kind()), **parameters)
 
 
 def refused(learner, X, y, error, said):
@@ -67,6 +66,7 @@ def refused(learner, X, y, error, said):
 
 
 @EVERY
+@QUICK
 @BOTH
 @pytest.mark.parametrize("constants", [[0.5, -7.0, 1e300, np.nan, np.inf, -np.inf], [np.nan]], ids=["any", "missing"])
 def test_constant_features_give_the_most_frequent_class(kind, relation, constants):
@@ -77,6 +77,7 @@ def test_constant_features_give_the_most_frequent_class(kind, relation, constant
 
 
 @EVERY
+@QUICK
 @BOTH
 @pytest.mark.parametrize("only", ["no", "yes"])
 def test_one_class_only_is_what_is_predicted_and_both_are_declared(kind, relation, only):
@@ -88,6 +89,7 @@ def test_one_class_only_is_what_is_predicted_and_both_are_declared(kind, relatio
 
 
 @EVERY
+@QUICK
 @BOTH
 @pytest.mark.parametrize("values", [["red"], ["red", "green"], ["green"]], ids=repr)
 def test_a_feature_with_one_category(kind, relation, values):
@@ -119,16 +121,18 @@ def test_no_rows_are_refused(kind, relation):
 
 
 @EVERY
+@QUICK
 @BOTH
 def test_under_replace_one_the_declared_number_of_rows_is_theirs(kind, relation):
     X, y = data(ROWS + 1)
     if relation == "replace-one":
         refused(make(kind, relation=relation), X, y, DataError, "records=200")
     else:
-        make(kind, relation=relation).fit(X, y)
+        small(kind, relation=relation).fit(X, y)
 
 
 @EVERY
+@QUICK
 @BOTH
 def test_numbers_beyond_the_range_are_clipped_and_missing_ones_have_a_bin(kind, relation):
     """As they are when they are served: only the public bin counts."""
@@ -199,6 +203,7 @@ def test_labels_that_were_not_declared_are_refused(kind, relation, case):
 
 
 @EVERY
+@QUICK
 @pytest.mark.parametrize("form", [pa.array, lambda y: pa.chunked_array([y[:9], y[9:]]), list, np.ndarray.tolist])
 def test_labels_come_in_every_form(kind, form):
     X, y = data()
@@ -206,6 +211,7 @@ def test_labels_come_in_every_form(kind, form):
 
 
 @EVERY
+@QUICK
 def test_records_to_predict_that_do_not_fit_are_refused(kind):
     X, y = data()
     model = small(kind).fit(X, y)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from quick_learners import few, quick_auto  # noqa: F401  a fixture
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -40,14 +41,17 @@ def data(rows: int = 300, seed: int = 0):
     return X, (X[:, 0] + random.normal(0, 0.1, rows) > 0.5).astype(int)
 
 
-FEW = {"rounds": 25, "epochs": 8, "trees": 8}
+@pytest.fixture(autouse=True)
+def quick(request):
+    """Of scikit-learn's own checks alone `auto` learns as long as it does by default."""
+    if "_check_" not in request.function.__name__:
+        request.getfixturevalue("quick_auto")
 
 
 def make(kind, **parameters):
     """A learner that is quick; of check_estimator alone it learns as long as it does by default."""
-    few = {name: count for name, count in FEW.items() if name in kind().get_params()}
     rule = Columns(low=0, high=1, classes=[0, 1], records=300)
-    return kind(**{"schema": rule, "epsilon": "20", **few, **parameters})
+    return kind(**{"schema": rule, "epsilon": "20", **few(kind()), **parameters})
 
 
 def of_many(kind) -> bool:
