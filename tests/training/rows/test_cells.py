@@ -123,9 +123,9 @@ def test_bins_are_looked_up_once_however_often_they_are_asked(monkeypatch):
     assert grid_of(own[0], (0, 1000))  # is kept as well
     monkeypatch.setattr(packed_cells, "merging", lambda *given: looked_up.append(given) or merging(*given))
     first, second = ((number(0, 1000, bins, "a"), *own[1:]) for bins in (4, 8))
-    for features, times in ((first, 3), (first, 3), (second, 6), (second, 6), (own, 6)):
+    for features, times in ((first, 2), (first, 2), (second, 4), (second, 4), (own, 4)):
         assert rows.binned(features).bins.shape[1] == rows.size
-        assert len(looked_up) == times  # to see that rows stand in them, twice, and to merge these
+        assert len(looked_up) == times  # to see that rows stand in them, and to merge these
 
 
 def test_no_bin_of_a_wide_number_needs_more_than_a_byte_but_where_a_feature_has_more():

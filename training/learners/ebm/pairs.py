@@ -78,7 +78,7 @@ def _halves(text: str, places: dict[str, int]) -> list[str]:
 
 def _places(names: Any, places: dict[str, int]) -> Places:
     if not isinstance(names, list | tuple) or len(names) != 2 or not all(isinstance(name, str) for name in names):
-        raise InputError(f"pairs: {names!r:.80} must be the names of two features, such as age & hours")
+        raise InputError(f"pairs={names!r:.80}: must be the names of two features, such as age & hours")
     for name in names:
         if name not in places:
             raise InputError(f"pairs: {name!r:.80} is no feature; there are {', '.join(list(places)[:20])}")

@@ -103,8 +103,7 @@ class Partition:
     def check_binned(self, features: tuple[Feature, ...]) -> None:
         """InputError where the rows do not stand in the bins of these features."""
         if self.cells is not None:
-            if features not in (self.cells.features, self.memo.get(BINNED, [()])[0]):  # else they were looked at
-                self.cells.tables(features)
+            self.cells.tables(features)
         elif [feature.bins for feature in features] != [*self.widths]:
             raise InputError("features: these rows do not stand in fine cells, and have other bins")
 
