@@ -26,7 +26,7 @@ from training.learners.choice import choose
 from training.learners.expected import Expected, expected
 from training.parameters import learner_of, stored
 from training.pricing import fit_for, known_references, offer_for, references_for, telling
-from training.rows.rows import MOST_ROWS, row_bound
+from training.rows.rows import MOST_ROWS, most_rows_of
 from training.rows.schema import Schema, schema_of, which_target
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
@@ -177,7 +177,11 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
     if not registration.cells:  # its rows are packed as declared alone
         public = replace(public, spans=())
     if dataset.blocks:
-        public = replace(public, records=dataset.records, most=row_bound(dataset.records))
+        public = replace(public, records=dataset.records, most=most_rows_of(dataset))
+        if public.most > MOST_ROWS:
+            raise InputError(
+                f"blocks: there may be {public.most} rows in them, and {MOST_ROWS} are learnt from at once"
+            )
     if dataset.holdout is None:
         return public
     share = dataset.holdout if dataset.families[0].part else 1 - dataset.holdout

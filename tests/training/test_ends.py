@@ -215,7 +215,7 @@ def test_rows_registered_before_that_was_refused_are_refused_where_their_number_
 def test_rows_registered_before_that_was_refused_are_no_rows_where_their_number_is_private(tmp_path, monkeypatch):
     """The refusal is the one of rows that cannot be read: which it is, nobody is told."""
     home = registered(tmp_path, FEW)
-    monkeypatch.setattr(datasets, "row_bound", lambda records: 59)
+    monkeypatch.setattr(rows_module, "row_bound", lambda records: 59)
     queued, size = job.submit(home, Asked("d", "lazybb", "0.1"), by="test"), home.ledger.log.size()
     with pytest.raises(LedgerUnavailable, match="not in this home as they were registered, or cannot be read, or are"):
         job.train(home, Asked("d", "lazybb", "0.2"), by="test")

@@ -21,10 +21,11 @@ from accountant.ledger.families import Started
 from accountant.ledger.records import NewPeople
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
-from training import job
+from training import job, plans
 from training.growing.append import append
 from training.plans import Asked, plan
 from training.rows.datasets import open_rows, register
+from training.rows.rows import FEW_ROWS, row_bound
 from training.rows.schema import schema_of
 
 ROWS = 300
@@ -189,3 +190,15 @@ def test_rows_that_look_registered_are_appended_with_a_reason(tmp_path):
     entry = home.ledger.log.entry(home.ledger.dataset("visits").blocks[1].seq)
     assert entry.value["new_rows"]["reason"] == "counted twice by the laboratory"
     assert audit_home(home).ok
+
+
+def test_a_window_may_have_as_many_rows_as_its_blocks_together(grown):
+    """What rounding is paid for: each block alone may have FEW_ROWS, so more than a guess at their sum has."""
+    asked = grown.ledger.dataset("visits")
+    budget = Budget.of("0.5", "0.0000005")
+    public = plans.public_of(asked, schema_of(grown, asked), budget)
+    assert len(asked.blocks) == 4
+    assert public.most == 4 * FEW_ROWS > row_bound(public.records)
+    wide = replace(asked, blocks=tuple(replace(block, records=1 << 36) for block in asked.blocks))
+    with pytest.raises(InputError, match="blocks: there may be 549755813888 rows in them, and 274877906944"):
+        plans.public_of(wide, schema_of(grown, asked), budget)

@@ -37,7 +37,7 @@ from training.rows.packed.packing import Packed, pack
 from training.rows.packed.working import working_folder
 from training.rows.parts import Parting
 from training.rows.row_files import column_types
-from training.rows.rows import Rows, row_bound
+from training.rows.rows import Rows, most_rows_of
 from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
@@ -120,8 +120,8 @@ def parting_of(home: Home, about: Registration, relatives: Sequence[Dataset]) ->
 
 def require_rows(home: Home, dataset: Dataset) -> None:
     """LedgerUnavailable where the packed rows cannot be read here, or are not those that were registered, or are more
-    than its public bound: no job on them may start in this home, and each would fail there
-    after its charge. Which of these it is, is not said. A file is hashed once, and again where it was touched.
+    than their public bound: no job on them may start in this home, and each would fail there after its charge. Which of
+    these it is, is not said. A file is hashed once, and again where it was touched.
     """
     names, rows, sound = files_of(dataset), 0, True
     try:
@@ -134,7 +134,7 @@ def require_rows(home: Home, dataset: Dataset) -> None:
                 size = int(np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False).size)
                 _SEEN[folder] = state, home.keys.commitment(content_of(folder, names)) == folder.name, size
             sound, rows = sound and _SEEN[folder][1], rows + _SEEN[folder][2]
-        sound = sound and rows <= row_bound(dataset.records)
+        sound = sound and rows <= most_rows_of(dataset)
     except (OSError, ValueError):
         sound = False
     if not sound:

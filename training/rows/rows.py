@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
+from accountant.ledger.families import Dataset
 from models.features import Feature
 from models.votes import Vote
 from training.rows import kernels
@@ -33,6 +34,11 @@ def row_bound(records: int) -> int:
     What follows from it: how fine weights may be so that 64 bits hold every sum, and what rounding can add.
     """
     return min(MOST_ROWS, max(FEW_ROWS, 1 << (2 * records - 1).bit_length()))
+
+
+def most_rows_of(dataset: Dataset) -> int:
+    """More rows there never are: of each block no more than were taken when it was registered. Public."""
+    return sum(row_bound(block.records) for block in dataset.blocks) or row_bound(dataset.registration.records)
 
 
 class Rows:
