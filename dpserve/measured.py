@@ -34,7 +34,8 @@ class Measured(Asking):
             epsilon: Of this evaluation.
             idempotency_key: As for `submit`.
             more: `part` ("holdout" or "training"), `against`, another model to be compared with, `group`, a column of
-                whose groups each is measured by itself, `scores` (of three or more classes), and `delta`.
+                whose groups each is measured by itself, `scores` (of three or more classes), `delta`, and
+                `blocks` of a dataset that grows.
         """
         body = _worth(model, dataset, epsilon, **more)
         job = Job.of(self._post("/v1/evaluations", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
@@ -59,7 +60,8 @@ class Measured(Asking):
             dataset: Its name.
             epsilon: Of this profile.
             idempotency_key: As for `submit`.
-            more: `delta`, `part`, `columns` (these alone), and `pairs` of columns that are counted together as well.
+            more: `delta`, `part`, `columns` (these alone), and `pairs` of columns that are counted together as well;
+                `blocks` of a dataset that grows.
         """
         body = _profile(dataset, epsilon, **more)
         job = Job.of(self._post("/v1/profiles", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
@@ -81,8 +83,10 @@ def _worth(
     group: str | None = None,
     scores: bool = False,
     delta: Number | None = None,
+    blocks: str | None = None,
 ) -> dict[str, Any]:
     more = {"part": part, "against": against, "group": group, "delta": None if delta is None else str(delta)}
+    more["blocks"] = blocks
     said = {name: value for name, value in more.items() if value is not None} | ({"scores": True} if scores else {})
     return {"model": model, "dataset": dataset, "epsilon": str(epsilon), **said}
 
@@ -94,8 +98,9 @@ def _profile(
     part: str | None = None,
     columns: Sequence[str] = (),
     pairs: Sequence[Sequence[str]] = (),
+    blocks: str | None = None,
 ) -> dict[str, Any]:
     more: dict[str, Any] = {"part": part, "delta": None if delta is None else str(delta), "columns": [*columns] or None}
-    more["pairs"] = [[*pair] for pair in pairs] or None
+    more |= {"pairs": [[*pair] for pair in pairs] or None, "blocks": blocks}
     said = {name: value for name, value in more.items() if value is not None}
     return {"dataset": dataset, "epsilon": str(epsilon), **said}
