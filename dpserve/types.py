@@ -262,6 +262,13 @@ class Predictions:
         """From the service's JSON."""
         return cls(body["model"], body["predictions"], body.get("classes", []), body.get("probabilities", []), body)
 
+    def columns(self) -> dict[str, list[Any]]:
+        """A column for each answer, as `dpserve predict` writes them: `label` and `p_<class>`, or `value`. pandas,
+        polars and pyarrow make a frame of it.
+        """
+        chances = {f"p_{name}": [row[at] for row in self.probabilities] for at, name in enumerate(self.classes)}
+        return {"label" if self.classes else "value": list(self.labels), **chances}
+
 
 @dataclass(frozen=True)
 class Explanation:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from notebooks import EXAMPLES, cells, play
 
 from training.notebook import PublicWarning, SpendWarning
 
@@ -41,3 +42,23 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert onnx.load(tmp_path / "model.onnx").graph.input
     assert "rounds=300: the noise drowns the signal. With records=100 and epsilon=0.1" in said
     assert session["account"].fits == 4
+
+
+@pytest.mark.slow
+def test_the_analysts_notebook_runs(tmp_path, monkeypatch, capsys):
+    (tmp_path / "data").symlink_to(EXAMPLES / "data")
+    monkeypatch.chdir(tmp_path)
+    _, model, account, explained, _, _ = play("analyst")
+    said = capsys.readouterr().out
+    assert "spent epsilon 0.5" in repr(model)
+    assert "1 fit spent" in repr(account)
+    assert explained._repr_html_().startswith("<svg")
+    assert float(re.search(r"not seen: (0\.\d+)", said)[1]) > 0.7  # .83, and .003 from fit to fit: 40 of those away
+    assert "asked epsilon 2 at delta 0.000001" in said
+    onnx.checker.check_model(onnx.load(tmp_path / "adult.onnx"))
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(EXAMPLES.glob("*.ipynb"))])
+def test_notebooks_are_kept_without_what_they_said(name):
+    for cell in cells(name):
+        assert (cell["outputs"], cell["execution_count"]) == ([], None)

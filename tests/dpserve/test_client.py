@@ -11,6 +11,7 @@ from decimal import Decimal
 import httpx
 import numpy as np
 import pytest
+from notebooks import play
 from small_home import ROOT, environment, records, serving, until, write_files
 
 from accountant.budget import Budget, Relation
@@ -47,6 +48,18 @@ def service(server):
 
 def client(server, scope):
     return Client(f"http://127.0.0.1:{server.port}", server.tokens[scope])
+
+
+def test_the_notebook_of_the_client_runs(server, monkeypatch, capsys):
+    monkeypatch.setenv("DPSERVE_URL", f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv("DPSERVE_TOKEN", server.tokens["admin"])
+    *_, frame, _ = play("client")
+    said = capsys.readouterr().out
+    assert set(frame) == {"label", "p_<=50K", "p_>50K"}
+    assert all(sum(pair) == pytest.approx(1) for pair in zip(frame["p_<=50K"], frame["p_>50K"], strict=True))
+    assert "costs epsilon 0.2" in said
+    assert "notebook is certified by entry" in said
+    assert "would fit" in said
 
 
 def test_from_a_budget_to_predictions(server):
