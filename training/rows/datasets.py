@@ -34,6 +34,7 @@ from training.rows.overlap import SKETCH, Scan, Sketch, same_people
 from training.rows.packed.cells import Cells, spans_of
 from training.rows.packed.names import cells_file, row_files
 from training.rows.packed.packing import Packed, pack
+from training.rows.packed.scratch import scratch
 from training.rows.packed.working import working_folder
 from training.rows.parts import Parting
 from training.rows.row_files import column_types
@@ -170,11 +171,16 @@ def _open(folder: Path, started: Started, schema: Schema) -> Rows:
             return np.asarray(codes if present is None else codes[present], np.uint16)
 
         cells = Cells(asked.features, spans_of(asked.features, asked.ends), load)
-    if present is not None:
-        bins, labels = bins[:, present], labels[present]
     by = started.request.parameters.get("group")
     group = None if by is None else bins[schema.stored.index(schema.group(str(by)), len(schema.features))]
-    bins = bins[: len(columns)] if len(columns) == len(schema.features) else bins[columns]
+    if present is not None:
+        labels, group = labels[present], None if group is None else group[present]
+    if present is None and len(columns) == len(schema.features):
+        bins = bins[: len(columns)]
+    else:
+        whole, bins = bins, scratch((len(columns), labels.size), bins.dtype.type, folder)
+        for own, column in zip(bins, columns, strict=True):
+            own[:] = whole[column] if present is None else whole[column][present]
     return Rows(
         bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()), group, cells, folder
     )
