@@ -20,7 +20,7 @@ from accountant.log.newest import Subjects, account_number, signed_entries
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.store.store import body_at
-from accountant.store.tables import analyst_table, dataset_table, entry_table, family_table
+from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
 
 WHOLE = "whole"  # beside the sums of a family's row: the job that took the whole total
 
@@ -253,7 +253,10 @@ def family_name(founding: Mapping[str, Any]) -> str:
 
 def family_names(connection: Connection) -> dict[str, str]:
     """Every family's name -> its identity."""
-    seqs = connection.execute(select(family_table.c.seq).distinct()).scalars()
+    of_blocks = select(block_table.c.seq)
+    seqs = connection.execute(
+        select(family_table.c.seq).where(family_table.c.seq.not_in(of_blocks)).distinct()
+    ).scalars()
     founding = [read_entry(seq, body_at(connection, seq)).value for seq in seqs]
     return {family_name(value): value["family"] for value in founding}
 

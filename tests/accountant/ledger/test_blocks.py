@@ -172,6 +172,8 @@ def test_what_cannot_grow(home):
         grow(home, 2, "exact")
     home.ledger.register(registration("alone", Budget.of("2"), unit=Unit("person", "name")))
     grow(home, 2, "alone")
+    home.ledger.register(registration("another"))  # its name is compared with those of families alone
+    assert home.ledger.member("alone") == "alone"
     with pytest.raises(InputError, match="grows by blocks"):
         home.ledger.register(registration("late", None, families=("alone",), unit=Unit("person", "name")))
 
