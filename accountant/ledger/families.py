@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from accountant.budget import Budget, Relation
@@ -185,6 +186,7 @@ class Family:
         return {"epsilon": epsilon, "share": share, **price_to_json(used, self.filter.orders)}
 
 
+@lru_cache(maxsize=1 << 16)
 def account_of(identity: str, part: str | None, block: int | None = None) -> str:
     """Under what the sums of a part of a family are kept, or of a block of it: a name that follows from the family's,
     which is that of the first block.

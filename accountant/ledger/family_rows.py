@@ -209,7 +209,7 @@ def _require_shares(rows: Mapping[str, Any], signed: Signed, identity: str, anal
 
 def _require_spent(sums: dict[str, Any], signed: Signed, number: int, analyst: str, design: Filter) -> None:
     """LedgerInvalid unless the analyst's row says of the account what the newest entry about both says."""
-    newest, said = signed.newest.spent(number, analyst), price_to_json(design.nothing(), design.orders)
+    (newest,), said = signed.newest.spent([number], analyst), price_to_json(design.nothing(), design.orders)
     if newest:
         line = signed.said_of(newest, number) or {}
         if line.get("analyst", {}).get("name") == analyst:

@@ -210,10 +210,10 @@ class Newest:
     def _spenders(self) -> Spenders:
         return Spenders(self.path.with_name(SPENDERS))
 
-    def spent(self, account: int, analyst: str) -> int:
-        """The newest entry that charged an analyst to the account of this number, or gave back; 0: none did."""
+    def spent(self, accounts: Sequence[int], analyst: str) -> list[int]:
+        """The newest entries that charged an analyst to the accounts of these numbers, or gave back; 0: none did."""
         try:
-            return self._spenders.of(spender(account, analyst))
+            return self._spenders.of([spender(account, analyst) for account in accounts])
         except OSError as error:
             raise LedgerUnavailable(f"{self._spenders.path}: cannot be read ({error.strerror})") from error
 

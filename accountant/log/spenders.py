@@ -44,11 +44,11 @@ class Spenders:
         """Nobody stands in it."""
         replace_unsynced(self.path, bytes(PLACE.size * (FIRST + NEAR)), PRIVATE)
 
-    def of(self, name: bytes) -> int:
-        """The newest entry about who has this name; 0: none was written."""
+    def of(self, names: Iterable[bytes]) -> list[int]:
+        """The newest entry about who has each of these names; 0: none was written."""
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return next((seq for _, known, seq in self._near(fd, name) if known == name), 0)
+            return [next((seq for _, known, seq in self._near(fd, name) if known == name), 0) for name in names]
         finally:
             os.close(fd)
 

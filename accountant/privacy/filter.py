@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import floor
 from typing import Any
 
@@ -71,7 +71,7 @@ class Filter:
         pure = from_nano(max(1, floor(nano(self.budget.epsilon) * Fraction(share))))
         return Filter(Budget(pure, self.budget.delta), scaled)
 
-    @property
+    @cached_property
     def orders(self) -> tuple[Decimal, ...]:
         """The Renyi orders that it adds up."""
         return tuple(criterion.order for criterion in self.criteria)

@@ -138,6 +138,7 @@ def _accounts(
         spent = {row.family: row.used for row in beside}
     numbers = [account_number(block.seq, first.part) for block in blocks]
     newest = dict(zip(numbers, signed.newest.of(numbers), strict=True)) if signed else {}
+    charged = dict(zip(numbers, signed.newest.spent(numbers, analyst), strict=True)) if signed and analyst else {}
     nothing = price_to_json(first.filter.nothing(), first.filter.orders)
     for block, number in zip(blocks, numbers, strict=True):
         if block.number == 1:
@@ -159,7 +160,7 @@ def _accounts(
         if analyst is not None:
             text = spent.get(row.id)
             stated, price = (nothing, first.filter.nothing()) if text is None else _sums(text, first.filter.orders)
-            if signed and stated != _said_spent(signed, number, analyst, nothing):
+            if signed and stated != _said_spent(signed, charged[number], number, analyst, nothing):
                 raise mismatch(f"analyst {analyst} on block {block.number}", block.seq)
             own = Spent(analyst, price, text is not None)
             quota = first.quota and replace(first.quota, used=price)
@@ -179,9 +180,10 @@ def _sums(text: str, orders: tuple[Any, ...]) -> tuple[dict[str, Any], Price]:
         ) from None
 
 
-def _said_spent(signed: Signed, number: int, analyst: str, nothing: dict[str, Any]) -> dict[str, Any] | None:
+def _said_spent(
+    signed: Signed, newest: int, number: int, analyst: str, nothing: dict[str, Any]
+) -> dict[str, Any] | None:
     """What the newest entry about an analyst and a block's account says of both."""
-    newest = signed.newest.spent(number, analyst)
     if not newest:
         return nothing
     line = signed.said_of(newest, number) or {}
@@ -191,9 +193,8 @@ def _said_spent(signed: Signed, number: int, analyst: str, nothing: dict[str, An
 
 def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapping[str, Any]]) -> None:
     """Put each family's sums, and what its analyst has used, at what its line of `after` says."""
-    texts = _Texts()
     rows = [
-        {"at": family.account, "used": texts(line["used"]), "reserved": texts(line["reserved"])}
+        {"at": family.account, "used": _text(line["used"]), "reserved": _text(line["reserved"])}
         for family, line in zip(families, lines, strict=True)
     ]
     connection.execute(_PUT, rows)
@@ -201,7 +202,7 @@ def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapp
     for family, line in zip(families, lines, strict=True):
         if "analyst" not in line or family.spent is None:
             continue
-        who, used = line["analyst"]["name"], texts(line["analyst"]["used"])
+        who, used = line["analyst"]["name"], _text(line["analyst"]["used"])
         if family.spent.known:
             known.append({"at": family.account, "who": who, "used": used})
         else:
@@ -212,16 +213,16 @@ def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapp
         connection.execute(_NEW_ANALYST, new)
 
 
-class _Texts:
-    """`dumps` of figures that many lines have in common."""
+def _text(figures: Mapping[str, Any]) -> str:
+    """`dumps` of figures, which many lines have in common."""
+    rdp: dict[str, str] = figures.get("rdp", {})
+    return _dumped(figures.get("pure"), figures.get("unbounded"), figures.get(WHOLE), tuple(rdp.items()))
 
-    def __init__(self) -> None:
-        self._known: dict[int, str] = {}
 
-    def __call__(self, figures: Mapping[str, Any]) -> str:
-        if id(figures) not in self._known:
-            self._known[id(figures)] = dumps(figures)
-        return self._known[id(figures)]
+@lru_cache(maxsize=4096)
+def _dumped(pure: Any, unbounded: Any, whole: Any, rdp: tuple[tuple[str, str], ...]) -> str:
+    mark = {} if whole is None else {WHOLE: whole}
+    return dumps({"pure": pure, "unbounded": unbounded, "rdp": dict(rdp)} | mark)
 
 
 def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -230,13 +231,12 @@ def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> lis
     """
     found: list[dict[str, Any]] = []
     known: dict[tuple[str, ...], dict[str, Any]] = {}
-    texts = _Texts()
     for family, line in zip(families, lines, strict=True):
         if family.block is None:
             found.append(line)
             continue
         figures = line["used"], line["reserved"], line.get("analyst", {}).get("used", {})
-        own = (str(line["changed"]), *map(texts, figures))
+        own = (str(line["changed"]), *map(_text, figures))
         if own in known:
             known[own].setdefault("also", []).append(line["family"])
         else:
