@@ -28,6 +28,8 @@ PUBLIC_TRAINING = {
     "training.evaluation.evaluate",
     "training.evaluation.public_rows",
     "training.growing.append",
+    "training.growing.delete",
+    "training.growing.schedule",
     "training.job",
     "training.job_words",
     "training.job_views",
@@ -90,7 +92,7 @@ models/profile: accountant(. certificates privacy) models(. explain)
 models/worth: accountant(. certificates ledger) models(. explain forms)
 models/store: accountant(. certificates keys ledger log) models(. explain forms onnx worth)
 training: accountant(. certificates keys ledger ledger/blocks privacy) models(. edit forms onnx store worth)
-    training(evaluation learners profiles rows rows/packed tuning)
+    training(evaluation growing learners profiles rows rows/packed tuning)
 training/evaluation: accountant(. certificates keys ledger ledger/blocks privacy) models(. forms store worth)
     training(. rows rows/packed rows/partitions rows/sources)
 training/learners: accountant(. privacy) models(. explain forms onnx) training(. learners/boosting rows rows/packed)
@@ -99,7 +101,7 @@ training/learners/ebm: accountant(. privacy) models(. forms)
     training(. learners learners/boosting rows rows/kernels rows/partitions)
 training/aggregator: accountant(. keys) training(local)
 training/federated: accountant(.) training(local owner)
-training/growing: accountant(. ledger ledger/blocks) models(.) training(rows rows/packed rows/sources)
+training/growing: accountant(. ledger ledger/blocks) models(.) training(. rows rows/packed rows/sources)
 training/local: accountant(. keys ledger log privacy) models(. forms) training(. local/boosted rows)
 training/local/boosted: accountant(. ledger) models(. forms) training(local)
 training/owner: accountant(.) models(.) training(local local/boosted)

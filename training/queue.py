@@ -15,6 +15,7 @@ from accountant.errors import DpserveError, LedgerUnavailable, WrongState
 from accountant.home import Home
 from training import job
 from training.evaluation.evaluate import is_early
+from training.growing.schedule import submit_due
 from training.rows.datasets import require_rows
 
 LOG = logging.getLogger("dpserve.worker")
@@ -82,8 +83,11 @@ def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> N
 
 
 def _recover(home: Home) -> None:
-    """One job that cannot be settled must not keep the queue from running; it is tried again, and said again, later."""
+    """What was left is settled, and schedules that are due are submitted. One job that cannot be settled must not keep
+    the queue from running; it is tried again, and said again, later.
+    """
     try:
         job.recover(home)
+        submit_due(home)
     except DpserveError as error:
         LOG.error("recovery stopped: %s", error.code)

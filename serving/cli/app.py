@@ -77,6 +77,7 @@ TREE: Nodes = {
         {
             "register": Leaf("datasets:register", instead="Rows are registered by the steward, where they are"),
             "append": Leaf("data.blocks:append", instead="Rows are appended by the steward, where they are"),
+            "delete": Leaf("data.blocks:delete", instead="Rows are deleted by the steward, where they are"),
             "guide": Leaf("data.guide:guide", instead="Rows are registered by the steward, where they are"),
             "budget": Leaf("datasets:change_budget", instead="The steward changes it there"),
             "quota": Leaf("datasets:set_quota", instead="The steward sets it there"),
@@ -180,6 +181,14 @@ TREE: Nodes = {
             "revoke": Leaf("tokens:revoke_token", instead="An admin ends it there, or in the browser under /ui/tokens"),
             "list": Leaf("tokens:list_tokens", needs=EITHER),
             "trail": Leaf("tokens:show_trail"),
+        },
+    ),
+    "schedule": Branch(
+        "Schedules: the same job once a period, for as long as the budgets last.",
+        {
+            "add": Leaf("data.schedules:add", instead="Schedules are kept where the rows are"),
+            "list": Leaf("data.schedules:list_schedules", instead="Schedules are kept where the rows are"),
+            "remove": Leaf("data.schedules:remove", instead="Schedules are kept where the rows are"),
         },
     ),
     "grant": Branch(

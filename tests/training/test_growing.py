@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from decimal import Decimal
 
@@ -18,11 +19,12 @@ from accountant.errors import BudgetRefused, DataError, InputError, NameTaken
 from accountant.home import Home
 from accountant.ledger.blocks.windows import Period
 from accountant.ledger.families import Started
-from accountant.ledger.records import NewPeople
+from accountant.ledger.records import NewPeople, Why
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from training import job, plans
 from training.growing.append import append
+from training.growing.delete import delete
 from training.plans import Asked, plan
 from training.rows.datasets import open_rows, register
 from training.rows.rows import FEW_ROWS, row_bound
@@ -202,3 +204,26 @@ def test_a_window_may_have_as_many_rows_as_its_blocks_together(grown):
     wide = replace(asked, blocks=tuple(replace(block, records=1 << 36) for block in asked.blocks))
     with pytest.raises(InputError, match="blocks: there may be 549755813888 rows in them, and 274877906944"):
         plans.public_of(wide, schema_of(grown, asked), budget)
+
+
+def test_deleted_rows_are_gone_and_their_account_and_sketch_stay(grown, tmp_path):
+    """Last in this file: the first two blocks go. What a crash after the entry leaves, the same command removes."""
+    dataset = grown.ledger.dataset("visits", None, None, (1, 4))
+    folders = [grown.datasets / commitment for commitment in dataset.commitments]
+    spent = [family.used for family in dataset.families]
+    (leftover := tmp_path / "bins.npy").write_bytes((folders[1] / "bins.npy").read_bytes())
+    left = delete(grown, "visits", 2, Why("steward", "kept for two weeks"))
+    shutil.copy(leftover, folders[1] / "bins.npy")
+    assert delete(grown, "visits", 2, Why("steward", "again")).dropped == left.dropped == 2
+    assert [sorted(each.name for each in folder.iterdir()) for folder in folders[:2]] == [
+        ["schema.yaml", "sketch.npz"]
+    ] * 2
+    assert (folders[2] / "bins.npy").exists()
+    assert [family.used for family in grown.ledger.dataset("visits", None, None, (1, 4)).families] == spent
+    with pytest.raises(InputError, match="rows up to block 2 were deleted"):
+        plan(grown, Asked("visits", "lazybb", "0.1", blocks="2-3"))
+    assert plan(grown, Asked("visits", "lazybb", "0.1", blocks="all")).request.window == (3, 4)
+    pq.write_table(weeks(4)[1], tmp_path / "again.parquet")
+    with pytest.raises(NameTaken, match="registered already"):
+        append(grown, "visits", tmp_path / "again.parquet", "steward")
+    assert audit_home(grown, bundles(grown.path)).ok

@@ -9,7 +9,7 @@ import typer
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.blocks.windows import Period
-from accountant.ledger.records import NewPeople
+from accountant.ledger.records import NewPeople, Why
 from serving.cli.complete import Name
 from serving.cli.datasets import dataset_text
 from serving.cli.terminal import Json, allowed, busy, show, this_user
@@ -56,4 +56,23 @@ def append(
     with busy(f"packing another block of {name}"), rows_at(home, data, query, table, described) as (rows, origin):
         grown = append_rows(home, name, rows, this_user(), records, period, new, origin)
     body = dataset_to_json(home, grown)
+    show(json, body, dataset_text(body))
+
+
+def delete(
+    name: Name,
+    upto: Annotated[int, typer.Option(help="The last block whose rows are deleted, and all before it.")],
+    reason: Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")],
+    json: Json = False,
+) -> None:
+    """Delete the rows of the oldest blocks from disk. No job reads them any more; what was spent on them stays spent.
+
+    \b
+    dpserve dataset delete visits --upto 52 --reason "rows are kept for a year"
+    """
+    from training.growing.delete import delete as delete_rows  # as above
+
+    home = Home.open()
+    allowed(home, "steward", dataset=name)
+    body = dataset_to_json(home, delete_rows(home, name, upto, Why(this_user(), reason)))
     show(json, body, dataset_text(body))

@@ -1,0 +1,96 @@
+"""Commands about schedules: the same job once a period, by a training worker, for as long as the budgets last."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from accountant.errors import InputError
+from accountant.home import Home
+from serving.cli.complete import DATASETS, LEARNERS, Blocks
+from serving.cli.terminal import Json, aligned, allowed, busy, show, this_user
+from training.growing import schedule as schedules
+
+Name = Annotated[str, typer.Argument(help="The schedule's name.")]
+
+
+def add(
+    name: Name,
+    dataset: Annotated[str, typer.Option(help="The dataset.", autocompletion=DATASETS)],
+    epsilon: Annotated[str, typer.Option(help="Epsilon of each job, a decimal.")],
+    every: Annotated[str, typer.Option(help="hour, day or week.")] = "week",
+    blocks: Blocks = None,
+    learner: Annotated[str, typer.Option(help="The learner; auto: by a rule.", autocompletion=LEARNERS)] = "auto",
+    delta: Annotated[str | None, typer.Option(help="Delta of each job; the dataset's when left out.")] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model; the dataset's when left out.")] = None,
+    target: Annotated[str | None, typer.Option(help="What to predict, where there are several targets.")] = None,
+    promote: Annotated[bool, typer.Option("--promote", help="Make each model champion at once.")] = False,
+    start: Annotated[str | None, typer.Option(help="The first period's begin, UTC, like 2026-01-05T06:00.")] = None,
+    json: Json = False,
+) -> None:
+    """Train by a rule: the same job once a period, until a block that it reads is exhausted. Nothing is spent now.
+
+    A worker (dpserve worker) submits each job once in its period; a period that was slept through is not made up for.
+
+    \b
+    dpserve schedule add weekly --dataset visits --epsilon 0.1 --blocks last:12
+    """
+    home = Home.open()
+    allowed(home, "train", dataset=dataset)
+    asked: dict[str, Any] = {"dataset": dataset, "learner": learner, "epsilon": epsilon, "delta": delta, "model": model}
+    asked |= {"target": target, "promote": promote, "blocks": blocks}
+    with busy("pricing"):
+        made = schedules.add(home, name, every, asked, this_user(), None if start is None else _moment(start))
+        body = schedules.schedule_to_json(home, made)
+    show(json, body, aligned([("schedule", name), ("asks", _asks(body)), ("lasts", _lasts(body))]))
+
+
+def list_schedules(json: Json = False) -> None:
+    """List the schedules of this home, and for how long each can be kept.
+
+    \b
+    dpserve schedule list
+    """
+    home = Home.open()
+    access = allowed(home)
+    seen = [each for each in schedules.schedules(home) if access.may("train", "audit", dataset=each.asked["dataset"])]
+    bodies = [schedules.schedule_to_json(home, each) for each in seen]
+    rows = [("SCHEDULE", "ASKS", "LAST JOB", "LASTS")]
+    rows += [(each["name"], _asks(each), str((each["last"] or {}).get("job", "none")), _lasts(each)) for each in bodies]
+    show(json, {"schedules": bodies}, aligned(rows))
+
+
+def remove(name: Name, json: Json = False) -> None:
+    """Remove a schedule. What it asked for before stays as it is.
+
+    \b
+    dpserve schedule remove weekly
+    """
+    home = Home.open()
+    known = {each.name: each for each in schedules.schedules(home)}
+    if name in known:
+        allowed(home, "train", dataset=known[name].asked["dataset"])
+    gone = schedules.remove(home, name)
+    show(json, {"name": gone.name, "removed": True}, f"removed {gone.name}")
+
+
+def _moment(text: str) -> int:
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        raise InputError(f"start={text[:40]!r}: must be like 2026-01-05T06:00, in UTC") from None
+
+
+def _asks(body: dict[str, Any]) -> str:
+    blocks = f", blocks {body['blocks']}" if "blocks" in body else ""
+    return f"every {body['every']}, {body['learner']} on {body['dataset']}{blocks} at epsilon {body['epsilon']}"
+
+
+def _lasts(body: dict[str, Any]) -> str:
+    """In words, for how long it can be kept."""
+    if body["stopped"] is not None:
+        return f"stopped: {body['stopped']}"
+    fed = "for good" if body["fed"] is None else f"{body['fed']} times"
+    return f"{body['alone']} times on these blocks, {fed} with a new block each {body['every']}"

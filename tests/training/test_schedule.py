@@ -1,0 +1,92 @@
+"""Schedules: once a period, whoever looks and whatever the clock does; and for how long, by the budgets alone."""
+
+from __future__ import annotations
+
+import pytest
+from ledgers import copy, hexes, place, prepared
+
+from accountant.errors import BudgetRefused, InputError, NameTaken, UnknownName
+from accountant.home import Home
+from accountant.ledger.blocks import appending
+from accountant.ledger.blocks.appending import NewBlock
+from training.growing import schedule
+from training.growing.schedule import add, lasts, remove, schedules, submit_due
+
+WEEK = schedule.PERIODS["week"]
+ASKED = {"dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": {"rounds": 8}, "blocks": "last:2"}
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    """Adult, of a total of epsilon 3; its blocks have no rows, for no job is run."""
+    return Home.open(place(copy(prepared(), tmp_path / "home")))
+
+
+def grow(home: Home, number: int) -> None:
+    appending.append(home.ledger.log, NewBlock("adult", hexes(f"{number}"), 400, "steward"), number)
+
+
+def test_a_job_is_asked_once_a_period_by_whatever_clock(home):
+    """Back, forth, looked at again, its file set back: the ledger has one job for each period that was met."""
+    weekly = add(home, "weekly", "week", ASKED, "cli:test", since=1000)
+    at = lambda now: submit_due(home, lambda: now)  # noqa: E731
+    assert at(999) == []
+    first = at(1000)
+    assert len(first) == 1
+    assert at(1000 + WEEK - 1) == []
+    second = at(1000 + WEEK)
+    assert [at(1000), at(1000 + WEEK - 1), at(1000 + WEEK + 5)] == [[], [], []]  # the clock jumped back
+    kept = (home.path / schedule.FILE).read_bytes()
+    third = at(1000 + 9 * WEEK)  # and slept through seven periods: they are not made up for
+    assert len({*first, *second, *third}) == 3
+    (home.path / schedule.FILE).write_bytes(kept)  # as a crash between the ledger's entry and the file leaves it
+    grow(home, 2)
+    assert at(1000 + 9 * WEEK) == third
+    assert [each.seq for each in home.ledger.jobs()] == [*first, *second, *third]
+    home.ledger.start(third[0], "owner:1:1", 60.0)
+    home.ledger.burn(third[0], "interrupted")
+    assert at(1000 + 9 * WEEK) == []
+    assert schedules(home)[0].identity == weekly.identity
+
+
+def test_it_stops_where_a_block_is_exhausted_and_says_so(home):
+    grow(home, 2)
+    add(home, "weekly", "week", ASKED, "cli:test", since=0)
+    told = lasts(home, schedules(home)[0])["alone"]
+    asked = [submit_due(home, lambda week=week: week * WEEK) for week in range(told + 3)]
+    assert [len(each) for each in asked] == [1] * told + [0] * 3
+    (stopped,) = schedules(home)
+    assert "block" in stopped.stopped
+    assert lasts(home, stopped) == {"alone": 0, "fed": 0}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "epsilon"), [("last:2", "1"), ("last:2", "0.3"), ("last:3", "2"), ("all", "1"), ("last:9", "1")]
+)
+def test_how_long_a_rule_can_be_kept_is_how_long_it_is_kept(home, blocks, epsilon):
+    """Played with a new block each period: the number that was told before is the number of jobs that were admitted."""
+    grow(home, 2)
+    add(home, "weekly", "week", ASKED | {"blocks": blocks, "epsilon": epsilon}, "cli:test", since=0)
+    told, made = lasts(home, schedules(home)[0])["fed"], 0
+    for week in range(14):
+        made += len(submit_due(home, lambda week=week: week * WEEK))
+        grow(home, 3 + week)
+    assert made == (14 if told is None else told)
+
+
+def test_what_is_no_rule(home):
+    add(home, "weekly", "week", ASKED, "cli:test")
+    with pytest.raises(NameTaken):
+        add(home, "weekly", "week", ASKED, "cli:test")
+    with pytest.raises(InputError, match="must be one of hour, day, week"):
+        add(home, "often", "minute", ASKED, "cli:test")
+    with pytest.raises(InputError, match="must be all, last:12"):
+        add(home, "odd", "week", ASKED | {"blocks": "newest"}, "cli:test")
+    with pytest.raises(BudgetRefused):
+        add(home, "dear", "week", ASKED | {"epsilon": "9"}, "cli:test")
+    with pytest.raises(UnknownName):
+        add(home, "nowhere", "week", ASKED | {"dataset": "nowhere"}, "cli:test")
+    assert remove(home, "weekly").name == "weekly"
+    with pytest.raises(UnknownName):
+        remove(home, "weekly")
+    assert submit_due(home) == []

@@ -1,0 +1,191 @@
+"""Jobs by a rule: the same job once a period, until a block that it reads is exhausted.
+
+The rules stand in the home, in `schedules.json`; the training worker looks at them. What has been done is not told by
+them but by the ledger: the job of a period is submitted under a key that names rule and period, so that it is reserved
+once, whoever looks, how often, and whatever the clock does meanwhile. A period that was slept through is not made up
+for, and a job that burned is not tried again in its period.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from accountant.budget import check_name
+from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, InputError, NameTaken, UnknownName
+from accountant.files import PRIVATE, locked, replace_file
+from accountant.home import Home
+from accountant.ledger.blocks.windows import ALL
+from accountant.ledger.families import Dataset
+from accountant.ledger.grants import access_of
+from training import job
+from training.plans import Asked, Planned, plan
+
+FILE, LOCK = "schedules.json", "schedules.lock"
+PERIODS = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A rule: `asked` once `every` period, counted from `since` (seconds since 1970), in the name of `by`. `last`: the
+    newest period whose job was submitted, and that job; `stopped`: why it is asked no more.
+    """
+
+    name: str
+    every: str
+    since: int
+    by: str
+    asked: dict[str, Any]
+    identity: str
+    last: tuple[int, int] | None = None
+    stopped: str | None = None
+
+    def period(self, now: float) -> int:
+        """Which one it is now, from 0; below 0 before the first."""
+        return int((now - self.since) // PERIODS[self.every])
+
+    def key(self, period: int) -> str:
+        """The idempotency key of its job."""
+        return f"schedule {self.identity} period {period}"
+
+    @property
+    def job(self) -> Asked:
+        """What it asks for."""
+        return Asked(**self.asked)
+
+
+def add(
+    home: Home,
+    name: str,
+    every: str,
+    asked: dict[str, Any],
+    by: str,
+    since: int | None = None,
+    clock: Clock = time.time,
+) -> Schedule:
+    """Enter a rule whose job is admitted now. `asked`: as `Asked` has it; nothing is spent. InputError where there is
+    no such period, NameTaken where the name is in use; else as `plan`.
+    """
+    if every not in PERIODS:
+        raise InputError(f"every={every[:40]!r}: must be one of {', '.join(PERIODS)}")
+    made = Schedule(
+        check_name("schedule", name), every, int(clock()) if since is None else since, by, asked, str(uuid.uuid4())
+    )
+    plan(home, made.job, by, _promotes(home, made))
+    with locked(home.path / LOCK):
+        known = _read(home)
+        if name in known:
+            raise NameTaken(f"schedule={name}: there is one of that name")
+        _write(home, known | {name: made})
+    return made
+
+
+def remove(home: Home, name: str) -> Schedule:
+    """Forget a rule; what it asked for stays. UnknownName where there is none."""
+    with locked(home.path / LOCK):
+        known = _read(home)
+        if name not in known:
+            raise UnknownName(f"schedule={name}: no such schedule")
+        gone = known.pop(name)
+        _write(home, known)
+    return gone
+
+
+def schedules(home: Home) -> list[Schedule]:
+    """Every rule of this home, by name."""
+    return [each for _, each in sorted(_read(home).items())]
+
+
+def submit_due(home: Home, clock: Clock = time.time) -> list[int]:
+    """Submit the job of each rule whose period has come and whose job was not submitted yet; their numbers. A rule that
+    is refused, by the budget, a grant, or because what it asks for cannot be any more, is stopped and says why.
+    """
+    found = []
+    for each in schedules(home):
+        period = each.period(clock())
+        if each.stopped is not None or period < 0 or (each.last and period <= each.last[0]):
+            continue
+        try:
+            promotes = _promotes(home, each)
+            reserved = job.submit(home, each.job, by=each.by, key=each.key(period), promotes=promotes)
+            found.append(reserved.seq)
+            changed = replace(each, last=(period, reserved.seq))
+        except IdempotencyConflict as known_job:  # of this period: what is public has changed since
+            changed = replace(each, last=(period, known_job.details["job"]))
+        except (BudgetRefused, Forbidden, InputError) as error:
+            changed = replace(each, stopped=error.message)
+        with locked(home.path / LOCK):
+            known = _read(home)
+            if each.name in known and known[each.name].identity == each.identity:
+                _write(home, known | {each.name: changed})
+    return found
+
+
+def _promotes(home: Home, schedule: Schedule) -> bool:
+    """Whether who made it may promote versions of the model. Forbidden where they may not train on the dataset."""
+    access = access_of(home.ledger, schedule.by, operator=schedule.by.startswith("cli:"))
+    access.require("train", dataset=schedule.asked["dataset"])
+    return access.may("promote", model=schedule.asked.get("model") or schedule.asked["dataset"])
+
+
+def schedule_to_json(home: Home, schedule: Schedule) -> dict[str, Any]:
+    """A rule as the doors tell it, and for how long it can be kept."""
+    return {
+        "name": schedule.name, "every": schedule.every, "since": schedule.since, "by": schedule.by,
+        **{name: value for name, value in schedule.asked.items() if value is not None},
+        "last": None if schedule.last is None else {"period": schedule.last[0], "job": schedule.last[1]},
+        "stopped": schedule.stopped, **lasts(home, schedule),
+    }  # fmt: skip
+
+
+def lasts(home: Home, schedule: Schedule) -> dict[str, int | None]:
+    """How many times more the job would be admitted: `alone` where no block is appended, and `fed` where one is in each
+    period, None: for as long as that goes on. Both are figures of the budgets alone, if nothing else is asked.
+    """
+    if schedule.stopped is not None:
+        return {"alone": 0, "fed": 0}
+    try:
+        planned = plan(home, schedule.job, schedule.by, _promotes(home, schedule))
+    except (BudgetRefused, Forbidden, InputError):
+        return {"alone": 0, "fed": 0}
+    return {
+        "alone": planned.dataset.jobs_left(planned.costs, planned.recipe.claim),
+        "fed": _fed(planned.dataset, planned),
+    }
+
+
+def _fed(dataset: Dataset, planned: Planned) -> int | None:
+    """The block that is asked for the `age`-th time is read size - age times more; a fresh one, size times."""
+    words = planned.request.blocks or ""
+    left = [family.jobs_left(cost) for family, cost in zip(dataset.families, planned.costs, strict=True)]
+    if not words.startswith("last:"):
+        return min(left) if words != ALL else min([*left, 1 + _fresh(dataset, planned)])
+    size = int(words.partition(":")[2])
+    ends = [own for age, own in enumerate(reversed(left)) if own < size - age]
+    ends += [1 + _fresh(dataset, planned)] if _fresh(dataset, planned) < size else []
+    return min(ends, default=None)
+
+
+def _fresh(dataset: Dataset, planned: Planned) -> int:
+    """How many such jobs a block admits of which nothing is used."""
+    family, cost = dataset.families[0], planned.costs[0]
+    return family.filter.jobs_left(family.filter.nothing(), cost)
+
+
+def _read(home: Home) -> dict[str, Schedule]:
+    path = home.path / FILE
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text())
+    return {name: Schedule(**{**each, "last": each["last"] and tuple(each["last"])}) for name, each in found.items()}
+
+
+def _write(home: Home, known: dict[str, Schedule]) -> None:
+    body = json.dumps({name: asdict(each) for name, each in known.items()}, indent=2)
+    replace_file(Path(home.path / FILE), f"{body}\n".encode(), PRIVATE)
