@@ -216,11 +216,12 @@ def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapp
 def _text(figures: Mapping[str, Any]) -> str:
     """`dumps` of figures, which many lines have in common."""
     rdp: dict[str, str] = figures.get("rdp", {})
-    return _dumped(figures.get("pure"), figures.get("unbounded"), figures.get(WHOLE), tuple(rdp.items()))
+    return dumped(figures.get("pure"), figures.get("unbounded"), figures.get(WHOLE), tuple(rdp.items()))
 
 
 @lru_cache(maxsize=4096)
-def _dumped(pure: Any, unbounded: Any, whole: Any, rdp: tuple[tuple[str, str], ...]) -> str:
+def dumped(pure: Any, unbounded: Any, whole: Any, rdp: tuple[tuple[str, str], ...]) -> str:
+    """The text of figures, as rows have it."""
     mark = {} if whole is None else {WHOLE: whole}
     return dumps({"pure": pure, "unbounded": unbounded, "rdp": dict(rdp)} | mark)
 
