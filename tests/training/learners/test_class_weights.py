@@ -248,13 +248,14 @@ def crowd():
 
 @pytest.mark.parametrize("name", ["lazybb", "lazybb-tree", "ebm"])
 def test_of_a_rare_class_chances_add_up_to_what_there_is(name, crowd):
-    """In the mean within a third of the base rate, and better than the base rate alone, at epsilon 8: noise is small
-    beside both."""
+    """In the mean within half of the base rate, which weighed chances are many times, and better than the base rate
+    alone. 40 fits: a mean of .98, .94, 1.02 of it with a deviation of .042, .057, .018, so half is seven of them away;
+    the loss is .67 of the rate's, by .006. False alarm: below 1e-9."""
     values, truth = crowd
     rule = Columns(low=0, high=1, classes=[0, 1], records=truth.size, prevalence=RARE)
     model = LEARNERS[name](schema=rule, epsilon=8, balance=1.0).fit(values, truth)
     chance = np.clip(model.predict_proba(values)[:, 1], 1e-9, 1 - 1e-9)
-    assert chance.mean() == pytest.approx(truth.mean(), rel=1 / 3)
+    assert chance.mean() == pytest.approx(truth.mean(), rel=1 / 2)
     loss = -np.log(np.where(truth == 1, chance, 1 - chance)).mean()
     rate = truth.mean()
     assert loss < -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
