@@ -189,8 +189,8 @@ def test_ledger_is_sound_and_an_auditor_believes_nobody(home, closed):
 
     judge(lambda value: None)
     said = [told(entry).words for entry in home.ledger.log.entries(0, 100) if entry.value["type"].startswith("camp")]
-    assert closed["definition"] in said[0]
-    assert f"{OWNERS} owners had answered" in said[1]
+    assert any(closed["definition"] in each for each in said)
+    assert any(f"{OWNERS} owners had answered" in each for each in said)
     lies = {
         "campaign-opened": {"definition": "0" * 64, "reservation": 0},
         "campaign-closed": {"definition": "0" * 64, "reports": OWNERS + 1},
