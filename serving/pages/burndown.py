@@ -10,9 +10,9 @@ from sqlalchemy import Connection, func, select
 
 from accountant.canonical import decimal_string
 from accountant.home import Home
+from accountant.ledger.blocks.block_rows import load
 from accountant.ledger.charges import charged, charges
 from accountant.ledger.families import Family
-from accountant.ledger.family_rows import load
 from accountant.ledger.ledger import Ledger
 from accountant.log.entries import read_entry
 from accountant.store.store import body_at
@@ -57,7 +57,7 @@ def history(ledger: Ledger, dataset: str, most: int = MOST_POINTS) -> list[Point
 
 def _points(connection: Connection, family: Family, most: int) -> Iterator[Point]:
     count = connection.execute(select(func.count()).select_from(job_table).where(charged(family))).scalar_one()
-    if family.holdout is not None:  # the index does not say of which part a job is
+    if family.holdout is not None or family.block is not None:  # the index does not say of which part or block a job is
         count = sum(1 for _ in charges(connection, family))
     used, step = family.filter.nothing(), max(1, -(-count // most))
     for jobs, charge in enumerate(charges(connection, family), 1):

@@ -39,6 +39,9 @@ def folder(tmp_path) -> Path:
     pq.write_table(table(3, pay=[40 * row for row in range(200)]), tmp_path / "joined.parquet")
     payroll = table(5).set_column(0, "patient", pa.array([f"e{row // 3}" for row in range(200)]))
     pq.write_table(payroll, tmp_path / "payroll.parquet")
+    for week in (1, 2):  # the same people
+        people = pa.array([f"c{row // 3}" for row in range(200)])
+        pq.write_table(table(19 * week).set_column(0, "patient", people), tmp_path / f"week-{week}.parquet")
     dpserve(tmp_path / "home", "init")
     asked = ["--epsilon", "2", "--delta", "1e-6", "--unit", "patient"]
     data = ["--data", str(tmp_path / "payroll.parquet"), "--schema", str(tmp_path / "visits.yaml")]
@@ -51,7 +54,7 @@ def folder(tmp_path) -> Path:
 def test_every_command_of_the_page_runs(folder):
     page = (ROOT / "docs" / "budgets.md").read_text()
     script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S))
-    assert script.count("dpserve ") == 7
+    assert script.count("dpserve ") == 13
     home = folder / "home"
     environment = {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT)}
     command = ["bash", "-c", f'dpserve() {{ {shlex.join(warm.python())} -m serving.cli "$@"; }}\n' + script]
@@ -71,6 +74,9 @@ def test_every_command_of_the_page_runs(folder):
     trained = dpserve(home, "train", "stays-and-pay", "--learner", "lazybb", "--epsilon", "0.1", "--json")
     assert trained.returncode == 0, trained.stderr
     assert all(shown_dataset(home, name)["budget"]["spent"]["pure"] != "0" for name in ("stays", "payroll"))
+    blocks = shown_dataset(home, "clinic")["blocks"]
+    assert (blocks["last"], blocks["dropped"], [each["block"] for each in blocks["listed"]]) == (2, 1, [2])
+    assert "1 to 2" in done.stdout
     assert dpserve(home, "ledger", "audit").returncode == 0
 
 
