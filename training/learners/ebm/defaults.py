@@ -23,6 +23,8 @@ TRAVEL = 16.0  # rate times epochs is at most this: how many full steps a curve 
 RIDGE, PURE_RIDGE = 30.0, 15.0  # in standard deviations of the noise, had all epochs' budget gone into one release
 CLIP = 0.4  # the tightest
 PAIR_LEAVES = 3
+PAIRS_FROM = ((2_500.0, 8), (600.0, 3))  # by strength: how many pairs, at most
+LESS_TOLD = 2.5  # of a number to predict the same strength tells so much less of where features act together
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,12 @@ NO_PAIRS = PairDefaults()
 
 
 def pair_defaults(public: Public, settings: EbmDefaults, asked: Asked) -> PairDefaults:
-    """The rule for pairs: as many epochs over them as over the features."""
-    many = asked.many or 0
+    """The rule for pairs: some where there is much to tell, and as many epochs over them as over the features."""
+    many = asked.many
+    if many is None:
+        told = 0.0 if public.pure else strength(public) / (LESS_TOLD if public.classes is None else 1.0)
+        many = next((pairs for least, pairs in PAIRS_FROM if told >= least), 0)
+        many = min(many, len(public.features) * (len(public.features) - 1) // 2)
     if not many:
         return NO_PAIRS
     epochs = settings.epochs

@@ -154,23 +154,25 @@ class DPEBM(PrivateLearner):
         if public.classes is None and settings.spread:
             model.narrow(session.release(model.squares(), noise.starting))
         alone = range(len(features))
-        self._boost(session, model, settings.epochs, alone)
+        self._boost(session, model, settings.epochs * len(alone), alone)
         for at, places in enumerate(self._chosen(session, model)):
             model.join(places)
             model.counted(session.release(JointCounts(model.joints[at], noise.norm), noise.counting))
-        self._boost(session, model, pairs.epochs, range(len(alone), len(alone) + pairs.many))
+        self._boost(session, model, pairs.epochs * pairs.many, model.kept or alone)
         if public.classes is not None:
             model.centre(session.release(model.unclipped(whole), noise.starting))
         return model.ensemble()
 
-    def _boost(self, session: Releaser, model: Model, epochs: int, places: Sequence[int]) -> None:
-        for epoch in range(epochs):
-            for place in places:
-                leaves = model.leaves(place, epoch)
-                model.step(place, leaves, session.release(model.query(place, leaves), model.noise.summing))
+    def _boost(self, session: Releaser, model: Model, sums: int, places: Sequence[int]) -> None:
+        """So many sums, over one place after the other."""
+        for at in range(sums):
+            place = places[at % len(places)]
+            leaves = model.leaves(place)
+            model.step(place, leaves, session.release(model.query(place, leaves), model.noise.summing))
 
     def _chosen(self, session: Releaser, model: Model) -> Sequence[Places]:
-        """The pairs that are named, or those that leave most to explain by their noisy scores."""
+        """The pairs that are named, or those that leave most to explain by their noisy scores, as many as the plan
+        has sums for: such as say no more than noise would are counted, and get none of the sums."""
         if not model.pairs.found:
             return asked_pairs(self.pairs, session.public.features).named
         places = model.candidates()

@@ -36,6 +36,8 @@ from training.session import Public
 LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
 OFF, MOST_OFF = 0.5, 2.0  # logits by which clipped residuals may leave a constant wrong: about so many, at most so many
 NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 64) for i in range(64)])
+GIVING = 30  # times that rows and columns of a pair are brought to means of 0 in turn
+CLEAR = 2.0  # standard deviations of a score's noise, beyond which a pair says something
 RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -65,13 +67,17 @@ class Model:
         self._terms = [np.zeros(count.size, np.int64) for count in self.counts]
         self._spread = [np.zeros(count.size) for count in self.counts]  # variance of each term by noise alone
         self._lows, self._highs = [0] * len(self.counts), [0] * len(self.counts)
+        self._epochs = [0] * len(self.counts)
+        self._beyond: int | None = None  # so many of the pairs say more than noise would; None: all, they were named
         self._constant, self._curvature = 0, 1.0
         self._clip = 1.0  # the first sum is of all that there is
         self._weights = self.weighed  # until the last sum
 
-    def leaves(self, place: int, epoch: int) -> Integers:
-        """The public partition of a feature's bins, or a pair's cells."""
+    def leaves(self, place: int) -> Integers:
+        """The next public partition of a feature's bins, or a pair's cells."""
         features, counts, mass = self.public.features, self.counts[place], self.settings.mass
+        epoch = self._epochs[place]
+        self._epochs[place] += 1
         if place < len(features):
             return partition(features[place], self.settings.leaves, mass, counts, (place, epoch))
         at = place - len(features)
@@ -98,22 +104,31 @@ class Model:
         return PairScores(self._residuals(), tuple(self._terms), joints, norm, relation)
 
     def best(self, places: Sequence[Places], scores: Integers) -> list[Places]:
-        """Those whose sums are largest, beyond what chance alone makes of them."""
+        """Those whose sums are largest, beyond what chance alone makes of them; and how many say more than noise."""
         query = self.scores(places)
         worth = query.residuals.worth
         beyond = scores * worth - np.array([self._by_chance(joint) for joint in query.joints])
         order = np.argsort(-beyond, kind="stable")[: self.pairs.many]
+        noise = self._noise(self.noise.scoring, worth) * query.sensitivity(self.public.relation) / GRID
+        if scores.any():  # none are in a rehearsal, whose model has as many parts as any
+            self._beyond = int((beyond[order] > CLEAR * noise).sum())
         return [places[at] for at in order]
 
+    @property
+    def kept(self) -> range:
+        """The places of the pairs that are learnt."""
+        alone = len(self.public.features)
+        return range(alone, alone + (len(self.joints) if self._beyond is None else self._beyond))
+
     def _by_chance(self, joint: Joint) -> float:
-        """The sizes of sums over cells, added up, were residuals a coin of the same spread each."""
+        """The score of a pair were residuals a coin of the same spread each: sizes grow with the root of rows."""
         first, second = (
             np.bincount(groups, np.maximum(self.counts[at], 0))
             for at, groups in zip(joint.features, joint.groups, strict=True)
         )
-        rows = self._rows()
-        cells = np.sqrt(np.outer(first, second) / rows).sum()
-        return float(cells) * sqrt(2 / pi * self._curvature)
+        cells = np.sqrt(np.outer(first, second) / self._rows()).sum()
+        alone = max(np.sqrt(first).sum(), np.sqrt(second).sum())
+        return max(0.0, float(cells - alone)) * sqrt(2 / pi * self._curvature)
 
     def join(self, places: Places) -> None:
         """One more pair, behind the features."""
@@ -121,8 +136,8 @@ class Model:
         self.joints = (*self.joints, joint)
         self._terms.append(np.zeros(joint.cells, np.int64))
         self._spread.append(np.zeros(joint.cells))
-        self._lows.append(0)
-        self._highs.append(0)
+        for each in (self._lows, self._highs, self._epochs):
+            each.append(0)
 
     def counted(self, counts: Integers) -> None:
         """The noisy rows per cell of the last pair."""
@@ -185,8 +200,11 @@ class Model:
         inside = np.bincount(leaves, rows)
         h = self._curvature * np.maximum(inside, 1)
         noise = self._noise(self.noise.summing, worth)
-        pace = self.settings if place < len(self.public.features) else self.pairs
-        gain = pace.rate / (h + pace.ridge * noise)
+        rate, ridge = self.settings.rate, self.settings.ridge
+        if place in self.kept:  # the fewer they are, the more and the finer steps each makes
+            share = len(self.kept) / self.pairs.many
+            rate, ridge = self.pairs.rate * share, self.pairs.ridge * sqrt(share)
+        gain = rate / (h + ridge * noise)
         moved = np.round(gain * worth * sums * self._grid)[leaves]
         term = np.clip(self._terms[place] + moved, -self._limit, self._limit).astype(np.int64)
         self._terms[place] = term  # a new array each time: rows know a term by its object
@@ -195,7 +213,10 @@ class Model:
         self._spread[place] = (1 - corrected) ** 2 * self._spread[place] + ((gain * noise)[leaves]) ** 2
 
     def ensemble(self) -> AdditiveEnsemble:
-        """Terms are centred, by the noisy histogram: what they share is in the constant."""
+        """What a pair's rows and columns add by themselves is in the features' terms. These are centred, by the noisy
+        histogram: what they share is in the constant. Scores stay as they are."""
+        for place, joint in zip(self.kept, self.joints, strict=False):
+            self._give(place, joint)
         terms, constant = [], self._constant
         for term, count in zip(self._terms, self.counts, strict=True):
             rows = np.maximum(count, 0)
@@ -212,7 +233,7 @@ class Model:
                 joint.groups,
                 *(in_rows(table[alone + at], joint.shape[1]) for table in (terms, counts, spread)),
             )
-            for at, joint in enumerate(self.joints)
+            for at, joint in enumerate(self.joints[: len(self.kept)])
         )
         return AdditiveEnsemble(
             public.features,
@@ -226,6 +247,25 @@ class Model:
             tuple(spread[:alone]),
             pairs=pairs,
         )
+
+    def _give(self, place: int, joint: Joint) -> None:
+        """Give the means of a pair's rows and of its columns, over its noisy counts, to the terms of its features."""
+        table = self._terms[place].reshape(joint.shape).astype(np.float64)
+        rows = np.maximum(self.counts[place], 0).reshape(joint.shape) + 1e-9
+        noise = self._spread[place].reshape(joint.shape)
+        given = [np.zeros(size) for size in joint.shape]
+        for at in range(2 * GIVING):
+            side = at % 2
+            means = np.average(table, axis=1 - side, weights=rows)
+            given[side] += means
+            table -= np.expand_dims(means, 1 - side)
+        for side, feature in enumerate(joint.features):
+            groups, whole = np.array(joint.groups[side]), np.rint(given[side]).astype(np.int64)
+            shares = rows / rows.sum(axis=1 - side, keepdims=True)
+            self._terms[feature] = self._terms[feature] + whole[groups]
+            self._spread[feature] = self._spread[feature] + (shares**2 * noise).sum(axis=1 - side)[groups]
+            lost = np.expand_dims(whole, 1 - side) + np.zeros(joint.shape, np.int64)
+            self._terms[place] = self._terms[place] - lost.ravel()
 
     def _residuals(self) -> Residuals:
         relation, norm = self.public.relation, self.noise.norm

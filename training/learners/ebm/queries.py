@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import exp, isqrt
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,11 +202,12 @@ class JointCounts:
 
 @dataclass(frozen=True)
 class PairScores:
-    """How much two features together leave to explain, of each of the `joints`: the sizes of the sums of residuals over
-    its cells, added up, in grid steps.
+    """How much two features together leave to explain, of each of the `joints`, in grid steps: the sizes of the sums of
+    residuals over its cells, added up, less those over its rows or its columns, whichever are more: what either
+    feature leaves by itself is no reason to look at both.
 
-    A row moves one such score by what it adds to its cell at most, and one that is replaced by twice that; and all of
-    them at once, together by as much times their number in L1, times its root in L2.
+    A row moves one such score by twice what it adds to its cell at most, and one that is replaced by twice that; and
+    all of them at once, together by as much times their number in L1, times its root in L2.
     """
 
     residuals: Residuals
@@ -228,7 +229,7 @@ class PairScores:
     @property
     def most(self) -> int:
         """How far one row moves one score at most, given that it moves sums over leaves by GRID at most."""
-        return reach(GRID, 0, self.relation, "l2") if self.norm == "l2" else GRID
+        return 2 * (reach(GRID, 0, self.relation, "l2") if self.norm == "l2" else GRID)
 
     def sensitivity(self, relation: Relation) -> int:
         """How far one row moves all scores, in their norm and grid steps, rounded up."""
@@ -240,11 +241,17 @@ class PairScores:
 
     def __call__(self, rows: Rows) -> Integers:
         """The bound is decided in whole numbers, before a row is looked at."""
-        moved = max(self.residuals.extremes()) * (1 if self.relation is Relation.ADD_REMOVE else 2)
+        moved = max(self.residuals.extremes()) * (2 if self.relation is Relation.ADD_REMOVE else 4)
         if moved > self.most:
             raise PlanMismatch(f"sensitivity={self.most}: a row could move a score by {moved}")
-        sums = self.residuals.cells(AdditiveRows(rows, self.terms), self.joints)
-        return np.asarray(np.abs(sums).sum(axis=1), np.int64)
+        found = self.residuals.cells(AdditiveRows(rows, self.terms), self.joints)
+        tables = (sums[: joint.cells].reshape(joint.shape) for joint, sums in zip(self.joints, found, strict=True))
+        return np.array([together(table) for table in tables], np.int64)
+
+
+def together(table: NDArray[Any]) -> Any:
+    """Sizes of the cells of a table, less those of its rows' or of its columns' sums."""
+    return np.abs(table).sum() - max(np.abs(table.sum(axis=side)).sum() for side in (0, 1))
 
 
 @dataclass(frozen=True)
