@@ -27,6 +27,7 @@ from accountant.ledger import key_life
 from models.features import NumericFeature
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
+from models.pairs import PairTerm
 from models.store.bundle import FILES
 from models.trees import Leaf, Split
 from models.votes import Vote
@@ -343,6 +344,24 @@ def test_every_form_of_model_is_drawn(page, ensemble):
     opened(page, "adult")
     expect(page.locator(".plot-grid .plot svg")).to_have_count(len(picture(ensemble)["features"]))
     expect(page.get_by_role("img", name=re.compile("^What age adds"))).to_be_visible()
+
+
+def test_what_two_features_add_together_is_a_map_with_its_figures(page):
+    rows, columns = (feature.bins for feature in CLASSES.features[:2])
+    terms = tuple(tuple((row - 1) * (column - 1) for column in range(columns)) for row in range(rows))
+    pair = PairTerm((0, 1), (tuple(range(rows)), tuple(range(columns))), terms, terms, ((0.5,) * columns,) * rows)
+    model = replace(CLASSES, pairs=(pair,))
+    told = json.dumps(picture(model))
+    page.route("**/shapes?after=0", lambda route: route.fulfill(body=told, content_type="application/json"))
+    opened(page, "adult")
+    name = pair.name(CLASSES.features)
+    card = page.get_by_role("region", name="What two features add together").locator(".plot")
+    expect(card.locator("svg")).to_have_count(1)
+    expect(card.get_by_role("img", name=re.compile(f"^What {name} add together"))).to_be_visible()
+    card.get_by_text(f"Figures of {name}").click()
+    expect(card.get_by_role("row")).to_have_count(1 + rows * columns)
+    expect(card.locator("svg path[fill]")).not_to_have_count(0)
+    no_serious_findings(page)
 
 
 def test_trees_show_importances_and_their_text(page):
