@@ -17,7 +17,7 @@ from postgres import ledger_url  # noqa: F401  a fixture for every file: an empt
 
 STORE = Path(__file__).parent / "accountant" / "store"
 NO_SKIP = os.environ.get("DPSERVE_NO_SKIP") == "1"
-MEMORY, ROOM = Path("/dev/shm"), 8 << 30  # bytes: a whole run leaves behind a quarter of it
+MEMORY, ROOM = Path("/dev/shm"), 8 << 30  # bytes: a whole run takes about half of it, most of that PostgreSQL
 
 
 def _keep_files_in_memory() -> None:
