@@ -158,6 +158,11 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     assert {line["quota"] for line in body.pop("quotas")} <= {None}
     assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}
     assert said("dataset", "list")[1] == {"datasets": [body]}
+    shutil.rmtree(home / "prices")
+    forget()
+    (listed,) = said("dataset", "list")[1]["datasets"]
+    assert (listed["budget"].pop("priced"), listed["budget"].pop("jobs_left")) == (False, {})  # a list waits for none
+    assert listed["budget"] == {key: value for key, value in body["budget"].items() if key != "jobs_left"}
 
 
 @pytest.mark.parametrize(
@@ -691,7 +696,7 @@ BLANK = Rehearsal.__init__
 
 def forget():
     """As a new process: nothing is remembered but what is kept."""
-    for remembered in (pricing._told, pricing._worked_out):
+    for remembered in (pricing._told, pricing._worked_out, pricing._kept_before):
         remembered.cache_clear()
 
 
