@@ -89,6 +89,11 @@ PAGES = (
     ("Grants", "/ui/grants"),
     ("Grant", "/ui/grants/{grant}"),
     ("Tokens", "/ui/tokens"),
+    ("Files to register", "/ui/drafts"),
+    (PART + "what a total means", "/ui/drafts/meaning?epsilon=1&delta=1e-6"),
+    ("Documentation", "/docs"),
+    ("Documentation, a page", "/docs/schema"),
+    ("Doors to be tried", "/api"),
     ("Sign in", "/ui/login"),
 )
 

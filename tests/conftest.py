@@ -17,6 +17,7 @@ from postgres import ledger_url  # noqa: F401  a fixture for every file: an empt
 
 STORE = Path(__file__).parent / "accountant" / "store"
 NO_SKIP = os.environ.get("DPSERVE_NO_SKIP") == "1"
+OPEN, MANY = Path("/proc/self/fd"), 300  # files that a process of tests may leave open
 MEMORY, ROOM = Path("/dev/shm"), 8 << 30  # bytes: a whole run takes about half of it, most of that PostgreSQL
 
 
@@ -98,6 +99,13 @@ def pytest_runtest_setup(item):
         absent = [program for program in marker.args if shutil.which(program) is None]
         if absent:
             pytest.skip(f"not installed: {', '.join(absent)}")
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Ledgers that nobody closed keep their files open until what refers to itself is collected, which is rare here."""
+    ends = nextitem is None or nextitem.path != item.path
+    if ends and OPEN.is_dir() and len(os.listdir(OPEN)) > MANY:
+        gc.collect()
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -17,6 +17,8 @@ UNTIMED = {
     "/ui/models/{name}/shapes",
     "/ui/models/{name}/files/{file}",
     "/ui/models/{name}/bundle.zip",
+    "/ui/drafts/{draft}",  # of a file that somebody brought
+    "/ui/audit/ledger.zip",  # as long as the ledger
 }
 
 

@@ -71,7 +71,9 @@ class Popen:
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, or a signal's number below 0. TimeoutExpired when it lives on for longer."""
         if self.returncode is None:
-            if not select.select([self._answers], [], [], timeout)[0]:
+            answered = select.poll()  # select() itself ends at the thousandth open file
+            answered.register(self._answers, select.POLLIN)
+            if not answered.poll(None if timeout is None else 1000 * timeout):
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
             self.returncode = os.waitstatus_to_exitcode(int(self._answers.readline()))
             self._answers.close()
