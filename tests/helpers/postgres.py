@@ -24,7 +24,7 @@ import pytest
 
 UNSAFE_BUT_FAST = ("fsync=off", "full_page_writes=off")  # a test outlives no power cut
 SETTINGS = ("listen_addresses=", "max_connections=100", "timezone=UTC")
-UNTIL_WE_END = ("sh", "-c", '"$@" & read -r _; kill -QUIT $!; wait', "sh")  # even where we are killed
+UNTIL_WE_END = ("sh", "-c", '"$@" & read -r _; kill -QUIT $!; wait; rm -rf "$3"', "sh")  # even where we are killed
 NUMBERS = count()
 
 
