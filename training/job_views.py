@@ -27,14 +27,14 @@ else:
 LAST = 2**53  # above every job's number
 
 
-def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True) -> dict[str, Any]:
+def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out: bool = True) -> dict[str, Any]:
     """What everybody may know of a dataset: `dpserve dataset show` and GET /v1/datasets/{name}.
 
-    `detail`: quotas and the forecast as well, and how many jobs of each learner still fit even where that takes a
-    second to work out; else `priced` says where nobody has asked for that yet.
+    `detail`: quotas and the forecast as well. `works_out`: how many jobs of each learner still fit even where that
+    takes a second; else `priced` says where nobody has asked for that yet.
     """
     registration = dataset.registration
-    left = plans.jobs_left(home, dataset) if detail else plans.known_jobs_left(home, dataset)
+    left = plans.jobs_left(home, dataset) if works_out else plans.known_jobs_left(home, dataset)
     fits = {"jobs_left": left or {}, **({"priced": False} if left is None else {})}
     more: dict[str, Any] = {}
     if detail:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
+from time import monotonic
 from typing import Any
 
 from starlette.requests import Request
@@ -46,6 +47,7 @@ NUMBER = (str, int, Decimal)
 MOST_DIGITS = 40
 MOST_VALUES = 64
 MOST_LISTED = 200
+PRICES_SECONDS = 1.5  # a list works prices out for so long; the rest are told as not worked out yet
 REQUIRED: Fields = {"dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {
     "learner": (str,),
@@ -209,15 +211,15 @@ def cancelled(home: Home, seq: int) -> dict[str, Any]:
 
 
 async def list_datasets(request: Request) -> Response:
-    """Every dataset that may be seen, with its budget. It waits for no price."""
+    """Every dataset that may be seen, with its budget; how many jobs still fit, as far as that is soon worked out."""
     known_query(request)
     home, held = state(request).home, access(request)
 
     def look() -> list[dict[str, Any]]:
-        seen = seen_datasets(held, home.ledger.datasets())
-        return [job_views.dataset_to_json(home, dataset, detail=False) for dataset in seen]
+        seen, end = seen_datasets(held, home.ledger.datasets()), monotonic() + PRICES_SECONDS
+        return [job_views.dataset_to_json(home, each, detail=False, works_out=monotonic() < end) for each in seen]
 
-    return json_response({"datasets": await in_thread(look)})
+    return json_response({"datasets": await with_prices(request, look)})
 
 
 async def list_families(request: Request) -> Response:

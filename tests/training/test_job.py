@@ -139,6 +139,16 @@ def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(adult):
         plans.plan(adult, asked(epsilon=str(Decimal(fits) + Decimal("0.002"))))
 
 
+def test_a_list_that_has_no_time_tells_the_prices_that_are_known(adult):
+    dataset = adult.ledger.dataset("adult")
+    hasty = dataset_to_json(adult, dataset, detail=False, works_out=False)["budget"]
+    assert (hasty["jobs_left"], hasty["priced"]) == ({}, False)
+    told = dataset_to_json(adult, dataset, detail=False)["budget"]
+    assert dataset_to_json(adult, dataset, detail=False, works_out=False)["budget"] == told
+    assert hasty == {**told, "jobs_left": {}, "priced": False}
+    assert told["jobs_left"]["lazybb"] > 10
+
+
 def test_jobs_left_is_what_is_admitted(adult):
     tenth = asked(epsilon="0.3", parameters=None)
     left = plans.jobs_left(adult, adult.ledger.dataset("adult"))["lazybb"]
