@@ -351,7 +351,13 @@ def after(
     return lines
 
 
-_spelled = lru_cache(maxsize=1024)(price_to_json)  # of many blocks most stand alike; nobody changes what it gives
+def _spelled(figure: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
+    """`price_to_json`, a copy of which is the caller's own: of many blocks most stand alike."""
+    found = _spelled_once(figure, orders)
+    return {**found, "rdp": {**found["rdp"]}}
+
+
+_spelled_once = lru_cache(maxsize=1024)(price_to_json)
 
 
 def put_share(connection: Connection, family: Family, analyst: str, share: str) -> None:
