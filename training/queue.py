@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Collection
 
-from accountant.errors import DpserveError, LedgerUnavailable, WrongState
+from accountant.errors import DpserveError, InputError, LedgerUnavailable, WrongState
 from accountant.home import Home
 from training import job
 from training.evaluation.evaluate import is_early
@@ -88,6 +88,11 @@ def _recover(home: Home) -> None:
     """
     try:
         job.recover(home)
-        submit_due(home)
     except DpserveError as error:
         LOG.error("recovery stopped: %s", error.code)
+    try:
+        submit_due(home)
+    except InputError as error:  # of the schedules' file, and of no row
+        LOG.error("schedules: %s", error.message)
+    except DpserveError as error:
+        LOG.error("schedules: %s", error.code)

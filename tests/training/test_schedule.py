@@ -9,6 +9,7 @@ from accountant.errors import BudgetRefused, InputError, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger.blocks import appending
 from accountant.ledger.blocks.appending import NewBlock
+from training import queue
 from training.growing import schedule
 from training.growing.schedule import add, lasts, remove, schedules, submit_due
 
@@ -90,3 +91,16 @@ def test_what_is_no_rule(home):
     with pytest.raises(UnknownName):
         remove(home, "weekly")
     assert submit_due(home) == []
+
+
+def test_a_damaged_file_stops_the_rules_and_not_the_queue(home, caplog):
+    add(home, "weekly", "week", ASKED, "cli:test", since=0)
+    good = (home.path / schedule.FILE).read_text()
+    for bad in ("", "[]", "{", good.replace("week", "weak"), good.replace('"since"', '"sinse"'), "[" * 100_000):
+        (home.path / schedule.FILE).write_text(bad)
+        with pytest.raises(InputError, match="damaged"):
+            submit_due(home, lambda: 1.0)
+        queue._recover(home)
+        assert "schedules.json: is damaged" in caplog.text
+        caplog.clear()
+    assert home.ledger.jobs() == []

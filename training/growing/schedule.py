@@ -179,11 +179,21 @@ def _fresh(dataset: Dataset, planned: Planned) -> int:
 
 
 def _read(home: Home) -> dict[str, Schedule]:
+    """InputError where the file is not as it was written: no rule is guessed, and none is forgotten."""
     path = home.path / FILE
     if not path.exists():
         return {}
-    found = json.loads(path.read_text())
-    return {name: Schedule(**{**each, "last": each["last"] and tuple(each["last"])}) for name, each in found.items()}
+    try:
+        found = json.loads(path.read_bytes())
+        rules = {
+            name: Schedule(**{**each, "last": each["last"] and tuple(each["last"])}) for name, each in found.items()
+        }
+        good = all(each.name == name and each.every in PERIODS and each.job for name, each in rules.items())
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        good = False
+    if not good:
+        raise InputError(f"{path}: is damaged; restore it, or remove it and add the schedules again")
+    return rules
 
 
 def _write(home: Home, known: dict[str, Schedule]) -> None:
