@@ -80,7 +80,8 @@ def test_keys_that_are_gone_are_not_made_anew(home):
     with pytest.raises(LedgerInvalid, match="its keys are gone"):
         Home.init(place(home))
     assert not (home / "keys").exists()
-    assert content(home).keys() - {"ledger.db-wal", "ledger.db-shm"} == before.keys()
+    beside = {"ledger.db-wal", "ledger.db-shm"}  # as long as somebody has the ledger open
+    assert content(home).keys() - beside == before.keys() - beside
 
 
 @pytest.mark.parametrize("name", ["log.pem", "issuer.pem", "commitment.key", "log.pub.pem", "issuer.pub.pem"])
