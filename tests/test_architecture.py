@@ -110,7 +110,7 @@ training/profiles: accountant(. certificates ledger ledger/blocks privacy) model
     training(. evaluation rows rows/packed rows/partitions)
 training/registering: accountant(. ledger) training(rows rows/sources)
 training/rows: accountant(. ledger) models(.) training(rows/kernels rows/packed rows/partitions rows/sources)
-training/rows/sources: accountant(.) models(.) training(rows)
+training/rows/sources: accountant(.) models(.) training(rows rows/packed)
 training/rows/kernels:
 training/rows/partitions: accountant(.) models(.) training(rows/kernels rows/packed)
 training/rows/packed: accountant(. ledger) models(.) training(rows rows/kernels)

@@ -346,13 +346,13 @@ def test_a_first_start_that_was_cut_is_taken_up(driver, tmp_path, point):
 
 REGISTER = {
     "training.rows.datasets:pack:after:1": False,
-    "training.rows.datasets:_write:after:1": False,
+    "training.rows.datasets:write_packed:after:1": False,
     "training.rows.datasets:_check_new_rows:after:1": False,
     "accountant.ledger.ledger:Ledger.register:before:1": False,
     "accountant.store.store:Tree.append:after:1": False,
     "accountant.log.last_seen:LockedMark.advance:before:1": True,
     "accountant.ledger.ledger:Ledger.register:after:1": True,
-    "training.rows.datasets:_note:before:1": True,
+    "training.rows.datasets:note:before:1": True,
 }
 
 

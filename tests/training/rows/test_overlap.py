@@ -461,7 +461,7 @@ def test_rows_that_are_registered_are_never_removed(home, monkeypatch):
     assert list(home.datasets.iterdir()) == [left]
     with monkeypatch.context() as late:
         late.setattr(datasets, "_check_new_rows", lambda *_: None)
-        late.setattr(datasets, "_check_new_people", lambda *_: None)
+        late.setattr(datasets, "check_new_people", lambda *_: None)
         with pytest.raises(NameTaken, match="registered already, as a"):
             put(home, "b", numbers())
     datasets.require_rows(home, dataset)

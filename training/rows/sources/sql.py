@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import csv
 import os
-import shutil
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, time
@@ -19,6 +17,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, make_url, quoted_
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from accountant.errors import DataError, InputError
+from training.rows.packed.working import working_folder
 from training.rows.sources.written import Form
 
 AT_ONCE = 4096  # rows of the cursor
@@ -51,11 +50,9 @@ def spooled(
     if (query is None) == (name is None):
         raise InputError("data: of a database, say either --query or --table")
     engine = _engine(_parsed(data, environment))
-    place = folder / f"{uuid.uuid4()}.partial"
     folder.mkdir(mode=0o700, exist_ok=True)
-    place.mkdir(mode=0o700)
-    path = place / "query.csv"
-    try:
+    with working_folder(folder) as place:  # held: the registration that reads it clears away what nobody holds
+        path = place / "query.csv"
         try:
             with engine.connect() as connection, path.open("x", encoding=form.encoding, newline="") as file:
                 _copy(connection, query, name, csv.writer(file, delimiter=form.delimiter))
@@ -64,8 +61,6 @@ def spooled(
         finally:
             engine.dispose()
         yield path
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _copy(connection: Connection, query: str | None, name: str | None, writer: Any) -> None:
