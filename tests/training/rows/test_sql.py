@@ -10,6 +10,7 @@ from sqlalchemy import create_engine, text
 
 from accountant.errors import DataError, InputError
 from serving.cli.app import run
+from training.rows.packed.working import working_folder
 from training.rows.sources.sql import shown, spooled
 from training.rows.sources.written import Form
 
@@ -77,6 +78,32 @@ def test_a_database_is_registered_as_a_file_is(database, tmp_path, monkeypatch, 
     (tmp_path / "schema.yaml").write_text(SCHEMA + "ignore: [person]\n")
     whole = ["--data", database, "--table", "visits", *rest[:2], "--family", "a", "--unit", "record", "--json"]
     assert run(["dataset", "register", "c", *whole]) == 0
+
+
+def test_a_block_is_appended_from_a_database(database, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
+    half = "select lab, smoker, came, word, y from visits where person {} 5000"
+    rest = ["--schema", str(tmp_path / "schema.yaml"), "--epsilon", "3", "--delta", "1e-6", "--unit", "record"]
+    assert run(["init"]) == 0
+    assert run(["dataset", "register", "a", "--data", database, "--query", half.format("<="), *rest]) == 0
+    second = ["--data", database, "--query", half.format(">"), "--new-rows", "--reason", "few values, many rows"]
+    assert run(["dataset", "append", "a", *second]) == 0
+    assert sorted(path.suffix for path in (tmp_path / "home" / "datasets").iterdir()) == ["", ""]
+
+
+def test_rows_of_a_database_stay_while_others_register_and_go_with_a_killed_process(database, tmp_path):
+    with spooled(database, None, "visits", Form(), tmp_path) as path:
+        kept = path.read_bytes()
+        with working_folder(tmp_path), spooled(database, None, "visits", Form(), tmp_path):
+            assert path.read_bytes() == kept
+        assert [each.name for each in tmp_path.glob("*.partial")] == [path.parent.name]
+        left = tmp_path / "left.partial"  # as one that was killed leaves it: nobody holds it
+        left.mkdir()
+        (left / "query.csv").write_bytes(kept)
+        with spooled(database, None, "visits", Form(), tmp_path):
+            assert not left.exists()
+    assert not list(tmp_path.glob("*.partial"))
 
 
 @pytest.mark.parametrize(
