@@ -17,6 +17,7 @@ from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, DataError, InputError, NameTaken
 from accountant.home import Home
+from accountant.ledger.blocks import appending
 from accountant.ledger.blocks.windows import Period
 from accountant.ledger.families import Started
 from accountant.ledger.records import NewPeople, Why
@@ -26,6 +27,7 @@ from training import job, plans
 from training.growing.append import append
 from training.growing.delete import delete
 from training.plans import Asked, plan
+from training.rows import datasets
 from training.rows.datasets import open_rows, register
 from training.rows.rows import FEW_ROWS, row_bound
 from training.rows.schema import schema_of
@@ -192,6 +194,28 @@ def test_rows_that_look_registered_are_appended_with_a_reason(tmp_path):
     entry = home.ledger.log.entry(home.ledger.dataset("visits").blocks[1].seq)
     assert entry.value["new_rows"]["reason"] == "counted twice by the laboratory"
     assert audit_home(home).ok
+
+
+def test_rows_of_a_block_that_another_host_entered_meanwhile_stay(tmp_path, monkeypatch):
+    """It shares the folder, but not the lock: here nobody saw its block before the ledger refused ours."""
+    home = Home.init(place(tmp_path / "home"))
+    (tmp_path / "visits.yaml").write_text(SCHEMA)
+    files = [tmp_path / "1.parquet", tmp_path / "2.parquet"]
+    for table, file in zip(weeks(2), files, strict=True):
+        pq.write_table(table, file)
+    register(home, "visits", files[0], tmp_path / "visits.yaml", TOTAL, Relation.ADD_REMOVE, "person")
+    enter = appending.append
+
+    def entered_there(*given):
+        enter(*given)
+        return enter(*given)
+
+    monkeypatch.setattr(appending, "append", entered_there)
+    with pytest.raises(NameTaken, match="registered already, in visits"):
+        append(home, "visits", files[1], "steward")
+    dataset = home.ledger.dataset("visits")
+    assert dataset.last == 2
+    datasets.require_rows(home, dataset)
 
 
 def test_a_window_may_have_as_many_rows_as_its_blocks_together(grown):

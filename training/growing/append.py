@@ -6,7 +6,6 @@ A block has a folder of its own beside the others, and an account of its own in 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from training.rows.datasets import (
     note,
     parting_of,
     put_in_place,
+    remove_unless_entered,
     scan_of,
     write_packed,
 )
@@ -145,7 +145,7 @@ def _enter(
             appending.append(home.ledger.log, block, (dataset.last or 1) + 1)
         except InputError:  # nothing was entered
             if made:
-                shutil.rmtree(home.datasets / block.commitment)
+                remove_unless_entered(home, block.commitment)
             raise
 
 

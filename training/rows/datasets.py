@@ -254,8 +254,8 @@ def _enter(
             compared = None if about.new_people else {other.registration.name for other in others}
             return home.ledger.register(about, compared)
         except InputError as error:  # nothing was entered
-            if made and about.commitment not in {each.registration.commitment for each in home.ledger.datasets()}:
-                shutil.rmtree(home.datasets / about.commitment)
+            if made:
+                remove_unless_entered(home, about.commitment)
             if isinstance(error, WrongState):
                 return None
             raise
@@ -273,6 +273,14 @@ def put_in_place(home: Home, folder: Path, files: Sequence[str], commitment: str
         _write_sketch(place, own)
     sync_directory(home.datasets)
     return made
+
+
+def remove_unless_entered(home: Home, commitment: str) -> None:
+    """Remove packed rows that were put in their place and not entered: another host that shares the folder, but not
+    the lock, may have entered the same rows meanwhile, as a dataset or as a block.
+    """
+    if all(commitment not in each.commitments for each in home.ledger.datasets()):
+        shutil.rmtree(home.datasets / commitment)
 
 
 def _check_new_rows(home: Home, commitments: set[str], sketch: Sketch) -> None:
