@@ -167,9 +167,10 @@ class Drafts:
 
     def delete(self, draft: Draft) -> None:
         """Its rows and all that was said of it. WrongState while it is being registered, which cannot be taken back."""
-        if self._read(draft.id).state == REGISTERING:
-            raise WrongState("draft: is being registered", state=REGISTERING)
-        shutil.rmtree(self.folder / draft.id, ignore_errors=True)
+        with self._alone(draft):  # or its registration could be asked for between the look and the end
+            if self._read(draft.id).state == REGISTERING:
+                raise WrongState("draft: is being registered", state=REGISTERING)
+            shutil.rmtree(self.folder / draft.id, ignore_errors=True)
 
     def delete_rows(self, draft: Draft) -> None:
         """What was uploaded: it is registered."""
