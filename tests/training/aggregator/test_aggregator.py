@@ -60,6 +60,7 @@ from training.owner.own_ledger import OwnLedger
 from training.owner.settings import read_settings as read_owner
 
 OWNERS, ROWS = 160, 12
+LEAST = 0.6  # accuracy; half by chance. Of 4,000 draws of the noise .809 +- .023, at least .717
 LEAST_OF_THREE = 0.45  # accuracy; a third by chance. Of 300 draws of the noise .758 +- .024, at least .67
 TOML = """\
 url = "{url}"
@@ -70,7 +71,7 @@ ca = "{ca}"
 
 [policy]
 total_epsilon = "6"
-largest_epsilon = "2"
+largest_epsilon = "4"
 total_delta = "0.0001"
 largest_delta = "0.00001"
 aggregators = ["{one}"]
@@ -128,7 +129,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def census(place):
     """A campaign that was answered by most owners, one of them by its own program, two to one aggregator alone."""
-    definition = sharing.asking(place.folder, place.home, place.whom, OWNERS, 120)
+    definition = sharing.asking(place.folder, place.home, place.whom, OWNERS, 120, epsilon="4")
     people = owners.people(OWNERS * ROWS)
     for owner in range(1, OWNERS - 2):
         body = sharing.sealed(
@@ -166,7 +167,7 @@ def test_model_of_two_aggregators_is_certified_and_good(place, census):
     assert "Who took part is public" in to_text(plain(loaded.certificate))
     assert "model_name: Two aggregators\n" in to_yaml(loaded.certificate)
     test = owners.people(4000, 5)
-    assert np.mean(loaded.ensemble.predict(test) == test["answer"]) > 0.65  # half by chance
+    assert np.mean(loaded.ensemble.predict(test) == test["answer"]) > LEAST
     assert audit_home(place.home).ok
     assert campaigns.close(place.home, "census") == done
     for folder in place.whom:
@@ -189,7 +190,7 @@ def test_shares_of_three_classes_are_a_model_with_a_score_for_each(place):
         sharing.send(place.home, definition, owner, sharing.sealed(definition, owner, mine))
     settings = place.owner(0)
     owners.write(settings.parent / "rows.csv", owners.people(5, 1, 3))
-    policy = settings.read_text().replace('"6"', '"20"').replace('"2"', '"5"')
+    policy = settings.read_text().replace('"6"', '"20"').replace('"4"', '"5"')
     settings.write_text(policy.replace('ledger = "owner.db"', 'ledger = "three.db"'))
     owner_program.answer(read_owner(settings), "three", campaigns.invitation(place.home, "three", 0))
     campaigns.close(place.home, "three")
