@@ -484,7 +484,8 @@ def test_of_many_features_the_first_are_shown_and_the_others_found(page):
     expect(shown).to_have_count(WIDE)
     page.get_by_role("button", name="Show the first alone").click()
     page.locator(".plot svg").last.wait_for()
-    page.wait_for_function("document.documentElement.scrollHeight <= 3 * 900")  # once all that comes is drawn
+    height = "document.documentElement.scrollHeight"
+    until(lambda: page.evaluate(height) <= 3 * 900, "all that comes is drawn, on three screens")
     page.goto("/ui/models/wide#inputs")  # a link unfolds what it points at
     page.get_by_label("Find", exact=True).fill(other)
     expect(page.locator("#all-inputs tbody tr:visible")).to_have_count(1)
