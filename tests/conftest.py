@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import resource
 import shutil
 import sys
 import tempfile
@@ -55,7 +56,16 @@ def _fence_environment() -> None:
     sys.dont_write_bytecode = False  # and each run of the tests would compile them all
 
 
+def _allow_many_files() -> None:
+    """Some systems begin at 1,024: SQLite keeps what was closed under a lock open, and a process has thousands of
+    ledgers."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
 _keep_files_in_memory()
+_allow_many_files()
 _fence_environment()
 gc.disable()  # until all tests are collected
 

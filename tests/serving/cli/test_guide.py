@@ -43,6 +43,8 @@ def test_the_messy_table_is_registered_by_answers(tmp_path, monkeypatch):
     subprocess.run([sys.executable, ROOT / "examples" / "messy.py", "messy.csv", "said.yaml"], check=True)
     subprocess.run([sys.executable, "-m", "serving.cli", "init"], env=home, check=True, capture_output=True)
     ours, theirs = pty.openpty()
+    waiting = select.poll()  # select() itself ends at the thousandth open file
+    waiting.register(ours, select.POLLIN | select.POLLHUP)
     command = [sys.executable, "-m", "serving.cli", "dataset", "guide", "messy.csv"]
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=home, start_new_session=True)
     os.close(theirs)
@@ -50,7 +52,7 @@ def test_the_messy_table_is_registered_by_answers(tmp_path, monkeypatch):
     answers = iter(ANSWERS)
     awaited = next(answers)
     while time.monotonic() < end:
-        if select.select([ours], [], [], 0.2)[0]:
+        if waiting.poll(200):
             try:
                 said = os.read(ours, 1 << 16)
             except OSError:  # the other end is closed
