@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -325,28 +325,28 @@ def found_family(connection: Connection, identity: str, seq: int, design: Filter
 
 
 def after(
-    families: Iterable[Family], costs: Iterable[Price], sign: int = 1, whole: int | None = None
+    families: Sequence[Family], costs: Iterable[Price], sign: int = 1, whole: int | None = None
 ) -> list[dict[str, Any]]:
     """What an entry says that charges each family its cost, gives it back (`sign` -1), or begins to spend it (0): what
     the rows of the family, and of who is charged, say after it, so that one that is set back is told from it
     (`accountant.log.newest`). `whole`: the job that takes the whole total; where it is given back, nothing is used, and
     the family is open again.
     """
-    lines = []
+    lines, spell = [], _spelled if len(families) > 1 else price_to_json  # to look one up costs more than to spell it
     for family, cost in zip(families, costs, strict=True):
         orders = family.filter.orders
         used = family.used + cost if sign > 0 else family.used - cost if sign else family.used
         reserved = family.reserved + cost if sign > 0 else family.reserved - cost
         job = whole if family.whole is None else family.whole.job
-        said = _spelled(used, orders)
+        said = spell(used, orders)
         if job is not None and used != family.filter.nothing():
             said = said | {WHOLE: job}
         line: dict[str, Any] = {"family": family.seq, "changed": family.changed}
-        line |= {"used": said, "reserved": _spelled(reserved, orders)}
+        line |= {"used": said, "reserved": spell(reserved, orders)}
         line |= {} if family.part is None else {"part": family.part}
         if sign and family.spent is not None:
             spent = family.spent.used + cost if sign > 0 else family.spent.used - cost
-            line["analyst"] = {"name": family.spent.analyst, "used": _spelled(spent, orders)}
+            line["analyst"] = {"name": family.spent.analyst, "used": spell(spent, orders)}
         lines.append(line)
     return lines
 
