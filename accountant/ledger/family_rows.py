@@ -332,27 +332,30 @@ def after(
     (`accountant.log.newest`). `whole`: the job that takes the whole total; where it is given back, nothing is used, and
     the family is open again.
     """
-    lines, spell = [], _spelled if len(families) > 1 else price_to_json  # to look one up costs more than to spell it
+    lines, many = [], len(families) > 1
     for family, cost in zip(families, costs, strict=True):
         orders = family.filter.orders
         used = family.used + cost if sign > 0 else family.used - cost if sign else family.used
         reserved = family.reserved + cost if sign > 0 else family.reserved - cost
         job = whole if family.whole is None else family.whole.job
-        said = spell(used, orders)
+        said = _spelled(used, orders, many)
         if job is not None and used != family.filter.nothing():
             said = said | {WHOLE: job}
         line: dict[str, Any] = {"family": family.seq, "changed": family.changed}
-        line |= {"used": said, "reserved": spell(reserved, orders)}
+        line |= {"used": said, "reserved": _spelled(reserved, orders, many)}
         line |= {} if family.part is None else {"part": family.part}
         if sign and family.spent is not None:
             spent = family.spent.used + cost if sign > 0 else family.spent.used - cost
-            line["analyst"] = {"name": family.spent.analyst, "used": spell(spent, orders)}
+            line["analyst"] = {"name": family.spent.analyst, "used": _spelled(spent, orders, many)}
         lines.append(line)
     return lines
 
 
-def _spelled(figure: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
-    """`price_to_json`, a copy of which is the caller's own: of many blocks most stand alike."""
+def _spelled(figure: Price, orders: tuple[Decimal, ...], many: bool) -> dict[str, Any]:
+    """`price_to_json`. Of `many` blocks most stand alike: then a copy of what was spelt before, which is the caller's
+    own. Of one account no figure comes twice, and to look one up costs more than to spell it."""
+    if not many:
+        return price_to_json(figure, orders)
     found = _spelled_once(figure, orders)
     return {**found, "rdp": {**found["rdp"]}}
 
