@@ -59,25 +59,31 @@ def home(tmp_path_factory):
     pq.write_table(pa.table(table), folder / "rows.parquet")
     (folder / "schema.yaml").write_text(SCHEMA)
     home = Home.init(ledgers.place(folder / "home"))
-    budget = Budget.of("4", "0.00001")
+    budget = Budget.of("12", "0.00001")
     files = folder / "rows.parquet", folder / "schema.yaml"
     register(home, "table", *files, budget, Relation.ADD_REMOVE, "record", holdout=Decimal("0.4"))
     return home
 
 
+def measured(home, asked_for, holds, scores=False):
+    """A version more of a worthless model, and what it was found to be worth. An interval of 95 % lies elsewhere once
+    in twenty; then the next version is measured: six in a row do so less than once in a million."""
+    for _ in range(6):
+        made = f"{asked_for.model}@{job.train(home, asked_for, by='test')['version']}"
+        told = job.evaluate(home, AskedWorth(made, "table", "0.5", scores=scores), by="test")
+        worth = {each["metric"]: each for each in told["worth"]["metrics"] if "class" not in each}
+        if holds(worth) and not told["worth"]["better"]:
+            return made, told
+    raise AssertionError(f"six worthless models were each found to be worth something: {worth}")
+
+
 @pytest.mark.parametrize(("learner", "target", "epsilon", "figure"), MADE)
 def test_a_model_that_is_worth_nothing_is_marked_and_not_promoted(home, learner, target, epsilon, figure):
-    """One interval in forty lies above by chance: four in a row, less than once in a million."""
     least = 0.5 if figure == "auroc" else 0.0
     asked_for = Asked("table", learner, epsilon, model=target, target=target)
     job.train(home, asked_for, by="test")  # the first of a name is its champion; another is to take its place
-    for _ in range(4):
-        made = f"{target}@{job.train(home, asked_for, by='test')['version']}"
-        body = job.evaluate(home, AskedWorth(made, "table", "0.5"), by="test")["worth"]
-        first = next(each for each in body["metrics"] if each["metric"] == figure)
-        if float(first["low"]) <= least:
-            break
-    assert float(first["low"]) <= least, first
+    made, told = measured(home, asked_for, lambda worth: float(worth[figure]["low"]) <= least)
+    body = told["worth"]
     assert not body["better"]
     line = {"model": made, "certificate": {"entry": body["certificate"]}}
     assert [each["better"] for each in mark(home, [line])] == [False]
@@ -85,12 +91,12 @@ def test_a_model_that_is_worth_nothing_is_marked_and_not_promoted(home, learner,
         with pytest.raises(WrongState, match="better than"):
             placing.promote(home, made, "new", "ann", **asked)
     if target == "five":
-        told = job.evaluate(home, AskedWorth(made, "table", "0.5", scores=True), by="test")
+        holds = lambda worth: float(worth["auroc"]["low"]) < 0.5 < float(worth["auroc"]["high"])  # noqa: E731
+        made, told = measured(home, asked_for, holds, scores=True)
         found = {(each["metric"], each.get("class")): each for each in told["worth"]["metrics"]}
-        low, high = (float(found["auroc", None][end]) for end in ("low", "high"))
-        assert 1.3 * low - 0.3 * high - 0.1 < 0.5 < 1.3 * high - 0.3 * low + 0.1  # far wider than 95 %
         assert float(found["log_loss", None]["high"]) > np.log(5) - 0.5
         assert told["worth"]["histogram"]["kind"] == "classes-scores"
+        assert not told["worth"]["better"]
         check(statement_of(home, told["job"])[2])
     elif target == "two":
         with pytest.raises(InputError, match="for three or more classes"):
