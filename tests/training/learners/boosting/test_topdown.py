@@ -160,8 +160,8 @@ def make(**parameters) -> LazyBBTree:
     return LazyBBTree(**{"schema": SCHEMA, "epsilon": "2", **parameters})
 
 
-def chequered(rows: int = 400):
-    random = np.random.default_rng(0)
+def chequered(rows: int = 400, seed: int = 0):
+    random = np.random.default_rng(seed)
     a, b = random.random(rows), random.random(rows)
     columns = {"a": a, "b": b, "c": random.random(rows) < 0.5}
     return columns, np.where((a > 0.5) ^ (b > 0.5), "yes", "no")
@@ -217,9 +217,9 @@ def test_two_levels_tell_a_chequered_board_and_one_does_not():
     deep = make(epsilon="50", depth=3, criterion="error", rounds=60).fit(X, y)
     public = make(epsilon="50", depth=4, rounds=60).fit(X, y)
     flat = make(epsilon="50", depth=1, rounds=60).fit(X, y)
-    assert deep.score(X, y) > 0.9  # 150 fits: .991 +- .005; .993 +- .003; .710 +- .026: five deviations at least
+    assert deep.score(X, y) > 0.9  # 150 fits: .991 +- .005; .993 +- .003
     assert public.score(X, y) > 0.9
-    assert flat.score(X, y) < 0.85
+    assert flat.score(*chequered(2000, 1)) < 0.75  # on other rows: .601 +- .029
 
 
 def test_the_paper_is_among_the_shapes():
