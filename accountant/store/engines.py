@@ -85,9 +85,24 @@ def _configure_sqlite(connection: Any, record: Any) -> None:
     path = connection.execute("PRAGMA database_list").fetchone()[2]
     record.info["file"] = path, _identity(path)
     connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+    _keep_log(connection)
     # recursive_triggers: without it REPLACE deletes behind the triggers' back
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
+    for pragma in ("synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _keep_log(connection: Any) -> None:
+    """journal_mode=WAL, which a file keeps. SQLite does not wait for another writer while it changes it, whatever the
+    timeout says: of two who begin a file at once the second would be refused.
+    """
+    end = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return connection.execute("PRAGMA journal_mode=WAL").close()  # type: ignore[no-any-return]
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

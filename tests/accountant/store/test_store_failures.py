@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import time
+from threading import Timer
 from types import SimpleNamespace
 
 import pytest
@@ -131,6 +133,17 @@ def test_a_locked_database_is_waited_for_and_no_longer(home, ledger_url, monkeyp
     monkeypatch.undo()  # a busy machine may take a while between two statements
     assert reserve(hasty.ledger).seq == 2
     hasty.ledger.log.database.close()
+
+
+def test_a_file_that_another_begins_is_waited_for(tmp_path):
+    """SQLite itself waits for no writer where a new file is told to keep its log."""
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with sqlite3.connect(tmp_path / "ledger.db", isolation_level=None, check_same_thread=False) as other:
+        other.execute("BEGIN IMMEDIATE")
+        Timer(0.2, other.rollback).start()
+        Store(url).create()
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    other.close()
 
 
 def test_a_mark_that_cannot_be_written_is_found_before_anything_is_signed(home):
