@@ -6,8 +6,9 @@ import { amount, dateOf, featureSpec, heatSpec, hereRows, importanceSpec, plain,
 const HEAVIEST = 15; // votes drawn; the table has more
 const model = document.getElementById("model").dataset;
 const room = document.getElementById("plots");
-// Features drawn before more are asked for: few, where there are many.
+// Features drawn before more are asked for: one row of them, where there are many; else a few more rather than a button.
 const FIRST = "few" in room.dataset ? 3 : matchMedia("(max-width: 46rem)").matches ? 4 : 12;
+const SPARE = "few" in room.dataset ? 0 : 3;
 const drawn = new Map(); // frame -> its Vega view
 let [own, features, record, found] = [false, [], null, null];
 
@@ -131,7 +132,7 @@ function mark({ feature, frame }) {
 // ---- the section
 
 function importances() {
-  const rows = found.importances.slice(0, "few" in room.dataset ? 12 : 30);
+  const rows = found.importances.slice(0, "few" in room.dataset ? 10 : 30);
   const frame = element("div", { class: "frame", role: "img", "aria-label": `How much each feature matters; most: ${rows.slice(0, 3).map((row) => row.feature).join(", ")}. The table below has all of it.` });
   const all = figures("Figures", ["Feature", found.unit], () => found.importances.map((row) => [row.feature, plain(row.size)]));
   return { spec: (colours) => importanceSpec(rows, found.unit, colours), frame, node: element("figure", { class: "card plot wide" }, element("h3", {}, "What matters most"), frame, all) };
@@ -221,7 +222,7 @@ async function start() {
   room.append(pair, ...(found.trees ? [trees()] : [controls(), grid, more, ...(maps.length ? [together(maps)] : [])]));
   [waiting, next] = [found.features, found.next];
   wide.push(...maps);
-  await Promise.all([drawWide(wide), add(found.of <= FIRST + 3 ? found.of : FIRST)]);
+  await Promise.all([drawWide(wide), add(found.of <= FIRST + SPARE ? found.of : FIRST)]);
   document.addEventListener("dpserve:theme", () => Promise.all([drawWide(wide), ...features.map(drawFeature)]));
   room.setAttribute("aria-busy", "false");
 }
