@@ -33,6 +33,7 @@ COMMANDS = (
     ("key list", 0.6),
     ("verify {model}", 0.6),
     ("plan adult --learner lazybb --epsilon 0.1", 0.6),
+    ("plan adult --learner ebm --epsilon 0.1", 0.6),
     ("plan adult --learner lazybb --epsilon 50", REFUSED),
     ("dataset show adult", 0.6),
 )
@@ -136,8 +137,9 @@ issued it. A price that somebody has asked for before is kept beside the ledger,
 from (`training/kept_prices.py`): that is the second column. It is told and never charged: a job is rehearsed and
 calibrated anew. The first time, a price loads the learner whose plan it rehearses, and neither scikit-learn, which only
 fits and searches need, nor a compiler: the first claims of a process are derived by numpy, three of them for a plan
-(`training/calibrate.py`). A refusal that says what would fit derives a dozen and loads the compiled rules (numba) for
-them. Whoever verifies a model runs it (onnxruntime), and an audit derives every claim by a second way. On a terminal a
+(`training/calibrate.py`). A refusal that says what would fit derives a dozen, and the budgets of a dataset those of
+every learner, which is what takes them over their goals; to load the compiled rules (numba) for so few takes longer.
+Whoever verifies a model runs it (onnxruntime), and an audit derives every claim by a second way. On a terminal a
 spinner shows after half a second.
 """
 

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 FINENESS = (512, 384, 256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 20, 16, 12, 10, 8, 6, 4, 3)  # steps to a typical span
 MOST_WORK = 15_000_000  # inner operations; the finest grid that needs no more is taken
-FEW, FEW_PASSES = 9, 12_000  # boards that a process plays before it loads the compiled rules, and their passes
+FEW, FEW_PASSES = 14, 12_000  # boards that a process plays before it loads the compiled rules, and their passes
 WIDEST = 100  # of one release's epsilon
 TAIL = 1000  # the grid ends where Renyi DP gives delta / TAIL
 SLACK = 1e-9  # floating point of reading the result: relative in delta, absolute in epsilon

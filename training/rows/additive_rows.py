@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from training.rows.kernels import additive as kernels
+from training.rows import kernels
 from training.rows.packed.scratch import scratch
 from training.rows.partitions.partition import Integers, Partition
 from training.rows.rows import Rows
@@ -45,7 +45,7 @@ class Joint:
     def codes(self, part: Partition) -> NDArray[Any]:
         """The cell of each row: (rows,)."""
         [found] = scratch((1, part.size), np.uint8 if self.cells <= 256 else np.uint16, part.folder)
-        kernels.join(*self.sides(part), found)
+        kernels.additive.join(*self.sides(part), found)
         return np.asarray(found)
 
     def sides(self, part: Partition) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint16], NDArray[np.uint16]]:
@@ -115,7 +115,7 @@ class ClassSums:
     def __call__(self, part: Partition) -> Integers:
         known = _known(part, self.model)
         own = known.codes(part, self.feature), self.leaves, part.labels, known.scores
-        return kernels.sum_classes(*own, self.table, self.low, int(self.leaves.max()) + 1)
+        return kernels.additive.sum_classes(*own, self.table, self.low, int(self.leaves.max()) + 1)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class NumberSums:
     def __call__(self, part: Partition) -> Integers:
         known = _known(part, self.model)
         own = known.codes(part, self.feature), self.leaves, part.targets, known.scores
-        return kernels.sum_numbers(*own, self.constant, self.clip, self.factor, int(self.leaves.max()) + 1)
+        return kernels.additive.sum_numbers(*own, self.constant, self.clip, self.factor, int(self.leaves.max()) + 1)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class ClassCells:
 
     def __call__(self, part: Partition) -> Integers:
         left = np.empty(part.size, np.int32)
-        kernels.class_values(part.labels, _known(part, self.model).scores, self.table, self.low, left)
+        kernels.additive.class_values(part.labels, _known(part, self.model).scores, self.table, self.low, left)
         return _cell_sums(part, self.pairs, left)
 
 
@@ -162,14 +162,14 @@ class NumberCells:
 
     def __call__(self, part: Partition) -> Integers:
         left, scores = np.empty(part.size, np.int32), _known(part, self.model).scores
-        kernels.number_values(part.targets, scores, self.constant, self.clip, self.factor, left)
+        kernels.additive.number_values(part.targets, scores, self.constant, self.clip, self.factor, left)
         return _cell_sums(part, self.pairs, left)
 
 
 def _cell_sums(part: Partition, pairs: tuple[Joint, ...], left: NDArray[np.int32]) -> Integers:
     found = np.zeros((len(pairs), max(pair.cells for pair in pairs)), np.int64)
     for pair, sums in zip(pairs, found, strict=True):
-        sums[: pair.cells] = kernels.sum_joint(*pair.sides(part), left, pair.cells)
+        sums[: pair.cells] = kernels.additive.sum_joint(*pair.sides(part), left, pair.cells)
     return found
 
 
@@ -180,7 +180,7 @@ class BinCounts:
     feature: int
 
     def __call__(self, part: Partition) -> Integers:
-        return kernels.count_codes(part.codes(self.feature), part.widths[self.feature])
+        return kernels.additive.count_codes(part.codes(self.feature), part.widths[self.feature])
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class JointCounts:
     joint: Joint
 
     def __call__(self, part: Partition) -> Integers:
-        return kernels.count_joint(*self.joint.sides(part), self.joint.cells)
+        return kernels.additive.count_joint(*self.joint.sides(part), self.joint.cells)
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class SquareSum:
     most: int
 
     def __call__(self, part: Partition) -> Integers:
-        return np.array(kernels.sum_squares(part.targets, self.constant, self.most), np.int64)
+        return np.array(kernels.additive.sum_squares(part.targets, self.constant, self.most), np.int64)
 
 
 def _known(part: Partition, model: Model) -> _Known:
@@ -216,7 +216,7 @@ def _known(part: Partition, model: Model) -> _Known:
     known = _Known(terms, known.scores, joints, [*known.cells, *(joint.codes(part) for joint in more)])
     for feature, (old, new) in enumerate(zip(before, terms, strict=True)):
         if old is not new:
-            kernels.add_change(known.codes(part, feature), (new - old).astype(np.int32), known.scores)
+            kernels.additive.add_change(known.codes(part, feature), (new - old).astype(np.int32), known.scores)
     part.memo[MEMO] = known
     return known
 

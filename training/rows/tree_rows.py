@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import InputError
 from models.trees import Leaf, Split, Tree
-from training.rows.kernels import trees as kernels
+from training.rows import kernels
 from training.rows.partitions.partition import Integers, Partition
 from training.rows.rows import Rows
 
@@ -98,7 +98,7 @@ class ScoreCounts:
     bound: int
 
     def __call__(self, part: Partition) -> Integers:
-        return kernels.count_scores(part.labels, _seen(part, self.trees, (), self.bound).scores, self.bound)
+        return kernels.trees.count_scores(part.labels, _seen(part, self.trees, (), self.bound).scores, self.bound)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class LeafSums:
     def __call__(self, part: Partition) -> Integers:
         table, bound = _by_class(self.weights)
         known = _seen(part, self.trees, self.cuts, bound)
-        return kernels.weigh_leaves(part.labels, known.leaves, known.scores, table, bound, len(self.cuts) + 1)
+        return kernels.trees.weigh_leaves(part.labels, known.leaves, known.scores, table, bound, len(self.cuts) + 1)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,9 @@ class Histograms:
         table, bound = _by_class(self.weights)
         known = _seen(part, self.trees, self.cuts, bound)
         sizes = len(self.cuts) + 1, max(part.widths)
-        return kernels.histograms(part.bins, part.low, part.labels, known.leaves, known.scores, table, bound, *sizes)
+        return kernels.trees.histograms(
+            part.bins, part.low, part.labels, known.leaves, known.scores, table, bound, *sizes
+        )
 
 
 def _seen(part: Partition, trees: tuple[Grown, ...], cuts: tuple[Cut, ...], bound: int) -> _Known:
@@ -141,7 +143,7 @@ def _seen(part: Partition, trees: tuple[Grown, ...], cuts: tuple[Cut, ...], boun
     for tree in trees[known:]:
         _grow_to(part, found, tree.cuts)
         found.total += max(map(abs, tree.votes))
-        kernels.add_votes(found.leaves, np.array(tree.votes, np.int32), found.scores)
+        kernels.trees.add_votes(found.leaves, np.array(tree.votes, np.int32), found.scores)
     found.trees = trees
     _grow_to(part, found, cuts)
     part.memo[MEMO] = found
@@ -160,7 +162,7 @@ def _grow_to(part: Partition, found: _Known, cuts: tuple[Cut, ...]) -> None:
         table = np.full((known + 1, 4), -1, np.int64)
         for new, cut in enumerate(batch, known + 1):
             table[cut.leaf] = (cut.feature, *cut.interval(part.widths[cut.feature]), new)
-        kernels.descend(part.bins, part.low, found.leaves, table)
+        kernels.trees.descend(part.bins, part.low, found.leaves, table)
         known += len(batch)
     found.cuts = cuts
 

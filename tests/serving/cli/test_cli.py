@@ -617,7 +617,9 @@ def test_light_commands_stay_light(home):
         (f"verify {home / 'models' / 'adult' / '1'}", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy"}),
         ("plan adult --learner lazybb --epsilon 0.2", (heavy | {"scipy", "vl_convert", "training.job"})),
         ("plan adult --learner lazybb --epsilon 0.2", (heavy | {"scipy", "onnx", "training.work_out"})),
-        ("plan adult --learner lazybb --epsilon 50", {"sklearn", "bentoml"}),
+        ("plan adult --learner lazybb --epsilon 50", heavy),
+        *((f"plan adult --learner {name} --epsilon 0.2", heavy) for name in ("lazybb-tree", "ebm", "forest")),
+        ("dataset show adult", heavy),
         ("learner list", {"sklearn", "bentoml"}),
     ):
         look = f"import sys; from serving.cli.app import run; run({words.split()!r})"

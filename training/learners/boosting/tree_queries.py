@@ -22,7 +22,7 @@ from models.features import Feature
 from training.learners.boosting.probabilities import ScoreCounts
 from training.learners.boosting.reweighting import Reweighting
 from training.learners.class_weights import Balance, words_of
-from training.rows.kernels import trees as kernels
+from training.rows import kernels
 from training.rows.rows import FEW_ROWS, Rows
 from training.rows.tree_rows import Cut, Grown, TreeRows
 from training.session import Public
@@ -129,7 +129,7 @@ class SplitGains:
 
     def __call__(self, rows: Rows) -> Integers:
         sums = self.weighing.histograms(rows, self.cuts)
-        gains: Integers = kernels.gains(sums, self.tests.intervals, self.criterion == "gini")
+        gains: Integers = kernels.trees.gains(sums, self.tests.intervals, self.criterion == "gini")
         return gains.ravel() if self.best_first else gains
 
 
@@ -199,7 +199,7 @@ class LeafRules:
 
     def __call__(self, rows: Rows) -> Integers:
         sums = self.weighing.histograms(rows, self.cuts)
-        scores: Integers = kernels.agreements(sums, self.tests.intervals)
+        scores: Integers = kernels.trees.agreements(sums, self.tests.intervals)
         return scores
 
     def grown(self, picks: Sequence[int], weight: int) -> Grown:

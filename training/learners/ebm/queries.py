@@ -20,7 +20,7 @@ from accountant.errors import PlanMismatch
 from training.learners.class_weights import ONE, Balance, words_of
 from training.learners.leaf_sensitivity import Norm, reach
 from training.rows.additive_rows import AdditiveRows, Joint, bin_counts, joint_counts, square_sum
-from training.rows.kernels.additive import FRACTION
+from training.rows.kernels import FRACTION
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.rows import Rows
 

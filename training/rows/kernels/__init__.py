@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from training.rows.kernels import additive, cells, trees, votes, words
 
 __all__ = ["additive", "cells", "trees", "votes", "words"]
+FRACTION = 20  # binary digits behind the point of what a number's residual is multiplied by
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -10,8 +10,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from training.rows.kernels import FRACTION
+
 LANES = 4  # neighbouring rows add to different places: an addition waits for the one before it to the same place
-FRACTION = 20  # binary digits behind the point of what a number's residual is multiplied by
 Integers = NDArray[np.int64]
 
 
