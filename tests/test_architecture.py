@@ -119,7 +119,7 @@ serving: accountant(ledger) training(learners) serving(http pages process rest w
 serving/cli: accountant(. audit certificates keys ledger log store) models(onnx profile store worth)
     training(. learners registering rows rows/sources) serving(pages process)
 serving/cli/data: accountant(. certificates ledger ledger/blocks) models(profile) serving(cli)
-    training(. growing profiles registering rows rows/sources)
+    training(growing profiles registering rows rows/sources)
 serving/cli/here: accountant(. audit certificates keys ledger log) models(profile store worth)
     training(. evaluation local profiles tuning) serving(cli cli/released process)
 serving/cli/local: accountant(. keys) models(store) serving(cli) training(aggregator local owner)

@@ -10,6 +10,7 @@ import typer
 from accountant.budget import exact_decimal
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.ledger.families import Dataset
 from accountant.ledger.left import left_words
 from serving.cli.complete import Name
 from serving.cli.side import side
@@ -85,8 +86,7 @@ def register(
     if made.holdout is None and not asked.family:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")
-    body = dataset_to_json(home, made)
-    show(json, body, dataset_text(body))
+    show_as_is(home, made, json)
 
 
 def change_budget(
@@ -105,8 +105,7 @@ def change_budget(
     home = Home.open()
     allowed(home, "steward", dataset=name)
     changed = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, this_user())
-    body = dataset_to_json(home, changed)
-    show(json, body, dataset_text(body))
+    show_as_is(home, changed, json)
 
 
 def set_quota(
@@ -152,6 +151,12 @@ def show_dataset(name: Name, json: Json = False) -> None:
     """
     with busy("pricing a job of each learner"):
         body = side("datasets").shown(name)
+    show(json, body, dataset_text(body))
+
+
+def show_as_is(home: Home, dataset: Dataset, json: bool) -> None:
+    """A dataset as a command left it."""
+    body = dataset_to_json(home, dataset)
     show(json, body, dataset_text(body))
 
 

@@ -102,30 +102,32 @@ class ScoreCounts:
 
 
 @dataclass(frozen=True)
-class LeafSums:
-    """As `TreeRows.leaf_sums`."""
-
+class _Weighed:
     trees: tuple[Grown, ...]
     cuts: tuple[Cut, ...]
     weights: Integers
 
+    def seen(self, part: Partition) -> tuple[_Known, Integers, int]:
+        """What the rows are under these trees and cuts, their weights by class and score + bound, and the bound."""
+        first, second = np.broadcast_to(self.weights, (2, self.weights.shape[-1]))
+        bound = self.weights.shape[-1] // 2
+        table = np.stack([first[::-1], second])  # the margin of class 0 is the score turned round
+        return _seen(part, self.trees, self.cuts, bound), table, bound
+
+
+class LeafSums(_Weighed):
+    """As `TreeRows.leaf_sums`."""
+
     def __call__(self, part: Partition) -> Integers:
-        table, bound = _by_class(self.weights)
-        known = _seen(part, self.trees, self.cuts, bound)
+        known, table, bound = self.seen(part)
         return kernels.trees.weigh_leaves(part.labels, known.leaves, known.scores, table, bound, len(self.cuts) + 1)
 
 
-@dataclass(frozen=True)
-class Histograms:
+class Histograms(_Weighed):
     """As `TreeRows.histograms`."""
 
-    trees: tuple[Grown, ...]
-    cuts: tuple[Cut, ...]
-    weights: Integers
-
     def __call__(self, part: Partition) -> Integers:
-        table, bound = _by_class(self.weights)
-        known = _seen(part, self.trees, self.cuts, bound)
+        known, table, bound = self.seen(part)
         sizes = len(self.cuts) + 1, max(part.widths)
         return kernels.trees.histograms(
             part.bins, part.low, part.labels, known.leaves, known.scores, table, bound, *sizes
@@ -174,9 +176,3 @@ def _batch(cuts: tuple[Cut, ...], known: int) -> tuple[Cut, ...]:
             return cuts[known:end]
         seen.add(cuts[end].leaf)
     return cuts[known:]
-
-
-def _by_class(weights: Integers) -> tuple[Integers, int]:
-    """By margin + bound -> by class and score + bound: the margin of class 0 is the score turned round."""
-    first, second = np.broadcast_to(weights, (2, weights.shape[-1]))
-    return np.stack([first[::-1], second]), weights.shape[-1] // 2

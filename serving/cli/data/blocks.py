@@ -11,9 +11,8 @@ from accountant.home import Home
 from accountant.ledger.blocks.windows import Period
 from accountant.ledger.records import NewPeople, Why
 from serving.cli.complete import Name
-from serving.cli.datasets import dataset_text
-from serving.cli.terminal import Json, allowed, busy, show, this_user
-from training.job_views import dataset_to_json
+from serving.cli.datasets import show_as_is
+from serving.cli.terminal import Json, allowed, busy, this_user
 
 
 def append(
@@ -55,8 +54,7 @@ def append(
     described = home.datasets / home.ledger.dataset(name).registration.commitment / "schema.yaml"
     with busy(f"packing another block of {name}"), rows_at(home, data, query, table, described) as (rows, origin):
         grown = append_rows(home, name, rows, this_user(), records, period, new, origin)
-    body = dataset_to_json(home, grown)
-    show(json, body, dataset_text(body))
+    show_as_is(home, grown, json)
 
 
 def delete(
@@ -74,5 +72,4 @@ def delete(
 
     home = Home.open()
     allowed(home, "steward", dataset=name)
-    body = dataset_to_json(home, delete_rows(home, name, upto, Why(this_user(), reason)))
-    show(json, body, dataset_text(body))
+    show_as_is(home, delete_rows(home, name, upto, Why(this_user(), reason)), json)
