@@ -25,6 +25,7 @@ from accountant.ledger.job_counts import JobFigures
 from accountant.ledger.ledger import Ledger
 from dpserve import Client
 from dpserve.audited import Audited
+from dpserve.edited import Edited
 from dpserve.measured import Measured
 from serving.app import DOORS
 from serving.cli.app import app
@@ -252,7 +253,7 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
 # ---- Python ----------------------------------------------------------------------------------------------------------
 
 CODE: tuple[Any, ...] = (
-    Client, Measured, Audited, PrivateClassifier, PrivateRegressor, Account, Session, Ledger, verify, audit_home
+    Client, Measured, Edited, Audited, PrivateClassifier, PrivateRegressor, Account, Session, Ledger, verify, audit_home
 )  # fmt: skip
 SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.M)
 

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 
 from dpserve.audited import Audited
+from dpserve.edited import Edited
 from dpserve.errors import JobFailed, ServiceError
 from dpserve.measured import Measured
 from dpserve.transport import AGAIN_SECONDS, Number, Transport, failure, hopeful, segment, server_events, unreachable
@@ -28,7 +29,7 @@ URL = "http://127.0.0.1:3000"
 QUIET_SECONDS = 30.0  # the service says something at least every ten
 
 
-class Client(Measured, Audited):
+class Client(Measured, Edited, Audited):
     """A service, asked over a pool of connections that `close`, or the end of a `with` block, ends.
 
     Every method raises a ServiceError for what is not a success: BadInput for a wrong request, NotAllowed for the

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from accountant.certificates import certificate
 from accountant.certificates.edited_models import statement_of
-from accountant.errors import InputError, ModelInvalid
+from accountant.errors import InputError, ModelInvalid, WrongState
 from accountant.files import PRIVATE, replace_file
 from accountant.home import Home
 from accountant.keys import dsse
@@ -25,8 +26,10 @@ from models.forms.additive import AdditiveEnsemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx
 from models.store import placing
+from models.store.bundle import ModelStore, read_bundle
 from models.store.lineage import ancestors
 from models.store.loading import VerifiedModel
+from models.store.standing import entry_of
 from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, named, sign, store
 
 SINCE = "since"  # the file that holds the ledger's size before the entry was made
@@ -36,14 +39,16 @@ def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: b
     """Certify and store an edited model as the next version of its base's name: a candidate, unless it shall be
     champion at once, by who edited it. Returns its folder.
 
-    `base`: as it was verified against this home. InputError where the edits do not go on from its own."""
+    `base`: as it was verified against this home. InputError where the edits do not go on from its own; WrongState where
+    a version made from it by the same person has these very edits already."""
     _check_follows(base, edited)
     issued = base.certificate
     # One folder for the same edits of the same model, whenever they are made.
-    timeless = replace(edited, edits=tuple(replace(edit, at="1970-01-01T00:00:00Z") for edit in edited.edits))
-    change = json.dumps([issued.issued, certificate.digest(ensemble_bytes(timeless))])
+    change = json.dumps([issued.issued, certificate.digest(ensemble_bytes(_timeless(edited)))])
     folder = home.jobs / f"edit-{certificate.digest(change.encode())[:32]}"
     with alone(home, f"edit-{base.certificate.reservation}"):
+        if not folder.exists():  # else it was cut, and is gone on with
+            _check_new(home, issued.issued, issued.model, edited)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         model = _kept(folder, edited)
         form = issued.form
@@ -68,6 +73,29 @@ def _check_follows(base: VerifiedModel, edited: AdditiveEnsemble) -> None:
     same = replace(edited, terms=start.terms, errors=start.errors, edits=start.edits, pairs=start.pairs)
     if same != start or together[0] != together[1]:
         raise InputError("model: an edit changes what bins add, and no feature, target, class, unit or count")
+
+
+def _check_new(home: Home, base: int, name: str, edited: AdditiveEnsemble) -> None:
+    """Whoever sends an edit twice gets one version: `details["model"]` of the refusal."""
+    models, by = ModelStore(home.models), edited.edits[-1].by
+    for version in reversed(models.versions(name)):
+        folder = home.models / name / str(version)
+        entry = entry_of(folder)
+        said = {} if entry is None else home.ledger.log.entry(entry).value
+        if (said.get("type"), said.get("base"), said.get("by")) != ("derived", base, by):
+            continue
+        if entry not in home.trust.revoked and _timeless(
+            ensemble_from_bytes(read_bundle(folder).ensemble)
+        ) == _timeless(edited):
+            raise WrongState(
+                f"edits: {name}@{version} has these already, for this reason; dpserve model promote {name}@{version}",
+                model=f"{name}@{version}",
+            )
+
+
+def _timeless(model: Any) -> Any:
+    """The same whenever its edits were made."""
+    return replace(model, edits=tuple(replace(edit, at="1970-01-01T00:00:00Z") for edit in model.edits))
 
 
 def _kept(folder: Path, edited: AdditiveEnsemble) -> AdditiveEnsemble:

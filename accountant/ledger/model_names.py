@@ -26,6 +26,7 @@ from accountant.store.store import body_at, size
 from accountant.store.tables import grant_table, job_table, token_table
 
 if TYPE_CHECKING:
+    from accountant.ledger.grants import Access
     from accountant.ledger.ledger import Ledger
 
 # Built once: building a statement costs more than running it. One look into the index for each state.
@@ -49,6 +50,14 @@ def owned_by(ledger: Ledger, name: str) -> str | None:
     with ledger.log.signed() as signed:
         seq = owner(signed.connection, name)
         return None if seq is None else str(signed.entry(seq).value["by"])
+
+
+def require_edit(ledger: Ledger, access: Access, name: str, dataset: str, promote: bool) -> None:
+    """Forbidden as for a job of that name: whose it is may make a candidate with `train`; one of another's name, or a
+    champion, takes `promote` on it. `dataset`: what the model was learnt from."""
+    if promote or owned_by(ledger, name) != access.principal:
+        return access.require("promote", model=name)
+    access.require("train", "promote", model=name, dataset=dataset)
 
 
 def admit(writer: Writer, request: Request, by: str, promotes: bool) -> int | None:

@@ -3,6 +3,8 @@
 {feature: age, set: {bins: "..25", to: -0.4}}        {feature: age, smooth: {bins: 30..60, window: 5, weights: counts}}
 {feature: age, clip: {low: -2, high: 2}}             {feature: age, zero: {bins: missing}}, or zero: all
 {feature: age, monotone: increasing}                 and `why`, where one edit has a reason of its own
+
+`bins` is a text, or runs of bins by number (`models.edit.edit_parts`).
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ def _edit(model: AdditiveEnsemble, edit: Any, note: EditNote) -> AdditiveEnsembl
     kind, feature, said = _read(edit)
     note = replace(note, why=_text(edit, "why", note.why))
     part = said.get("bins", ALL)
-    part = str(part).lower() if isinstance(part, bool) else str(part)  # YAML's own true and false
+    if not isinstance(part, list):
+        part = str(part).lower() if isinstance(part, bool) else str(part)  # YAML's own true and false
     match kind:
         case "set":
             return editing.set_value(model, feature, part, said["to"], note)

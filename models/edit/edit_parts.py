@@ -5,6 +5,8 @@
 `30..40`, `..18`, `65..`       numbers: every bin with values above the first, up to the second; dates as ISO texts
 `Bachelors, Masters`, `true`   values by name; `other` and `missing` are names too
 `["a, b", "c"]`                the same as JSON, for names with commas in them
+
+Programs say the first and the last bin of each run, `[[3, 7], [9, 9]]`: of a pair, its cells row by row.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import json
 import re
 from collections.abc import Sequence
 from math import inf, isnan
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +27,7 @@ from models.features import CalendarFeature, CategoricalFeature, Feature, Numeri
 ALL = "all"
 _BINS = re.compile(r"bin (\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 _NAMED = 10  # names that an error message lists
+Part: TypeAlias = str | Sequence[Any]
 
 
 def part_of(feature: Feature, part: str) -> list[int]:
@@ -45,6 +49,20 @@ def part_of(feature: Feature, part: str) -> list[int]:
     if isinstance(feature, NumericFeature) and text != "missing":
         return _interval(feature, text)
     return sorted({_named(feature, name, names) for name in _listed(text)})
+
+
+def runs_of(name: str, runs: Sequence[Any], bins: int) -> list[int]:
+    """Codes of runs [first, last] of the `bins` of what is called `name`, ascending, each once. InputError where they
+    are none."""
+    found: set[int] = set()
+    for run in runs:
+        ends = list(run) if isinstance(run, list | tuple) else []
+        if [type(each) for each in ends] != [int, int] or not 0 <= ends[0] <= ends[1] < bins:
+            raise InputError(f"bins={run!r:.80}: must be a first and a last bin, of {name} from 0 to {bins - 1}")
+        found.update(range(ends[0], ends[1] + 1))
+    if not found:
+        raise InputError("bins: must name one at least")
+    return sorted(found)
 
 
 def bin_text(feature: Feature, code: int) -> str:

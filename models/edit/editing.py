@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from accountant import canonical
 from accountant.errors import InputError, ModelInvalid
-from models.edit.edit_parts import ALL, bin_text, ordered, part_of, ranges
+from models.edit.edit_parts import ALL, Part, bin_text, ordered, part_of, ranges, runs_of
 from models.edits import MAX_EDIT, Edit
 from models.features import Feature
 from models.forms.additive import AdditiveEnsemble
@@ -105,7 +105,7 @@ def bin_texts(model: AdditiveEnsemble, feature: str) -> list[str]:
     return [JOINED.join((one, other)) for one in rows for other in columns]
 
 
-def set_value(model: AdditiveEnsemble, feature: str, part: str, value: float, note: EditNote) -> AdditiveEnsemble:
+def set_value(model: AdditiveEnsemble, feature: str, part: Part, value: float, note: EditNote) -> AdditiveEnsemble:
     """Every bin of `part` adds `value`."""
     place, codes = _codes(model, feature, part)
     terms, errors = _copies(model, place)
@@ -114,7 +114,7 @@ def set_value(model: AdditiveEnsemble, feature: str, part: str, value: float, no
     return _edited(model, place, terms, errors, note, {"do": "set", "bins": ranges(codes), "value": _text(value)})
 
 
-def zero(model: AdditiveEnsemble, feature: str, note: EditNote, part: str = ALL) -> AdditiveEnsemble:
+def zero(model: AdditiveEnsemble, feature: str, note: EditNote, part: Part = ALL) -> AdditiveEnsemble:
     """The bins of `part` add nothing; with "all", the model does not look at the feature any more."""
     place, codes = _codes(model, feature, part)
     terms, errors = _copies(model, place)
@@ -123,7 +123,7 @@ def zero(model: AdditiveEnsemble, feature: str, note: EditNote, part: str = ALL)
 
 
 def clip(
-    model: AdditiveEnsemble, feature: str, low: float, high: float, note: EditNote, part: str = ALL
+    model: AdditiveEnsemble, feature: str, low: float, high: float, note: EditNote, part: Part = ALL
 ) -> AdditiveEnsemble:
     """No bin of `part` adds less than `low` or more than `high`."""
     least, most = _unit(model, "low", low), _unit(model, "high", high)
@@ -139,7 +139,7 @@ def clip(
 
 
 def smooth(
-    model: AdditiveEnsemble, feature: str, note: EditNote, part: str = ALL, window: int = 3, weights: Weights = "equal"
+    model: AdditiveEnsemble, feature: str, note: EditNote, part: Part = ALL, window: int = 3, weights: Weights = "equal"
 ) -> AdditiveEnsemble:
     """Every bin of `part` adds the mean of the `window` bins around it, as far as they are in the part; with weights
     "counts", each weighs as many records as were released for it (at least 1). For ordered bins; missing stays."""
@@ -155,7 +155,7 @@ def smooth(
 
 
 def monotone(
-    model: AdditiveEnsemble, feature: str, direction: Direction, note: EditNote, part: str = ALL
+    model: AdditiveEnsemble, feature: str, direction: Direction, note: EditNote, part: Part = ALL
 ) -> AdditiveEnsemble:
     """The bins of `part` never fall ("increasing") or never rise: the nearest such shape in squares (PAV), each bin
     weighing its released count (at least 1; all alike where none were released). Ordered bins; missing stays."""
@@ -202,8 +202,10 @@ def _place(model: AdditiveEnsemble, feature: str) -> int:
     return names.index(feature)
 
 
-def _codes(model: AdditiveEnsemble, feature: str, part: str) -> tuple[int, list[int]]:
+def _codes(model: AdditiveEnsemble, feature: str, part: Part) -> tuple[int, list[int]]:
     place = _place(model, feature)
+    if not isinstance(part, str):
+        return place, runs_of(feature, part, len(_copies(model, place)[0]))
     if place < len(model.features):
         return place, part_of(model.features[place], part)
     return place, _cells(model, model.pairs[place - len(model.features)], part)
@@ -224,14 +226,14 @@ def _cells(model: AdditiveEnsemble, pair: PairTerm, part: str) -> list[int]:
     return [row * pair.shape[1] + column for row in sides[0] for column in sides[1]]
 
 
-def _ordered_codes(model: AdditiveEnsemble, feature: str, part: str) -> tuple[int, list[int]]:
+def _ordered_codes(model: AdditiveEnsemble, feature: str, part: Part) -> tuple[int, list[int]]:
     """The bins of `part` that stand in an order. InputError where the feature has none, or fewer than two are left."""
     place = _place(model, feature)
     if place >= len(model.features):
         raise InputError(f"feature={feature}: a pair's cells can be set, clipped or zeroed; they stand in no one order")
     owner: Feature = model.features[place]
     among = ordered(owner)
-    codes = [code for code in part_of(owner, part) if code in among]
+    codes = [code for code in _codes(model, feature, part)[1] if code in among]
     if len(codes) < 2:
         raise InputError(f"bins={part}: {feature} has fewer than two bins there that stand in an order")
     return place, codes

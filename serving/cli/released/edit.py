@@ -10,17 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from accountant.errors import InputError
-from accountant.home import Home
-from accountant.ledger.model_names import owned_by
+from models.edit.changes import bins_of, changes
 from models.edit.edit_list import edit_all, read_edits
-from models.edit.editing import EditNote, bin_texts, counts_of, errors_of, to_additive, values_of
+from models.edit.editing import EditNote, to_additive
 from models.forms.additive import AdditiveEnsemble
-from models.pairs import term_names
 from serving.cli.complete import Model
 from serving.cli.released.opened import open_model
-from serving.cli.terminal import Json, aligned, allowed, show, this_user
+from serving.cli.side import side
+from serving.cli.terminal import Json, aligned, show, this_user
 from serving.cli.tree import from_fields
-from training.derive import derive
 
 FREE = "costs no privacy: the numbers were released already"
 ROWS = 40  # changed bins that are printed; --json has all
@@ -97,27 +95,14 @@ def edit(asked: Edit) -> None:
     edits = steps if asked.file is None else read_edits(asked.file)
     after = edit_all(before, edits, EditNote(asked.by or this_user(), asked.why))
     body: dict[str, Any] = {"base": base, "edits": [done.to_json() for done in after.edits[len(before.edits) :]]}
-    body |= {"changed": list(_changes(before, after)), "epsilon_spent": "0"}
+    body |= {"changed": list(changes(before, after)), "epsilon_spent": "0"}
     if asked.dry_run:
         text = (*_text(body), FREE, "dry run: nothing was written")
         return show(asked.json, {**body, "model": None}, "\n".join(text))
-    home = Home.open()
-    _may_edit(home, base.partition("@")[0], released.certificate.form.dataset.name, asked.promote)
-    made = derive(home, released, after, asked.promote)
-    body["model"] = f"{made.parent.name}@{made.name}"
+    body |= side("edits").made(opened, edits, asked.why, asked.by, asked.promote)
     body["champion"] = asked.promote
     state = "champion now" if asked.promote else f"a candidate; dpserve model promote {body['model']}"
     show(asked.json, body, "\n".join((*_text(body), FREE, f"{base} -> {body['model']} ({state})")))
-
-
-def _may_edit(home: Home, name: str, dataset: str, promote: bool) -> None:
-    """Forbidden as for a job of that name: whose it is may make a candidate with `train`; one of another's name, or a
-    champion, takes `promote` on it.
-    """
-    access = allowed(home)
-    if promote or owned_by(home.ledger, name) != access.principal:
-        return access.require("promote", model=name)
-    access.require("train", "promote", model=name, dataset=dataset)
 
 
 def _set(text: str) -> dict[str, Any]:
@@ -128,15 +113,6 @@ def _set(text: str) -> dict[str, Any]:
     except ValueError:
         pass
     raise InputError(f"set={text:.80}: must be BINS=VALUE, for instance 30..40=0.5")
-
-
-def _changes(before: AdditiveEnsemble, after: AdditiveEnsemble) -> Iterator[dict[str, Any]]:
-    for feature in term_names(before.features, before.pairs):
-        old, new = values_of(before, feature).tolist(), values_of(after, feature).tolist()
-        if old != new:
-            for code, (text, was, now) in enumerate(zip(bin_texts(before, feature), old, new, strict=True)):
-                if was != now:
-                    yield {"feature": feature, "bin": code, "values": text, "before": was, "after": now}
 
 
 def _text(body: dict[str, Any]) -> Iterator[str]:
@@ -150,12 +126,7 @@ def _text(body: dict[str, Any]) -> Iterator[str]:
 def _show_bins(reference: str, model: AdditiveEnsemble, feature: str | None, json: bool) -> None:
     if feature is None:
         raise InputError("feature: must be named")
-    values, errors = values_of(model, feature), errors_of(model, feature)
-    bins = zip(bin_texts(model, feature), values, errors, counts_of(model, feature), strict=True)
-    body = [
-        {"bin": code, "values": text, "adds": float(value), "error": error, "count": n}
-        for code, (text, value, error, n) in enumerate(bins)
-    ]
+    body = bins_of(model, feature)
     rows = [
         (row["bin"], row["values"], f"{row['adds']:+.4f}", _optional(row["error"], ".4f"), _optional(row["count"], "d"))
         for row in body

@@ -39,7 +39,7 @@ from training.local import campaigns
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
-LOCAL_ONLY = {"folder", "statement", "forecast", "time", "by", "home"}  # where it is, and who asked
+LOCAL_ONLY = {"folder", "statement", "forecast", "time", "at", "by", "home"}  # where it is, who asked, and when
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +105,8 @@ SAME = (
     "model show other --certificate",
     "model explain adult",
     "model explain adult --compare other",
+    "model edit adult --feature age --show",
+    "model edit adult --feature age --zero all --why x --dry-run",
     "job list",
     "job show 3",
     "grant list",
@@ -125,6 +127,8 @@ REFUSED = (
     ("job show 99", 2),
     ("job cancel 3", 2),
     ("model promote adult@1", 2),
+    ("model edit adult --feature age --zero all", 2),
+    ("model edit adult --feature height --zero all --why x", 2),
     ("grant revoke 99 --reason x", 2),
 )
 
@@ -188,6 +192,17 @@ def test_train_predict_evaluate_and_verify(server, laptop, said):
     code, body, _ = said("profile adult --epsilon 0.2 --columns age --out", laptop / "age.html")
     assert code == 0, body
     assert [each["name"] for each in body["profile"]["columns"]] == ["age"]
+
+
+def test_an_edit_from_afar_is_a_version_that_verifies(server, laptop, said):
+    edit = "model edit other --feature age --zero all --why x"
+    code, body, _ = said(edit)
+    assert (code, body["base"], body["champion"], body["epsilon_spent"]) == (0, "other@1", False, "0")
+    assert body["edits"][0]["by"].startswith("token:admin")
+    assert said(f"verify {body['model']}")[1]["ok"]
+    code, again, _ = said(edit)
+    assert (code, again["error"]["code"], again["error"]["details"]["model"]) == (2, "wrong_state", body["model"])
+    assert said(f"{edit} --by me")[0] == 2
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])

@@ -86,6 +86,7 @@ def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
             "/v1/plans/evaluations": {"model": name, "dataset": name, "epsilon": "0.1"},
             "/v1/plans/profiles": {"dataset": name, "epsilon": "0.1"},
             f"/v1/campaigns/{name}/give-up": {"reason": "x"},
+            f"/v1/models/{name}/edits": {"edits": [], "dry_run": True},
             "/v1/plans": {"dataset": name, "learner": "none", "epsilon": "0.1"},
         }
         more = {"json": bodies.get(path, {"inputs": []} if path.endswith("infer") else {})}

@@ -1,0 +1,181 @@
+"""The doors to edits: what each bin of a model's curves adds, and a new version in which people changed that."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accountant.errors import InputError, WrongState
+from accountant.ledger.grants import Access
+from accountant.ledger.model_names import require_edit
+from accountant.ledger.tokens import SCOPES
+from models.edit.changes import bins_of, changes
+from models.edit.edit_list import edit_all
+from models.edit.editing import EditNote, to_additive
+from models.explain.explain import unit
+from models.features import NumericFeature
+from models.forms.additive import AdditiveEnsemble
+from models.pairs import term_names
+from serving.http.routes import Door, access, in_thread, state
+from serving.process.registry import Served
+from serving.process.state import ServingState
+from serving.rest import json_schemas
+from serving.rest.placing import WHY
+from serving.wire.errors import json_response
+from serving.wire.request_bodies import check_fields, known_query, query_text, read_body, strict_json
+from training.derive import derive
+
+EDIT_BYTES = 1 << 20
+MAY = {"reason": (str,), "entry": (int,), "promote": (bool,), "dry_run": (bool,)}
+
+
+async def curve(request: Request) -> Response:
+    """What every bin of a feature adds, with what the noise is and how many records were released."""
+    known_query(request, "feature")
+    serving, feature = state(request), query_text(request, "feature")
+    serving.require_ready()
+    return json_response(await in_thread(curve_of, serving.registry.get, request.path_params["name"], feature))
+
+
+def curve_of(find: Any, reference: str, feature: str | None) -> dict[str, Any]:
+    """As `curve`. InputError where the model has no curves, or no such one."""
+    served: Served = find(reference)
+    model = to_additive(served.verified.ensemble)
+    terms = term_names(model.features, model.pairs)
+    chosen = terms[0] if feature is None else feature
+    found = {
+        "model": served.reference,
+        "entry": served.verified.certificate.issued,
+        "unit": unit(model),
+        "terms": list(terms),
+        "feature": chosen,
+        "bins": bins_of(model, chosen),
+    }
+    return found | _shape(model, terms.index(chosen))
+
+
+def _shape(model: AdditiveEnsemble, place: int) -> dict[str, Any]:
+    """How its bins lie: how many stand in an order, or the rows and columns of a pair's map."""
+    if place < len(model.features):
+        feature = model.features[place]
+        kind = "numeric" if isinstance(feature, NumericFeature) else feature.kind
+        return {"kind": kind, "ordered": feature.missing if isinstance(feature, NumericFeature) else 0}
+    pair = model.pairs[place - len(model.features)]
+    sides = {word: pair.labels(model.features, side) for side, word in enumerate(("rows", "columns"))}
+    return {"kind": "pair", "ordered": 0, **sides}
+
+
+async def edit(request: Request) -> Response:
+    """A new version of a model, certified as derived from it; or, as a dry run, what would change."""
+    known_query(request)
+    said = check_fields(strict_json(await read_body(request, EDIT_BYTES)), {"edits": (list,)}, MAY)
+    serving = state(request)
+    serving.require_ready()
+    return json_response(await in_thread(edited, serving, access(request), request.path_params["name"], said))
+
+
+def edited(serving: ServingState, held: Access, reference: str, said: dict[str, Any]) -> dict[str, Any]:
+    """As `edit`. Forbidden, InputError; WrongState where the model is another than was looked at, or has these edits in
+    a version already."""
+    served = serving.registry.get(reference)
+    base, dry = served.verified, said.get("dry_run", False)
+    issued, promote = base.certificate.issued, said.get("promote", False)
+    if said.get("entry", issued) != issued:
+        raise WrongState(
+            f"entry={said['entry']}: {reference} is {served.reference} by now, of entry {issued}; look at it again",
+            model=served.reference,
+        )
+    if not dry:
+        if "reason" not in said:
+            raise InputError("reason: must be said, it stays in the model permanently")
+        dataset = base.certificate.form.dataset.name
+        require_edit(serving.home.ledger, held, served.name, dataset, promote)
+    before = to_additive(base.ensemble)
+    after = edit_all(before, _numbers(said["edits"]), EditNote(held.principal, said.get("reason", "a dry run")))
+    body: dict[str, Any] = {"base": served.reference, "model": None, "champion": promote and not dry}
+    body["edits"] = [done.to_json() for done in after.edits[len(before.edits) :]]
+    body |= {"changed": list(changes(before, after)), "epsilon_spent": "0"}
+    if not dry:
+        place = derive(serving.home, base, after, promote)
+        body["model"] = f"{place.parent.name}@{place.name}"
+    return body
+
+
+def _numbers(value: Any) -> Any:
+    """Decimals as the floats that a file of edits holds."""
+    if isinstance(value, dict):
+        return {key: _numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_numbers(each) for each in value]
+    return float(value) if isinstance(value, Decimal) else value
+
+
+EDITS = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["edits"],
+    "properties": {
+        "edits": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "`feature` (a pair: `age & hours`), one of `set`, `smooth`, `clip`, `zero`, `monotone`, and "
+            "maybe `why`; `bins` is a text, or runs [first, last] of bins by number",
+        },
+        "reason": {**WHY, "maxLength": 500},
+        "entry": {"type": "integer", "minimum": 0, "description": "of the certificate that was looked at"},
+        "promote": {"type": "boolean", "description": "make it champion at once"},
+        "dry_run": {"type": "boolean", "description": "say what would change, and make nothing: takes no reason"},
+    },
+}
+BIN = {"bin": json_schemas.COUNT, "values": json_schemas.TEXT}
+CURVE = json_schemas.record(
+    {
+        "model": json_schemas.TEXT,
+        "entry": json_schemas.COUNT,
+        "unit": json_schemas.TEXT,
+        "terms": json_schemas.array(json_schemas.TEXT),
+        "feature": json_schemas.TEXT,
+        "kind": json_schemas.TEXT,
+        "ordered": json_schemas.COUNT,
+        "bins": json_schemas.array(
+            json_schemas.record(
+                {
+                    **BIN,
+                    "adds": json_schemas.REAL,
+                    "error": json_schemas.maybe(json_schemas.REAL),
+                    "count": json_schemas.maybe({"type": "integer"}),
+                }
+            )
+        ),
+    },
+    {word: json_schemas.array(json_schemas.TEXT) for word in ("rows", "columns")},
+    says="`ordered`: so many bins, from the first on, stand in an order; `rows`, `columns`: of a pair, whose bins are "
+    "the cells row by row",
+)
+EDITED = json_schemas.record(
+    {
+        "base": json_schemas.TEXT,
+        "model": json_schemas.maybe(json_schemas.TEXT),
+        "champion": json_schemas.TRUTH,
+        "edits": json_schemas.array(json_schemas.table(json_schemas.TEXT)),
+        "changed": json_schemas.array(
+            json_schemas.record(
+                {"feature": json_schemas.TEXT, **BIN, "before": json_schemas.REAL, "after": json_schemas.REAL}
+            )
+        ),
+        "epsilon_spent": json_schemas.DECIMAL,
+    },
+    says="`model`: the new version, null of a dry run",
+)
+ONE = "/v1/models/{name}"
+TERM = {"type": "string", "description": "a feature, or a pair: age & hours; the first feature when left out"}
+DOORS = (
+    Door("GET", f"{ONE}/curve", SCOPES, curve, "What the bins of a feature add", gives=CURVE, query={"feature": TERM}),
+    Door(
+        "POST", f"{ONE}/edits", ("train", "promote"), edit, "Edit a model: a new version", takes=EDITS, gives=EDITED,
+        errors=(409,),
+    ),
+)  # fmt: skip
