@@ -37,7 +37,6 @@ from serving.rest import (
     operations,
     placing,
     profiles,
-    tokens,
     totals,
     v2,
 )
@@ -62,7 +61,6 @@ DOORS: tuple[Door, ...] = (
     *totals.DOORS,
     *ledger.DOORS,
     *grants.DOORS,
-    *tokens.DOORS,
     *operations.DOORS,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from serving.http.routes import Door
 from serving.pages import audit, campaigns, datasets, home, jobs, ledger, models, profiles, tokens
 from serving.pages.manual import manual
-from serving.pages.tasks import drafts
+from serving.pages.tasks import drafts, edits
 
 PAGES: tuple[Door, ...] = (
     *home.DOORS,
@@ -15,6 +15,7 @@ PAGES: tuple[Door, ...] = (
     *jobs.DOORS,
     *campaigns.DOORS,
     *models.DOORS,
+    *edits.DOORS,
     *ledger.DOORS,
     *audit.DOORS,
     *tokens.DOORS,

@@ -13,6 +13,7 @@ from accountant.certificates.plain_words import best_guess, factor, plain
 from accountant.errors import CertificateRevoked, DpserveError, InputError, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
+from models.edit.editing import editable
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.store import placing
 from models.store.bundle import CHAMPION, FILES
@@ -118,6 +119,7 @@ async def show(request: Request) -> Response:
         "who": held.has(*READS),
         "places_it": _places(request),
         "asks": may_model(held, ("predict",), name, dataset),
+        "edits_it": context["curves"] and may_model(held, ("train", "promote"), name, dataset),
     }
     return page(request, "models_show.html", **context, **more, versions=versions)
 
@@ -176,6 +178,7 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "answers": sum(run.count for run in form.mechanisms),
         "sections": [one for one in plain(certificate).sections if one.title != "What was edited"],  # told elsewhere
         "adds_up": ensemble.adds_up,
+        "curves": editable(ensemble),
         "together": ensemble.together,
         "inputs": ui_shapes.inputs(sorted(ensemble.features, key=lambda one: -sizes.get(one.name, 0))),
         "many": many,

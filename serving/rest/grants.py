@@ -1,4 +1,4 @@
-"""The doors to grants: who may do what, for whoever may change it."""
+"""The doors to grants and tokens: who may do what, for whoever may change it; no token can be read from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from accountant.budget import check_name
 from accountant.errors import InputError
-from accountant.ledger import grants
+from accountant.ledger import grants, tokens
 from accountant.ledger.grants import EVERYTHING, KINDS, Grant
 from accountant.ledger.records import Why
 from accountant.ledger.tokens import SCOPES
@@ -25,6 +25,13 @@ async def listed(request: Request) -> Response:
     whom = query_text(request, "principal")
     found = await in_thread(grants.grants, state(request).home.ledger)
     return json_response({"grants": [grant.to_json() for grant in found if whom in (None, grant.principal)]})
+
+
+async def listed_tokens(request: Request) -> Response:
+    """All there ever were, the oldest first: who has one, for whom it acts, and how it ended."""
+    known_query(request)
+    found = await in_thread(tokens.tokens, state(request).home.ledger)
+    return json_response({"tokens": [token.to_json() for token in found]})
 
 
 async def add(request: Request) -> Response:
@@ -104,6 +111,14 @@ REVOKE = {
     "required": ["reason"],
     "properties": {"reason": {"type": "string", "minLength": 1, "maxLength": 500}},
 }
+TOKEN = json_schemas.record(
+    {
+        "name": json_schemas.TEXT, "principal": json_schemas.TEXT, "scopes": json_schemas.array(json_schemas.TEXT),
+        "hash": json_schemas.SHA256, "limits": json_schemas.ANY_OBJECT, "created": json_schemas.COUNT,
+        "revoked": json_schemas.maybe(json_schemas.COUNT),
+    },
+    says="`hash` of the token itself; `created`, `revoked`: the entries that say so",
+)  # fmt: skip
 ADMIN = ("admin",)
 PATH = "/v1/grants"
 PRINCIPAL = {"principal": {"type": "string", "description": "only of this principal"}}
@@ -118,4 +133,8 @@ DOORS = (
         gives=json_schemas.record({**_GRANT, "stops": STOPS}),
     ),
     Door("POST", f"{PATH}/{{grant}}/revoke", ADMIN, revoke, "End a grant", takes=REVOKE, gives=GRANT),
+    Door(
+        "GET", "/v1/tokens", ADMIN, listed_tokens, "Tokens there ever were",
+        gives=json_schemas.record({"tokens": json_schemas.array(TOKEN)}),
+    ),
 )  # fmt: skip

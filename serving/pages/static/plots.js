@@ -72,8 +72,14 @@ function tableOf(title, head, rows) {
 function card(feature) {
   const frame = element("div", { class: "frame", role: "img", "aria-label": described(feature) });
   const heading = element("div", { class: "between" }, element("h3", {}, feature.feature),
-    element("span", { class: "quiet small" }, aside(feature)));
+    element("span", { class: "quiet small" }, aside(feature)), ...editing(feature.feature));
   return { feature, frame, node: element("figure", { class: "card plot" }, heading, frame, featureTable(feature)) };
+}
+
+// The way to the page that changes it, for whoever may.
+function editing(name) {
+  if (!("edits" in model)) return [];
+  return [element("a", { class: "small", href: `${model.at}/edit?feature=${encodeURIComponent(name)}`, "aria-label": `Edit ${name}` }, "Edit")];
 }
 
 // What the picture leaves out.
@@ -156,7 +162,7 @@ function pairMap(pair) {
   const frame = element("div", { class: "frame", role: "img", "aria-label": label });
   const table = figures(`Figures of ${pair.feature}`, [...pair.features, "Adds", "Standard error", "Records (noisy)"], () => pair.cells.map(
     (cell) => [cell.row, cell.column, amount(cell.adds), cell.error === null ? "" : plain(cell.error), cell.count ?? ""]));
-  const node = element("figure", { class: "card plot" }, element("h3", {}, pair.feature), frame, table);
+  const node = element("figure", { class: "card plot" }, element("div", { class: "between" }, element("h3", {}, pair.feature), ...editing(pair.feature)), frame, table);
   return { spec: (colours) => heatSpec(pair, found.unit, most, colours), frame, node };
 }
 
