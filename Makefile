@@ -18,11 +18,12 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 DEPLOY := .venv-deploy
 FEDERATED := .venv-federated
+STORES := .venv-stores
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: help install demo demo-local test image-test federated-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
+.PHONY: help install demo demo-local test image-test federated-test stores-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -38,13 +39,16 @@ demo-local: install ## Owners who keep their rows train models: by reports, and 
 test: lint ## Lint, then run all tests (FAST=1: the quick ones)
 	@$(if $(FAST),echo 'FAST=1 leaves out every test marked slow or server or statistical: run make test before you commit')
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		-m "not federation and not image$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
+		-m "not federation and not image and not stores$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
 
 image-test: $(VENV)/dev.stamp ## Build the image and run it (as root on Debian, with buildah; some minutes)
 	@DPSERVE_NO_SKIP=1 $(BIN)/python -m pytest -s tests/deploy/test_image.py $(ARGS)
 
 federated-test: $(VENV)/dev.stamp $(FEDERATED)/made.stamp ## Run a federation of three institutions with NVFlare (a minute or two)
 	@FEDERATED_PYTHON=$(CURDIR)/$(FEDERATED)/bin/python $(BIN)/python -m pytest tests/training/federated $(ARGS)
+
+stores-test: $(VENV)/dev.stamp $(STORES)/made.stamp ## Register rows of a real object store, moto's S3 (half a minute)
+	@STORES_PYTHON=$(CURDIR)/$(STORES)/bin/python $(BIN)/python -m pytest tests/training/rows/test_stores.py $(ARGS)
 
 lint: $(VENV)/dev.stamp ## Check style and types
 	$(BIN)/ruff check .
@@ -97,10 +101,11 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-diffprivlib.in $(ARGS) -o benchmarks/requirements-diffprivlib.txt
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-serving.in $(ARGS) -o benchmarks/requirements-serving.txt
 	$(LOCK) requirements/build.in --extra train --extra federated -c requirements/dev.txt $(ARGS) -o requirements/federated.txt
+	$(subst pyproject.toml ,,$(LOCK)) requirements/stores.in $(ARGS) -o requirements/stores.txt
 	$(subst pyproject.toml ,,$(LOCK)) deploy/lint/requirements.in $(ARGS) -o deploy/lint/requirements.txt
 
 clean: ## Remove .venv and everything that was built
-	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) $(FEDERATED) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(BENCH)-serving $(DEPLOY) $(FEDERATED) $(STORES) deploy/lint/node_modules build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment of its own: the peers bring pandas and more. Its own .gitignore keeps it out of commits.
@@ -130,6 +135,13 @@ $(FEDERATED)/made.stamp: requirements/federated.txt
 	@echo '*' > $(FEDERATED)/.gitignore
 	@echo 'Installing requirements/federated.txt into $(FEDERATED) (some minutes)'
 	@$(FEDERATED)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/federated.txt
+	@touch $@
+
+$(STORES)/made.stamp: requirements/stores.txt
+	@$(PYTHON) -m venv --clear $(STORES)
+	@echo '*' > $(STORES)/.gitignore
+	@echo 'Installing requirements/stores.txt into $(STORES)'
+	@$(STORES)/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes -r requirements/stores.txt
 	@touch $@
 
 $(BIN)/python:

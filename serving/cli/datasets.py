@@ -34,7 +34,7 @@ Holdout = Annotated[
 
 def register(
     name: Name,
-    data: Annotated[str, typer.Option(help="The rows: a file, a folder, 'x/*.parquet', or a database's URL.")],
+    data: Annotated[str, typer.Option(help="A file, a folder, 'x/*.parquet', s3://bucket/x, or a database's URL.")],
     schema: Annotated[Path | None, typer.Option(help="The public schema, YAML.")] = None,
     query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
     table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
@@ -60,6 +60,7 @@ def register(
     \b
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5 --holdout 0.2
+    dpserve dataset register taxis --data 's3://rows/taxis/*.parquet' --schema taxis.yaml --epsilon 3 --delta 1e-5
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     dpserve dataset register visits --data env:URL --table visits --schema visits.yaml --epsilon 3 --delta 1e-5
     """

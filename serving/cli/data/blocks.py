@@ -17,7 +17,7 @@ from serving.cli.terminal import Json, allowed, busy, this_user
 
 def append(
     name: Name,
-    data: Annotated[str, typer.Option(help="The rows: a file, a folder, 'x/*.parquet', or a database's URL.")],
+    data: Annotated[str, typer.Option(help="A file, a folder, 'x/*.parquet', s3://bucket/x, or a database's URL.")],
     query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
     table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
     records: Annotated[

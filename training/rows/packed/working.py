@@ -5,14 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from accountant.files import holding, open_directory
 
 ENDING = ".partial"
+FETCHED, KEPT_FOR = ".fetched", 86_400  # pieces of a remote source that was cut; seconds until they go
 
 
 @contextmanager
@@ -24,6 +26,10 @@ def working_folder(place: Path) -> Iterator[Path]:
         for left in place.glob(f"*{ENDING}"):
             if left.is_dir():
                 _remove_if_left(left)
+        for left in place.glob(f"*{FETCHED}"):
+            with suppress(FileNotFoundError):  # it was just used up
+                if time.time() - max(each.stat().st_mtime for each in (left, *left.iterdir())) > KEPT_FOR:
+                    _remove_if_left(left)
         folder = place / f"{uuid.uuid4()}{ENDING}"
         folder.mkdir(mode=0o700)
         held = open_directory(folder)

@@ -50,6 +50,10 @@ class FolderTable:
     files: tuple[Path, ...]
     form: Form = PLAIN
 
+    def check(self) -> None:
+        """DataError where the files' names say that they are no table."""
+        assert self._tables
+
     @property
     def parts(self) -> list[Table]:
         """A table for each file."""

@@ -1,4 +1,6 @@
-"""What `--data` names, as something that can be read: a file, a folder, a pattern, or what a database answers."""
+"""What `--data` names, as something that can be read: a file, a folder, a pattern, what an object store has, or what a
+database answers.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 
 from accountant.errors import InputError
 from accountant.home import Home
-from training.rows.sources import sql
+from training.rows.sources import remote, sql
 from training.rows.sources.described import read_schema
 
 
@@ -19,7 +21,10 @@ def rows_at(
     """The rows' place while they are read, and where they came from, where that is another. InputError where a query is
     given without a database.
     """
-    if sql.is_url(data):
+    if remote.is_remote(data) and (query, table) == (None, None):
+        with remote.fetched(data, home.datasets) as path:
+            yield path, data
+    elif sql.is_url(data) and not remote.is_remote(data):
         form = read_schema(schema).form
         with sql.spooled(data, query, table, form, home.datasets) as path:
             yield path, sql.shown(data)

@@ -1,0 +1,250 @@
+"""Files of an object store (S3, GCS, Azure) or of a mounted network drive, fetched once into the home, piece by piece,
+and read from there: no byte crosses the network twice. Credentials are the environment's, as pyarrow reads them.
+
+Each finished piece is noted with its checksum. A fetch that was cut goes on from those: a piece is taken as it lies
+where the store still has that version and its bytes are still those, so what is then packed is what an uninterrupted
+fetch gives. Packing begins anew: which rows are used follows from all rows before them, and 1e8 take a minute.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from accountant.errors import DataError, InputError, LedgerUnavailable, WrongState
+from accountant.files import holding, open_directory
+from training.rows.packed.working import FETCHED
+from training.rows.sources.folders import MOST_FILES, FolderTable
+
+FORMS = "must be like s3://bucket/folder, gs://bucket/folder, abfs://container@account.dfs.core.windows.net/folder or "
+FORMS += "file:///folder; a pattern like s3://bucket/folder/*.parquet"
+SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
+AT_ONCE, CHUNK = 4, 1 << 20  # pieces that are fetched at one time; bytes of each in memory
+PATIENCE = 20  # seconds that a store may be silent, before it is asked again: three times
+KEPT = "what was fetched is kept for a day: the same command goes on from there"
+# What the stores' libraries say -> what is told. Never their own words, which quote keys, accounts and requests.
+MEANT = {
+    "ACCESS_DENIED|FORBIDDEN|status 40[13]|INVALID_ACCESS|SIGNATURE|CREDENTIAL|AUTHENTIC|AUTHORIZ|PERMISSION": (
+        "the store refused: the credentials in the environment are missing, or may not read this"
+    ),
+    "NO_SUCH|NOT.?FOUND|status 404": "no such bucket or object; it may have been there a moment ago",
+    "NETWORK|CURL|TIMEOUT|TIMED OUT|UNAVAILABLE|SLOW|DEADLINE|status 5|INTERNAL|CONNECT": (
+        f"the store cannot be reached, or did not answer in time; {KEPT}"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An object as it was listed: `path` in its file system, `name` below the root, bytes, and when it was written."""
+
+    path: str
+    name: str
+    size: int
+    written: int
+
+
+def is_remote(data: str) -> bool:
+    """Whether `--data` names an object store or a mounted drive."""
+    return data.partition("://")[0].lower() in SCHEMES and "://" in data
+
+
+@contextmanager
+def fetched(data: str, folder: Path, environment: Mapping[str, str] = os.environ) -> Iterator[Path]:
+    """The file or folder that `data` names, fetched into `folder`, while it is needed: gone once it was used without an
+    error, else kept for another try. DataError where an object changed, vanished or cannot be read; WrongState where
+    another process fetches it; LedgerUnavailable where the disk is full.
+    """
+    system, path = _opened(data, environment)
+    place = folder / f"{hashlib.sha256(data.encode()).hexdigest()[:32]}{FETCHED}"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with ExitStack() as held:
+        try:
+            held.enter_context(holding(open_directory(place), wait=False))
+        except BlockingIOError:
+            raise WrongState(f"data={data}: another registration is fetching it; wait until that has ended") from None
+        pieces, root = _listed(system, path, data)
+        target = place / "rows" / (Path(root).name or "rows")
+        files = tuple(target / each.name if each.name else target for each in pieces)
+        FolderTable(data, target.parent, files).check()  # before anything is fetched
+        _fetch(system, pieces, files, place, data)
+        if _listed(system, path, data)[0] != pieces:
+            raise DataError(f"data={data}: objects changed, came or went while they were read; {KEPT}")
+        for left in set(target.rglob("*")) - set(files):  # of an earlier fetch, and the store has it no more
+            if left.is_file():
+                left.unlink()
+        yield target
+        shutil.rmtree(place)
+
+
+def _opened(data: str, environment: Mapping[str, str]) -> tuple[fs.FileSystem, str]:
+    """The store, and the path in it. InputError where the URL is none, or holds a secret: then it is not repeated."""
+    scheme, _, rest = data.partition("://")
+    scheme, (bucket, _, within) = scheme.lower(), rest.partition("/")
+    azure = scheme.startswith("abfs")
+    if ":" in bucket or re.search(r"\?\w+=", rest) or ("@" in bucket and not azure):
+        raise InputError(f"data: a URL of rows holds no secret and no setting: those are the environment's. It {FORMS}")
+    if scheme == "file":
+        if bucket or not within:
+            raise InputError(f"data={data}: {FORMS}")
+        return fs.LocalFileSystem(), f"/{within.rstrip('/')}"
+    container, _, account = bucket.partition("@")
+    if not container or (azure and not account):
+        raise InputError(f"data={data}: {FORMS}")
+    with _asking(data):
+        if azure:
+            return fs.AzureFileSystem(account_name=account.partition(".")[0]), f"{container}/{within}".rstrip("/")
+        if scheme == "gs":
+            local = environment.get("STORAGE_EMULATOR_HOST")
+            anywhere = {"endpoint_override": local, "scheme": "http", "anonymous": True} if local else {}
+            store = fs.GcsFileSystem(retry_time_limit=timedelta(seconds=3 * PATIENCE), **anywhere)
+        else:
+            own = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+            region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+            if region is None and own is None:
+                region = fs.resolve_s3_region(container)
+            store = fs.S3FileSystem(
+                region=region, endpoint_override=own, connect_timeout=PATIENCE, request_timeout=PATIENCE
+            )
+    return store, f"{container}/{within}".rstrip("/")
+
+
+@contextmanager
+def _asking(data: str) -> Iterator[None]:
+    """What a store raises becomes a DataError that says nothing of its words."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        said = f"{type(error).__name__} " + re.sub(r"'[^']*'|\(Request ID.*", "", str(error))  # without names
+        told = (meaning for pattern, meaning in MEANT.items() if re.search(pattern, said, re.IGNORECASE))
+        found = next(told, f"it cannot be read ({type(error).__name__}); {KEPT}")
+        raise DataError(f"data={data}: {found}. Nothing was registered") from None
+
+
+def _listed(system: fs.FileSystem, path: str, data: str) -> tuple[list[Piece], str]:
+    """Every object that the path names, in the order of their names, and the root that these are relative to: as
+    `folders.open_table` finds them on a disk.
+    """
+    parts = path.split("/")
+    fixed = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    root, pattern = "/".join(parts[:fixed]), parts[fixed:]
+    with _asking(data):
+        if not pattern and (one := system.get_file_info(path)).type == fs.FileType.File:
+            return [Piece(path, "", one.size, one.mtime_ns)], path
+        listed, found = system.get_file_info(fs.FileSelector(root, recursive=True)), []
+    for each in listed:
+        below = each.path[len(root) :].strip("/").split("/")
+        if each.type != fs.FileType.File or any(part[:1] in "._" for part in below) or not _fits(below, pattern):
+            continue  # "" of a doubled slash, "." and ".." have no place on a disk: passed over as hidden ones are
+        found.append(Piece(each.path, "/".join(below), each.size, each.mtime_ns))
+    if not found or len(found) > MOST_FILES:
+        raise DataError(f"data={data}: names no object" + (f"s but {len(found)}; at most {MOST_FILES}" * bool(found)))
+    return sorted(found, key=lambda piece: piece.name.split("/")), root
+
+
+def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a pattern finds the file, or a folder that it lies in."""
+    if not pattern:
+        return True
+    if pattern[0] == "**":
+        return any(_fits(parts[at:], pattern[1:]) for at in range(len(parts)))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+
+
+def _fetch(system: fs.FileSystem, pieces: Sequence[Piece], files: Sequence[Path], place: Path, data: str) -> None:
+    """Every piece that does not lie there yet, some at one time. After an error none is begun."""
+    done, noting, failed = _noted(place / "pieces"), Lock(), Event()
+    with ThreadPoolExecutor(AT_ONCE) as pool, (place / "pieces").open("a") as notes:
+
+        def one(piece: Piece, file: Path) -> None:
+            with _asking(data), system.open_input_stream(piece.path) as source:
+                version = _version(source)
+                known, before = {**asdict(piece), "version": version}, done.get(piece.path, {})
+                if known.items() <= before.items() and file.is_file():
+                    with file.open("rb") as kept:
+                        if hashlib.file_digest(kept, "sha256").hexdigest() == before["sha256"]:
+                            return
+                checksum, size = _copied(source, file)
+            with _asking(data), system.open_input_stream(piece.path) as again:
+                if (size, _version(again)) != (piece.size, version):
+                    raise DataError(f"data={piece.path}: changed while it was read, or was cut short; {KEPT}")
+            with noting:
+                notes.write(json.dumps({**known, "sha256": checksum}) + "\n")
+                notes.flush()
+
+        def unless_failed(piece: Piece, file: Path) -> None:
+            try:
+                if not failed.is_set():
+                    one(piece, file)
+            except BaseException:
+                failed.set()
+                raise
+
+        for _ in pool.map(unless_failed, pieces, files):
+            pass  # the first error, in the order of the pieces, is raised
+
+
+def _version(source: Any) -> str:
+    """What the store calls this version of the object; "" where it calls it nothing."""
+    said = {key.lower(): value for key, value in (source.metadata() or {}).items()}
+    return " ".join(said[key].decode() for key in ("etag", "generation") if key in said)
+
+
+def _noted(path: Path) -> dict[str, dict[str, Any]]:
+    """What was said of each piece when it was finished. A line that was cut says nothing."""
+    found = {}
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        try:
+            about = json.loads(line)
+        except ValueError:
+            continue
+        found[about["path"]] = about
+    return found
+
+
+def _copied(source: Any, file: Path) -> tuple[str, int]:
+    """The checksum and the size of what was copied."""
+    checksum, size = hashlib.sha256(), 0
+    with _room():
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target = file.open("wb", buffering=0)
+    with target:
+        for part in iter(partial(source.read, CHUNK), b""):
+            checksum.update(part)
+            size, left = size + len(part), memoryview(part)
+            with _room():
+                while left:
+                    left = left[target.write(left) :]
+    return checksum.hexdigest(), size
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """A disk that is full, or cannot hold an object's name, is no fault of the store."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise LedgerUnavailable(
+                f"disk: no room for the fetched rows where the home's datasets lie ({error.strerror}); as much is "
+                f"needed as they take in the store, and then for the packed rows. Nothing was registered; {KEPT}"
+            ) from None
+        raise DataError(f"data: an object cannot lie on a disk under its name ({error.strerror})") from None
