@@ -6,7 +6,7 @@ equal to itself, any number of people. Such a file is refused.
 
 from __future__ import annotations
 
-from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from accountant.errors import DataError
+from accountant.errors import DataError, JobFailed, LedgerUnavailable
+from training.rows import kernels
+from training.rows.packed.scratch import scratch
 
 NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 # Besides, what Python, pandas, spreadsheets and databases write of a missing value where a column is turned into texts.
 _WRITTEN = {"none", "nil", "<na>", "nat", "-nan", "#na", "#n/a", r"\n", "<null>", "(null)", "?", "-", "."}
 NOBODY = sorted({word.lower() for word in NULLS} | _WRITTEN)
+SLOTS = 1 << 12  # of the table of people, at first
 WHOLE = 2.0**53  # from here on, two neighbouring whole numbers may be one float
 
 
@@ -90,31 +93,65 @@ class FirstOfEach:
 
     Whether the k-th row of a person is used is whether k <= contributions. It depends on that person's own rows and
     their order, on no other row, and not on how the file is cut into batches; so adding a person adds at most so many
-    rows, and changes no other (docs/privacy/filter.md).
+    rows, and changes no other (docs/privacy/filter.md). Ids are compared byte by byte, and no hash decides.
+
+    People are counted in a table that lies, where it is large, in a file without a name in `folder` (None: in memory):
+    anonymous memory does not grow with them.
     """
 
-    def __init__(self, column: str, contributions: int) -> None:
-        self._column, self._most, self._rows_of = column, contributions, Counter[bytes]()
+    def __init__(self, column: str, contributions: int, folder: Path | None = None) -> None:
+        self._column, self._most, self._folder = column, contributions, folder
         self._missing, self._first_missing = 0, 0
+        self._people, self._end = 0, 0
+        self._table, self._held = self._room(SLOTS, 3, np.uint64), self._room(1, SLOTS, np.uint8)
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> NDArray[np.bool_]:
-        """Which rows of this batch, whose first row is the file's row `start` from 0, are used."""
-        ids = unit_ids(self._column, batch[self._column])
+        """Which rows of this batch, whose first row is the file's row `start` from 0, are used. LedgerUnavailable where
+        the disk has no room for the people.
+        """
+        ids, used = unit_ids(self._column, batch[self._column]), np.zeros(len(batch), np.bool_)
         if ids.null_count:
             if not self._missing:
                 self._first_missing = start + 1 + int(pc.index(pc.is_null(ids), True).as_py())
             self._missing += ids.null_count
-            return np.zeros(len(batch), np.bool_)  # the file will be refused
-        words = ids.dictionary_encode()
-        which, values = words.indices.to_numpy(), words.dictionary.to_pylist()
-        counts = np.bincount(which, minlength=len(values))
-        before = np.array([self._rows_of[value] for value in values], dtype=np.int64)
-        self._rows_of.update(dict(zip(values, counts.tolist(), strict=True)))
-        order = np.argsort(which, kind="stable")
-        rank = np.empty(len(which), dtype=np.int64)  # how many rows of the same person stand before, in this batch
-        rank[order] = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        used: NDArray[np.bool_] = before[which] + rank < self._most
+            return used  # the file will be refused
+        _, offsets, data = ids.buffers()
+        places = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
+        texts = np.frombuffer(data or b"\0", np.uint8)
+        self._grow(len(ids), int(places[-1] - places[0]) + 8 * len(ids))
+        words = kernels.words.text_bits(texts, places, np.uint64(0))
+        fresh, self._end = kernels.people.first_of_each(
+            texts, places, words, self._table, self._held[0], self._end, self._most, used
+        )
+        self._people += fresh
         return used
+
+    def _grow(self, people: int, size: int) -> None:
+        """Room for so many more, and for the bytes of their ids: half of the table stays empty."""
+        slots, length = len(self._table), self._held.size
+        while slots < 2 * (self._people + people):
+            slots *= 2
+        if slots > len(self._table):
+            larger = self._room(slots, 3, np.uint64)
+            kernels.people.move(self._table, larger)
+            self._table = larger
+        while length < self._end + size:
+            length *= 2
+        if length > self._held.size:
+            longer = self._room(1, length, np.uint8)
+            longer[0, : self._end] = self._held[0, : self._end]
+            self._held = longer
+
+    def _room(self, rows: int, columns: int, kind: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
+        try:
+            empty = scratch((rows, columns), kind, self._folder)
+        except JobFailed as error:
+            raise LedgerUnavailable(
+                f"disk: no room to count the rows of each person where the home's datasets lie ({error.message}); up "
+                "to 100 bytes a person are needed, and twice their ids. Nothing was registered"
+            ) from None
+        empty.fill(0)
+        return empty
 
     def check(self) -> None:
         """At the end of the file: DataError where rows had no id, with their number and the first one's place."""

@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from decimal import Decimal
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +17,16 @@ import pytest
 from exact_laws import public_of, rows_of, transcript_law
 
 from accountant.budget import NANO, Relation
-from accountant.errors import DataError
+from accountant.errors import DataError, LedgerUnavailable
 from accountant.ledger.records import Unit
 from accountant.privacy.claims import compose_pure
 from training.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB
+from training.rows import kernels
+from training.rows import people as people_module
 from training.rows.data import BATCH_ROWS
 from training.rows.datasets import pack
+from training.rows.packed import scratch as scratch_module
 from training.rows.schema import parse_schema
 
 SCHEMA = parse_schema(
@@ -174,6 +177,36 @@ def first_rows(most):
     with tempfile.TemporaryDirectory() as folder:
         table = pa.table({"x": np.ones(len(numbers), bool), "row": numbers, "pid": numbers})
         return ids, pack(write(Path(folder) / "expected.parquet", table), ROW_NUMBERS).labels
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_people_are_told_apart_by_their_ids_whatever_words_they_have(tmp_path, monkeypatch, most):
+    """Tables that grow from a few slots, in files and in memory, and ids of few words, or of one alone: the rows that
+    plain counting uses, however the file is cut.
+    """
+    random = np.random.default_rng(most)
+    ids = [b"%d" % each + b"x" * (each % 5) for each in random.integers(0, 900, 3000).tolist()]
+    seen, expected = Counter(), []
+    for each in ids:
+        seen[each] += 1
+        expected.append(seen[each] <= most)
+    real = kernels.words.text_bits
+    for words, borders in ((1 << 62, [0, 3000]), (7, [0, 1, 1000, 1001, 2999, 3000]), (1, [0, 1500, 3000])):
+        monkeypatch.setattr(people_module, "SLOTS", 4)
+        monkeypatch.setattr(scratch_module, "IN_MEMORY", 1 << 12 if words == 7 else 1 << 26)
+        monkeypatch.setattr(kernels.words, "text_bits", lambda *asked, of=words: real(*asked) % np.uint64(of))
+        first = people_module.FirstOfEach("pid", most, tmp_path)
+        found = []
+        for start, end in pairwise(borders):
+            found += first(pa.record_batch({"pid": pa.array(ids).slice(start, end - start)}), start).tolist()
+        assert found == expected
+        assert isinstance(first._table, np.memmap) == (words == 7)
+
+
+def test_a_disk_without_room_for_people_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch_module, "IN_MEMORY", 1 << 10)
+    with pytest.raises(LedgerUnavailable, match="no room to count the rows of each person"):
+        people_module.FirstOfEach("pid", 1, tmp_path / "gone")
 
 
 @pytest.mark.parametrize("most", [1, 2])

@@ -88,12 +88,12 @@ def pack(
     `scan` sees every row as it stands in the file. `parting` says which units are kept aside.
 
     `folder`: an empty one, in which the files of `names` then lie; None: they are gone once nobody looks at them.
-    Memory holds a batch of rows, and where units are people how many rows each has.
+    Memory holds a batch of rows; how many rows each person has lies in a file without a name.
     """
     if folder is None:
         with tempfile.TemporaryDirectory() as place:
             return pack(data, schema, unit, scan, parting, Path(place))
-    keep = FirstOfEach(unit.column, unit.contributions) if unit.column else None
+    keep = FirstOfEach(unit.column, unit.contributions, folder) if unit.column else None
     described = {feature.name for feature in schema.stored} | {*schema.target_names}
     seen = set() if scan is None else set(scan.names)
     batches = read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described))

@@ -29,4 +29,4 @@ def scratch(shape: tuple[int, int], kind: type[np.unsignedinteger[Any]], folder:
             os.posix_fallocate(file.fileno(), 0, size)
             return np.memmap(file, kind, "r+", shape=shape)
     except OSError as error:
-        raise JobFailed(f"rows: no room in the home for the rows in other bins ({error.strerror})") from None
+        raise JobFailed(f"rows: no room in the home for what is made of them ({error.strerror})") from None
