@@ -5,6 +5,7 @@ changed is the project's own CHANGELOG.md.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
@@ -31,7 +32,7 @@ from serving.app import DOORS
 from serving.cli.app import app
 from serving.process import metrics, settings
 from serving.process.metrics import AuditGauges, LedgerGauges, ServingGauges
-from serving.rest.openapi import MEANINGS, openapi
+from serving.rest.openapi import MEANINGS, examples, openapi
 from serving.wire import errors as doors
 from training.learners import LEARNERS
 from training.learners.base import PrivateClassifier, PrivateRegressor
@@ -116,7 +117,8 @@ def rest() -> str:
     ]
     intro = (
         "Every door, from the description that the server gives at `/docs.json`. Every error has one shape: "
-        '`{"error": {"code", "message", "details"}}`.\n\n'
+        '`{"error": {"code", "message", "details"}}`. The examples are what a real '
+        "server was asked, and answered; long texts and lists are cut.\n\n"
     )
     meanings = table(("status", "meaning"), MEANINGS.items())
     return f"# REST\n\n{intro}{meanings}" + "".join(parts)
@@ -133,7 +135,25 @@ def _route(path: str, method: str, found: Mapping[str, Any], spec: Mapping[str, 
         for media, body in answer.get("content", {}).items():
             if status.startswith("2"):
                 text += f"Answers {status}, `{media}`:\n\n{_fields(body.get('schema', {}), spec)}"
-    return text
+    return text + _example(f"{method.upper()} {path}")
+
+
+def _example(door: str) -> str:
+    """What was asked of a real server and what it answered."""
+    found = examples().get(door)
+    if found is None:
+        return ""
+    said = f"```http\n{door.partition(' ')[0]} {found['path']}\n```\n\n"
+    if "request" in found:
+        said = f"```http\n{door.partition(' ')[0]} {found['path']}\nContent-Type: {found['request']['type']}\n```\n\n"
+        said += _shown(found["request"]["body"])
+    return f"An example:\n\n{said}{_shown(found['response']['body'])}"
+
+
+def _shown(body: Any) -> str:
+    """In a block, as it came, or as JSON."""
+    text = body if isinstance(body, str) else json.dumps(body, indent=1, ensure_ascii=False)
+    return f"```{'' if isinstance(body, str) else 'json'}\n{text}\n```\n\n"
 
 
 def _fields(schema: Mapping[str, Any], spec: Mapping[str, Any]) -> str:

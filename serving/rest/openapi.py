@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from serving.http.routes import PROTOCOL, Door
 from serving.rest import json_schemas
@@ -13,6 +17,7 @@ from serving.rest import json_schemas
 VERSION = "3.1.0"  # from 3.1 on a schema is a JSON Schema, which the shapes are
 ABOUT = "Train models under differential privacy, account for every release, and serve them with certificates."
 PROTOCOL_ERROR = "ProtocolError"
+EXAMPLES = Path(__file__).with_name("examples.json")
 MEANINGS = {
     400: "malformed",
     401: "no token that is good",
@@ -72,17 +77,44 @@ def _operation(door: Door) -> dict[str, Any]:
         form = PROTOCOL_ERROR if door.path.startswith(PROTOCOL) else f"Error{status}"
         content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{form}"}}}
         responses[str(status)] = {"description": MEANINGS[status], "content": content}
+    example = examples().get(f"{door.method} {door.path}", {})
+    for part, contents in (("request", bodies), ("response", answers)):
+        if part in example:
+            contents[example[part]["type"]]["example"] = example[part]["body"]
+    said = _said(door.path, example["path"]) if example else {}
+    parameters = [*in_path, *(_parameter(name, door.query[name]) for name in door.query)]
     about = next((part for part in door.path.split("/")[1:] if part not in ("v1", "")), "server")
     return {
         "tags": [about.partition(".")[0]],
         "summary": door.says,
         "description": f"Scope: {' or '.join(door.scopes)}." if door.scopes else "Open to everybody.",
         "operationId": re.sub(r"\W+", "_", f"{door.method.lower()}{door.path}").strip("_"),
-        "parameters": [*in_path, *(_parameter(name, door.query[name]) for name in door.query)],
+        "parameters": [
+            {**each, **({"example": said[each["name"]]} if each["name"] in said else {})} for each in parameters
+        ],
         "responses": responses,
         "security": [{"token": []}] if door.scopes else [],
         **({"requestBody": {"required": True, "content": bodies}} if bodies else {}),
     }
+
+
+@cache
+def examples() -> dict[str, dict[str, Any]]:
+    """What a real server was asked at each door, "METHOD /path", and answered: `path` with its query, `request` where
+    it has a body, and `response`; of either the media type, and the body: JSON, a text, or how many bytes it has. Long
+    texts and lists are cut short. tests/helpers/rest_story.py asks anew, and a test compares.
+    """
+    found: dict[str, dict[str, Any]] = json.loads(EXAMPLES.read_text("utf-8"))
+    return found
+
+
+def _said(path: str, asked: str) -> dict[str, Any]:
+    """What stands in an address for each name of the door's path, and for each field of its query."""
+    plain, _, query = asked.partition("?")
+    found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", path), plain)
+    assert found is not None, asked
+    fields = {name: int(value) if value.isdecimal() else value for name, value in parse_qsl(query)}
+    return {**found.groupdict(), **fields}
 
 
 def _parameter(name: str, one: str | Mapping[str, Any]) -> dict[str, Any]:
