@@ -94,7 +94,7 @@ docs: $(VENV)/dev.stamp ## Build the documentation into site/
 	@echo "open site/index.html"
 
 lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrade: newest versions)
-	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres --extra hsm --extra dev $(ARGS) -o requirements/dev.txt
+	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres --extra hsm --extra dask --extra dev $(ARGS) -o requirements/dev.txt
 	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres -c requirements/dev.txt $(ARGS) -o requirements/run.txt
 	$(LOCK) --extra train --extra serve --extra client --extra postgres -c requirements/dev.txt $(ARGS) -o serving/requirements.txt
 	$(LOCK) requirements/build.in benchmarks/requirements.in --extra train -c requirements/dev.txt $(ARGS) -o benchmarks/requirements.txt
@@ -102,6 +102,7 @@ lock: $(VENV)/dev.stamp ## Pin again what pyproject.toml asks for (ARGS=--upgrad
 	$(subst pyproject.toml ,,$(LOCK)) benchmarks/requirements-serving.in $(ARGS) -o benchmarks/requirements-serving.txt
 	$(LOCK) requirements/build.in --extra train --extra federated -c requirements/dev.txt $(ARGS) -o requirements/federated.txt
 	$(subst pyproject.toml ,,$(LOCK)) requirements/stores.in $(ARGS) -o requirements/stores.txt
+	$(LOCK) requirements/build.in --extra train --extra serve --extra client --extra postgres --extra dask -c requirements/dev.txt $(ARGS) -o requirements/dask.txt
 	$(subst pyproject.toml ,,$(LOCK)) deploy/lint/requirements.in $(ARGS) -o deploy/lint/requirements.txt
 
 clean: ## Remove .venv and everything that was built

@@ -21,6 +21,7 @@ DpserveError                 exit 1
 │   ├── ModelInvalid                  the model's bytes or graph
 │   └── KeyInvalid                    missing, readable by others, or not the pinned one
 ├── LedgerUnavailable        exit 1   the ledger's database cannot be used for now (locked, full, unreachable)
+│   └── EngineUnavailable             the cluster that DPSERVE_ENGINE names cannot be asked for now
 ├── JobFailed                exit 5   it had started: its budget is spent
 └── PlanMismatch                      a learner asked for what it had not rehearsed; nothing was drawn
 """
@@ -191,6 +192,13 @@ class LedgerUnavailable(DpserveError):
 
     code = "ledger_unavailable"
     remedy = "mend the database and ask again: nothing was changed unless the message says so"
+
+
+class EngineUnavailable(LedgerUnavailable):
+    """The cluster that DPSERVE_ENGINE names cannot be asked for now, or its workers may not be: nothing was spent."""
+
+    code = "engine_unavailable"
+    remedy = "mend the cluster as the message says; a queued job waits until then, and nothing was spent"
 
 
 class JobFailed(DpserveError):

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("accountant", "models", "training", "serving", "dpserve")  # the four rooms, and the client
-LOCKS = ("requirements/run.txt", "requirements/dev.txt", "serving/requirements.txt")
+LOCKS = ("requirements/run.txt", "requirements/dev.txt", "serving/requirements.txt", "requirements/dask.txt")
 PYTHONS = ("3.11", "3.12", "3.13")
 
 # Spelled in pieces, so that this file passes its own check.
@@ -206,9 +206,9 @@ def test_loose_entry_is_found(entry):
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_locks_agree(python):
-    run, dev, serve = (versions((ROOT / lock).read_text("utf-8"), python) for lock in LOCKS)
+    run, dev, serve, cluster = (versions((ROOT / lock).read_text("utf-8"), python) for lock in LOCKS)
     assert run.items() <= dev.items()
-    assert serve.items() <= run.items()
+    assert serve.items() <= run.items() <= cluster.items() <= dev.items()
     assert run.keys() - serve.keys() == {"setuptools", "wheel"}
 
 
@@ -216,7 +216,9 @@ RUN = ["train", "serve", "postgres"]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize(("lock", "extras"), [(LOCKS[0], RUN), (LOCKS[1], [*RUN, "hsm", "dev"])])
+@pytest.mark.parametrize(
+    ("lock", "extras"), [(LOCKS[0], RUN), (LOCKS[1], [*RUN, "hsm", "dask", "dev"]), (LOCKS[3], [*RUN, "dask"])]
+)
 def test_lock_satisfies_the_project(lock, extras, python):
     """The lock is no older than pyproject.toml; `make lock` mends it."""
     chosen = versions((ROOT / lock).read_text("utf-8"), python)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -131,10 +131,11 @@ def _play(home: Home, started: Started, owner: str, progress: Progress, held: Ca
         profiler, columns = profiler_of(schema, request.parameters) if request.profile else (None, [])
         measured = [each.ensemble for each in measured_by(home, request)]
         names = [column.name for column in columns]
-        rows = open_table(home, started, schema, names) if names else open_rows(home, started, schema)
-        session = Session(public, started.unit, started.plan, rows, progress, held)
         counter = evaluator_of(measured, schema, request.parameters) if measured else profiler
-        released = _learn(home, started, session) if counter is None else counter.learn(session)
+        opened = open_table(home, started, schema, names) if names else open_rows(home, started, schema)
+        with closing(opened) as rows:
+            session = Session(public, started.unit, started.plan, rows, progress, held)
+            released = _learn(home, started, session) if counter is None else counter.learn(session)
         if session.close() != started.plan:
             raise PlanMismatch("what was played is not what was reserved")
         if isinstance(released, Ensemble):

@@ -33,6 +33,7 @@ TRIGGERS = {
     "certificate_revoked": "accountant/ledger/test_placement.py",
     "cross_site": "serving/http/test_session_cookie.py::test_two_origins_are_none",
     "data_invalid": f"{CLI}::test_draft_of_what_is_no_table",
+    "engine_unavailable": "training/rows/test_cluster.py",
     "forbidden": "serving/cli/test_remote_cli.py::test_who_may_not_is_told_so",
     "http_error": "",
     "idempotency_conflict": f"{CLI}::test_train_spends_once_per_key",
@@ -69,6 +70,7 @@ TRIGGERS = {
 }
 KINDS = {  # of errors that tests know by their class, or by their status
     "certificate_revoked": r"pytest\.raises\(CertificateRevoked",
+    "engine_unavailable": r"pytest\.raises\(EngineUnavailable",
     "ledger_invalid": r"pytest\.raises\(LedgerInvalid",
     "not_invited": r"pytest\.raises\(NotInvited",
     "nothing_served": r"pytest\.raises\(NothingServed",

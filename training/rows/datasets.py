@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -26,24 +26,26 @@ from accountant.files import PRIVATE, locked, replace_unsynced, replacing, sync_
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Started
 from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration
-from models.features import Codes
-from training.rows.data import check_left_out, has_answer
+from training.rows.cluster.driver import check_engine, engine_address, open_cluster
+from training.rows.data import check_left_out
 from training.rows.file_check import explaining
 from training.rows.known_rows import sketches
 from training.rows.overlap import SKETCH, Scan, Sketch, same_people
-from training.rows.packed.cells import Cells, spans_of
+from training.rows.packed.cells import spans_of
 from training.rows.packed.names import cells_file, row_files
 from training.rows.packed.packing import Packed, pack
-from training.rows.packed.scratch import scratch
+from training.rows.packed.source import Source
 from training.rows.packed.working import working_folder
+from training.rows.partitions.threads import Threads, cuts
 from training.rows.parts import Parting
 from training.rows.row_files import column_types
-from training.rows.rows import Rows, most_rows_of
+from training.rows.rows import Rows, most_rows_of, row_bound
 from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
 CHUNK = 1 << 24
 EXACT = "under replace-one the number of rows is public and must be exact; it is another"
+Read = Callable[[str], Iterable[bytes]]  # the bytes of one of a folder's files
 LOCK = "datasets.lock"  # held while a packed folder is put in its place and entered
 # By folder: its files as they lay when they were hashed, whether they were those that were registered, and its rows.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool, int]] = {}
@@ -144,45 +146,35 @@ def require_rows(home: Home, dataset: Dataset) -> None:
             "read, or are more than can be learnt from at once; restore datasets/ from a backup, or run the job where "
             "they are"
         )
+    check_engine([folder / name for folder in folders_of(home, dataset) for name in names])
 
 
 def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     """Map the packed rows of a job that has STARTED, after checking that they are the rows that were registered.
 
     `schema`: the whole one. The job's part and target alone are read, of the rows that have an answer to it: which of
-    them that are is decided row by row, so that adding a row adds at most that row to the job's.
+    them that are is decided row by row, so that adding a row adds at most that row to the job's. They are asked by this
+    process, or by the hosts of a cluster where DPSERVE_ENGINE names one.
     """
-    return Rows.joined([_open(folder, started, schema) for folder in checked(home, started)])
-
-
-def _open(folder: Path, started: Started, schema: Schema) -> Rows:
-    asked = schema.question(started.request.target)
-    files, at = row_files(len(schema.targets), started.request.part), 1 + schema.target_names.index(asked.target)
-    bins, labels = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (files[0], files[at]))
-    present = has_answer(labels) if asked.only.leave_out else None
-    columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
-    cells = None
-    if started.dataset.registration.cells:
-        numbers = [at for at, span in enumerate(spans_of(schema.features, schema.ends)) if span is not None]
-        own = [place for place, at in enumerate(numbers) if at in columns]
-
-        def load(number: int) -> Codes:
-            codes = np.load(folder / cells_file(started.request.part), mmap_mode="r", allow_pickle=False)[own[number]]
-            return np.asarray(codes if present is None else codes[present], np.uint16)
-
-        cells = Cells(asked.features, spans_of(asked.features, asked.ends), load)
-    by = started.request.parameters.get("group")
-    group = None if by is None else bins[schema.stored.index(schema.group(str(by)), len(schema.features))]
-    if present is not None:
-        labels, group = labels[present], None if group is None else group[present]
-    if present is None and len(columns) == len(schema.features):
-        bins = bins[: len(columns)]
-    else:
-        whole, bins = bins, scratch((len(columns), labels.size), bins.dtype.type, folder)
-        for own, column in zip(bins, columns, strict=True):
-            own[:] = whole[column] if present is None else whole[column][present]
-    return Rows(
-        bins, labels, [feature.bins for feature in asked.features], len(asked.classes or ()), group, cells, folder
+    request, about = started.request, started.dataset.registration
+    group = request.parameters.get("group")
+    by = None if group is None else str(group)
+    sources = [
+        Source(folder, schema, request.target, request.part, by, about.cells)
+        for folder in folders_of(home, started.dataset)
+    ]
+    address = engine_address()
+    if address is None:
+        checked(home, started)
+        width = len(schema.question(request.target).features)
+        places = [(source, low, high) for source in sources for low, high in cuts(source.size, width)]
+        return Rows.over(Threads([source.partition(low, high, source.folder) for source, low, high in places]))
+    bounds = [row_bound(block.records) for block in started.dataset.blocks] or [row_bound(about.records)]
+    schema_file = home.datasets / about.commitment / "schema.yaml"
+    return Rows.over(
+        open_cluster(
+            address, sources, schema_file, bounds, lambda source, read: _check(home, started, source.folder, read)
+        )
     )
 
 
@@ -195,9 +187,13 @@ def checked(home: Home, started: Started) -> list[Path]:
     """The folders of a started job's rows. JobFailed where they are not those that were registered."""
     folders = folders_of(home, started.dataset)
     for folder in folders:
-        if home.keys.commitment(content_of(folder, files_of(started.dataset))) != folder.name:
-            raise JobFailed("rows: the packed file is not the one that was registered")
+        _check(home, started, folder)
     return folders
+
+
+def _check(home: Home, started: Started, folder: Path, read: Read | None = None) -> None:
+    if home.keys.commitment(content_of(folder, files_of(started.dataset), read)) != folder.name:
+        raise JobFailed("rows: the packed file is not the one that was registered")
 
 
 def files_of(dataset: Dataset) -> list[str]:
@@ -350,10 +346,13 @@ def _write_sketch(folder: Path, sketch: Sketch) -> None:
     sync_directory(folder)
 
 
-def content_of(folder: Path, files: Iterable[str]) -> Iterator[bytes]:
-    """What a commitment is over: the names and bytes of these files."""
+def content_of(folder: Path, files: Iterable[str], read: Read | None = None) -> Iterator[bytes]:
+    """What a commitment is over: the names and bytes of these files, which `read` gives where there is one."""
     for name in files:
         yield name.encode()
+        if read is not None:
+            yield from read(name)
+            continue
         with (folder / name).open("rb") as file:
             yield from iter(lambda file=file: file.read(CHUNK), b"")  # type: ignore[misc]
 

@@ -63,18 +63,19 @@ class Rows:
     @classmethod
     def joined(cls, several: Sequence[Rows]) -> Rows:
         """The rows of all of these, one after the other. InputError where they are of other widths or classes."""
+        return cls.over(threads.Threads([part for rows in several for part in rows._engine.parts]))
+
+    @classmethod
+    def over(cls, engine: threads.Engine) -> Rows:
+        """The rows whose partitions an engine holds."""
         found = object.__new__(cls)
-        found._hold(threads.Threads([part for rows in several for part in rows._engine.parts]))
+        found._hold(engine)
         return found
 
-    def _hold(self, engine: threads.Threads, features: tuple[Feature, ...] | None = None) -> None:
-        first, *others = engine.parts
-        for part in others:
-            if (part.widths, part.classes) != (first.widths, first.classes):
-                raise InputError("rows: parts of them have other bins or classes")
+    def _hold(self, engine: threads.Engine, features: tuple[Feature, ...] | None = None) -> None:
         self._engine, self._features = engine, features
-        self.widths = first.widths if features is None else tuple(feature.bins for feature in features)
-        self.classes, self.outputs = first.classes, first.outputs
+        self.widths = engine.widths if features is None else tuple(feature.bins for feature in features)
+        self.classes, self.outputs = engine.classes, engine.outputs
 
     def ask(self, question: Question) -> Integers:
         """The sum of what each partition answers, in these bins: the same bits wherever they are cut."""
@@ -111,10 +112,7 @@ class Rows:
         InputError where they do not stand in such bins.
         """
         wanted = tuple(features)
-        if wanted != self._engine.fits:  # looking takes longer than a round of few rows
-            for part in self._engine.parts:
-                part.check_binned(wanted)
-            self._engine.fits = wanted
+        self._engine.check_binned(wanted)
         found = object.__new__(Rows)
         found._hold(self._engine, wanted)
         return found
@@ -124,6 +122,10 @@ class Rows:
         found = object.__new__(Rows)
         found._hold(self._engine.fresh(), self._features)
         return found
+
+    def close(self) -> None:
+        """Nothing more is asked: a cluster is left."""
+        self._engine.close()
 
     def cell_counts(self, feature: int, size: int) -> Integers:
         """Rows per fine cell of a feature: (size,). InputError where the rows do not stand in such."""

@@ -4,21 +4,17 @@ several packed arrays read as one.
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from same_bits import CLASSES, KINDS, SCHEMA, SIZE, learnt, table
 from split_rows import partitions_of, split
 
 from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, JobFailed
-from accountant.mechanisms import DiscreteLaplace
 from models.votes import Vote
-from training.learners import LEARNERS, DPEBMRegressor
 from training.profiles.counts import TableCounts
 from training.rows.additive_rows import BinCounts
 from training.rows.data import rows_of
@@ -28,86 +24,29 @@ from training.rows.partitions.votes import SignedSums
 from training.rows.rows import Rows
 from training.rows.schema import parse_schema
 from training.session import Public
-from training.tuning.selecting import CorrectRows
-
-SIZE = 150
-SCHEMA = """
-target: {name: y, ANSWER}
-records: 150
-features:
-  age: {type: numeric, range: [0, 100], bins: 8}
-  colour: {type: categorical, values: [red, green]}
-  member: {type: boolean}
-"""
-CLASSES, NUMBER = 'classes: ["no", "yes"]', "range: [0, 100]"
-GIVEN = {
-    "lazybb": {"rounds": 6, "cuts": "found"},
-    "lazybb-tree": {"rounds": 3, "criterion": "gini", "cuts": "even", "bins": 20},
-    "bdpe": {"rounds": 2},
-    "forest": {},
-    "ebm": {"epochs": 3},
-}
-KINDS = {name: (LEARNERS[name](**given), CLASSES) for name, given in GIVEN.items()} | {
-    "projected": (LEARNERS["lazybb"](rounds=6, reweighting="projected"), CLASSES),
-    "number": (DPEBMRegressor(epochs=3), NUMBER),
-}
 
 
 def made(answer: str) -> tuple[Public, Rows]:
     """Rows cut as they are cut just now, and what is public of them."""
-    random = np.random.default_rng(4)
-    age = random.uniform(-3, 103, SIZE)
-    table = pa.table(
-        {"age": age, "colour": random.choice(["red", "green", "blue"], SIZE), "member": random.random(SIZE) < 0.5}
-    )
+    rows = table(answer)
     schema = parse_schema(SCHEMA.replace("ANSWER", answer).encode())
-    y = np.where(age + random.normal(0, 20, SIZE) > 50, "yes", "no") if answer == CLASSES else age
     public = Public.of(schema, Relation.ADD_REMOVE, Budget.of("3", "1e-6"), False)
-    return public, rows_of(schema, table, pa.array(y), Relation.ADD_REMOVE)
-
-
-class Noted:
-    """A releaser with the same noise every time, which keeps a hash of every exact answer."""
-
-    def __init__(self, public: Public, unit: Decimal, rows: Rows) -> None:
-        self.public, self.unit, self.answers, self._rows = public, unit, hashlib.sha256(), rows
-        self._random = np.random.default_rng(9)
-
-    def release(self, query, mechanism):
-        exact = query(self._rows)
-        assert exact.dtype == np.int64
-        self.answers.update(f"{exact.shape}".encode() + exact.tobytes())
-        noise = self._random.normal(0, 0.3 * query.sensitivity(self.public.relation), exact.shape).astype(np.int64)
-        if mechanism.norm != "range":
-            return exact + noise
-        found = (exact + noise).argmax(axis=-1)
-        return int(found) if exact.ndim == 1 else found
-
-
-def learnt(kind: str) -> tuple[str, str]:
-    """A hash of every exact answer, and the model."""
-    learner, answer = KINDS[kind]
-    public, rows = made(answer)
-    session = Noted(public, learner.recipe(public).unit, rows)
-    ensemble = learner.learn(session)
-    if answer == CLASSES:
-        session.release(CorrectRows(ensemble, "l1"), DiscreteLaplace(Decimal(1)))
-    return session.answers.hexdigest(), repr(ensemble)
+    return public, rows_of(schema, rows.drop_columns(["y"]), rows["y"], Relation.ADD_REMOVE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_answer_and_the_model_are_the_same_bits_wherever_rows_are_cut(kind, monkeypatch):
-    whole = learnt(kind)
+    whole = learnt(kind, *made(KINDS[kind][1]))
     for most in (1, 7, 1000):
         with partitions_of(most):
-            assert learnt(kind) == whole, most
+            assert learnt(kind, *made(KINDS[kind][1])) == whole, most
     monkeypatch.setattr(threads, "PARALLEL_CELLS", 0)
     for count in (1, 2, 4):
         with ThreadPoolExecutor(count) as pool, monkeypatch.context() as patch:
             patch.setattr(threads, "THREADS", count)
             patch.setattr(threads, "_POOL", pool)
             assert len(made(KINDS[kind][1])[1].parts) == count
-            assert learnt(kind) == whole, count
+            assert learnt(kind, *made(KINDS[kind][1])) == whole, count
 
 
 def test_several_packed_arrays_are_read_as_one():

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Protocol
 
+from accountant.errors import InputError
 from accountant.processors import processors
 from models.features import Feature
 from training.rows.partitions.partition import Integers, Partition, Question
@@ -24,12 +26,45 @@ def cuts(size: int, features: int) -> Iterable[tuple[int, int]]:
     return pairwise(size * at // count for at in range(count + 1))
 
 
+class Engine(Protocol):
+    """Who holds partitions, on this host or on others, and adds up what they answer."""
+
+    widths: tuple[int, ...]
+    classes: int
+    outputs: int
+
+    @property
+    def size(self) -> int:
+        """Rows of all. Private under add/remove."""
+
+    @property
+    def parts(self) -> Sequence[Partition]:
+        """The partitions. InputError where they lie elsewhere."""
+
+    def ask(self, question: Question) -> Integers:
+        """The sum of what every partition answers."""
+
+    def check_binned(self, features: tuple[Feature, ...]) -> None:
+        """InputError where the rows do not stand in the bins of these features."""
+
+    def fresh(self) -> Engine:
+        """The same rows, with nothing derived from them or from released values."""
+
+    def close(self) -> None:
+        """Nothing more is asked."""
+
+
 class Threads:
-    """The partitions, and their answers added up."""
+    """The partitions, and their answers added up. InputError where they are of other widths or classes."""
 
     def __init__(self, parts: Sequence[Partition]) -> None:
-        self.parts = tuple(parts)
-        self.fits: tuple[Feature, ...] = ()  # the bins that rows were last found to stand in
+        self.parts: Sequence[Partition] = tuple(parts)
+        first, *others = self.parts
+        for part in others:
+            if (part.widths, part.classes) != (first.widths, first.classes):
+                raise InputError("rows: parts of them have other bins or classes")
+        self.widths, self.classes, self.outputs = first.widths, first.classes, first.outputs
+        self._fits: tuple[Feature, ...] = ()  # the bins that rows were last found to stand in
 
     @property
     def size(self) -> int:
@@ -44,6 +79,16 @@ class Threads:
             total = total + answer
         return total
 
+    def check_binned(self, features: tuple[Feature, ...]) -> None:
+        """InputError where the rows do not stand in the bins of these features."""
+        if features != self._fits:  # looking takes longer than a round of few rows
+            for part in self.parts:
+                part.check_binned(features)
+            self._fits = features
+
     def fresh(self) -> Threads:
         """The same rows, with nothing derived from them or from released values."""
         return Threads([part.fresh() for part in self.parts])
+
+    def close(self) -> None:
+        """Nothing more is asked."""

@@ -1,0 +1,325 @@
+"""Several hosts by Dask: the same bits as here for every learner, and what becomes of a job when somebody of a real
+cluster is killed, stopped or starved, or a file is not what it was.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from same_bits import CLASSES, KINDS, NUMBER, SCHEMA, learnt, table
+
+from accountant.audit.audit import audit_home
+from accountant.budget import Budget, Relation
+from accountant.errors import EngineUnavailable, InputError, JobFailed, WrongState
+from accountant.home import Home
+from accountant.ledger.families import Started
+from training import job
+from training.plans import Asked, plan, public_of
+from training.rows.cluster import answering, driver
+from training.rows.cluster.pieces import Piece, check_manifest
+from training.rows.datasets import open_rows, register, require_rows
+from training.rows.partitions import threads
+from training.rows.rows import Rows
+from training.rows.schema import schema_of
+
+pytest.importorskip("distributed", reason="needs the extra dask")
+from dask_cluster import DaskCluster, certificate, until
+
+TOTAL = Budget.of("50", "0.000001")
+NAMES = {CLASSES: "classes", NUMBER: "numbers"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with DaskCluster(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Home:
+    """One dataset with classes, and one with a number to predict."""
+    folder = tmp_path_factory.mktemp("rows")
+    found = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    for answer, name in NAMES.items():
+        pq.write_table(table(answer), folder / f"{name}.parquet")
+        (folder / f"{name}.yaml").write_text(SCHEMA.replace("ANSWER", answer))
+        files = folder / f"{name}.parquet", folder / f"{name}.yaml"
+        first = name == NAMES[CLASSES]  # the same people have one budget
+        about = TOTAL if first else None, Relation.ADD_REMOVE, "record", 1, () if first else (NAMES[CLASSES],)
+        register(found, name, *files, *about)
+    return found
+
+
+@pytest.fixture
+def engine(cluster, monkeypatch) -> DaskCluster:
+    """The cluster is in force, and gives up soon; two workers are there."""
+    monkeypatch.setenv("DPSERVE_ENGINE", cluster.address)
+    until(lambda: ready(cluster) == 2, "two workers answer", cluster)
+    return cluster
+
+
+def ready(cluster: DaskCluster) -> int:
+    """How many workers answer."""
+    client = driver._client(driver.engine_address())
+    try:
+        workers = driver.Workers(client, {})
+        with suppress(EngineUnavailable):
+            client.sync(workers.found)
+        return len(workers.threads)
+    finally:
+        client.close()
+
+
+def rows_of(home: Home, name: str) -> Rows:
+    """As a started job would be given them."""
+    dataset, schema = home.ledger.dataset(name), schema_of(home, home.ledger.dataset(name))
+    request = plan(home, Asked(name, "ebm" if name == "numbers" else "lazybb", "0.5")).request
+    return open_rows(home, Started(1, dataset, request, TOTAL.epsilon, None), schema)  # type: ignore[arg-type]
+
+
+def bits(home: Home, kind: str, before=lambda number: None) -> tuple[str, str]:
+    """What a learner comes to on rows as the setting says."""
+    name = NAMES[KINDS[kind][1]]
+    schema = schema_of(home, home.ledger.dataset(name))
+    public = public_of(home.ledger.dataset(name), schema.question(schema.target_names[0]), Budget.of("3", "1e-6"))
+    with closing(rows_of(home, name)) as rows:
+        return learnt(kind, public, rows, before)
+
+
+@pytest.fixture(scope="module")
+def here(home) -> dict[str, tuple[str, str]]:
+    """What every learner comes to in this process."""
+    return {kind: bits(home, kind) for kind in KINDS}
+
+
+@pytest.mark.server
+def test_every_answer_and_the_model_are_the_same_bits_by_a_cluster(engine, home, here, monkeypatch):
+    assert here == {kind: bits(home, kind) for kind in KINDS}
+    monkeypatch.setattr(threads, "PARTITION", 1 << 23)  # eight pieces for two workers
+    assert bits(home, "lazybb") == here["lazybb"]
+
+
+@pytest.mark.server
+def test_a_job_end_to_end(engine, home):
+    """Certified, audited and measured as any other; one process plays it, another is told that it is taken."""
+    told = job.train(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 5}), by="test")
+    assert told["state"] == "committed" or told["certificate"]
+    held = job.submit(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 30}), by="test")
+    outcomes: list[type[Exception] | None] = []
+
+    def run() -> None:
+        try:
+            job.run(home, held.seq)
+            outcomes.append(None)
+        except WrongState as error:
+            outcomes.append(type(error))
+
+    drivers = [threading.Thread(target=run) for _ in range(2)]
+    for each in drivers:
+        each.start()
+    for each in drivers:
+        each.join()
+    assert sorted(map(str, outcomes)) == [str(WrongState), "None"]
+    assert audit_home(home).ok
+
+
+@pytest.mark.server
+def test_workers_that_are_killed_or_stopped_change_no_bit(engine, home, here, monkeypatch):
+    """One is killed, and later one is stopped for as long as the job lasts: each is asked once more, and the sums are
+    those that they were."""
+    monkeypatch.setattr(driver, "SILENT_SECONDS", 2.0)
+    stopped: list[psutil.Process] = []
+    asked = 0
+    submit = driver.Desk._ask
+
+    async def counting(desk, run, question):
+        nonlocal asked
+        asked += 1
+        return await submit(desk, run, question)
+
+    def hurt(number: int) -> None:
+        if number == 2:
+            os.kill(engine.workers()[0], signal.SIGKILL)
+        if number == 5:
+            until(lambda: ready(engine) == 2, "the nanny started another", engine)
+            stopped.extend(map(psutil.Process, engine.workers()[:1]))
+            stopped[0].suspend()
+
+    monkeypatch.setattr(driver.Desk, "_ask", counting)
+    try:
+        assert bits(home, "lazybb", hurt) == here["lazybb"]
+    finally:
+        for process in stopped:
+            process.resume()
+    assert len(stopped) == 1
+
+
+@pytest.mark.server
+def test_a_worker_out_of_memory_ends_the_job_with_the_piece_by_name(engine, home, monkeypatch):
+    """A question that takes more than there is: the kernel, or a nanny, kills each worker that tries, and the job ends
+    before all memory is tried again and again."""
+    import killing
+
+    monkeypatch.setattr(driver, "LOST", 1)
+    with closing(rows_of(home, "classes")) as rows, pytest.raises(JobFailed, match=r"piece \d of 2 of block .*memory"):
+        rows.ask(killing.Fatal())
+
+
+@pytest.mark.server
+def test_a_piece_that_changed_or_is_gone_is_refused_by_name(engine, home):
+    """Before the charge where it is seen then; else by the worker that opens it, at any question."""
+    dataset = home.ledger.dataset("numbers")
+    file = home.datasets / dataset.registration.commitment / "labels.npy"
+    whole = file.read_bytes()
+    with closing(rows_of(home, "numbers")) as rows:
+        counts = rows.ask(answering.CountRows())
+        os.utime(file)  # touched, and the same: it is looked at once more
+        assert rows.ask(answering.CountRows()) == counts
+        with file.open("r+b") as opened:
+            opened.seek(len(whole) - 1)
+            opened.write(bytes([whole[-1] ^ 1]))
+        with pytest.raises(JobFailed, match="piece 2 of 2 of block .*: its rows are not those of the manifest"):
+            rows.ask(answering.CountRows())
+        file.rename(file.with_name("away"))
+        with pytest.raises(JobFailed, match="piece . of 2 of block .*: its files cannot be read here"):
+            rows.ask(answering.CountRows())
+        file.with_name("away").rename(file)
+        file.write_bytes(whole)
+        assert rows.ask(answering.CountRows()) == counts
+
+
+@pytest.mark.server
+def test_what_a_job_needs_of_a_cluster_is_asked_before_it_is_charged(engine, home, monkeypatch, tmp_path):
+    spent = home.ledger.dataset("classes").tightest.spent
+    asked = Asked("classes", "lazybb", "0.5", parameters={"rounds": 5})
+    with monkeypatch.context() as patch:
+        patch.setattr(answering, "fingerprint", lambda: "another")
+        with pytest.raises(EngineUnavailable, match="runs another dpserve"):
+            job.train(home, asked, by="test")
+    for said in ("dask://127.0.0.1:1", "tls://127.0.0.1:1"):
+        monkeypatch.setenv("DPSERVE_ENGINE", said)
+        monkeypatch.setattr(driver, "CONNECT_SECONDS", 0.5)
+        with pytest.raises(EngineUnavailable, match="no scheduler can be asked there"):
+            job.train(home, asked, by="test")
+    for said in (
+        "spark",
+        "dask://",
+        "dask://host",
+        "tcp://127.0.0.1:8786",
+        "dask://a@b:1",
+        "dask://h:99999",
+        "dask://h:1/x",
+    ):
+        monkeypatch.setenv("DPSERVE_ENGINE", said)
+        with pytest.raises(InputError, match="DPSERVE_ENGINE="):
+            require_rows(home, home.ledger.dataset("classes"))
+    assert home.ledger.dataset("classes").tightest.spent == spent
+    unseen = dict.fromkeys([str(tmp_path / "none")], 3)
+    assert b"none" in answering.look(unseen)
+
+
+@pytest.mark.server
+def test_a_driver_that_is_killed_burns_its_job_and_harms_no_other(engine, home, here):
+    words = [sys.executable, "-m", "serving.cli.app", "train", "classes", "--learner", "lazybb", "--epsilon", "0.5"]
+    env = {**os.environ, "DPSERVE_HOME": str(home.path), "DPSERVE_ENGINE": engine.address}
+    process = subprocess.Popen(
+        [*words, "--set", "rounds=4000"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        until(lambda: any(each.state.value == "started" for each in home.ledger.leases()), "it started", engine)
+        (holding,) = home.ledger.leases()
+    finally:
+        process.kill()
+        process.communicate()
+    assert job.recover(home)["burned"] == [holding.seq]
+    assert bits(home, "lazybb") == here["lazybb"]
+
+
+def test_a_manifest_has_every_row_once():
+    def piece(name: str, low: int, high: int, folder: str = "a") -> Piece:
+        return Piece(name, Path(folder), low, high, 10, "", Path("schema.yaml"), "", None, None, None, False)
+
+    whole = [piece("one", 0, 4), piece("two", 4, 4), piece("three", 4, 10), piece("four", 0, 10, "b")]
+    check_manifest(whole)
+    for pieces, why in (
+        ([], "names no piece"),
+        ([*whole, whole[0]], "one: rows of it would count twice"),
+        ([*whole[:2], piece("three", 3, 10)], "three: rows of it would count twice"),
+        ([whole[0], piece("three", 5, 10)], "three: rows before it would not count"),
+        (whole[:2], "block a: its last rows would not count"),
+        ([whole[0], replace(whole[2], name="one")], "one: would count twice"),
+    ):
+        with pytest.raises(JobFailed, match=why):
+            check_manifest(pieces)
+    assert "10" not in repr(piece("one", 0, 4)).replace("10 ", "")
+
+
+def test_answers_are_bytes_that_say_whose_they_are():
+    sums = np.array([[1, -2], [3, 1 << 62]])
+    raw = answering.packed("one", 5, sums)
+    found = answering.Answer.of("one", raw)
+    assert (found.rows, found.sums.tolist(), found.sums.dtype) == (5, sums.tolist(), np.int64)
+    assert answering.Answer.of("one", answering.packed("one", 5, np.array(7))).sums.shape == ()
+    with pytest.raises(JobFailed, match="two: another piece answered"):
+        answering.Answer.of("two", raw)
+    with pytest.raises(JobFailed, match="why"):
+        answering.Answer.of("one", answering.refused("one", "why"))
+    for broken in (raw[:-1], b"", b"{}\n", raw[:20], 3, None):
+        with pytest.raises(JobFailed, match="what came back is no answer"):
+            answering.Answer.of("one", broken)
+
+
+@pytest.mark.server
+def test_over_tls_whoever_has_no_certificate_is_nobody(home, tmp_path, monkeypatch):
+    import dask
+
+    cert, key = certificate(tmp_path)
+    options = ["--tls-ca-file", str(cert), "--tls-cert", str(cert), "--tls-key", str(key)]
+    with DaskCluster(tmp_path, 1, options) as found:
+        assert found.address.startswith("tls://")
+        monkeypatch.setattr(driver, "CONNECT_SECONDS", 2.0)
+        for said in (found.address, found.address.replace("tls://", "dask://")):
+            monkeypatch.setenv("DPSERVE_ENGINE", said)
+            with pytest.raises(EngineUnavailable, match="certificates"):
+                require_rows(home, home.ledger.dataset("classes"))
+        monkeypatch.setattr(driver, "CONNECT_SECONDS", 30.0)
+        monkeypatch.setenv("DPSERVE_ENGINE", found.address)
+        names = {"ca-file": str(cert), "client.cert": str(cert), "client.key": str(key)}
+        ours = {f"distributed.comm.tls.{name}": file for name, file in names.items()}
+        with dask.config.set(ours), closing(rows_of(home, "classes")) as rows:
+            assert rows.ask(answering.CountRows()) == 150
+
+
+@pytest.mark.server
+@pytest.mark.last
+def test_a_job_whose_scheduler_is_killed_ends_and_is_burned(engine, home, monkeypatch):
+    plain = driver.Desk.ask
+    asked = []
+
+    def ask(desk, run, question):
+        asked.append(run)
+        if len(asked) == 4:
+            engine.scheduler.kill()
+        return plain(desk, run, question)
+
+    monkeypatch.setattr(driver.Desk, "ask", ask)
+    monkeypatch.setattr(driver, "CONNECT_SECONDS", 5.0)
+    held = job.submit(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 30}), by="test")
+    with pytest.raises(JobFailed, match="engine: .*; its budget is spent"):
+        job.run(home, held.seq)
+    assert home.ledger.job(held.seq).state.value == "burned"
+    later = job.submit(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 31}), by="test")
+    with pytest.raises(EngineUnavailable):
+        job.run(home, later.seq)
+    assert home.ledger.job(later.seq).state.value == "reserved"

@@ -1,0 +1,156 @@
+"""The hosts' side: a piece is opened and checked, a question answered. Nothing is kept that could not be made again
+from the files and from released values.
+
+Nothing is raised: what a cluster's log would say of an error may hold anything. A refusal is an answer of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import accountant
+import models
+import training
+from accountant.errors import DpserveError, JobFailed
+from training.rows.cluster.pieces import Piece, State
+from training.rows.partitions.partition import Integers, Partition, Question
+
+IDLE_SECONDS = 300.0  # after which nobody comes back to what is held
+
+
+@dataclass
+class _Held:
+    """An open piece of a job: how its files lay when it was checked, and what `run` of questions its caches are of."""
+
+    state: State
+    part: Partition
+    run: int
+    used: float = field(default_factory=time.monotonic)
+
+
+_HELD: dict[tuple[str, Piece], _Held] = {}
+_ALONE = threading.Lock()  # opens and forgets
+_ASKING: dict[Piece, threading.Lock] = {}
+
+
+def answer(job: str, run: int, piece: Piece, question: Question) -> bytes:
+    """What the rows of a piece answer, or why they do not, as `Answer` reads it. `job`: whose caches; another `run` of
+    it begins without any.
+    """
+    try:
+        with _ASKING.setdefault(piece, threading.Lock()):
+            part = _held(job, run, piece)
+            return packed(piece.name, part.size, question(part))
+    except OSError as error:
+        return refused(piece.name, f"{piece.name}: its files cannot be read here ({error.strerror})")
+    except Exception as error:
+        why = error.message if isinstance(error, DpserveError) else f"{piece.name}: {type(error).__name__}"
+        return refused(piece.name, why)
+
+
+def forget(job: str) -> bool:
+    """Drop what is held for a job that is over, and what nobody came back to."""
+    with _ALONE:
+        _sweep(job)
+    return True
+
+
+def _held(job: str, run: int, piece: Piece) -> Partition:
+    state = piece.state
+    with _ALONE:
+        _sweep()
+        found = _HELD.get((job, piece))
+    if found is None or found.state != state:
+        found = _Held(state, piece.open(Path(tempfile.gettempdir())), run)
+        if piece.state != state:
+            raise JobFailed(f"{piece.name}: its files were changed while they were read")
+    elif found.run != run:
+        found = _Held(state, found.part.fresh(), run)
+    found.used = time.monotonic()
+    with _ALONE:
+        _HELD[job, piece] = found
+    return found.part
+
+
+def _sweep(over: str | None = None) -> None:
+    now = time.monotonic()
+    for key in [key for key, held in _HELD.items() if key[0] == over or now - held.used > IDLE_SECONDS]:
+        del _HELD[key]
+        _ASKING.pop(key[1], None)
+
+
+def packed(name: str, rows: int, sums: Integers) -> bytes:
+    """An answer in bytes: a line of JSON, and 64-bit integers. No pickle, so that the driver loads none."""
+    head = {"piece": name, "rows": rows, "shape": list(sums.shape)}
+    return json.dumps(head).encode() + b"\n" + sums.astype("<i8", casting="equiv", copy=False).tobytes()
+
+
+def refused(name: str, why: str) -> bytes:
+    """A refusal in bytes."""
+    return json.dumps({"piece": name, "refused": why}).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a piece of `rows` rows answered."""
+
+    rows: int
+    sums: Integers
+
+    @classmethod
+    def of(cls, name: str, raw: Any) -> Answer:
+        """Read what came for the piece of that name. JobFailed where it is a refusal, or is no answer to it."""
+        try:
+            line, _, body = bytes(raw).partition(b"\n")
+            head: dict[str, Any] = json.loads(line)
+            if head["piece"] != name:
+                raise JobFailed(f"{name}: another piece answered in its place")
+            if "refused" in head:
+                raise JobFailed(str(head["refused"]))
+            sums = np.frombuffer(body, "<i8").reshape([int(size) for size in head["shape"]])
+            return cls(int(head["rows"]), sums.astype(np.int64))
+        except (ValueError, TypeError, KeyError):
+            raise JobFailed(f"{name}: what came back is no answer") from None
+
+
+@dataclass(frozen=True)
+class CountRows:
+    """Rows: ()."""
+
+    def __call__(self, part: Partition) -> Integers:
+        return np.array(part.size, np.int64)
+
+
+@lru_cache(maxsize=1)
+def fingerprint() -> str:
+    """Of what answers depend on here: Python, numpy, and the sources of the rooms that a question comes from."""
+    found = sha256(f"{platform.python_version_tuple()[:2]} {np.__version__}".encode())
+    for room in (accountant, models, training):
+        place = Path(str(room.__file__)).parent
+        for path in sorted(place.rglob("*.py")):
+            found.update(path.relative_to(place).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def look(files: Mapping[str, int] | Sequence[tuple[str, int]]) -> bytes:
+    """What a host is like: its fingerprint, and which of these files of so many bytes it does not see."""
+    unseen = []
+    for name, size in dict(files).items():
+        try:
+            if Path(name).stat().st_size != size:
+                unseen.append(name)
+        except OSError:
+            unseen.append(name)
+    return json.dumps({"fingerprint": fingerprint(), "unseen": unseen}).encode()
