@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import ClassVar, NoReturn, TypeAlias
 
@@ -38,7 +38,7 @@ class CanonicalError(InputError):
 
 def encode(value: Encodable, limit: int = ENTRY_LIMIT) -> bytes:
     """The one spelling of `value` (dict, list or tuple, str, int, bool, None), at most `limit` bytes."""
-    _check(value, 0)
+    _check(value, 0, {})
     raw = spell(value)
     _check_size(raw, limit)
     return raw
@@ -55,7 +55,7 @@ def decode(raw: bytes, limit: int = ENTRY_LIMIT) -> JSON:
         raise CanonicalError(f"json: {error.msg} at character {error.pos}") from error
     except RecursionError as error:  # the C scanner gives up cleanly, far above our own limit
         raise CanonicalError(f"json: must nest at most {MAX_DEPTH} deep") from error
-    _check(value, 0)
+    _check(value, 0, {})
     return value
 
 
@@ -162,24 +162,35 @@ def _check_size(raw: bytes, limit: int) -> None:
         raise CanonicalError(f"json: must be at most {limit} bytes, is {len(raw)}")
 
 
-def _check(value: object, depth: int) -> None:
-    """Refuse what the subset does not hold; `depth` containers enclose `value`."""
-    if isinstance(value, str):
+def _check(value: object, depth: int, good: dict[int, int]) -> None:
+    """Refuse what the subset does not hold; `depth` containers enclose `value`. `good`: the containers that were found
+    so, and how deep they lay: what stands in an entry many times is looked at once.
+    """
+    if isinstance(value, (dict, list, tuple)):
+        if depth >= MAX_DEPTH:
+            raise CanonicalError(f"json: must nest at most {MAX_DEPTH} deep")
+        if good.get(id(value), -1) >= depth:
+            return
+        for item in _values(value) if isinstance(value, dict) else value:
+            kind = type(item)  # most are ASCII, or small
+            if not (kind is str and item.isascii()) and not (kind is int and -MAX_INTEGER <= item <= MAX_INTEGER):
+                _check(item, depth + 1, good)
+        good[id(value)] = depth
+    elif isinstance(value, str):
         _check_text(value)
     elif isinstance(value, int):  # bool included
         if not -MAX_INTEGER <= value <= MAX_INTEGER:
             raise CanonicalError("json: an integer must be below 2^53 in magnitude")
-    elif isinstance(value, (dict, list, tuple)):
-        if depth >= MAX_DEPTH:
-            raise CanonicalError(f"json: must nest at most {MAX_DEPTH} deep")
-        for key in value if isinstance(value, dict) else ():
-            if not isinstance(key, str) or not key.isascii():
-                raise CanonicalError(f"json: key {_show(key)} must be an ASCII string")
-        for item in value.values() if isinstance(value, dict) else value:
-            if not (type(item) is str and item.isascii()):  # most are
-                _check(item, depth + 1)
     elif value is not None:
         raise CanonicalError(f"json: {type(value).__name__} has no place in it")
+
+
+def _values(value: dict[object, object]) -> Iterable[object]:
+    """What stands under keys that have a place in the subset."""
+    for key in value:
+        if not (isinstance(key, str) and key.isascii()):
+            raise CanonicalError(f"json: key {_show(key)} must be an ASCII string")
+    return value.values()
 
 
 def _check_text(value: str) -> None:

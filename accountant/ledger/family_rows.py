@@ -332,35 +332,31 @@ def after(
     (`accountant.log.newest`). `whole`: the job that takes the whole total; where it is given back, nothing is used, and
     the family is open again.
     """
-    lines, many = [], len(families) > 1
+    costs = tuple(costs)  # `moved` knows objects by their identity, which is theirs while they are there
+    lines, known = [], dict[tuple[int, int, int], tuple[Price, dict[str, Any]]]()
+
+    def moved(price: Price, cost: Price, sign: int, orders: tuple[Decimal, ...]) -> tuple[Price, dict[str, Any]]:
+        """What a price comes to, and how that is spelt: once for all blocks that have the same."""
+        same = id(price), id(cost), sign
+        if same not in known:
+            new = price + cost if sign > 0 else price - cost if sign else price
+            known[same] = new, price_to_json(new, orders)
+        return known[same]
+
     for family, cost in zip(families, costs, strict=True):
         orders = family.filter.orders
-        used = family.used + cost if sign > 0 else family.used - cost if sign else family.used
-        reserved = family.reserved + cost if sign > 0 else family.reserved - cost
+        used, said = moved(family.used, cost, sign, orders)
+        _, waits = moved(family.reserved, cost, sign or -1, orders)
         job = whole if family.whole is None else family.whole.job
-        said = _spelled(used, orders, many)
         if job is not None and used != family.filter.nothing():
             said = said | {WHOLE: job}
-        line: dict[str, Any] = {"family": family.seq, "changed": family.changed}
-        line |= {"used": said, "reserved": _spelled(reserved, orders, many)}
-        line |= {} if family.part is None else {"part": family.part}
+        line: dict[str, Any] = {"family": family.seq, "changed": family.changed, "used": said, "reserved": waits}
+        if family.part is not None:
+            line["part"] = family.part
         if sign and family.spent is not None:
-            spent = family.spent.used + cost if sign > 0 else family.spent.used - cost
-            line["analyst"] = {"name": family.spent.analyst, "used": _spelled(spent, orders, many)}
+            line["analyst"] = {"name": family.spent.analyst, "used": moved(family.spent.used, cost, sign, orders)[1]}
         lines.append(line)
     return lines
-
-
-def _spelled(figure: Price, orders: tuple[Decimal, ...], many: bool) -> dict[str, Any]:
-    """`price_to_json`. Of `many` blocks most stand alike: then a copy of what was spelt before, which is the caller's
-    own. Of one account no figure comes twice, and to look one up costs more than to spell it."""
-    if not many:
-        return price_to_json(figure, orders)
-    found = _spelled_once(figure, orders)
-    return {**found, "rdp": {**found["rdp"]}}
-
-
-_spelled_once = lru_cache(maxsize=1024)(price_to_json)
 
 
 def put_share(connection: Connection, family: Family, analyst: str, share: str) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 NEWEST = "newest.bin"  # beside the mark
 MOST_KNOWN, MOST_READ = 65_536, 4096
+_COLUMN = json.JSONEncoder(sort_keys=True)
 _NEW_CHECKPOINT = insert(checkpoint_table)  # building a statement costs more than running it
 
 
@@ -109,7 +110,7 @@ class Rare:
 class Known:
     """What of signed entries this process has proven or written itself, by their index: leaf hashes, what they say of
     families after them (`lines`: by account), and those that were read. It never changes. `versions`: of datasets, by
-    their entries.
+    their entries; `blocks`: by their entries, rows that were found to say the same, and what was read from them.
     """
 
     def __init__(self) -> None:
@@ -118,6 +119,7 @@ class Known:
         self.read: dict[int, Entry] = {}
         self.lines: dict[int, dict[int, dict[str, Any]]] = {}
         self.versions: dict[int, int] = {}
+        self.blocks: dict[int, tuple[tuple[Any, ...], Any]] = {}
         self.rare = Rare()
 
     def take(self, seq: int, leaf: bytes, after: list[dict[str, Any]]) -> None:
@@ -371,4 +373,4 @@ def latest_checkpoint(connection: Connection) -> str:
 
 def dumps(value: Any) -> str:
     """JSON text of an index column (derived, never signed)."""
-    return json.dumps(value, sort_keys=True)
+    return _COLUMN.encode(value)

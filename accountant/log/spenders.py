@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from struct import Struct
 
@@ -22,6 +23,7 @@ FIRST = 256  # places of a new table, besides those behind the last
 NOBODY = bytes(16)
 
 
+@lru_cache(maxsize=1 << 14)  # of a window of blocks many, and thrice in an admission
 def spender(account: int, analyst: str) -> bytes:
     """The name of an analyst as charged to the account of this number."""
     return hashlib.sha256(f"{account} {analyst}".encode()).digest()[:16]
@@ -48,7 +50,8 @@ class Spenders:
         """The newest entry about who has each of these names; 0: none was written."""
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return [next((seq for _, known, seq in self._near(fd, name) if known == name), 0) for name in names]
+            places = self._places(os.fstat(fd).st_size)
+            return [self._at(fd, places, name)[1] for name in names]
         finally:
             os.close(fd)
 
@@ -58,20 +61,28 @@ class Spenders:
             return
         fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
+            places = self._places(os.fstat(fd).st_size)
             for name, seq in newest.items():
-                free = [at for at, known, _ in self._near(fd, name) if known in (name, NOBODY)]
-                if not free:
+                at, _ = self._at(fd, places, name)
+                if at is None:
                     self._grow(newest)
                     return
-                os.pwrite(fd, PLACE.pack(name, seq), PLACE.size * free[0])
+                os.pwrite(fd, PLACE.pack(name, seq), PLACE.size * at)
         finally:
             os.close(fd)
 
-    def _near(self, fd: int, name: bytes) -> Iterable[tuple[int, bytes, int]]:
-        """The places where it stands or would stand, and who does: the first that is its own or free."""
-        first = int.from_bytes(name[:8]) % self._places(os.fstat(fd).st_size)
+    @staticmethod
+    def _at(fd: int, places: int, name: bytes) -> tuple[int | None, int]:
+        """Where a name stands or would stand in a table of so many places, and its entry: the first place that is its
+        own or free; None where none near is. Nobody is ever taken out, so behind a free place it does not stand.
+        """
+        first = int.from_bytes(name[:8]) % places
         raw = os.pread(fd, PLACE.size * NEAR, PLACE.size * first)
-        return ((first + at, *each) for at, each in enumerate(PLACE.iter_unpack(raw)))
+        for at in range(first, first + len(raw) // PLACE.size):
+            known, seq = PLACE.unpack_from(raw, PLACE.size * (at - first))
+            if known in (name, NOBODY):
+                return at, seq
+        return None, 0
 
     @staticmethod
     def _places(size: int) -> int:

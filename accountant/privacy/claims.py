@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
+from operator import add
 
 from accountant.budget import from_nano
 from accountant.privacy import gdp
@@ -91,8 +92,9 @@ class Price:
     rdp: tuple[int, ...]
 
     def __add__(self, other: Price) -> Price:
-        rdp = tuple(a + b for a, b in zip(self.rdp, other.rdp, strict=True))
-        return Price(self.pure + other.pure, self.unbounded + other.unbounded, rdp)
+        if len(self.rdp) != len(other.rdp):
+            raise ValueError(f"rdp: {len(self.rdp)} orders and {len(other.rdp)} do not add up")
+        return Price(self.pure + other.pure, self.unbounded + other.unbounded, tuple(map(add, self.rdp, other.rdp)))
 
     def __sub__(self, other: Price) -> Price:
         rdp = tuple(a - b for a, b in zip(self.rdp, other.rdp, strict=True))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from accountant.canonical import parse_decimal
 from accountant.errors import InputError, LedgerInvalid, WrongState
@@ -30,9 +30,12 @@ _BLOCKS = (
     .where(block_table.c.dataset == bindparam("at"), block_table.c.number.between(bindparam("low"), bindparam("high")))
     .order_by(block_table.c.number)
 )
-_ACCOUNTS = select(family_table).where(family_table.c.id.in_(bindparam("ids", expanding=True)))
-_ANALYSTS = select(analyst_table.c.family, analyst_table.c.used).where(
-    analyst_table.c.family.in_(bindparam("ids", expanding=True)), analyst_table.c.name == bindparam("who")
+_ACCOUNTS = (
+    select(family_table, analyst_table.c.used.label("spent"))
+    .outerjoin(
+        analyst_table, (analyst_table.c.family == family_table.c.id) & (analyst_table.c.name == bindparam("who"))
+    )
+    .where(family_table.c.id.in_(bindparam("ids", expanding=True)))
 )
 _PUT = update(family_table).where(family_table.c.id == bindparam("at"))
 _PUT_ANALYST = update(analyst_table).where(
@@ -111,14 +114,19 @@ def _blocks(connection: Connection, dataset: Dataset, window: Window, signed: Si
     about, name = dataset.registration, dataset.registration.name
     found = [Block(1, dataset.seq, about.commitment, about.records)] if window[0] == 1 else []
     rows = connection.execute(_BLOCKS, {"at": name, "low": window[0], "high": window[1]}).all() if window[1] > 1 else []
+    known = signed.known.blocks if signed else {}
     for row in rows:
-        if signed:
-            entry = signed.entry(row.seq).value
-            said = tuple(entry.get(each) for each in ("dataset", "block", "commitment", "records"))
-            if said != (name, row.number, row.commitment, row.records):
-                raise mismatch(f"block {row.number} of dataset {name}", row.seq)
-        period = None if row.period is None else Period(**json.loads(row.period))
-        found.append(Block(row.number, row.seq, row.commitment, row.records, period))
+        checked, block = known.get(row.seq, ((), None))
+        if checked != tuple(row) or block is None:
+            period = None if row.period is None else Period(**json.loads(row.period))
+            block = Block(row.number, row.seq, row.commitment, row.records, period)
+            if signed:
+                entry = signed.entry(row.seq).value
+                said = tuple(entry.get(each) for each in ("dataset", "block", "commitment", "records"))
+                if said != (name, row.number, row.commitment, row.records):
+                    raise mismatch(f"block {row.number} of dataset {name}", row.seq)
+                known[row.seq] = tuple(row), block
+        found.append(block)
     if [block.number for block in found] != [*range(window[0], window[1] + 1)]:
         raise mismatch(f"blocks of dataset {name}", dataset.seq)
     return tuple(found)
@@ -130,43 +138,49 @@ def _accounts(
     """Of each block; that of the first is `first`, whose total, quotas and analyst are those of all."""
     found = {1: replace(first, block=1)}
     ids = {block.number: account_of(first.identity, first.part, block.number) for block in blocks if block.number > 1}
-    rows, spent = dict[str, Row[Any]](), dict[str, str]()
-    if ids:
-        rows = {row.id: row for row in connection.execute(_ACCOUNTS, {"ids": [*ids.values()]})}
-    if ids and analyst is not None:
-        beside = connection.execute(_ANALYSTS, {"ids": [*ids.values()], "who": analyst})
-        spent = {row.family: row.used for row in beside}
+    asked = connection.execute(_ACCOUNTS, {"ids": [*ids.values()], "who": analyst}) if ids else ()
+    rows = {row.id: row for row in asked}
     numbers = [account_number(block.seq, first.part) for block in blocks]
     newest = dict(zip(numbers, signed.newest.of(numbers), strict=True)) if signed else {}
     charged = dict(zip(numbers, signed.newest.spent(numbers, analyst), strict=True)) if signed and analyst else {}
     nothing = price_to_json(first.filter.nothing(), first.filter.orders)
+    untouched = {"used": nothing, "reserved": nothing}
+    alike: dict[tuple[str, str, str | None], Family] = {}
     for block, number in zip(blocks, numbers, strict=True):
         if block.number == 1:
             continue
         row = rows.get(ids[block.number])
         if row is None or (row.seq, row.changed) != (block.seq, None):
             raise mismatch(f"account of block {block.number}", block.seq)
-        used, reserved = (_sums(text, first.filter.orders) for text in (row.used, row.reserved))
+        said = row.used, row.reserved, row.spent
+        if said not in alike:
+            alike[said] = _standing(connection, first, analyst, *said)
         if signed:
+            used, reserved, own = (nothing if text is None else _sums(text, first.filter.orders)[0] for text in said)
             entry = newest[number]
-            line = signed.said_of(entry, number) if entry else {"used": nothing, "reserved": nothing}
-            if line is None or (used[0], reserved[0]) != (line["used"], line["reserved"]):
+            line = signed.said_of(entry, number) if entry else untouched
+            if line is None or (used, reserved) != (line["used"], line["reserved"]):
                 raise mismatch(f"account of block {block.number}", entry or block.seq)
-        whole = None
-        if WHOLE in used[0]:
-            claimed = read_entry(used[0][WHOLE], body_at(connection, used[0][WHOLE])).value["claim"]
-            whole = Whole(used[0][WHOLE], parse_decimal(claimed["epsilon"]))
-        own, quota = None, None
-        if analyst is not None:
-            text = spent.get(row.id)
-            stated, price = (nothing, first.filter.nothing()) if text is None else _sums(text, first.filter.orders)
-            if signed and stated != _said_spent(signed, charged[number], number, analyst, nothing):
+            if analyst is not None and own != _said_spent(signed, charged[number], number, analyst, nothing):
                 raise mismatch(f"analyst {analyst} on block {block.number}", block.seq)
-            own = Spent(analyst, price, text is not None)
-            quota = first.quota and replace(first.quota, used=price)
-        sums = {"used": used[1], "reserved": reserved[1], "whole": whole, "spent": own, "quota": quota}
-        found[block.number] = replace(first, seq=block.seq, block=block.number, changed=None, **sums)  # type: ignore[arg-type]
+        found[block.number] = alike[said].but(seq=block.seq, block=block.number)
     return tuple(found[block.number] for block in blocks)
+
+
+def _standing(
+    connection: Connection, first: Family, analyst: str | None, used: str, reserved: str, spent: str | None
+) -> Family:
+    """How the accounts of blocks stand whose rows, and their analyst's, say this."""
+    orders = first.filter.orders
+    (sums, spent_of_all), (_, waits), whole = _sums(used, orders), _sums(reserved, orders), None
+    if WHOLE in sums:
+        claimed = read_entry(sums[WHOLE], body_at(connection, sums[WHOLE])).value["claim"]
+        whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
+    own, quota = None, None
+    if analyst is not None:
+        own = Spent(analyst, first.filter.nothing() if spent is None else _sums(spent, orders)[1], spent is not None)
+        quota = first.quota and replace(first.quota, used=own.used)
+    return first.but(changed=None, used=spent_of_all, reserved=waits, whole=whole, spent=own, quota=quota)
 
 
 @lru_cache(maxsize=8192)  # of many blocks most stand alike
@@ -193,37 +207,28 @@ def _said_spent(
 
 def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapping[str, Any]]) -> None:
     """Put each family's sums, and what its analyst has used, at what its line of `after` says."""
-    rows = [
-        {"at": family.account, "used": _text(line["used"]), "reserved": _text(line["reserved"])}
-        for family, line in zip(families, lines, strict=True)
-    ]
-    connection.execute(_PUT, rows)
-    known, new = [], []
+    texts: dict[int, str] = {}  # of the same objects
+    rows, known, new = [], [], []
     for family, line in zip(families, lines, strict=True):
+        for figures in (line["used"], line["reserved"]):
+            if id(figures) not in texts:
+                texts[id(figures)] = dumps(figures)
+        at = family.account
+        rows.append({"at": at, "used": texts[id(line["used"])], "reserved": texts[id(line["reserved"])]})
         if "analyst" not in line or family.spent is None:
             continue
-        who, used = line["analyst"]["name"], _text(line["analyst"]["used"])
+        spent = line["analyst"]["used"]
+        if id(spent) not in texts:
+            texts[id(spent)] = dumps(spent)
         if family.spent.known:
-            known.append({"at": family.account, "who": who, "used": used})
+            known.append({"at": at, "who": line["analyst"]["name"], "used": texts[id(spent)]})
         else:
-            new.append({"family": family.account, "name": who, "share": None, "used": used})
+            new.append({"family": at, "name": line["analyst"]["name"], "share": None, "used": texts[id(spent)]})
+    connection.execute(_PUT, rows)
     if known:
         connection.execute(_PUT_ANALYST, known)
     if new:
         connection.execute(_NEW_ANALYST, new)
-
-
-def _text(figures: Mapping[str, Any]) -> str:
-    """`dumps` of figures, which many lines have in common."""
-    rdp: dict[str, str] = figures.get("rdp", {})
-    return dumped(figures.get("pure"), figures.get("unbounded"), figures.get(WHOLE), tuple(rdp.items()))
-
-
-@lru_cache(maxsize=4096)
-def dumped(pure: Any, unbounded: Any, whole: Any, rdp: tuple[tuple[str, str], ...]) -> str:
-    """The text of figures, as rows have it."""
-    mark = {} if whole is None else {WHOLE: whole}
-    return dumps({"pure": pure, "unbounded": unbounded, "rdp": dict(rdp)} | mark)
 
 
 def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -231,16 +236,22 @@ def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> lis
     under `also`, the others. Accounts that are not of blocks have lines of their own.
     """
     found: list[dict[str, Any]] = []
-    known: dict[tuple[str, ...], dict[str, Any]] = {}
+    known: dict[tuple[Any, ...], dict[str, Any]] = {}
     for family, line in zip(families, lines, strict=True):
         if family.block is None:
             found.append(line)
             continue
-        figures = line["used"], line["reserved"], line.get("analyst", {}).get("used", {})
-        own = (str(line["changed"]), *map(_text, figures))
+        own = line["changed"], *map(_flat, (line["used"], line["reserved"], line.get("analyst", {}).get("used")))
         if own in known:
             known[own].setdefault("also", []).append(line["family"])
         else:
             known[own] = dict(line)
             found.append(known[own])
     return found
+
+
+def _flat(figures: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    """Equal where figures are."""
+    return (
+        () if figures is None else (figures["pure"], figures["unbounded"], figures.get(WHOLE), *figures["rdp"].items())
+    )
