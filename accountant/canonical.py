@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import ClassVar, NoReturn, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from accountant.errors import InputError
 
@@ -185,7 +185,7 @@ def _check(value: object, depth: int, good: dict[int, int]) -> None:
         raise CanonicalError(f"json: {type(value).__name__} has no place in it")
 
 
-def _values(value: dict[object, object]) -> Iterable[object]:
+def _values(value: dict[Any, Any]) -> Iterable[Any]:
     """What stands under keys that have a place in the subset."""
     for key in value:
         if not (isinstance(key, str) and key.isascii()):

@@ -27,7 +27,7 @@ from training import job, plans
 from training.growing.append import append
 from training.growing.delete import delete
 from training.plans import Asked, plan
-from training.rows import datasets
+from training.rows import datasets, known_rows
 from training.rows.datasets import open_rows, register
 from training.rows.rows import FEW_ROWS, row_bound
 from training.rows.schema import schema_of
@@ -167,6 +167,13 @@ def test_what_is_no_new_block(grown, tmp_path):
         NameTaken,
         "rows of this file, about .* block 2 of visits",
     )
+    with pytest.MonkeyPatch.context() as patch:  # the oldest are compared as one, and the block is named all the same
+        patch.setattr(known_rows, "MOST_BLOCKS", 1)
+        patch.setattr(known_rows, "GROUPS", 1)
+        assert [*known_rows.groups_of(grown.ledger.dataset("visits"))] == ["visits, blocks 2 to 3", "visits, block 4"]
+        for number in (2, 3, 4):
+            table = pa.concat_tables([tables[4], tables[number - 1].slice(0, 60)])
+            refused(table, NameTaken, f"rows of this file, about .* block {number} of visits")
     refused(
         pa.concat_tables([tables[4], tables[3].slice(9, 1)]), DataError, "day, data row 300: not dated within", fifth
     )

@@ -37,6 +37,7 @@ from training.rows.datasets import (
     write_packed,
 )
 from training.rows.file_check import explaining
+from training.rows.known_rows import block_with, groups_of
 from training.rows.overlap import Scan, Sketch
 from training.rows.packed.packing import pack
 from training.rows.packed.working import working_folder
@@ -138,7 +139,7 @@ def _enter(
     with locked(home.path / LOCK):
         _check_new_block(home, block)
         if block.new_rows is None:
-            _check_other_blocks(dataset, scan, own)
+            _check_other_blocks(home, dataset, scan, own)
             check_new_people(home, others, scan, own)
         made = put_in_place(home, folder, files_of(dataset), block.commitment, own)
         try:
@@ -159,16 +160,16 @@ def _check_new_block(home: Home, block: NewBlock) -> None:
         raise NameTaken(f"data: these rows are registered already, in {name}; a block is appended once", dataset=name)
 
 
-def _check_other_blocks(dataset: Dataset, scan: Scan, own: Sketch) -> None:
+def _check_other_blocks(home: Home, dataset: Dataset, scan: Scan, own: Sketch) -> None:
     """The same people may come in many blocks; the same rows may not."""
     name = dataset.registration.name
-    for label in scan.known:
-        if label == name or label.startswith(f"{name}, block "):
-            share = scan.same_rows(label, own)
-            if share:
-                number = label.rpartition(" ")[2] if label != name else "1"
-                raise NameTaken(
-                    f"data: rows of this file, about {share:.0%}, are in block {number} of {name} already; each row "
-                    "stands in one block. Leave them out; or, if they are others, say why by --new-rows --reason, "
-                    "which stands in the ledger", dataset=name, block=int(number), share=f"{share:.2f}",
-                )  # fmt: skip
+    groups: dict[str, dict[int, str]] = {name: {}, **groups_of(dataset)}
+    for label, blocks in groups.items():
+        share = scan.same_rows(label, own) if label in scan.known else 0.0
+        if share:
+            number = block_with(home, blocks, label, scan, own) if blocks else 1
+            raise NameTaken(
+                f"data: rows of this file, about {share:.0%}, are in block {number} of {name} already; each row "
+                "stands in one block. Leave them out; or, if they are others, say why by --new-rows --reason, "
+                "which stands in the ledger", dataset=name, block=number, share=f"{share:.2f}",
+            )  # fmt: skip

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from models.features import Feature
-from training.rows.overlap import SKETCH, Scan, Sketch
+from training.rows.overlap import SKETCH, Scan, Sketch, merged
 from training.rows.row_files import file_batches
 from training.rows.schema import Schema
 
-MOST_BLOCKS = 16  # of a dataset, the newest, whose rows are compared: a sketch takes 8 MB of memory
+MOST_BLOCKS = 16  # of a dataset, the newest, each compared by itself: a sketch takes 8 MB of memory
+GROUPS = 8  # of older ones, each compared by a sketch of all its blocks, which takes as much
 
 
 def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, Sketch]]:
-    """The key of fingerprints, and what is kept of each dataset's rows, and of its newest blocks': older registrations
-    have nothing.
+    """The key of fingerprints, and what is kept of each dataset's rows, and of its blocks': older registrations have
+    nothing. The oldest blocks of a dataset that has many are compared in groups.
     """
     places = {}
     for each in datasets:
-        name = each.registration.name
-        places[name] = home.datasets / each.registration.commitment / SKETCH
-        for block in each.blocks[-MOST_BLOCKS:]:
-            if block.number > 1:
-                places[f"{name}, block {block.number}"] = home.datasets / block.commitment / SKETCH
-    known = {name: Sketch.read(place) for name, place in places.items() if place.exists()}
+        places[each.registration.name] = [home.datasets / each.registration.commitment / SKETCH]
+        for label, blocks in groups_of(each).items():
+            places[label] = [home.datasets / commitment / SKETCH for commitment in blocks.values()]
+    known = {}
+    for label, files in places.items():
+        there = [file for file in files if file.exists()]
+        if there:
+            known[label] = Sketch.read(there[0]) if len(there) == 1 else merged(Sketch.read(file) for file in there)
     return bytes.fromhex(home.keys.commitment([b"the key of sketches"])), known
+
+
+def groups_of(dataset: Dataset) -> dict[str, dict[int, str]]:
+    """The blocks behind the first whose rows are compared together, by what `sketches` calls them: number -> commitment."""
+    blocks = [(block.number, block.commitment) for block in dataset.blocks if block.number > 1]
+    old, new = blocks[:-MOST_BLOCKS], blocks[-MOST_BLOCKS:]
+    size = -(-len(old) // GROUPS) or 1
+    parts = [dict(old[at : at + size]) for at in range(0, len(old), size)] + [dict([block]) for block in new]
+    return {_label(dataset.registration.name, [*part]): part for part in parts}
+
+
+def _label(name: str, numbers: Sequence[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"{name}, block {first}" if first == last else f"{name}, blocks {first} to {last}"
+
+
+def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, own: Sketch) -> int:
+    """In which of the blocks that `label` names most of the rows stand that were found there."""
+    files = {number: home.datasets / commitment / SKETCH for number, commitment in blocks.items()}
+    shares = {number: scan.same_rows(label, own, Sketch.read(file)) for number, file in files.items() if file.exists()}
+    return max(shares, key=lambda number: shares[number])
 
 
 def registered_as(home: Home, path: Path, columns: Sequence[Feature], schema: Schema | None = None) -> str | None:

@@ -8,7 +8,7 @@ original rows, and of the ids in columns that name people. A later file is read 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -113,6 +113,43 @@ class Sketch:
             return False
         whole = bool((numbers == np.floor(numbers)).all())
         return whole and len(np.unique(words)) == len(words) and bool(np.ptp(numbers) < DENSE * self.rows)
+
+
+def merged(sketches: Iterable[Sketch]) -> Sketch:
+    """One of all their rows, of the columns that each has: every file's rows sampled at one rate, so that it is no
+    larger than that of one file. Rows are chosen by their places alone, never by what stands in them.
+    """
+    held: list[Sketch] = []
+    for sketch in sketches:
+        held.append(sketch)
+        if sum(len(each.cells) for each in held) > 2 * MOST_ROWS:
+            held = _at_one_rate(held)
+    held = _at_one_rate(held)
+    columns = tuple(name for name in held[0].columns if all(name in each.columns for each in held))
+    cells = [each.cells[:, [each.columns.index(name) for name in columns]] for each in held]
+    targets = tuple(dict.fromkeys(name for each in held for name in each.targets))
+    naming = dict.fromkeys(name for each in held for name in each.people)
+    people = {name: _all_people([each.people[name] for each in held if name in each.people]) for name in naming}
+    return Sketch(targets, columns, np.concatenate(cells), sum(each.rows for each in held), people)
+
+
+def _at_one_rate(held: Sequence[Sketch]) -> list[Sketch]:
+    rate = min([len(each.cells) / max(1, each.rows) for each in held])
+    rate = min(rate, MOST_ROWS / max(1, sum(each.rows for each in held)))
+    found = []
+    for each in held:
+        size = min(len(each.cells), round(rate * each.rows))
+        places = np.linspace(0, len(each.cells) - 1, size).astype(np.int64) if size else slice(0, 0)
+        found.append(replace(each, cells=each.cells[places]))
+    return found
+
+
+def _all_people(found: Sequence[People]) -> People:
+    limit = min(each.limit for each in found)
+    ids = np.unique(np.concatenate([each.below(limit) for each in found]))
+    if len(ids) > MOST_PEOPLE:
+        ids, limit = ids[:MOST_PEOPLE], ids[MOST_PEOPLE]
+    return People(ids, np.zeros(0, np.int64), limit)
 
 
 class Values:
@@ -247,10 +284,10 @@ class Scan:
         people = {name: values.found() for name, values in self._naming.items()}
         return Sketch(self._targets, self.columns, self._cells[: self._held].copy(), self.rows, people)
 
-    def same_rows(self, name: str, own: Sketch) -> float:
-        """The share of the file's rows that stand in the registered dataset `name`, or of its rows in the file,
-        whichever is larger; 0 where it is too small to notice, or chance could do it."""
-        known, shares = self.known[name], [0.0]
+    def same_rows(self, name: str, own: Sketch, part: Sketch | None = None) -> float:
+        """The share of the file's rows that stand in the registered dataset `name`, or in a `part` of it, or of its
+        rows in the file, whichever is larger; 0 where it is too small to notice, or chance could do it."""
+        known, shares = part or self.known[name], [0.0]
         for choice in self._choices[name]:
             counted = self._counted[choice].found()
             sampled = known.hashes(choice)

@@ -24,7 +24,7 @@ from accountant.ledger.records import NewPeople
 from training.rows import datasets
 from training.rows.datasets import register
 from training.rows.fingerprints import bits_of, mix, unmix
-from training.rows.overlap import LEVEL, Scan, Sketch, Values, crossing_chance, same_people
+from training.rows.overlap import LEVEL, MOST_ROWS, Scan, Sketch, Values, crossing_chance, merged, same_people
 
 TOTAL = Budget.of("1", "1e-6")
 KEY = b"a key of the home"
@@ -220,6 +220,28 @@ def test_more_rows_than_a_sketch_holds():
     assert share(table, shuffled(table).slice(0, 12_000)) == pytest.approx(1, abs=0.05)
     assert share(shuffled(table).slice(0, 12_000), table) == 1
     assert share(table, numbers(120_000, 3, seed=5)) == 0
+
+
+def test_many_blocks_are_compared_as_one_file():
+    """A file that is one of 125 blocks is found in the sketch of all, strangers are not; no larger than one file's."""
+    table = pa.table({"x": np.arange(125 * 400) * 1.5, "y": np.arange(125 * 400) % 7})
+    blocks = [table.slice(400 * number, 400) for number in range(125)]
+    sketches = [scanned(block)[1] for block in blocks]
+    together = merged(iter(sketches))
+    assert len(together.cells) <= 2 * MOST_ROWS
+    assert together.rows == 125 * 400
+    for file in (
+        blocks[0],
+        shuffled(blocks[77]),
+        pa.concat_tables([blocks[124].slice(0, 100), blocks[3].slice(9, 50)]),
+    ):
+        scan, own = scanned(file, {"a": together})
+        assert scan.same_rows("a", own) > 0.5
+        named = [scan.same_rows("a", own, sketch) > 0 for sketch in sketches]
+        assert 1 <= sum(named) <= 2
+    others = pa.table({"x": 0.1 + np.arange(400) * 1.5, "y": np.arange(400) % 7})
+    scan, own = scanned(others, {"a": together})
+    assert scan.same_rows("a", own) == 0
 
 
 def test_ids_are_compared_under_any_name():
