@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
@@ -162,7 +162,7 @@ def _check_size(raw: bytes, limit: int) -> None:
         raise CanonicalError(f"json: must be at most {limit} bytes, is {len(raw)}")
 
 
-def _check(value: object, depth: int, good: dict[int, int]) -> None:
+def _check(value: Any, depth: int, good: dict[int, int]) -> None:
     """Refuse what the subset does not hold; `depth` containers enclose `value`. `good`: the containers that were found
     so, and how deep they lay: what stands in an entry many times is looked at once.
     """
@@ -171,7 +171,10 @@ def _check(value: object, depth: int, good: dict[int, int]) -> None:
             raise CanonicalError(f"json: must nest at most {MAX_DEPTH} deep")
         if good.get(id(value), -1) >= depth:
             return
-        for item in _values(value) if isinstance(value, dict) else value:
+        for key in value if isinstance(value, dict) else ():
+            if not (isinstance(key, str) and key.isascii()):
+                raise CanonicalError(f"json: key {_show(key)} must be an ASCII string")
+        for item in value.values() if isinstance(value, dict) else value:
             kind = type(item)  # most are ASCII, or small
             if not (kind is str and item.isascii()) and not (kind is int and -MAX_INTEGER <= item <= MAX_INTEGER):
                 _check(item, depth + 1, good)
@@ -183,14 +186,6 @@ def _check(value: object, depth: int, good: dict[int, int]) -> None:
             raise CanonicalError("json: an integer must be below 2^53 in magnitude")
     elif value is not None:
         raise CanonicalError(f"json: {type(value).__name__} has no place in it")
-
-
-def _values(value: dict[Any, Any]) -> Iterable[Any]:
-    """What stands under keys that have a place in the subset."""
-    for key in value:
-        if not (isinstance(key, str) and key.isascii()):
-            raise CanonicalError(f"json: key {_show(key)} must be an ASCII string")
-    return value.values()
 
 
 def _check_text(value: str) -> None:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from accountant.budget import Relation
 from accountant.errors import DpserveError, InputError
 from accountant.home import Home
+from accountant.ledger.blocks.windows import MOST_BLOCKS
 from accountant.ledger.families import Dataset
 from accountant.ledger.forecast import forecast
 from accountant.ledger.grants import Access
@@ -22,10 +23,11 @@ from serving.http.rights import LISTED, READS, seen_families
 from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages import burndown_chart
 from serving.pages.burndown import Point, history
+from serving.pages.growing.blocks import blocks_of
 from serving.pages.ui import form_fields, page, see_other
 from serving.rest.totals import changed, shared
 from serving.wire.errors import status_of
-from serving.wire.request_bodies import known_query
+from serving.wire.request_bodies import known_query, query_int
 from training.job_views import family_to_json, jobs_to_json
 from training.plans import jobs_left
 from training.profiles.release import profiles_of
@@ -87,12 +89,13 @@ def _protects(relation: Relation, unit: Unit) -> str:
 
 async def dataset(request: Request) -> Response:
     """One dataset: budget, families, quotas, how it was used up, the newest jobs."""
-    known_query(request)
+    known_query(request, "before")
     return await _dataset_page(request)
 
 
 async def _dataset_page(request: Request, problem: DpserveError | None = None) -> Response:
-    found = await in_thread(_dataset, state(request).home, request.path_params["name"], access(request))
+    before = query_int(request, "before", MOST_BLOCKS + 1, 2, MOST_BLOCKS + 1)
+    found = await in_thread(_dataset, state(request).home, request.path_params["name"], access(request), before)
     said = "" if problem is None else problem.message
     return page(request, "dataset.html", status=200 if problem is None else status_of(problem), **found, problem=said)
 
@@ -118,7 +121,7 @@ async def _changed(request: Request, change: Callable[..., object], *said: str) 
     return see_other(f"/ui/datasets/{name}")
 
 
-def _dataset(home: Home, name: str, held: Access) -> dict[str, Any]:
+def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]:
     found = home.ledger.dataset(name)
     registration, tightest = found.registration, found.tightest.identity
     size = home.ledger.log.size()
@@ -145,6 +148,7 @@ def _dataset(home: Home, name: str, held: Access) -> dict[str, Any]:
         "trains": held.may("train", dataset=name),
         "keeps": held.may("steward", dataset=name),
         "profiles": profiles_of(home, name),
+        "blocks": blocks_of(home, found, before),
     }
 
 

@@ -18,12 +18,13 @@ from accountant.home import Home
 from accountant.ledger.grants import Access
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
+from serving.pages.growing.blocks import windows
 from serving.rest.jobs import planned, submitted
 from serving.wire.errors import TakesTooLong, status_of
 from training.learners.docs import learners_to_json
 
 Runs = Callable[..., Awaitable[Any]]
-FIELDS = ("dataset", "target", "learner", "epsilon", "delta", "model", "runs", "evaluate")
+FIELDS = ("dataset", "target", "learner", "epsilon", "delta", "model", "runs", "evaluate", "blocks")
 BESIDE = frozenset({"idempotency_key", "priced"})
 PREFIX = "p."
 SENT = "This form was sent before, with other values. What stands in it now would be another job."
@@ -81,17 +82,22 @@ def view(home: Home, form: Form, held: Access) -> dict[str, Any]:
     """
     learners = learners_to_json()
     chosen = next((each for each in learners if each["name"] == form["learner"]), learners[0])
-    datasets = [
+    datasets: list[dict[str, Any]] = [
         {
             "name": each.registration.name,
             "targets": each.registration.targets,
             "delta": each.delta,
             "budget": each.summary(),
+            "blocks": each.last,
         }
         for each in every_dataset(home)
         if held.may("train", dataset=each.registration.name)
     ]
-    return {"datasets": datasets, "learners": learners, "chosen": chosen}
+    named = form["dataset"] or next((each["name"] for each in datasets), "")  # what a browser chooses
+    return {
+        "datasets": datasets, "learners": learners, "chosen": chosen,
+        "windows": windows(home, named, held, form["blocks"]),
+    }  # fmt: skip
 
 
 async def price_of(home: Home, form: Form, held: Access, run: Runs = in_thread) -> dict[str, Any] | None:
@@ -114,7 +120,7 @@ async def price_of(home: Home, form: Form, held: Access, run: Runs = in_thread) 
 def _priced(home: Home, form: Form, held: Access) -> dict[str, Any]:
     held.require("train", dataset=form["dataset"])
     plan = planned(home, form.body, held)
-    now = home.ledger.dataset(form["dataset"]).summary()
+    now = home.ledger.dataset(form["dataset"], blocks=form["blocks"] or None).summary()
     used, after = 1 - float(now["left"]["share"]), 1 - float(plan["left"]["share"])
     return {
         "kind": "fits",

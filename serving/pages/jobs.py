@@ -16,6 +16,7 @@ from accountant.ledger.records import ISSUED, PUBLIC_STATES
 from serving.http.rights import JOBS, LISTED, NAMED, seen_datasets
 from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
 from serving.pages.datasets import every_dataset
+from serving.pages.growing.blocks import windows
 from serving.pages.job_form import Form, price_of, send, view
 from serving.pages.ui import form_fields, page, see_other
 from serving.rest.jobs import cancelled
@@ -108,6 +109,18 @@ async def parameters(request: Request) -> Response:
     return page(request, "_parameters.html", form=form, **found)
 
 
+async def blocks(request: Request) -> Response:
+    """A part of the form: which blocks of the chosen dataset, where it has grown, and what fits into them."""
+    form = Form.of(request.query_params.multi_items())
+    home, held = state(request).home, access(request)
+    return page(
+        request,
+        "_windows.html",
+        form=form,
+        windows=await in_thread(windows, home, form["dataset"], held, form["blocks"]),
+    )
+
+
 async def submit(request: Request) -> Response:
     """Submit what was priced; anything else shows its price first."""
     fields = await form_fields(request)
@@ -124,6 +137,7 @@ DOORS = (
     Door("POST", "/ui/jobs/new", ASKS, submit, "Submit a job", 303, media=HTML, hidden=True, on=NAMED),
     Door("GET", "/ui/jobs/price", ASKS, price, "What a job would cost", media=HTML, hidden=True, on=NAMED),
     Door("GET", "/ui/jobs/parameters", ASKS, parameters, "What a learner takes", media=HTML, hidden=True, on=NAMED),
+    Door("GET", "/ui/jobs/blocks", ASKS, blocks, "Which blocks it reads", media=HTML, hidden=True, on=NAMED),
     Door("GET", "/ui/jobs/{job}", JOBS, job, "A job and its progress", media=HTML, hidden=True),
     Door(
         "POST", "/ui/jobs/{job}/cancel", ASKING, cancel, "Cancel a job before it started", 303, media=HTML, hidden=True

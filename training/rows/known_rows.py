@@ -34,17 +34,13 @@ def sketches(home: Home, datasets: Iterable[Dataset]) -> tuple[bytes, dict[str, 
 
 
 def groups_of(dataset: Dataset) -> dict[str, dict[int, str]]:
-    """The blocks behind the first whose rows are compared together, by what `sketches` calls them: number -> commitment."""
+    """The blocks behind the first whose rows are compared together, as `sketches` calls them: number -> commitment."""
     blocks = [(block.number, block.commitment) for block in dataset.blocks if block.number > 1]
     old, new = blocks[:-MOST_BLOCKS], blocks[-MOST_BLOCKS:]
     size = -(-len(old) // GROUPS) or 1
     parts = [dict(old[at : at + size]) for at in range(0, len(old), size)] + [dict([block]) for block in new]
-    return {_label(dataset.registration.name, [*part]): part for part in parts}
-
-
-def _label(name: str, numbers: Sequence[int]) -> str:
-    first, last = numbers[0], numbers[-1]
-    return f"{name}, block {first}" if first == last else f"{name}, blocks {first} to {last}"
+    spans = [f"block {min(part)}" if len(part) == 1 else f"blocks {min(part)} to {max(part)}" for part in parts]
+    return {f"{dataset.registration.name}, {span}": part for span, part in zip(spans, parts, strict=True)}
 
 
 def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, own: Sketch) -> int:

@@ -42,6 +42,7 @@ _PUT_ANALYST = update(analyst_table).where(
     analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who")
 )
 _NEW_ANALYST = insert(analyst_table)
+_SUMS = ("pure", "unbounded", WHOLE)
 
 
 def load(
@@ -241,17 +242,12 @@ def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> lis
         if family.block is None:
             found.append(line)
             continue
-        own = line["changed"], *map(_flat, (line["used"], line["reserved"], line.get("analyst", {}).get("used")))
+        figures = line["used"], line["reserved"], line.get("analyst", {}).get("used", {})
+        flat = ((*(each.get(name) for name in _SUMS), *each.get("rdp", {}).items()) for each in figures)
+        own = line["changed"], *flat
         if own in known:
             known[own].setdefault("also", []).append(line["family"])
         else:
             known[own] = dict(line)
             found.append(known[own])
     return found
-
-
-def _flat(figures: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    """Equal where figures are."""
-    return (
-        () if figures is None else (figures["pure"], figures["unbounded"], figures.get(WHOLE), *figures["rdp"].items())
-    )
