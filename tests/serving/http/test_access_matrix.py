@@ -116,7 +116,7 @@ def test_every_door_does_as_the_table_says(site, scope):
         assert refused(site, wide, door, MINE, 1) is (reach == "no"), what
         partly = reach in ("granted", "own", "own, granted", "yes") or (reach == "all" and door.thing != "everything")
         assert refused(site, narrow, door, MINE, 1) is not partly, what
-        without = ("/ui/jobs/new", "/ui/jobs/price", "/ui/jobs/parameters", "/v1/evaluations/{job}")
+        without = ("/ui/jobs/new", "/ui/jobs/price", "/ui/jobs/parameters", "/ui/jobs/blocks", "/v1/evaluations/{job}")
         without += ("/v1/profiles/{job}", "/ui/profiles/{job}")  # of none of these
         without += tuple(
             f"/v1/campaigns/{{name}}/{act}" for act in ("next", "close", "give-up")

@@ -1,0 +1,80 @@
+"""Pages of datasets that grow: their blocks, the window of a new job, schedules."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from ledgers import copy, hexes, place, plan, prepared, request, reserve
+from pages_in_process import pages_at, words
+
+from accountant.home import Home
+from accountant.ledger.blocks import appending
+from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger.blocks.windows import Period
+from accountant.ledger.records import Why
+from accountant.privacy.events import PureDp
+
+BLOCKS = 40
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Home:
+    """Adult with forty blocks, of which three were read, and the first two are deleted; its blocks have no rows."""
+    found = Home.open(place(copy(prepared(), tmp_path_factory.mktemp("growing") / "home")))
+    for number in range(2, BLOCKS + 1):
+        day = f"2026-{1 + number // 28:02d}-{1 + number % 28:02d}"
+        period = Period("day", day, day) if number % 2 else None
+        appending.append(found.ledger.log, NewBlock("adult", hexes(f"{number}"), 1000 + number, "s", period), number)
+    asked = replace(request("adult", "1", "0.0000001"), blocks="7-9")
+    reserve(found.ledger, asked, plan(PureDp(Decimal("0.5")), 2))
+    appending.drop(found.ledger.log, "adult", 2, Why("s", "kept for a year"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def pages(home):
+    with pages_at(home.path) as found:
+        yield found
+
+
+def test_a_dataset_shows_its_blocks_a_page_at_a_time(pages):
+    """As declared, with what is spent and left; the least left is named, and the deleted are said to be."""
+    newest = words(pages.page("/ui/datasets/adult"))
+    assert "40 blocks, each with the whole total; the rows of the first 2 are deleted" in newest
+    assert "Nothing was spent on 35." in newest
+    assert re.search(r"Least is left of block 7 \((\d+) %\), block 8 \(\1 %\), block 9 \(\1 %\)\.", newest)
+    assert "Block 40" in newest
+    assert "Block 29" in newest
+    assert "Block 28" not in newest
+    assert "1,040" in newest
+    assert "2026-02-12 to 2026-02-12" in newest
+    oldest = words(pages.page("/ui/datasets/adult?before=13"))
+    assert "Block 12" in oldest
+    assert "Block 1 " in oldest
+    assert "Block 13" not in oldest
+    assert oldest.count("rows deleted") == 2
+    assert pages.page("/ui/datasets/adult?before=1").status_code == 400
+    assert "?before=29" in pages.page("/ui/datasets/adult").text
+    assert "?before=41" in pages.page("/ui/datasets/adult?before=29").text
+
+
+def test_a_new_job_is_offered_windows_with_what_fits(pages, home):
+    """The form says for each window which blocks it means, what fits, and where least is left; the price of one says
+    which blocks; a dataset that has not grown is asked for nothing."""
+    path = "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=0.5"
+    shown = words(pages.page(path))
+    assert "all 3 to 40 ε" in shown
+    assert re.search(r"all 3 to 40 ε [0-9.]+( Gaussian)? block 7: \d\d %", shown)
+    assert "last:12 29 to 40" in shown
+    assert "block 29: 100 %" in shown
+    priced = words(pages.page(f"{path}&blocks=6-8"))
+    assert "6-8 6 to 8" in priced
+    assert "Blocks 6 to 8 charged to each" in priced
+    refused = words(pages.page("/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=2.9&blocks=7"))
+    assert "Block 7 does not admit it." in refused
+    assert "which of the 40 of dataset adult?" in shown  # it cannot be priced without
+    assert 'name="blocks"' not in pages.page("/ui/jobs/blocks?dataset=none").text
+    assert "last:26 15 to 40" in words(pages.page("/ui/jobs/blocks?dataset=adult", "train"))
