@@ -15,6 +15,7 @@ from math import inf, nextafter
 
 import numpy as np
 import pytest
+from bare_draws import bare_draws
 from exact_laws import exponential_law, permute_and_flip_law
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +65,8 @@ def noise_law(exponent) -> dict[int, float]:
 
 def selection_draws(kind, scores, draws=DRAWS) -> Counter[int]:
     mechanism = kind(EPSILON)
-    return Counter(mechanism.draw(scores, SENSITIVITY) for _ in range(draws))
+    with bare_draws():
+        return Counter(mechanism.draw(scores, SENSITIVITY) for _ in range(draws))
 
 
 def assert_right_scale_only(seen: Counter[int], law_at) -> None:
@@ -170,7 +172,8 @@ def test_price_and_draw_read_one_number(kind, event, norm):
 @pytest.mark.parametrize("categories", [2, 5])
 def test_law_of_randomized_response(categories):
     """False alarm: 1e-6."""
-    drawn = RandomizedResponse(EPSILON, categories).draw(np.full(DRAWS, 1, dtype=np.int64), 1)
+    with bare_draws():
+        drawn = RandomizedResponse(EPSILON, categories).draw(np.full(DRAWS, 1, dtype=np.int64), 1)
 
     def law(factor):
         weights = [np.exp(float(EPSILON) * factor) if k == 1 else 1.0 for k in range(categories)]
@@ -212,6 +215,21 @@ def test_randomized_response_keeps_its_domain_and_shape():
     for categories in (0, 1, 2**16 + 1):
         with pytest.raises(InputError, match="categories"):
             RandomizedResponse(Decimal(1), categories)
+
+
+@pytest.mark.parametrize("kind", [ExponentialSelection, DiscreteLaplace, DiscreteGaussian, RandomizedResponse])
+def test_draws_without_the_wrapper_are_of_the_same_kind(kind):
+    """As the helper draws, whose law is held against the exact one above: what leaves no choice comes out alike."""
+    sizes = {DiscreteGaussian: "0.01", ExponentialSelection: "1000"}
+    mechanism = kind(Decimal(sizes.get(kind, "100")), *[5] * (kind is RandomizedResponse))
+    values = np.array([3, 0, 4, 1, 2])[::-1]  # not contiguous
+    wrapped = mechanism.draw(values, 1)
+    with bare_draws():
+        bare = mechanism.draw(values, 1)
+    assert type(bare) is type(wrapped)
+    assert np.asarray(bare).dtype == np.asarray(wrapped).dtype
+    assert np.array_equal(bare, wrapped)
+    assert np.array_equal(bare, 2 if kind is ExponentialSelection else values)
 
 
 def test_numpy_seed_has_no_say():

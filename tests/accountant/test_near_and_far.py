@@ -10,6 +10,7 @@ from math import exp, prod
 
 import numpy as np
 import pytest
+from bare_draws import bare_draws
 from exact_laws import permute_and_flip_law
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +34,8 @@ def test_the_law_is_that_of_the_exponential_mechanism(monkeypatch, near):
     values = np.array([-300, 7, 0, 12, -14, 3, 12, 20, 5, -30, 8])
     expected = chances(values, 10.0)
     mechanism = ExponentialSelection(Decimal("0.1"))
-    found = np.bincount([mechanism.draw(values, 1) for _ in range(DRAWS)], minlength=values.size)
+    with bare_draws():
+        found = np.bincount([mechanism.draw(values, 1) for _ in range(DRAWS)], minlength=values.size)
     spread = np.sqrt(DRAWS * expected * (1 - expected))
     assert (np.abs(found - DRAWS * expected) <= 5.5 * spread + 3).all(), found
 
@@ -141,7 +143,7 @@ def test_coins_ask_for_more_bits_until_they_tell(monkeypatch):
 @pytest.mark.parametrize("gaps", [np.zeros(4000), np.full(4000, 9), np.full(4000, 500), np.arange(4000)])
 def test_how_much_is_drawn_does_not_depend_on_the_scores(monkeypatch, gaps):
     """64 bits for every candidate, and hardly ever a digit more; one number among the heads. The sampler before this
-    one flipped until the first heads: 1.2 ms or 242 ms. False alarm: below 1e-3 (one coin in 1e8 asks for digits)."""
+    one flipped until the first heads: 1.2 ms or 242 ms. One coin in 1e8 asks for digits: three of 20,000 do once in 1e11."""
     asked, digits = [], []
     real, exact = mechanisms.os.urandom, mechanisms._weight
     monkeypatch.setattr(mechanisms.os, "urandom", lambda size: asked.append(size) or real(size))
@@ -150,4 +152,4 @@ def test_how_much_is_drawn_does_not_depend_on_the_scores(monkeypatch, gaps):
     for _ in range(5):
         assert 0 <= PermuteAndFlip(Decimal("0.1")).draw(values, 1) < values.size
     assert asked.count(8 * values.size) == 5
-    assert digits == []
+    assert len(digits) <= 2

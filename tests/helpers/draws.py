@@ -13,11 +13,11 @@ ALARM = 1e-4
 WHOLE = 20
 
 
-def drawn(play: Callable[[], object], kind: type, count: int) -> np.ndarray:
-    """(count, n): what so many plays of one release draw by a mechanism of this kind.
+def drawn(play: Callable[[], object], kind: type, count: int, of: slice | np.ndarray = slice(None)) -> np.ndarray:
+    """(count, n): what so many plays of one release draw by a mechanism of this kind; of its numbers those of a mask.
 
     A release is a draw from what the session hands to its mechanism. That is seen to be the same in WHOLE plays; then
-    all is drawn in one call, in which each number has noise of its own.
+    all is drawn in one call, in which each number has noise of its own: what nobody looks at need not be drawn.
     """
     draw, seen = kind.draw, []
 
@@ -31,7 +31,7 @@ def drawn(play: Callable[[], object], kind: type, count: int) -> np.ndarray:
             play()
     mechanism, values, size = seen[0]
     assert seen == [seen[0]] * WHOLE
-    return kind.draw(mechanism, np.tile(np.array(values), count), size).reshape(count, -1)
+    return kind.draw(mechanism, np.tile(np.array(values)[of], count), size).reshape(count, -1)
 
 
 def interval(count: int, runs: int) -> tuple[float, float]:

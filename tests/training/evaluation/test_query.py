@@ -166,8 +166,9 @@ def played(unit: Decimal, count: int, contributions: int, present: int, paired: 
     held = rows(kind, [2] * present, [answer] * present)
     added = evaluator.query(rows(kind, [2], [answer])) * contributions
     plan = rehearse(evaluator, public, unit)
-    released = drawn(lambda: evaluator.learn(Session(public, unit, plan, held)), DiscreteLaplace, count)
-    return (released >= added)[:, added > 0].all(axis=1)
+    moved = added > 0
+    released = drawn(lambda: evaluator.learn(Session(public, unit, plan, held)), DiscreteLaplace, count, moved)
+    return (released >= added[moved]).all(axis=1)
 
 
 def loss(with_it, without) -> float:
