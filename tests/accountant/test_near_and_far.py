@@ -143,7 +143,7 @@ def test_coins_ask_for_more_bits_until_they_tell(monkeypatch):
 @pytest.mark.parametrize("gaps", [np.zeros(4000), np.full(4000, 9), np.full(4000, 500), np.arange(4000)])
 def test_how_much_is_drawn_does_not_depend_on_the_scores(monkeypatch, gaps):
     """64 bits for every candidate, and hardly ever a digit more; one number among the heads. The sampler before this
-    one flipped until the first heads: 1.2 ms or 242 ms. One coin in 1e8 asks for digits: three of 20,000 do once in 1e11."""
+    one flipped until the first heads: 1.2 ms or 242 ms. False alarm: 1e-11 (one coin in 1e8 asks for digits)."""
     asked, digits = [], []
     real, exact = mechanisms.os.urandom, mechanisms._weight
     monkeypatch.setattr(mechanisms.os, "urandom", lambda size: asked.append(size) or real(size))

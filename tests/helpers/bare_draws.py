@@ -1,5 +1,5 @@
-"""Thousands of draws without OpenDP's Python wrapper, which takes fifteen times as long as the draw itself: at each call
-it parses types from strings, and asks for those of what comes and goes.
+"""Thousands of draws without OpenDP's Python wrapper, which takes fifteen times as long as the draw: at each call it
+parses types from strings, and asks for those of what comes and goes.
 
 The measurement is the product's own; its sampler is called on the same integers by the same function of OpenDP's
 library.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from functools import cache
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -20,6 +21,7 @@ from training.session import Public, sensitivity_of
 BOOLEAN: tuple[Feature, ...] = (BooleanFeature("x"),)
 Row = tuple[int, ...]  # codes of the features, then the class index
 Dataset = tuple[Row, ...]
+nodes_and_weights = cache(np.polynomial.legendre.leggauss)
 EVERY_ROW: tuple[Row, ...] = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
@@ -32,6 +34,12 @@ def rows_of(data: Sequence[Row], features=BOOLEAN, classes=2) -> Rows:
     table = np.array(data, dtype=np.uint8).reshape(len(data), len(features) + 1)
     widths = [feature.bins for feature in features]
     return Rows(np.ascontiguousarray(table[:, :-1].T), table[:, -1].copy(), widths, classes)
+
+
+def log_sum(logs):
+    """log of the sum of exp over the first axis."""
+    most = logs.max(axis=0)
+    return most + np.log(np.exp(logs - most).sum(axis=0))
 
 
 def exponential_law(values, rate: float):
@@ -47,7 +55,7 @@ def permute_and_flip_law(values, rate: float):
     polynomial, which Gauss and Legendre integrate exactly.
     """
     exponent = (values - values.max()).astype(float) * rate
-    nodes, weights = np.polynomial.legendre.leggauss(len(values) // 2 + 1)
+    nodes, weights = nodes_and_weights(len(values) // 2 + 1)
     terms = 1 - np.exp(exponent)[:, None] * (nodes + 1) / 2
     return exponent + np.log((terms.prod(axis=0) / terms) @ weights / 2)
 

@@ -8,7 +8,7 @@ from itertools import product
 from math import log
 
 import numpy as np
-from exact_laws import law_of
+from exact_laws import law_of, log_sum
 
 from accountant.mechanisms import DiscreteLaplace
 from accountant.privacy.selection import Poisson
@@ -17,16 +17,20 @@ from training.tuning.selecting import CorrectRows
 
 
 class Scripted:
-    """A session which draws nothing: it follows a script of answers and adds up their exact log probabilities."""
+    """A session which draws nothing: it follows a script of answers and adds up their exact log probabilities. The law
+    after the same answers is worked out once: `laws` is for one learner on the same rows.
+    """
 
-    def __init__(self, public, unit, rows, script) -> None:
+    def __init__(self, public, unit, rows, script, laws) -> None:
         self.public, self.unit, self.rows = public, unit, rows
-        self._script, self.log_chance = list(script), 0.0
+        self._script, self._place, self._laws, self.log_chance = script, 0, laws, 0.0
 
     def release(self, query, mechanism):
-        law = law_of(mechanism, query(self.rows), sensitivity_of(query, self.public))
-        answer = self._script.pop(0)
-        self.log_chance += law[answer]
+        told, answer = self._script[: self._place], self._script[self._place]
+        if told not in self._laws:
+            self._laws[told] = law_of(mechanism, query(self.rows), sensitivity_of(query, self.public))
+        self._place += 1
+        self.log_chance += self._laws[told][answer]
         return answer
 
 
@@ -38,7 +42,7 @@ def answers_of(learner, public, unit, rows, releases: int):
             self.sizes.append(query.size)
             return 0
 
-    session = Sizes(public, unit, rows, ())
+    session = Sizes(public, unit, rows, (), {})
     session.sizes = []
     learner.learn(session)
     assert len(session.sizes) == releases
@@ -64,9 +68,9 @@ def law_of_one_run(best, rows, most_rows: int):
     left out: `most_rows` is the largest of them."""
     lines, owners = [], []
     for index, setting in enumerate(best.settings):
-        public, releases = best.public, len(setting.plan) - 1  # the last one is the score
+        public, releases, laws = best.public, len(setting.plan) - 1, {}  # the last one is the score
         for script in product(*map(range, answers_of(setting.learner, public, setting.unit, rows, releases))):
-            session = Scripted(public, setting.unit, rows, script)
+            session = Scripted(public, setting.unit, rows, script, laws)
             query = CorrectRows(setting.learner.learn(session), best.score.norm)
             z, law = noise_law(best.score, sensitivity_of(query, public))
             right = int(query(rows)[0])
@@ -91,7 +95,7 @@ def rise(law, below, level):
 def law_of_the_best(distribution, run):
     """log P of each outcome of the selection, and first that of no run at all. Of equal scores the first run stands,
     which makes all outcomes of one score as likely as they are in a run."""
-    levels = np.logaddexp.reduce(run, axis=0)
+    levels = log_sum(run)
     level = np.exp(levels)
     factor = np.log(rise(distribution, np.cumsum(level) - level, level)) - levels
     none = -float(distribution.mean) if isinstance(distribution, Poisson) else -np.inf
