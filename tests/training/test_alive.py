@@ -126,17 +126,23 @@ def test_a_living_job_is_left_alone_from_other_namespaces(home, start):
 @namespaces
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-@pytest.mark.parametrize("shift", [3600, -3600])
-def test_clocks_an_hour_apart_burn_no_living_job(tmp_path, start, database, shift):
-    if database == "sqlite":
-        home = copy(prepared(), tmp_path / "home")
-    else:
-        home = ledgers.copy_on_postgresql(ledgers.prepared_on_postgresql(), tmp_path / "home")
-    holder = start("train", home, pause=0.5, shift=shift)
-    until_drawn(home, 1)
-    assert answer(start("recover", home, seconds=6.0, grace=2.5)) == []
-    assert answer(holder) == "issued"
-    check_sound(home)
+def test_clocks_an_hour_apart_burn_no_living_job(tmp_path, start, database):
+    """An hour ahead and an hour behind, in two homes at once: both mostly wait."""
+    homes = [tmp_path / name / "home" for name in ("ahead", "behind")]
+    for home in homes:
+        home.parent.mkdir()
+        if database == "sqlite":
+            copy(prepared(), home)
+        else:
+            ledgers.copy_on_postgresql(ledgers.prepared_on_postgresql(), home)
+    holders = [start("train", home, pause=0.5, shift=shift) for home, shift in zip(homes, (3600, -3600), strict=True)]
+    for home in homes:
+        until_drawn(home, 1)
+    settling = [start("recover", home, seconds=6.0, grace=2.5) for home in homes]
+    assert [answer(each) for each in settling] == [[], []]
+    assert [answer(holder) for holder in holders] == ["issued", "issued"]
+    for home in homes:
+        check_sound(home)
 
 
 @namespaces

@@ -80,7 +80,9 @@ def played(norm, unit, count, contributions, present):
     plan = rehearse(profiler, about, unit)
     held = Rows(np.ones((2, present), np.uint8), np.zeros(present, np.uint8), (2, 2))
     toward = profiler.query(Rows(np.ones((2, 1), np.uint8), np.zeros(1, np.uint8), (2, 2)))
-    return drawn(lambda: profiler.learn(Session(about, unit, plan, held)), DiscreteGaussian, count) @ toward / GRID**2
+    moved = toward != 0
+    released = drawn(lambda: profiler.learn(Session(about, unit, plan, held)), DiscreteGaussian, count, moved)
+    return released @ toward[moved] / GRID**2
 
 
 def loss(with_it, without, middle, delta) -> float:

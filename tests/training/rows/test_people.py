@@ -147,10 +147,14 @@ KINDS = {
 }
 
 
+FILES = ((".csv", 0), (".parquet", 1 << 20), (".parquet", 10_007))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("most", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("suffix", "group"), [(".csv", 0), (".parquet", 1 << 20), (".parquet", 10_007)])
+@pytest.mark.parametrize(
+    ("kind", "most", "suffix", "group"),  # every two of kind, number and file
+    [(kind, (1, 3)[(k + f) % 2], *FILES[f]) for k, kind in enumerate(KINDS) for f in range(len(FILES))],
+)
 def test_the_first_rows_of_every_person_are_used_over_borders_and_in_every_format(tmp_path, kind, most, suffix, group):
     """Exactly those, for people whose rows stand on both sides of every border, against a count row by row."""
     ids, expected = first_rows(most)

@@ -86,8 +86,9 @@ def test_the_claim_stands_and_a_factor_of_two_is_seen(relation, one, other):
     def seen(labels, sensitivity) -> int:
         values = query(rows_of([(0, label) for label in labels]))
         place = MIDDLES.size + int(np.flatnonzero(query(rows_of([(0, 1)])))[0]) % MIDDLES.size
-        drawn = mechanism.draw(np.tile(values, RUNS), sensitivity).reshape(RUNS, -1)  # each number has noise of its own
-        return sum(_tells(noisy, place, relation) for noisy in drawn)
+        looked_at = values[[place, place - MIDDLES.size]]  # each number has noise of its own
+        drawn = mechanism.draw(np.tile(looked_at, RUNS), sensitivity).reshape(RUNS, 2)
+        return sum(_tells(*noisy, relation) for noisy in drawn)
 
     limit = query.sensitivity(relation)
     sides = [seen(labels, limit) for labels in (other, one)]
@@ -97,9 +98,9 @@ def test_the_claim_stands_and_a_factor_of_two_is_seen(relation, one, other):
     assert refuted(*[seen(labels, limit) for labels in (other, one)], 1.0, RUNS)
 
 
-def _tells(noisy, place: int, relation: Relation) -> bool:
+def _tells(own: int, other: int, relation: Relation) -> bool:
     """That class 1 has one row here, and under replace-one class 0 one less."""
-    return bool(noisy[place] >= 1 and (relation is ADD or noisy[place - MIDDLES.size] <= 1))
+    return bool(own >= 1 and (relation is ADD or other <= 1))
 
 
 @pytest.mark.parametrize("learner", [LazyBB(rounds=4), LazyBBTree(rounds=4)], ids=lambda each: each.name)
