@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks import datasets, peers, report
+from benchmarks.auto import calibration
 from benchmarks.datasets import Dataset
 from benchmarks.peers import Task
 from training.rows.schema import parse_schema
@@ -31,6 +32,7 @@ from training.rows.schema import parse_schema
 EPSILONS = ("0.05", "0.1", "0.25", "0.5", "1", "2", "4", "8")
 DELTA = "0.000001"
 TRAIN_SHARE = 0.8
+BINS = 15  # of equal mass, of a picture of calibration
 FLOOR = 1e-6  # of a probability, for the log loss alone
 OUT = datasets.HERE.parent / "build" / "utility"
 LINES = "utility.jsonl"
@@ -70,9 +72,12 @@ def tidied(path: Path) -> list[Line]:
     return lines
 
 
-def runs(sets: Sequence[str], methods: Sequence[str], epsilons: Sequence[str], delta: str, seeds: int) -> Iterator[Run]:
-    for dataset in sets:
-        for seed in range(seeds):
+def runs(
+    sets: Sequence[str], methods: Sequence[str], epsilons: Sequence[str], delta: str, seeds: Sequence[int]
+) -> Iterator[Run]:
+    """Seed by seed: of a run that is cut short every dataset has the first seeds."""
+    for seed in seeds:
+        for dataset in sets:
             for method in methods:
                 free = peers.parse(method)[0].family == "open"
                 for epsilon in (None,) if free else epsilons:
@@ -92,18 +97,25 @@ def task_of(dataset: Dataset, run: Run, sample: int | None = None) -> Task:
     return Task(schema, train, test, run.epsilon or "1", run.delta, run.seed)
 
 
-def judge(labels: Any, probabilities: Any) -> dict[str, float]:
-    """AUROC (of the last class; of K classes the mean of one against the rest), accuracy, log loss."""
+def judge(labels: Any, probabilities: Any) -> Line:
+    """AUROC (of the last class; of K classes the mean of one against the rest), accuracy, log loss; of two classes also
+    the slope of the truth on what was said, the expected calibration error, and the BINS that it comes from."""
     from sklearn.metrics import roc_auc_score
 
     kinds = [k for k in range(probabilities.shape[1]) if 0 < np.count_nonzero(labels == k) < len(labels)]
     areas = [roc_auc_score(labels == k, probabilities[:, k]) for k in (kinds[1:] if len(kinds) == 2 else kinds)]
     held = np.clip(probabilities[np.arange(len(labels)), labels], FLOOR, 1)
-    return {
+    found: Line = {
         "auroc": float(np.mean(areas)) if areas else float("nan"),
         "accuracy": float(np.mean(np.argmax(probabilities, axis=1) == labels)),
         "logloss": float(-np.mean(np.log(held))),
     }
+    if probabilities.shape[1] == 2:
+        truth, chance = labels == 1, probabilities[:, 1]
+        found["slope"], found["ece"] = calibration(truth, chance)
+        bins = np.array_split(np.argsort(chance, kind="stable"), BINS)
+        found["bins"] = [[float(chance[each].mean()), float(truth[each].mean())] for each in bins if each.size]
+    return found
 
 
 def perform(run: Run, task: Task, warmed: set[str]) -> Line | None:
@@ -123,7 +135,7 @@ def perform(run: Run, task: Task, warmed: set[str]) -> Line | None:
             raise
         return line | {"error": f"{type(error).__name__}: {error}"[:300]}
     found = judge(task.labels(task.test), answer.probabilities) | {"seconds": answer.seconds, "cpu": answer.cpu}
-    return line | {name: round(value, 6) for name, value in found.items()}
+    return line | {name: np.round(value, 6).tolist() for name, value in found.items()}
 
 
 def play(wanted: Sequence[Run], sets: dict[str, Dataset], out: Path, again: Sequence[str], sample: int | None) -> None:
@@ -169,7 +181,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--schema", type=Path)
     parser.add_argument("--epsilons", default=",".join(EPSILONS), help="comma between them")
     parser.add_argument("--delta", default=DELTA)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="how many splits")
+    parser.add_argument("--first-seed", type=int, default=0, help="of so many")
     parser.add_argument("--methods", nargs="+", default=list(peers.METHODS), help=f"of {', '.join(peers.METHODS)}")
     parser.add_argument("--again", nargs="+", default=[], help="methods to run although their lines are there")
     parser.add_argument("--sample", type=int, help="so many random rows only")
@@ -184,9 +197,10 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     asked = parsed(arguments)
     epsilons = [f"{float(text):g}" for text in asked.epsilons.split(",")]
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     try:
         sets = chosen(asked)
-        wanted = list(dict.fromkeys(runs(tuple(sets), asked.methods, epsilons, asked.delta, asked.seeds)))
+        wanted = list(dict.fromkeys(runs(tuple(sets), asked.methods, epsilons, asked.delta, seeds)))
     except (KeyError, FileNotFoundError) as error:
         sys.exit(f"utility: {error.args[0] if isinstance(error, KeyError) else error}")
     asked.out.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """From scores to answers: what classes may be, which one a score means, and how likely each is.
 
 Two classes have one score: label = classes[1] if score > 0 else classes[0], p(classes[1]) = 1 / (1 + exp(-link score)).
+Beyond a score that `bends` name, away from 0, a point of score is worth another slope than `link`; labels are the same.
 K > 2 classes have one score each: label = the class of the highest score, p = softmax(link scores). A tie is the class
 that stands first, publicly. No classes at all: the model answers a number of a public range (`middle`).
 """
@@ -21,7 +22,8 @@ ClassLabel = str | int
 Labels = tuple[ClassLabel, ...]
 Scores = NDArray[np.int64]
 Range = tuple[float, float]
-MAX_CLASSES = 255
+Bends = tuple[tuple[int, float], ...]  # (score, slope), by score: what a point is worth from that score on, away from 0
+MAX_CLASSES, MAX_BENDS = 255, 16
 
 
 def check_head(
@@ -56,6 +58,26 @@ def _check_classes(classes: Sequence[ClassLabel]) -> None:
         )
 
 
+def check_bends(bends: Bends) -> None:
+    """ModelInvalid unless scores are whole, rise and are not 0, and every slope is above 0 and finite."""
+    scores = [score for score, _ in bends]
+    whole = all(type(score) is int and 0 < abs(score) < 1 << 53 for score in scores)
+    rising = len(bends) <= MAX_BENDS and scores == sorted(set(scores))
+    if not (whole and rising and all(0 < slope < inf for _, slope in bends)):
+        raise ModelInvalid(f"bends={bends}: at most {MAX_BENDS} rising scores other than 0, each with a slope above 0")
+
+
+def pieces_of(link: float, bends: Bends) -> tuple[list[tuple[float, float, float]], float]:
+    """Of log-odds by score: pieces (low, high, slope), and what is added to the sum of slope * clip(score, low, high);
+    0 at a score of 0, as without bends.
+    """
+    below, above = [bend for bend in bends if bend[0] < 0], [bend for bend in bends if bend[0] > 0]
+    ends = [-inf, *(float(score) for score, _ in bends), inf]
+    slopes = [*(slope for _, slope in below), link, *(slope for _, slope in above)]
+    pieces = list(zip(ends, ends[1:], slopes, strict=False))
+    return pieces, -sum(slope * (high if high < 0 else low if low > 0 else 0.0) for low, high, slope in pieces)
+
+
 def head_from_json(body: Mapping[str, Any], numbers: set[str]) -> tuple[tuple[Feature, ...], str, Labels, float]:
     """features, target, classes and link of an object that holds these, its type and `numbers`, and nothing else.
     Where `target_range` is among the numbers, there are no classes."""
@@ -87,10 +109,12 @@ def labels_of(classes: Sequence[ClassLabel], scores: Scores) -> NDArray[Any]:
     return labels
 
 
-def probabilities_of(scores: Scores, link: float) -> NDArray[np.float64]:
+def probabilities_of(scores: Scores, link: float, bends: Bends = ()) -> NDArray[np.float64]:
     """(n, outputs) -> (n, classes). Written so that no exponential overflows."""
     if scores.shape[1] == 1:
-        positive = (1.0 + np.tanh(link / 2 * scores)) / 2
+        pieces, moved = pieces_of(link, bends)
+        odds = link * scores if not bends else sum(s * np.clip(scores, low, high) for low, high, s in pieces) + moved
+        positive = (1.0 + np.tanh(odds / 2)) / 2
         return np.column_stack([1.0 - positive, positive])
     powers = np.exp(link * (scores - scores.max(axis=1, keepdims=True)))
     shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.answers import ClassLabel, Range, Scores
+from models.answers import Bends, ClassLabel, Range, Scores
 from models.edits import Edit
 from models.features import Feature, RawColumns
 from models.pairs import PairTerm
@@ -37,6 +37,10 @@ class Released(Protocol):
     @property
     def link(self) -> float:
         """Logits, or units of the target, per unit of score."""
+
+    @property
+    def bends(self) -> Bends:
+        """From which scores on a unit of score is worth other logits; mostly none."""
 
     @property
     def edits(self) -> tuple[Edit, ...]:

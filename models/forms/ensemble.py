@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from models.answers import ClassLabel, Range, Scores, labels_of, outputs_of, probabilities_of
+from models.answers import Bends, ClassLabel, Range, Scores, labels_of, outputs_of, probabilities_of
 from models.edits import Edit
 from models.explain.explain import Bin, PairShape, Row, Shape, pair_shapes, shapes, unit, unused_of
 from models.explain.vega import Poster, bar_chart, poster_spec, still_page, to_svg
@@ -45,6 +45,7 @@ class Ensemble(ABC):
     target: str
     classes: tuple[ClassLabel, ...]
     link: float
+    bends: Bends = ()
     target_range: Range | None = None
     edits: tuple[Edit, ...] = ()
 
@@ -65,7 +66,7 @@ class Ensemble(ABC):
         """Raw columns -> (n, classes). InputError for a number."""
         if not self.classes:
             raise InputError(f"model of {self.target}: answers a number, so it has no probabilities")
-        return probabilities_of(self.scores(columns), self.link)
+        return probabilities_of(self.scores(columns), self.link, self.bends)
 
     def predict(self, columns: RawColumns) -> NDArray[Any]:
         """Raw columns -> labels (n,), or values (n,) of a number."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
-from models.answers import ClassLabel, Scores, check_head, head_from_json
+from models.answers import Bends, ClassLabel, Scores, check_bends, check_head, head_from_json
 from models.explain.markdown import plain
 from models.explain.vega import Poster
 from models.features import Feature
@@ -43,7 +43,7 @@ AT_ONCE = 1 << 14  # rows that walk together: what they need stays near the proc
 CARD = """\
 Each of {count} trees asks a record some questions and adds a number to its score, which starts at {constant}. Above
 zero the answer is "{second}", otherwise "{first}". The probability of "{second}" is
-1 / (1 + exp(-{link} × score)). All numbers stand in ensemble.json.
+1 / (1 + exp(-{link} × score)){bends}. All numbers stand in ensemble.json.
 
 How far the questions about a feature move the score, if every other answer were a fair coin:
 
@@ -77,9 +77,11 @@ class TreeEnsemble(Ensemble):
     trees: tuple[Tree, ...]
     constant: int
     link: float
+    bends: Bends = ()
 
     def __post_init__(self) -> None:
         check_head(self.features, self.classes, self.link)
+        check_bends(self.bends)
         if len(self.classes) != 2:
             raise ModelInvalid(f"classes={self.classes}: trees tell two classes apart")
         check_weight(self.constant)
@@ -103,17 +105,20 @@ class TreeEnsemble(Ensemble):
         return tuple(walk_of(tree, widths) for tree in self.trees)
 
     def numbers(self) -> dict[str, Any]:
-        """The constant, and the trees as `tree_to_json` writes them."""
-        return {"constant": self.constant, "trees": [tree_to_json(tree) for tree in self.trees]}
+        """The constant, bends where there are any, and the trees as `tree_to_json` writes them."""
+        bends = {"bends": [[*bend] for bend in self.bends]} if self.bends else {}
+        return {"constant": self.constant, **bends, "trees": [tree_to_json(tree) for tree in self.trees]}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
-        features, target, classes, link = head_from_json(body, {"trees", "constant"})
-        if type(body["trees"]) is not list:
-            raise ModelInvalid("trees: must be a list")
+        features, target, classes, link = head_from_json(body, {"trees", "constant"} | ({"bends"} & body.keys()))
+        bends = body.get("bends", [])
+        if type(body["trees"]) is not list or type(bends) is not list:
+            raise ModelInvalid("trees, bends: must be lists")
         trees = tuple(tree_from_json(tree) for tree in body["trees"])
-        return cls(features, target, classes, trees, body["constant"], link)
+        bent = tuple((score, float(slope)) for score, slope in bends)
+        return cls(features, target, classes, trees, body["constant"], link, bent)
 
     def used_features(self) -> list[int]:
         """Positions of the features that a split asks, or the first one."""
@@ -144,7 +149,9 @@ class TreeEnsemble(Ensemble):
         """What trees do, and the importances."""
         first, second = map(plain, self.classes)
         lines = [f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items()]
+        beyond = ", ".join(f"{slope:g} beyond {score}" for score, slope in self.bends)
         words = {"count": len(self.trees), "constant": self.constant, "link": f"{self.link:g}"}
+        words["bends"] = f"; a point of score counts otherwise far from zero: {beyond}" if beyond else ""
         return CARD.format(**words, first=first, second=second, votes="\n".join(lines))
 
     def poster(self) -> Poster:

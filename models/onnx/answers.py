@@ -1,6 +1,7 @@
 """From scores to label and probabilities, or to a number, as ONNX nodes.
 
-Two classes: Sigmoid([-link, link] * score), classes[1] where score > 0. K classes: Softmax(link * scores), in double
+Two classes: Sigmoid([-link, link] * score), classes[1] where score > 0; with bends, the log-odds are a sum of clipped
+scores, in double. K classes: Softmax(link * scores), in double
 because it takes differences of numbers that may be great; the label is that of ArgMax, which takes the first of equals.
 A number: Clip(middle + link * score, low, high), in double.
 """
@@ -13,15 +14,38 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from models.answers import ClassLabel, Range, middle
+from models.answers import Bends, ClassLabel, Range, middle, pieces_of
 from models.onnx.nodes import ML, Graph, Namer, tensor
 
 
-def answers(classes: Sequence[ClassLabel], link: float, score: str, name: Namer, outputs: tuple[str, str]) -> Graph:
+def answers(
+    classes: Sequence[ClassLabel], link: float, score: str, name: Namer, outputs: tuple[str, str], bends: Bends = ()
+) -> Graph:
     """`score` (N, outputs) -> `outputs` = (label (N,), probabilities (N, classes))."""
-    return (
-        _two(classes, link, score, name, outputs) if len(classes) == 2 else _many(classes, link, score, name, outputs)
-    )
+    if len(classes) > 2:
+        return _many(classes, link, score, name, outputs)
+    if not bends:
+        return _two(classes, link, score, score, name, outputs)
+    odds = name("odds")
+    return _odds(link, bends, score, name, odds) + _two(classes, 1.0, score, odds, name, outputs)
+
+
+def _odds(link: float, bends: Bends, score: str, name: Namer, output: str) -> Graph:
+    """`score` (N, 1) -> log-odds (N, 1), float."""
+    pieces, moved = pieces_of(link, bends)
+    precise, total, shift = map(name, ("precise", "total", "shift"))
+    nodes = [helper.make_node("Cast", [score], [precise], to=TensorProto.DOUBLE)]
+    numbers, parts = {shift: moved}, [shift]
+    for number, (low, high, slope) in enumerate(pieces):
+        least, most, by, held, part = (name(f"{each}_{number}") for each in ("low", "high", "slope", "held", "part"))
+        nodes += [helper.make_node("Clip", [precise, least, most], [held]), helper.make_node("Mul", [held, by], [part])]
+        numbers |= {least: low, most: high, by: slope}
+        parts.append(part)
+    nodes += [
+        helper.make_node("Sum", parts, [total]),
+        helper.make_node("Cast", [total], [output], to=TensorProto.FLOAT),
+    ]
+    return Graph(tuple(nodes), tuple(tensor(np.array(number, np.float64), at) for at, number in numbers.items()))
 
 
 def value(target_range: Range, link: float, score: str, name: Namer, output: str) -> Graph:
@@ -39,12 +63,14 @@ def value(target_range: Range, link: float, score: str, name: Namer, output: str
     return Graph(nodes, tuple(tensor(np.array(number, np.float64), at) for at, number in numbers.items()))
 
 
-def _two(classes: Sequence[ClassLabel], link: float, score: str, name: Namer, outputs: tuple[str, str]) -> Graph:
+def _two(
+    classes: Sequence[ClassLabel], link: float, score: str, odds: str, name: Namer, outputs: tuple[str, str]
+) -> Graph:
     by, zero, axis, first, second = map(name, ("link", "zero", "axis", "class_0", "class_1"))
     scaled, positive, chosen = map(name, ("scaled", "positive", "chosen"))
     label, probabilities = outputs
     nodes = (
-        helper.make_node("Mul", [score, by], [scaled]),
+        helper.make_node("Mul", [odds, by], [scaled]),
         helper.make_node("Sigmoid", [scaled], [probabilities]),
         helper.make_node("Greater", [score, zero], [positive]),
         helper.make_node("Squeeze", [positive, axis], [chosen]),

@@ -97,7 +97,7 @@ def ensemble_graph(ensemble: Exportable, inputs: Inputs, name: Namer, outputs: S
     if ensemble.target_range is not None:
         return scores + value(ensemble.target_range, ensemble.link, score, name, outputs[0])
     label, probabilities = outputs
-    return scores + answers(ensemble.classes, ensemble.link, score, name, (label, probabilities))
+    return scores + answers(ensemble.classes, ensemble.link, score, name, (label, probabilities), ensemble.bends)
 
 
 def _outputs(ensemble: Released) -> list[ValueInfoProto]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.answers import ClassLabel, Range, Scores, probabilities_of
+from models.answers import Bends, ClassLabel, Range, Scores, probabilities_of
 
 BINS = 32  # of the probability, an even number: a half, where the answer changes, is between two
 ERROR_STEPS = 20  # of the size of an error: each bin is 1 / sqrt 2 of the next, the last one ends at the range's width
@@ -31,6 +31,7 @@ class Layout:
     classes: tuple[ClassLabel, ...]
     link: float
     target_range: Range | None = None
+    bends: Bends = ()
 
     @property
     def kind(self) -> str:
@@ -89,7 +90,7 @@ class Layout:
             value = np.minimum((answers * VALUE_BINS).astype(np.intp), VALUE_BINS - 1)
             return np.stack([error, self.shape[1] + value])
         if self.kind == "binary":
-            chance = probabilities_of(scores, self.link)[:, 1]
+            chance = probabilities_of(scores, self.link, self.bends)[:, 1]
             column = np.searchsorted(self.edges, chance, side="left")
             positive = self.said(scores) == 1  # what is answered is told by the score itself
             half = BINS // 2

@@ -31,7 +31,7 @@ AnyLayout = Layout | PairedLayout | GroupedLayout | ScoredLayout
 
 def layout_of(ensemble: Ensemble) -> Layout:
     """The cells in which records are counted for a model."""
-    return Layout(tuple(ensemble.classes), ensemble.link, ensemble.target_range)
+    return Layout(tuple(ensemble.classes), ensemble.link, ensemble.target_range, ensemble.bends)
 
 
 def paired_layout_of(ensemble: Ensemble, other: Ensemble) -> PairedLayout:

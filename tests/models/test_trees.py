@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from math import exp, inf, nan, nextafter
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from border_columns import borders
 from onnx import TensorProto, helper
 
 from accountant.errors import InputError, ModelInvalid
+from models.answers import probabilities_of
 from models.explain.card import model_card
 from models.explain.explain import contributions, shapes
 from models.explain.picture import picture
@@ -191,6 +193,15 @@ def test_refused_trees(tree):
         {"trees": {"is": 1}},
         {"features": []},
         {"votes": []},
+        {"bends": 3},
+        {"bends": [[1]]},
+        {"bends": [[0, 0.1]]},
+        {"bends": [[2.0, 0.1]]},
+        {"bends": [[3, 0.1], [2, 0.1]]},
+        {"bends": [[2, 0.1], [2, 0.2]]},
+        {"bends": [[2, 0]]},
+        {"bends": [[2, nan]]},
+        {"bends": [[each, 0.1] for each in range(1, 18)]},
     ],
 )
 def test_refused_ensembles(change):
@@ -249,6 +260,33 @@ def test_every_test_of_every_feature():
         for test, code in tests:
             ensemble = TreeEnsemble(FEATURES, "t", (0, 1), (Split(test, i, code, Leaf(3), Leaf(-2)),), 0, 0.5)
             assert_same(ensemble, borders(FEATURES, 40, rng))
+
+
+BENT = replace(ENSEMBLE, bends=((-3, 0.1), (2, 1.5), (4, 0.2)))
+
+
+def test_log_odds_bend_away_from_zero():
+    """-8 to 9, by hand; beside no score does the label change, and what has no bends is written as it was."""
+    scores = np.arange(-8, 10)
+    by_hand = [0.4 * max(s, -3) + 0.1 * min(s + 3, 0) for s in range(-8, 1)]
+    by_hand += [0.4 * min(s, 2) + 1.5 * min(max(s - 2, 0), 2) + 0.2 * max(s - 4, 0) for s in range(1, 10)]
+    found = probabilities_of(scores[:, None], BENT.link, BENT.bends)
+    np.testing.assert_allclose(found[:, 1], 1 / (1 + np.exp(-np.array(by_hand))), rtol=1e-12)
+    assert ((found[:, 1] > 0.5) == (scores > 0)).all()
+    assert ensemble_from_bytes(ensemble_bytes(BENT)) == BENT
+    assert "bends" not in ENSEMBLE.to_json()
+    assert "beyond 4" in BENT.card_section()
+    assert "beyond" not in ENSEMBLE.card_section()
+
+
+def test_bent_log_odds_beside_every_border():
+    rng = np.random.default_rng(7)
+    for number in range(8):
+        trees = tuple(random_tree(FEATURES, 3, rng) for _ in range(9))
+        scores = sorted({int(each) for each in rng.integers(-20, 20, 5)} - {0})
+        bends = tuple((score, float(slope)) for score, slope in zip(scores, rng.uniform(0.05, 2, 5), strict=False))
+        ensemble = TreeEnsemble(FEATURES, "t", (0, 1), trees, number - 4, 0.3, bends)
+        assert_same(ensemble, borders(FEATURES, 80, rng))
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ def _figures(
         return found | ({"r2": known.r2_score(answers, said)} if len(answers) > 1 else {}), ()
     places = {label: place for place, label in enumerate(ensemble.classes)}
     said = np.array([places[label] for label in labels_of(ensemble.classes, scores).tolist()])
-    chance, classes = probabilities_of(scores, ensemble.link), np.arange(len(ensemble.classes))
+    chance, classes = probabilities_of(scores, ensemble.link, ensemble.bends), np.arange(len(ensemble.classes))
     found = {
         "accuracy": known.accuracy_score(answers, said),
         "log_loss": known.log_loss(answers, chance, labels=classes),

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 from accountant.budget import MAX_EPSILON, from_nano, nano
 from accountant.errors import InputError
+from models.answers import Bends
 from models.forms.trees import TreeEnsemble
 from training.learners.boosting.defaults import TREES_RATE, link_of, strength
 from training.learners.boosting.smooth_boosting import (
@@ -107,11 +108,12 @@ class LazyBBTree(SmoothBooster):
             bound += weight
         link, offset = link_of(settings) / unit_of(settings), weighed.offsets[0] if weighed else 0.0
         constant = round(offset / link)
+        bends: Bends = ()
         if self.threshold:
-            link, constant = self.place(session, TreeScores(bound, link, trees), offset)
+            link, constant, bends = self.bend(session, TreeScores(bound, link, trees), offset)
         grown = tuple(tree.tree() for tree in trees)
         assert public.classes is not None
-        return TreeEnsemble(public.features, public.target, public.classes, grown, constant, link)
+        return TreeEnsemble(public.features, public.target, public.classes, grown, constant, link, bends)
 
     def _tree(self, session: Releaser, tests: SplitTests, weighing: Weighing, weight: int) -> Grown:
         cuts = self._cuts(session, tests, weighing)

@@ -1,5 +1,5 @@
 """How steep and where probabilities are: one noisy count of rows by class and score, after the last round, and what it
-says of 1 / (1 + exp(-link * score)). Everything after the counts is arithmetic on what was released.
+says of 1 / (1 + exp(-link * score)), or of log-odds that bend. What follows is arithmetic on what was released.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from accountant.budget import MAX_EPSILON, Relation
 from accountant.mechanisms import DiscreteLaplace
+from models.answers import Bends
 from training.learners.leaf_sensitivity import reach
 from training.rows.rows import Rows
 from training.session import Public
@@ -26,6 +27,8 @@ CLASSES = 2
 PRIOR = 0.3  # how far, in log-odds and as a share of the slope, the public rule is thought to be off
 MOST_MOVED, LEAST_SLOPE, MOST_SLOPE = 3.0, 0.3, 2.5
 STEPS = 4
+KNOTS = np.arange(-2.0, 3.0)  # log-odds of the public rule at which those of trees may bend: docs/results/bends.md
+LEAST_PIECE, MOST_PIECE = 0.3, 4.0  # slopes between them
 
 
 @dataclass(frozen=True)
@@ -63,22 +66,57 @@ def counting(unit: Decimal) -> DiscreteLaplace:
 def placed(noisy: Integers, link: float, noise: float, offset: float = 0.0) -> tuple[float, int]:
     """The link, and the constant to add to every score, both by what was counted. `noise`: its standard deviation in
     rows; `offset`: what the public rule would add, in log-odds.
+    """
+    moved = _moved(noisy, noise, offset, np.stack([np.ones(MIDDLES.size), MIDDLES]))
+    found = link * float(1 + moved[1])
+    return found, round((offset + float(moved[0])) / found)
 
-    Steps of weighted least squares on the gradient of the log loss in (intercept, slope), each weighed by what noise
-    and sampling do to it, and drawn towards the public rule: where noise drowns the rows, that rule stands.
+
+def bent(noisy: Integers, link: float, noise: float, offset: float = 0.0) -> tuple[float, int, Bends]:
+    """The same with log-odds that rise otherwise below, between and above KNOTS: link and constant, as of scores near
+    0, and the bends of scores with that constant.
+    """
+    over = np.maximum(MIDDLES - KNOTS[:, None], 0.0)
+    moved = _moved(noisy, noise, offset, np.vstack([np.ones(MIDDLES.size), MIDDLES, over]))
+    slopes = np.clip(1 + np.cumsum(moved[1:]), LEAST_PIECE, MOST_PIECE)
+    # log-odds at the knots, and where they are 0
+    at = (
+        offset
+        + moved[0]
+        + np.append(slopes[0] * KNOTS[0], slopes[0] * KNOTS[0] + np.cumsum(slopes[1:-1] * np.diff(KNOTS)))
+    )
+    piece = int(np.searchsorted(at, 0.0))
+    beside = min(piece, KNOTS.size - 1)
+    constant = round(float(at[beside] / slopes[piece] - KNOTS[beside]) / link)
+    bends: dict[int, float] = {}
+    for number, knot in enumerate(KNOTS):
+        score = round(float(knot) / link) + constant
+        score = min(score, -1) if number < piece else max(score, 1)
+        bends.setdefault(score, float(slopes[number + (number >= piece)]) * link)
+    return float(slopes[piece]) * link, constant, tuple(sorted(bends.items()))
+
+
+def _moved(noisy: Integers, noise: float, offset: float, design: Floats) -> Floats:
+    """By how much of each row of `design` (an intercept, a slope, bends) log-odds are other than the public rule's.
+
+    Steps of weighted least squares on the gradient of the log loss, each weighed by what noise and sampling do to it,
+    and drawn towards the public rule: where noise drowns the rows, that rule stands.
     """
     first, second = np.asarray(noisy, np.float64).reshape(CLASSES, -1)
-    rows, moved, design = np.maximum(first + second, 0.0), np.zeros(2), np.stack([np.ones(MIDDLES.size), MIDDLES])
+    rows, moved, none = np.maximum(first + second, 0.0), np.zeros(len(design)), np.eye(len(design))
+    least = np.full(len(design), -MOST_MOVED)
+    least[1] = LEAST_SLOPE - 1
+    most = np.full(len(design), MOST_MOVED)
+    most[1] = MOST_SLOPE - 1
     for _ in range(STEPS):
         chance = 1 / (1 + np.exp(-(MIDDLES + offset + moved @ design)))
         pull = design @ (second * (1 - chance) - first * chance)
         curved = (design * (rows * chance * (1 - chance))) @ design.T
         doubt = curved + (design * (noise**2 * ((1 - chance) ** 2 + chance**2))) @ design.T
-        weighed = curved @ np.linalg.inv(doubt + 1e-6 * np.eye(2))
-        wanted = np.linalg.solve(weighed @ curved + np.eye(2) / PRIOR**2, weighed @ pull - moved / PRIOR**2)
-        moved = np.clip(moved + wanted, [-MOST_MOVED, LEAST_SLOPE - 1], [MOST_MOVED, MOST_SLOPE - 1])
-    found = link * float(1 + moved[1])
-    return found, round((offset + float(moved[0])) / found)
+        weighed = curved @ np.linalg.inv(doubt + 1e-6 * none)
+        wanted = np.linalg.solve(weighed @ curved + none / PRIOR**2, weighed @ pull - moved / PRIOR**2)
+        moved = np.clip(moved + wanted, least, most)
+    return moved
 
 
 def noise_in_rows(query: ScoreCounts, mechanism: DiscreteLaplace, public: Public) -> float:

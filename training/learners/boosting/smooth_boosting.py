@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from accountant.budget import MAX_EPSILON, from_nano, nano
 from accountant.errors import InputError
 from accountant.mechanisms import DiscreteLaplace
+from models.answers import Bends
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import LOGISTIC_RATE, Defaults, defaults, strength
-from training.learners.boosting.probabilities import ScoreCounts, counting, noise_in_rows, placed
+from training.learners.boosting.probabilities import ScoreCounts, bent, counting, noise_in_rows, placed
 from training.learners.boosting.reweighting import MOST_PROJECTED, Projected, Reweighting, Scheduled
 from training.learners.checks import check_flag, check_real, check_whole, check_word
 from training.learners.class_weights import Balance, balance_of, check_balance, class_weights
@@ -123,15 +124,23 @@ class SmoothBooster(PrivateClassifier):
         """The last release: the link and the constant that go with the scores which `query` counts. `offset`: log-odds
         at a score of 0 by the public rule, other than 0 where classes were weighed.
         """
-        mechanism = counting(session.unit)
-        noise = noise_in_rows(query, mechanism, session.public)
-        return placed(session.release(query, mechanism), query.link, noise, offset)
+        return placed(*_score_counts(session, query), offset)
+
+    def bend(self, session: Releaser, query: ScoreCounts, offset: float) -> tuple[float, int, Bends]:
+        """The same, and where log-odds bend."""
+        return bent(*_score_counts(session, query), offset)
 
     def reweighting_of(self, settings: Defaults, public: Public) -> Reweighting:
         """How rows are weighed by their margins, by these settings."""
         if self.reweighting == "projected":
             return Projected(settings.rate, self.density, public.most)
         return Scheduled(settings.rate, settings.slope, settings.weighting, unit_of(settings), public.most)
+
+
+def _score_counts(session: Releaser, query: ScoreCounts) -> tuple[Integers, float, float]:
+    """Noisy counts, the public rule's link, and the noise in rows."""
+    mechanism = counting(session.unit)
+    return session.release(query, mechanism), query.link, noise_in_rows(query, mechanism, session.public)
 
 
 def _counting(session: Releaser, counts: int, releases: int) -> Decimal:

@@ -13,11 +13,12 @@ from draws import ALARM, refuted
 from exact_laws import BOOLEAN, neighbours, public_of, rows_of
 
 from accountant.budget import Relation
+from models.answers import check_bends, probabilities_of
 from training.calibrate import rehearse
 from training.learners.boosting.lazybb import LazyBB, VoteScores
 from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.learners.boosting.leaf_rules import one_rules
-from training.learners.boosting.probabilities import MIDDLES, ScoreCounts, counting, placed
+from training.learners.boosting.probabilities import KNOTS, MIDDLES, ScoreCounts, bent, counting, placed
 from training.learners.boosting.tree_queries import TreeScores, split_tests
 from training.rows.tree_rows import Grown
 
@@ -150,3 +151,43 @@ def test_whatever_comes_out_stays_within_bounds():
         link, constant = placed(random.normal(0, scale, ScoreCounts.size).astype(np.int64), 0.01, scale)
         assert 0.003 <= link <= 0.025
         assert abs(constant) * link <= 3.01
+
+
+# ---- log-odds that bend ----------------------------------------------------------------------------------------------
+
+
+def test_of_blank_counts_nothing_bends():
+    link, constant, bends = bent(np.zeros(ScoreCounts.size, np.int64), 0.01, 1e9)
+    assert (link, constant) == (0.01, 0)
+    assert {slope for _, slope in bends} == {0.01}
+
+
+@pytest.mark.parametrize("offset", [0.0, -1.7, 2.0])
+def test_many_rows_say_where_log_odds_bend(offset):
+    """Rows of known log-odds, steeper below -1 and flatter above 1 than the public rule: chances within .02."""
+    odds = np.linspace(-4, 4, 4001)
+    true = offset + 0.4 + 2 * np.minimum(odds + 1, 0) + np.clip(odds, -1, 1) + 0.4 * np.maximum(odds - 1, 0)
+    chance = 1 / (1 + np.exp(-true))
+    place = np.clip(np.ceil(odds + 3), 0, MIDDLES.size - 1).astype(int)
+    exact = [np.bincount(place, weights=25 * each, minlength=MIDDLES.size) for each in (1 - chance, chance)]
+    link, constant, bends = bent(np.rint(np.concatenate(exact)).astype(np.int64), 0.01, 10.0, offset)
+    scores = np.rint(odds / 0.01).astype(np.int64) + constant
+    found = probabilities_of(scores[:, None], link, bends)[:, 1]
+    assert np.abs(found - chance).mean() < 0.02
+    straight, moved = placed(np.rint(np.concatenate(exact)).astype(np.int64), 0.01, 10.0, offset)
+    unbent = probabilities_of(np.rint(odds / 0.01).astype(np.int64)[:, None] + moved, straight)[:, 1]
+    assert np.abs(found - chance).mean() < np.abs(unbent - chance).mean() / 2
+
+
+def test_whatever_bends_rises_and_keeps_labels():
+    random = np.random.default_rng(1)
+    for _ in range(300):
+        scale, rule = 10.0 ** random.uniform(0, 12), 10.0 ** random.uniform(-4, 0.5)
+        noisy = random.normal(0, scale, ScoreCounts.size).astype(np.int64)
+        link, _, bends = bent(noisy, rule, scale, random.uniform(-5, 5))
+        check_bends(bends)
+        assert len(bends) <= KNOTS.size
+        scores = np.unique(np.append(random.integers(-20_000, 20_000, 50), [-1, 0, 1]))
+        found = probabilities_of(scores[:, None], link, bends)[:, 1]
+        assert (np.diff(found) >= 0).all()
+        assert (np.sign(found - 0.5) == np.sign(scores)).all()
