@@ -114,7 +114,7 @@ def test_votes_and_splits_may_ask_as_many_texts_as_there_are(name, parameters, r
             continue
         if name != "forest":  # its splits are public: the rehearsal asks them already
             to_onnx(blank, {})
-        with pytest.raises(InputError, match=rf"at most {room}; its first 50\d features would fit"):
+        with pytest.raises(InputError, match=rf"at most {room}; its first (50|48)\d features would fit"):
             check_exportable(learner, public, blank)
 
 

@@ -51,6 +51,9 @@ def test_what_is_too_weak_is_called_so_with_an_epsilon_at_which_it_is_not():
     assert weak.says.startswith("no better than guessing")
     assert f"epsilon {weak.least:g}" in weak.says
     assert expected(public(200, str(1.05 * weak.least)), "lazybb").better
+    rare = expected(public(200, "0.1", prevalence=(0.99, 0.01)), "lazybb")
+    assert rare.least == pytest.approx(50 * weak.least, rel=0.05)
+    assert expected(public(200, "0.1", prevalence=(0.5, 0.5)), "lazybb") == weak
     strong = expected(public(30_000, "0.1"), "lazybb")
     assert strong.better
     assert strong.auroc[0] > 0.7

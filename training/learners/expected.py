@@ -1,6 +1,6 @@
 """What can be expected of a model before anything is spent, from public facts alone: what learners by their defaults
-reached in the utility study on held-out rows. It costs no fit and reads no row: other data may be harder or easier, and
-of a rare class less is learnt. How the constants were found, and how often they were right about datasets left out:
+reached in the utility study on held-out rows. It costs no fit and reads no row: other data may be harder or easier. Of
+a rare class less is learnt: where its share is declared, twice its rows count, and no others. How the constants were found, and how often they were right about datasets left out:
 docs/results/forecast.md; `python -m benchmarks.forecast` makes both.
 """
 
@@ -86,11 +86,16 @@ def power(records: float, epsilon: float, classes: int) -> float:
     return records * epsilon / (1 if classes == 2 else classes)
 
 
+def counted(public: Public) -> float:
+    """Of two classes, the share of rows that tells: 1, or twice the rarer class's declared share."""
+    return 2 * min(public.prevalence) if len(public.prevalence) == 2 else 1.0
+
+
 def expected(public: Public, learner: str) -> Expected | None:
     """None where the study does not tell: of a number, of learners that are not in it, and at delta 0."""
     if public.classes is None or learner not in LEAST or public.budget.delta == 0:
         return None
-    each = power(strength(public), 1.0, len(public.classes))
+    each = power(strength(public), 1.0, len(public.classes)) * counted(public)
     least = LEAST[learner] / max(each / float(public.budget.epsilon), 1e-9)
     band = REACHED[learner][bisect_right(FROM, each) - 1]
     return Expected(band, each >= LEAST[learner], float(f"{least:.2g}"))

@@ -20,6 +20,7 @@ from training.rows.unit_question import words_of
 ROLES = ("feature", "target", "group", "feature and group", "unit", "ignore")
 CALENDAR = ("date", "datetime", "time")
 LEAVE_OUT = " leave-out"
+SHARE = re.compile(r" share ([0-9. ]+)$")
 WRITTEN = {"numeric": ("decimal",), "boolean": ("true_words", "false_words"), **dict.fromkeys(CALENDAR, ("written",))}
 # What a word of a column's name says that everybody knows: a unit's own ends, or what no person exceeds.
 KNOWN = {
@@ -57,8 +58,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person says of `columns`. `public`: LOW .. HIGH, or values with commas; of a target, `leave-out` may
-    follow. `type`, `written`: where it is another than proposed.
+    """What a person says of `columns`. `public`: LOW .. HIGH, or values with commas; of a target, `share` with
+    about the last class's (or every class's) share of rows may follow, and `leave-out`. `type`, `written`: where it is another than proposed.
     """
 
     columns: tuple[str, ...]
@@ -182,12 +183,18 @@ def _named(name: str, read: Any, text: str) -> dict[str, Any]:
 
 
 def target(said: str) -> dict[str, Any]:
-    """`no, yes`, or `0 .. 30000`, where `leave-out` may follow. InputError, ValueError."""
+    """`no, yes`, `no, yes share 0.02`, or `0 .. 30000`, where `leave-out` may follow. InputError, ValueError."""
     missing = {"missing": "leave-out"} if said.endswith(LEAVE_OUT) else {}
-    low, dots, high = (part.strip() for part in said.removesuffix(LEAVE_OUT).partition(".."))
-    if not low:
-        raise InputError("say its classes in order, the last is the one looked for (no, yes), or LOW .. HIGH")
-    return {**({"range": [_number(low), _number(high)]} if dots else {"classes": listed(low)}), **missing}
+    text = said.removesuffix(LEAVE_OUT)
+    shares = [_number(each) for found in SHARE.findall(text) for each in found.split()]
+    low, dots, high = (part.strip() for part in SHARE.sub("", text).partition(".."))
+    if not low or (dots and shares):
+        raise InputError(
+            "say its classes in order, the last is the one looked for (no, yes; where it is rare, about its share: "
+            "no, yes share 0.02), or LOW .. HIGH"
+        )
+    rare = {"prevalence": shares if len(shares) > 1 else shares[0]} if shares else {}
+    return {**({"range": [_number(low), _number(high)]} if dots else {"classes": listed(low)}), **rare, **missing}
 
 
 def public(answer: str, kind: str, strict: bool = False) -> dict[str, Any]:

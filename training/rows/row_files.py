@@ -48,6 +48,7 @@ HEAD = """\
 # Draft from the column names and types of {name}. {looked}
 # Replace every FILL-IN by what is publicly known: ranges from the meaning of a column, categories from the code book.
 target: {{name: FILL-IN, classes: FILL-IN}} # the column to predict (delete it below), its classes: ["no", "yes"]
+# (where a class is rare, say about how rare, from public knowledge: prevalence: 0.02, of the last of two classes)
 # (to predict a number, its public range stands in place of the classes: range: [low, high])
 # (several questions about the same people, on one budget: in place of target,
 #  targets: {{NAME: {{classes: [...]}}, NAME: {{range: [low, high]}}}}; a job then says which: --target NAME)

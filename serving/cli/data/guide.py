@@ -31,8 +31,8 @@ ELSEWHERE = (
     "--epsilon E --delta D (or --family NAME)"
 )
 OF_TARGET = (
-    "{}: its classes in order, the last is the one looked for (no, yes), or LOW .. HIGH; then leave-out, where rows "
-    "may lack it"
+    "{}: its classes in order, the last is the one looked for (no, yes; where it is rare, about its share: no, yes "
+    "share 0.02), or LOW .. HIGH; then leave-out, where rows may lack it"
 )
 
 

@@ -6,11 +6,12 @@ import os
 import time
 
 import pytest
+import yaml
 
 from accountant.errors import InputError, UnknownName, WrongState
 from accountant.home import Home
 from training.registering import steps
-from training.registering.columns import Answer, lines_of, schema_of, unit_of
+from training.registering.columns import Answer, lines_of, schema_of, target, unit_of
 from training.registering.drafts import (
     CHECKING,
     COLUMNS,
@@ -24,6 +25,7 @@ from training.registering.drafts import (
     Drafts,
 )
 from training.rows.row_files import proposal
+from training.rows.schema import parse_schema
 
 ROWS = b"person_id,age,city,born,ill\n1,34,Bonn,03/04/1990,yes\n2,51,Kiel,05/06/1973,no\n3,7,Bonn,01/02/2019,no\n"
 ANSWERS = [
@@ -51,6 +53,29 @@ def looked(home, drafts, by="ana", rows=ROWS):
     draft = drafts.begin(by, "people.csv", len(rows), 1000)
     steps.step(home, drafts, drafts.append(draft, 0, rows))
     return drafts.get(draft.id, by)
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("no, yes share 0.02", {"classes": ["no", "yes"], "prevalence": 0.02}),
+        ("a, b, c share .9 .07 .03 leave-out",
+         {"classes": ["a", "b", "c"], "prevalence": [0.9, 0.07, 0.03], "missing": "leave-out"}),
+        ("no, market share", {"classes": ["no", "market share"]}),
+    ],
+)  # fmt: skip
+def test_a_rare_class_is_said_beside_the_classes(said, wanted):
+    assert target(said) == wanted
+    body = {"targets": {"y": target(said)}, "records": 9, "features": {"x": {"type": "boolean"}}}
+    assert list(parse_schema(yaml.safe_dump(body).encode()).only.prevalence or ()) == pytest.approx(
+        {0.02: [0.98, 0.02]}.get(wanted.get("prevalence"), []) if len(wanted["classes"]) == 2 else [0.9, 0.07, 0.03]
+    )
+
+
+@pytest.mark.parametrize("said", ["0 .. 9 share 0.1", " share 0.1", "no, yes share 1 . 2"])
+def test_shares_of_nothing_are_refused(said):
+    with pytest.raises(InputError):
+        target(said)
 
 
 def test_what_is_proposed_comes_from_names_and_types_and_never_from_values(tmp_path):
