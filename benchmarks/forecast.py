@@ -166,8 +166,8 @@ REACHED = {{
 
 ## Rare classes
 
-Where a schema declares how rare one of two classes is, only twice its rows count. On [datasets made rare](rare.md), none of
-which the constants saw, the AUROC lies inside, in percent, where the strength is of
+Where a schema declares how rare one of two classes is, only twice its rows count. On [datasets made rare](rare.md),
+none of which the constants saw, the AUROC lies inside, in percent, where the strength is of
 
 | rows | inside | cells |
 |---|---|---|
@@ -175,7 +175,8 @@ which the constants saw, the AUROC lies inside, in percent, where the strength i
 
 ## What it does not know
 
-How hard the data are, and how rare a class is where nobody says so: private facts. Of numbers, and of learners that are not named here, `plan` expects nothing.
+How hard the data are, and how rare a class is where nobody says so: private facts. Of numbers, and of learners that are
+not named here, `plan` expects nothing.
 """
 
 

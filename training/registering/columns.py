@@ -58,8 +58,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person says of `columns`. `public`: LOW .. HIGH, or values with commas; of a target, `share` with
-    about the last class's (or every class's) share of rows may follow, and `leave-out`. `type`, `written`: where it is another than proposed.
+    """What a person says of `columns`. `public`: LOW .. HIGH, or values with commas; of a target, `share` with about
+    the last class's (or every class's) share of rows may follow, and `leave-out`. `type`, `written`: where it is
+    another than proposed.
     """
 
     columns: tuple[str, ...]
