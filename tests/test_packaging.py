@@ -217,7 +217,8 @@ RUN = ["train", "serve", "postgres"]
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(
-    ("lock", "extras"), [(LOCKS[0], RUN), (LOCKS[1], [*RUN, "hsm", "dask", "dev"]), (LOCKS[3], [*RUN, "dask"])]
+    ("lock", "extras"),
+    [(LOCKS[0], RUN), (LOCKS[1], [*RUN, "duckdb", "hsm", "dask", "dev"]), (LOCKS[3], [*RUN, "dask"])],
 )
 def test_lock_satisfies_the_project(lock, extras, python):
     """The lock is no older than pyproject.toml; `make lock` mends it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accountant.errors import InputError
 from accountant.home import Home
-from training.rows.sources import remote, sql
+from training.rows.sources import duck, remote, sql
 from training.rows.sources.described import read_schema
 
 
@@ -21,7 +21,10 @@ def rows_at(
     """The rows' place while they are read, and where they came from, where that is another. InputError where a query is
     given without a database.
     """
-    if remote.is_remote(data) and (query, table) == (None, None):
+    if duck.is_duckdb(data):
+        with duck.answered(data, query, table, read_schema(schema).form, home.datasets) as path:
+            yield path, data
+    elif remote.is_remote(data) and (query, table) == (None, None):
         with remote.fetched(data, home.datasets) as path:
             yield path, data
     elif sql.is_url(data) and not remote.is_remote(data):
@@ -29,6 +32,6 @@ def rows_at(
         with sql.spooled(data, query, table, form, home.datasets) as path:
             yield path, sql.shown(data)
     elif (query, table) != (None, None):
-        raise InputError("query, table: go with --data postgresql://... or another database's URL")
+        raise InputError("query, table: go with --data postgresql://... or another database's URL, or duckdb:FILES")
     else:
         yield Path(data), None

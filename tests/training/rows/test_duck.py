@@ -1,0 +1,156 @@
+"""What DuckDB answers about named files is registered as a file is, and it reaches nothing that was not named."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accountant.errors import DataError, InputError
+from serving.cli.app import run
+from training.rows.sources.duck import answered
+from training.rows.sources.files import ArrowTable
+from training.rows.sources.written import PLAIN, Form
+
+duckdb = pytest.importorskip("duckdb")
+
+SCHEMA = """
+target: {name: y, classes: ["no", "yes"]}
+records: 2000
+features:
+  visits: {type: numeric, range: [0, 10]}
+  most: {type: numeric, range: [0, 1000]}
+  year: {type: numeric, range: [2020, 2030]}
+"""
+QUERY = """
+select count(*) as visits, max(r.lab) as most, r.year::int as year,
+  any_value(case when o.lab > 500 then 'yes' else 'no' end) as y
+  from rows r join rows o on o.person = r.person and o.lab = r.person
+  group by r.person, r.year order by r.person
+"""
+
+
+@pytest.fixture
+def wards(tmp_path):
+    """Two visits each of 2,000 people, in Hive partitions of Parquet."""
+    for year in (2020, 2021):
+        people = range((year - 2020) * 1000, (year - 2019) * 1000)
+        rows = {"person": [p for p in people for _ in "ab"], "lab": [lab for p in people for lab in (p, p % 700)]}
+        (tmp_path / "wards" / f"year={year}").mkdir(parents=True)
+        pq.write_table(pa.table(rows), tmp_path / "wards" / f"year={year}" / "part.parquet")
+    return tmp_path / "wards"
+
+
+def read(data, query, form=PLAIN, name=None, folder=None):
+    with answered(f"duckdb:{data}", query, name, form, folder) as path:
+        return pa.Table.from_batches(ArrowTable(path).batches([*ArrowTable(path).types()], {})).to_pydict()
+
+
+def test_what_a_query_makes_of_files_is_registered_and_is_the_same_from_every_place(
+    wards, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
+    rest = [
+        "--schema",
+        str(tmp_path / "schema.yaml"),
+        "--epsilon",
+        "3",
+        "--delta",
+        "1e-6",
+        "--unit",
+        "record",
+        "--json",
+    ]
+    assert run(["init"]) == 0
+    register = ["dataset", "register"]
+    assert run([*register, "a", "--data", f"duckdb:{wards}", "--query", QUERY, *rest]) == 0
+    assert json.loads((tmp_path / "home" / "datasets.json").read_text())["a"]["data"] == f"duckdb:{wards}"
+    counted = read(wards, QUERY, folder=tmp_path)
+    assert len(counted["visits"]) == 2000
+    assert set(counted["visits"]) == {2, 4}
+    pq.write_table(pa.table(counted), tmp_path / "rows.parquet")
+    with duckdb.connect(str(tmp_path / "wards.duckdb")) as own:
+        own.execute(f"create view rows as select * from read_parquet('{wards}/*/*.parquet', hive_partitioning = true)")
+        own.execute(f"create table counted as {QUERY}")
+    before = hashlib.sha256((tmp_path / "wards.duckdb").read_bytes()).digest()
+    for data, asked in {
+        f"{tmp_path / 'rows.parquet'}": [],
+        f"duckdb:{wards}/*/*.parquet": ["--query", QUERY],
+        f"duckdb:file://{wards}": ["--query", QUERY],
+        f"duckdb:///{tmp_path / 'wards.duckdb'}": ["--table", "counted"],
+        f"duckdb:{tmp_path / 'wards.duckdb'}": ["--query", "select * from main.counted"],
+    }.items():
+        capsys.readouterr()
+        assert run([*register, "b", "--data", data, *asked, *rest]) == 2
+        assert "these rows are registered already, as a" in capsys.readouterr().err
+    # A view in the database reads files that were not named.
+    assert run([*register, "b", "--data", f"duckdb:{tmp_path / 'wards.duckdb'}", "--table", "rows", *rest]) == 2
+    assert "what --data does not name" in capsys.readouterr().err
+    assert hashlib.sha256((tmp_path / "wards.duckdb").read_bytes()).digest() == before
+    assert not list(tmp_path.glob("home/datasets/*.partial"))
+    assert not list(tmp_path.glob("wards.duckdb.*"))
+
+
+def test_cells_of_a_csv_are_texts_read_as_the_schema_says(tmp_path):
+    lines = "name;lab;note\nÉmile;007;a\nZoë;;" + '"two\nlines; one cell"\n'
+    with gzip.open(tmp_path / "rows.csv.gz", "wb") as file:
+        file.write(lines.encode("latin-1"))
+    found = read(
+        tmp_path / "rows.csv.gz", "select * from rows order by name desc", Form(";", "latin-1"), folder=tmp_path
+    )
+    assert found == {"name": ["Émile", "Zoë"], "lab": ["007", None], "note": ["a", "two\nlines; one cell"]}
+    assert read(tmp_path / "rows.csv.gz", None, Form(";", "latin-1"), "rows", tmp_path)["lab"] == ["007", None]
+
+
+def test_a_file_that_differs_from_the_first_is_named(wards, tmp_path):
+    pq.write_table(pa.table({"person": ["a"], "lab": [1]}), wards / "year=2021" / "zz.parquet")
+    with pytest.raises(DataError, match=r"zz\.parquet: column 'person' holds string, and int64"):
+        read(wards, QUERY, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("select lab::varchar || 'hush' as x from rows where error(lab::varchar) is null", "DuckDB refused"),
+        ("select * from read_csv('{}/secret.csv')", "what --data does not name"),
+        ("select * from '{}/secret.csv'", "DuckDB refused"),
+        ("select * from glob('{}/*')", "what --data does not name"),
+        ("select * from read_parquet('s3://bucket/x')", "DuckDB refused"),
+        ("attach '{}/new.db'", "must be one select"),
+        ("copy rows to '{}/new.csv'", "must be one select"),
+        ("select 1; select 2", "must be one select"),
+        ("set enable_external_access = true", "must be one select"),
+        ("install httpfs", "must be one select"),
+        ("create table x as select * from rows", "must be one select"),
+        ("", "must be one select"),
+        ("select nosuch from rows", "nosuch"),
+        ("select * from wards", "DuckDB refused"),
+    ],
+)
+def test_nothing_else_is_reached_and_no_value_is_told(wards, tmp_path, query, told):
+    (tmp_path / "secret.csv").write_text("lab\n1\n")
+    with pytest.raises((DataError, InputError)) as caught:
+        read(wards, query.format(tmp_path), folder=tmp_path / "home")
+    assert told in caught.value.message
+    assert "699" not in caught.value.message
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["home", "secret.csv", "wards"]
+    assert not list((tmp_path / "home").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("data", "query", "name"),
+    [
+        ("x.parquet", None, None),
+        ("x.parquet", "select 1", "rows"),
+        ("", "select 1", None),
+        ("no.duckdb", "select 1", None),
+    ],
+)
+def test_what_names_nothing_is_refused(tmp_path, data, query, name):
+    with pytest.raises(InputError):
+        read(data, query, PLAIN, name, tmp_path)
