@@ -177,6 +177,19 @@ def parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
+@lru_cache(maxsize=len(SOURCES))
+def walked(text: str) -> tuple[ast.AST, ...]:
+    """Every node that a rule asks for."""
+    kinds = ast.Import | ast.ImportFrom | ast.Call | ast.Attribute | ast.FunctionDef | ast.AsyncFunctionDef
+    return tuple(node for node in ast.walk(parsed(text)) if isinstance(node, kinds))
+
+
+@lru_cache(maxsize=len(SOURCES))
+def imports(text: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Other than for types alone."""
+    return tuple(house.imports(parsed(text)))
+
+
 def sources() -> dict[str, ast.Module]:
     """As `house.sources(ROOT)`, each read once."""
     return {path: parsed((ROOT / path).read_text("utf-8")) for path in SOURCES}
@@ -185,7 +198,8 @@ def sources() -> dict[str, ast.Module]:
 @pytest.fixture(scope="module", autouse=True)
 def _forget():
     yield
-    parsed.cache_clear()
+    for kept in (parsed, walked, imports):
+        kept.cache_clear()
 
 
 def read_map(text: str) -> dict[str, set[str]]:
@@ -208,7 +222,7 @@ def within(name: str, prefixes: set[str] | tuple[str, ...]) -> bool:
 
 def imported(text: str) -> Iterator[tuple[int, str]]:
     """Line and full dotted name of everything imported, also inside functions, by `import_module` and by `later`."""
-    for node in ast.walk(parsed(text)):
+    for node in walked(text):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -219,10 +233,9 @@ def imported(text: str) -> Iterator[tuple[int, str]]:
 
 def used(text: str) -> Iterator[tuple[int, str]]:
     """Line and dotted name of every attribute looked up on a plain name, with import aliases undone."""
-    tree = parsed(text)
-    imports = [alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    imports = [alias for node in walked(text) if isinstance(node, ast.Import) for alias in node.names]
     aliases = {alias.asname: alias.name for alias in imports if alias.asname}
-    for node in ast.walk(tree):
+    for node in walked(text):
         if isinstance(node, ast.Attribute):
             first, _, rest = ast.unparse(node).partition(".")
             yield node.lineno, f"{aliases.get(first, first)}.{rest}"
@@ -243,7 +256,7 @@ def folder_of(path: str) -> str:
 
 def into_folders(path: str, text: str) -> Iterator[tuple[int, str]]:
     """Line and folder of everything of ours that is imported, other than for types alone."""
-    for node in house.imports(parsed(text)):
+    for node in imports(text):
         names = [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{name}" for name in names]
@@ -283,7 +296,7 @@ def sizes(path: str, text: str) -> list[str]:
     """Files and functions stay small enough to be read in one go."""
     lines = len(text.splitlines())
     found = [f"{path}: {lines} lines, at most {MAX_LINES}"] if lines > MAX_LINES else []
-    for node in ast.walk(parsed(text)):
+    for node in walked(text):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION:

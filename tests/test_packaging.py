@@ -119,6 +119,7 @@ def test_wheel_says_what_it_is(wheel):
     assert f"{info}/licenses/LICENSE" in wheel.namelist()
 
 
+@pytest.mark.slow
 def test_wheel_works_in_a_venv_of_its_own(wheel, tmp_path):
     """As pip installs it, beside the dependencies that are here: from help to a certified model, no source near."""
     place, env = tmp_path / "venv", {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -49,6 +49,7 @@ def test_mechanisms_are_unbiased_and_as_noisy_as_their_formulas_say(dimension):
         assert variance is None or measured == pytest.approx(variance, rel=0.04)
 
 
+@pytest.mark.slow
 def test_one_of_64_stays_within_a_tenth_of_privunit_up_to_epsilon_5():
     rows = local_paper_report.variance_table().splitlines()[2:]
     ratios = [[float(cell) for cell in row.strip("| ").split(" | ")[1:]] for row in rows]
@@ -92,6 +93,7 @@ def test_sums_at_once_are_the_sums_of_owners(small):
         summed(layout, codes, y, 3)
 
 
+@pytest.mark.slow
 def test_the_whole_program_runs_on_a_made_up_portion(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     for file, kinds, rows in (

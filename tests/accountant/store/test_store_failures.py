@@ -244,6 +244,7 @@ SILENCES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempt", SILENCES)
 def test_nobody_waits_for_ever_for_a_database_that_never_answers(silent, attempt):
     """And when it answers again all is as before."""

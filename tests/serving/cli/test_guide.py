@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from ledgers import ROOT
 
 from accountant.home import Home
@@ -31,6 +32,7 @@ ANSWERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_messy_table_is_registered_by_answers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     home = {

@@ -348,6 +348,7 @@ def test_a_sum_that_does_not_follow_is_refused(checker):
         assert checker.bad(**parts(filed, made.trust)) == ["claim"], change
 
 
+@pytest.mark.slow
 def test_the_documented_snippet_runs(checker, tmp_path):
     page = (ROOT / "docs" / "verifying-in-the-browser.md").read_text()
     snippet = page.split("```js\n")[1].split("```")[0]
