@@ -1,5 +1,5 @@
-"""The only place where noise exists. Price and draw read one number; samplers are OpenDP's exact ones, and a few exact
-coins of our own, over OS entropy.
+"""The only place where noise exists. Price and draw read one number. Samplers are exact, over OS entropy: noise that is
+added is OpenDP's; choices are a few lines of our own, of uniform numbers with as many bits as tell.
 
 Every mechanism takes exact integers (fixed-point statistics) and the query's integer sensitivity, so no float order
 and no float rounding can betray a row. Floating point appears once, in the scale, and is rounded towards more noise.
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache, partial
-from math import ceil, inf, nextafter
+from itertools import accumulate
+from math import ceil, floor, inf, nextafter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -26,12 +27,11 @@ from accountant.later import later
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
 
-domains, measures, metrics = later("opendp.domains"), later("opendp.measures"), later("opendp.metrics")
+domains, metrics = later("opendp.domains"), later("opendp.metrics")
 measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehearsal draws nothing
 
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
-NEAR = 2.0
 STEPS, REACH = 64, 60  # of the table of exp(-x): by 1/64, up to 60
 
 
@@ -90,7 +90,7 @@ class ExponentialSelection(_RangeMechanism):
 
     def draw(self, values: Integers, sensitivity: int) -> int:
         """The index, from 0 to len(values) - 1."""
-        return _select(np.ascontiguousarray(values, np.int64), _scale(sensitivity, self.epsilon))
+        return int(_select(np.ascontiguousarray(values, np.int64)[None], _scale(sensitivity, self.epsilon))[0])
 
 
 @dataclass(frozen=True)
@@ -175,33 +175,39 @@ class RandomizedResponse(_PureMechanism):
         return np.array([answer(int(value)) for value in values.ravel()], np.int64).reshape(values.shape)
 
 
-def _select(values: Integers, scale: float) -> int:
-    """The exponential mechanism, P(h) ~ exp(values[h] / scale).
+def _select(values: Integers, scale: float) -> Integers:
+    """The exponential mechanism in every row of `values` (rows, candidates), P(h) ~ exp(values[h] / scale): (rows,).
 
-    OpenDP proposes candidates until it accepts one: where a few are far better than many, about as often as there are
-    candidates. So an exact coin decides first whether the choice is among those within NEAR scales of the best or among
-    the others; within either part the law is that part's own exponential mechanism.
+    By inversion: a uniform number in [0, 1) falls among the weights, laid side by side, where it falls. 64 bits of it
+    and rough bounds of the sums nearly always tell; if not, more bits are drawn of the same number, and the sums are
+    computed to more digits than those. So nothing is rounded, and the time hardly depends on the values.
     """
-    if values.size == 1:
-        return 0
-    below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
-    far = below > NEAR * scale
-    if not far.any():
-        return int(_noisy_max(scale)(values))
-    part = np.flatnonzero(far if _is_far(below[~far], below[far], scale) else ~far)
-    return int(part[_select(values[part], scale)])
+    below = (values.max(axis=1, keepdims=True) - values).view(np.uint64)  # the difference of int64s never overflows so
+    slack = below.shape[1] * 2.0**-52  # of sums of floats, one by one
+    low, high = (each.cumsum(axis=1) for each in _weights(below, scale))
+    low, high = low * (1 - slack), high * (1 + slack)
+    uniform = np.frombuffer(os.urandom(8 * len(below)), np.uint64)
+    place, rows = uniform * 2.0**-64, np.arange(len(below))
+    top, bottom = (place * (1 + 1e-12) + 2.0**-63) * high[:, -1], (place * (1 - 1e-12) - 2.0**-63) * low[:, -1]
+    found: Integers = (low[:, :-1] < top[:, None]).sum(axis=1)  # the first that is sure to end behind the number
+    sure = (found == 0) | (high[rows, found - 1] <= bottom)
+    for row in np.flatnonzero(~sure):
+        found[row] = _exactly(below[row], scale, int(uniform[row]))
+    return found
 
 
-def _is_far(near: NDArray[np.uint64], far: NDArray[np.uint64], scale: float) -> bool:
-    """An exact coin: true with chance F / (N + F), the sums of exp(-below / scale) over both parts."""
-    uniform = int.from_bytes(os.urandom(8), "big")
-    return _coin(uniform, *_rough_share(near, far, scale), lambda bits: _share(near, far, scale, bits))
-
-
-def _rough_share(near: NDArray[np.uint64], far: NDArray[np.uint64], scale: float) -> tuple[Fraction, Fraction]:
-    """F / (N + F) between two numbers, from sums and products of floats alone."""
-    (least, most), (low, high) = ([Fraction(float(b.sum())) for b in _weights(part, scale)] for part in (near, far))
-    return low / (low + most), high / (high + least)
+def _exactly(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
+    """Among weights exp(-below / scale), where the number falls that begins with the 64 bits of `uniform`."""
+    bits = 64
+    while True:
+        bounds = [_weight(int(gap), scale, bits + 64) for gap in below]
+        low, high = (accumulate(ends) for ends in zip(*bounds, strict=True))
+        unit = 1 << 2 * bits
+        most = [ceil(unit * end) for end in high]
+        found = _place([floor(unit * end) for end in low], most, most[-1], uniform, bits)
+        if found is not None:
+            return found
+        bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
 
 
 def _coins(below: NDArray[np.uint64], scale: float) -> NDArray[np.bool_]:
@@ -250,22 +256,11 @@ def _table() -> NDArray[np.float64]:
         return np.array([float((Decimal(-step) / STEPS).exp()) for step in range(STEPS * REACH + 1)])
 
 
-def _share(near: NDArray[np.uint64], far: NDArray[np.uint64], scale: float, bits: int) -> tuple[Fraction, Fraction]:
-    """F / (N + F) between two numbers that are closer than 2^-bits.
-
-    Decimal's functions are correctly rounded, and x exp(-x) < 1: each weight is off by less than 4 units of its last
-    digit, so are the sums by less than 5 per candidate, and the share by less than 20 per candidate.
-    """
-    digits = bits // 3 + 30  # far more than 2^-bits and any number of candidates ask for
-    with localcontext(prec=digits):
-        parts = [sum((-(Decimal(int(gap)) / Decimal(scale))).exp() for gap in part) for part in (near, far)]
-        share = Fraction(parts[1] / (parts[0] + parts[1]))
-    slack = Fraction(20 * (near.size + far.size), 10 ** (digits - 1))
-    return share - slack, share + slack
-
-
 def _weight(gap: int, scale: float, bits: int) -> tuple[Fraction, Fraction]:
-    """exp(-gap / scale) between two numbers that are closer than 2^-bits, as in `_share`."""
+    """exp(-gap / scale) between two numbers that are closer than 2^-bits.
+
+    Decimal's functions are correctly rounded, and x exp(-x) < 1: it is off by less than 4 units of its last digit.
+    """
     digits = bits // 3 + 30
     with localcontext(prec=digits):
         weight = Fraction((-(Decimal(gap) / Decimal(scale))).exp())
@@ -344,13 +339,6 @@ def _integers() -> Any:
 
 
 @lru_cache(maxsize=256)
-def _noisy_max(scale: float) -> Any:
-    """OpenDP's exponential mechanism: noisy max with Gumbel noise."""
-    space = _integers(), metrics.linf_distance(T="i64", monotonic=True)
-    return measurements.make_noisy_max(*space, measures.zero_concentrated_divergence(), scale=scale)
-
-
-@lru_cache(maxsize=256)
 def _laplace(scale: float) -> Any:
     return measurements.make_laplace(_integers(), metrics.l1_distance(T="i64"), scale=scale)
 
@@ -379,7 +367,7 @@ class ExponentialSelections(_RangeMechanism):
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The indices, of the shape (rows,)."""
-        return _draw_rows(ExponentialSelection(self.epsilon), values, sensitivity)
+        return _select(np.ascontiguousarray(values, np.int64), _scale(sensitivity, self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -393,8 +381,5 @@ class PermuteAndFlips(_PureMechanism):
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The indices, of the shape (rows,)."""
-        return _draw_rows(PermuteAndFlip(self.epsilon), values, sensitivity)
-
-
-def _draw_rows(selection: ExponentialSelection | PermuteAndFlip, values: Integers, sensitivity: int) -> Integers:
-    return np.array([selection.draw(row, sensitivity) for row in values], np.int64)
+        selection = PermuteAndFlip(self.epsilon)
+        return np.array([selection.draw(row, sensitivity) for row in values], np.int64)

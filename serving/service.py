@@ -27,8 +27,8 @@ def _described() -> Mapping[str, Any]:
 
 SETTINGS = ServerSettings()
 set_up()
-library_internals.install()
 APP = make_app(_described)
+library_internals.install(Doors(APP, ours=APP))
 
 
 @bentoml.service(

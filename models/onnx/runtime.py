@@ -19,6 +19,8 @@ from models.calendar import EXAMPLES
 from models.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature, RawColumns, encodable
 from models.onnx.check import check_graph
 from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER
+from models.onnx.texts import numbers_of_texts
+from models.text_numbers import NO_TEXTS, Numbers
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -36,19 +38,22 @@ class OnnxModel:
 
     ONNX Runtime computes every output of a graph, asked for or not, and copies every input, read or not. So what
     predicts is a session of the same bytes without the nodes that lead to `contributions` alone and without inputs that
-    no other node reads; the whole graph is opened when contributions are first asked for.
+    no other node reads, and without the nodes that look texts up (`texts`); the whole graph is opened when
+    contributions are first asked for.
     """
 
     def __init__(self, model_bytes: bytes) -> None:
         check_graph(model_bytes)
         self._bytes = model_bytes
         model = ModelProto.FromString(model_bytes)
-        self._session = _session(_without(model, CONTRIBUTIONS))
+        quick = _without(model, CONTRIBUTIONS)
+        self.texts = numbers_of_texts(quick)
+        self._session = _session(quick.SerializeToString(deterministic=True))
         try:
             self.inputs: dict[str, str] = {
                 each.name: TYPES[each.type.tensor_type.elem_type] for each in model.graph.input
             }
-            self.reads = [each.name for each in self._session.get_inputs()]
+            self.reads: list[str] = [each.name for each in self._session.get_inputs()]
             self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
             outputs = [each.name for each in self._session.get_outputs()]
         except UnicodeDecodeError as error:
@@ -68,11 +73,15 @@ class OnnxModel:
 
     def infer(self, columns: Feed) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """As `predict`, without looking at the values: of the inputs that it `reads`, columns of any numbers, and of
-        text, either objects that are all str or of fixed width.
+        text, either objects that are all str or of fixed width, or what they are in `texts`.
 
         That is what `columns_from_records` makes.
         """
-        label, *probabilities = self._session.run(self._outputs, _shaped(columns, self.reads))
+        feed = {name: columns[name].reshape(-1, 1) for name in self.reads}
+        for name, numbers in self.texts.items():
+            if feed[name].dtype != np.float32:
+                feed[name] = numbers.of(columns[name]).reshape(-1, 1)
+        label, *probabilities = self._session.run(self._outputs, feed)
         return (label, probabilities[0]) if self.classes else (label[:, 0], np.empty((len(label), 0), np.float32))
 
     def contributions(self, columns: RawColumns) -> NDArray[np.float32]:
@@ -108,7 +117,7 @@ def _shaped(columns: Feed, names: Iterable[str]) -> Feed:
     return {name: columns[name].reshape(-1, 1) for name in names}
 
 
-def _without(whole: ModelProto, output: str) -> bytes:
+def _without(whole: ModelProto, output: str) -> ModelProto:
     """The same model without one of its outputs, and without the nodes and constants that lead to it alone, and the
     inputs that nothing reads then; the first input stays: it tells how many records there are."""
     model = ModelProto()
@@ -129,12 +138,14 @@ def _without(whole: ModelProto, output: str) -> bytes:
     graph.node.extend(kept[::-1])
     graph.output.extend(outputs)
     graph.initializer.extend(constants)
-    found: bytes = model.SerializeToString(deterministic=True)
-    return found
+    return model
 
 
-def columns_from_records(features: Sequence[Feature], records: Sequence[Record], limit: int) -> dict[str, NDArray[Any]]:
-    """JSON records -> columns (n,) for `OnnxModel.infer`, the ensemble and explanations alike.
+def columns_from_records(
+    features: Sequence[Feature], records: Sequence[Record], limit: int, texts: Mapping[str, Numbers] = NO_TEXTS
+) -> dict[str, NDArray[Any]]:
+    """JSON records -> columns (n,) for `OnnxModel.infer`, the ensemble and explanations alike; those of `texts`, which
+    are a model's own, as the numbers that this model makes of them.
 
     Every record has exactly the features as keys; null is missing. Numeric: a finite number that is not a boolean;
     boolean: true or false; categorical: a text; a date or time: an ISO text. Raises RecordError naming the first record
@@ -145,7 +156,9 @@ def columns_from_records(features: Sequence[Feature], records: Sequence[Record],
     try:
         cells = {feature.name: [record[feature.name] for record in records] for feature in features}
         fits = set(map(len, records)) <= {len(features)}
-        return {f.name: _column(f, cells[f.name]) for f in features} if fits else _blame(features, records)
+        if not fits:
+            return _blame(features, records)
+        return {f.name: _column(f, cells[f.name], texts.get(f.name)) for f in features}
     except (KeyError, TypeError, ValueError, OverflowError):
         return _blame(features, records)
 
@@ -166,7 +179,7 @@ _WANTED: dict[str, str] = {
 }
 
 
-def _column(feature: Feature, cells: list[Any]) -> NDArray[Any]:
+def _column(feature: Feature, cells: list[Any], known: Numbers | None) -> NDArray[Any]:
     """One column, checked as a whole: a look at each value alone would cost more than the model."""
     kinds = set(map(type, cells))
     if not kinds <= _TYPES[feature.kind]:
@@ -175,11 +188,16 @@ def _column(feature: Feature, cells: list[Any]) -> NDArray[Any]:
     if isinstance(feature, CategoricalFeature):
         texts = [cell or MISSING_TEXT for cell in cells] if some_null else cells
         "".join(texts).encode()  # UnicodeEncodeError (a ValueError) on a lone surrogate
-        return np.array(texts, dtype=object)
+        if known is None:
+            return np.array(texts, dtype=object)
+        return np.array([known.known.get(text, known.other) for text in texts], np.float32)
     if isinstance(feature, CalendarFeature):
         return feature.numbers(cells)
     numbers = np.array(cells, dtype=np.float64)
-    if np.count_nonzero(np.isfinite(numbers)) != len(cells) - (cells.count(None) if some_null else 0):
+    if len(cells) == 1:  # NumPy takes as long for one as for a hundred
+        if not some_null and not isfinite(cells[0]):
+            raise ValueError(feature.name)
+    elif np.count_nonzero(np.isfinite(numbers)) != len(cells) - (cells.count(None) if some_null else 0):
         raise ValueError(feature.name)
     return numbers
 

@@ -20,6 +20,7 @@ import anyio
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from accountant.canonical import whole_number
@@ -203,6 +204,12 @@ class Doors:
 
     def __init__(self, app: ASGIApp, ours: Starlette) -> None:
         self.app, self.ours = app, ours
+        self._named = {
+            (method, route.path): route
+            for route in ours.routes
+            if isinstance(route, Route) and "{" not in route.path
+            for method in (route.methods or ())
+        }  # found without a look at all the others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # nothing here speaks it, so nobody comes in by it
@@ -266,7 +273,13 @@ class Doors:
             await self.app(scope, receive, send)
             return
         scope["app"] = self.ours
-        await self.ours.router(scope, receive, send)
+        route = self._named.get((scope["method"], path))
+        if route is None:
+            await self.ours.router(scope, receive, send)
+            return
+        scope["route"], scope["path_params"] = route, {}
+        response = await route.endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
 
     def _know(self, scope: Scope) -> None:
         """Whose request it is, and whether they may make it from there and now."""

@@ -11,17 +11,21 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, cast
 
 from _bentoml_impl.worker import service as bentoml_worker  # type: ignore[import-untyped]
 from bentoml._internal import log as bentoml_log
 from bentoml._internal.utils import circus as bentoml_circus
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tornado.ioloop import IOLoop
-from uvicorn.config import HTTP_PROTOCOLS
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.config import HTTP_PROTOCOLS, Config
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from uvicorn.protocols.http import httptools_impl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from serving.process.logs import set_up
+from serving.wire.request_bodies import WHOLE
 
 LIBRARIES = {"bentoml": "1.4.39", "kantoku": "0.18.3", "tornado": "6.6.1", "uvicorn": "0.54.0"}
 
@@ -38,9 +42,17 @@ HEAD_BYTES = 64 << 10
 LAST_SECONDS = 0.5
 HEAD_FIELDS = 200
 
+QUICK_BYTES = 64 << 10  # of a body that came with its head: it is handed over as it is, under WHOLE of the scope
+QUICK_PATHS = frozenset({"/predict"})
 
-def install() -> None:
-    """Have this process's supervisor and servers use all of it. They look the names up when they start.
+
+_FRONT: list[ASGIApp] = []  # what answers quick requests in this process
+
+
+def install(front: ASGIApp | None = None) -> None:
+    """Have this process's supervisor and servers use all of it. They look the names up when they start. `front` answers
+    what is whole, small and asked of QUICK_PATHS, without BentoML's layers: its tracing, though off, a task and a timer
+    for each request cost more than a prediction, which has time limits of its own.
 
     The supervisor counts the time between two looks by tornado's clock, which is the machine's: set back by an hour, it
     would let an hour pass before it replaced a worker that died. So tornado is given a clock that nobody sets.
@@ -50,6 +62,8 @@ def install() -> None:
     if not isinstance(slow, partial):
         bentoml_circus.create_standalone_arbiter = partial(slow, check_delay=CHECK_SECONDS)
     HTTP_PROTOCOLS["auto"] = HTTP_PROTOCOLS["httptools"] = f"{__name__}:Patient"
+    httptools_impl.RequestResponseCycle = Exchange  # type: ignore[misc]
+    _FRONT[:] = [] if front is None else [front]
 
 
 def serve(service: str, listener: socket.socket, number: int, options: list[str]) -> None:
@@ -59,6 +73,83 @@ def serve(service: str, listener: socket.socket, number: int, options: list[str]
     bentoml_log.configure_server_logging = set_up
     own = [service, "--fd", str(listener.detach()), "--worker-id", str(number)]
     bentoml_worker.main([*own, *options], standalone_mode=False)
+
+
+class Quick:
+    """Before a server's application: what is quick goes to the one in front."""
+
+    def __init__(self, app: ASGIApp, front: ASGIApp) -> None:
+        self.app, self.front = app, front
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        quick = WHOLE in scope and scope["path"] in QUICK_PATHS
+        await (self.front if quick else self.app)(scope, receive, send)
+
+
+def _fronted(config: Config) -> None:
+    """Once for a server: behind what reads a proxy's headers, where there is that, and before all else."""
+    around = config.loaded_app
+    app = around.app if isinstance(around, ProxyHeadersMiddleware) else around
+    if not _FRONT or isinstance(app, Quick):
+        return
+    quick: Any = Quick(cast(ASGIApp, app), _FRONT[0])
+    if isinstance(around, ProxyHeadersMiddleware):
+        around.app = quick
+    else:
+        config.loaded_app = quick
+
+
+@lru_cache(maxsize=4096)
+def _line(name: bytes, value: bytes) -> bytes:
+    """A field of an answer's head. RuntimeError where it could end it."""
+    if httptools_impl.HEADER_RE.search(name) or httptools_impl.HEADER_VALUE_RE.search(value):
+        raise RuntimeError("Invalid HTTP header")
+    return b"%b: %b\r\n" % (name.lower(), value)
+
+
+class Exchange(RequestResponseCycle):
+    """One request and its answer, as uvicorn has them; but a short answer that comes whole goes out in one write."""
+
+    _head: Message | None = None  # of an answer, until its body comes
+
+    async def run_asgi(self, app: ASGIApp) -> None:  # type: ignore[override]
+        """Hand the body over where all of it is there."""
+        if not self.more_body and len(self.body) <= QUICK_BYTES:
+            cast(Scope, self.scope)[WHOLE] = bytes(self.body)
+        await super().run_asgi(app)  # type: ignore[arg-type]
+
+    async def send(self, message: Message) -> None:  # type: ignore[override]
+        """Keep a head back until its body is there."""
+        if self._head is None:
+            if (
+                not self.response_started
+                and message["type"] == "http.response.start"
+                and self.scope["method"] == "POST"
+            ):
+                self._head, self.response_started = message, True
+            else:
+                await super().send(message)  # type: ignore[arg-type]
+            return
+        head, self._head = self._head, None
+        if not self._sent(head, message):
+            self.response_started = False
+            await super().send(head)  # type: ignore[arg-type]
+            await super().send(message)  # type: ignore[arg-type]
+
+    def _sent(self, head: Message, message: Message) -> bool:
+        """Both at once, where that is possible: a body that is all there is, and as long as the head says."""
+        body, length = message.get("body", b""), b"%d" % len(message.get("body", b""))
+        fields = [*self.default_headers, *head["headers"]]
+        plain = (b"content-length", length) in fields and all(name != b"connection" for name, _ in fields)
+        waits = self.flow.write_paused or self.disconnected or not self.keep_alive
+        if waits or not plain or message.get("more_body") or len(body) > QUICK_BYTES:
+            return False
+        lines = [_line(name, value) for name, value in fields]
+        self.transport.write(b"".join((STATUS_LINE[head["status"]], *lines, b"\r\n", body)))
+        self.response_complete, self.waiting_for_100_continue = True, False
+        self.message_event.set()
+        self.on_response()
+        return True
 
 
 class Patient(HttpToolsProtocol):
@@ -71,6 +162,12 @@ class Patient(HttpToolsProtocol):
     _before: Any = None  # the request that had been answered when it was last looked at
     _in_head = _closing = False
     _bytes = _fields = 0
+
+    def __init__(self, config: Config, *more: Any, **named: Any) -> None:
+        if not config.loaded:
+            config.load()
+        _fronted(config)
+        super().__init__(config, *more, **named)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to count the seconds."""

@@ -106,7 +106,10 @@ def answer(find: Find, posted: Posted) -> Response:
         served = find(posted.model)
         model = served.verified
         reading = posted.raw, model.ensemble.features, model.runtime.reads, RECORDS
-        found, columns = ("csv", csv_tables.columns_of(*reading)) if posted.is_csv else tables_in.columns_of(*reading)
+        if posted.is_csv:
+            found, columns = "csv", csv_tables.columns_of(*reading)
+        else:
+            found, columns = tables_in.columns_of(*reading, model.runtime.texts)
         form = posted.form or found
     label, probabilities = predicted(served, columns)
     if form == "json":
@@ -137,7 +140,8 @@ def columns_of(served: Served, records: list[Any]) -> dict[str, NDArray[Any]]:
     if len(records) > RECORDS:
         raise TooLarge(f"records: {len(records)}; at most {RECORDS} a request", limit=RECORDS)
     check_time()
-    return columns_from_records(served.verified.ensemble.features, records, RECORDS)
+    model = served.verified
+    return columns_from_records(model.ensemble.features, records, RECORDS, model.runtime.texts)
 
 
 def answer_records(find: Find, body: dict[str, Any]) -> tuple[Served, dict[str, Any]]:

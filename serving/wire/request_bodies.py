@@ -23,6 +23,7 @@ BODY_SECONDS = 4.0
 TEXT_LENGTH = 1000
 MOST_HELD = 128 << 20  # bytes of bodies that a process holds at a time: eight of the largest
 HELD = "dpserve.held"
+WHOLE = "dpserve.whole"  # of the scope: the body, where all of it came with its head
 JSON = b"application/json"
 
 Fields = Mapping[str, tuple[type, ...]]
@@ -47,6 +48,10 @@ async def read_body(request: Request, limit: int, *kinds: bytes) -> bytes:
     declared = headers.get(b"content-length", b"0").decode("latin-1")
     if whole_number(declared, limit) is None:  # the parser has seen that it is a number
         raise TooLarge(f"body: {declared[:20]} bytes; at most {limit}", limit=limit)
+    whole: bytes | None = request.scope.get(WHOLE)
+    if whole is not None and len(whole) <= limit:  # nothing to wait for
+        hold(request.scope, len(whole))
+        return whole
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await _chunks(request, limit)

@@ -19,6 +19,7 @@ from pyarrow import ipc
 
 from accountant.errors import InputError, RecordError
 from models.features import MISSING_TEXT, BooleanFeature, CalendarFeature, CategoricalFeature, Feature
+from models.text_numbers import NO_TEXTS, Numbers
 from serving.wire.arrow_messages import check_messages
 from serving.wire.bounds import Room, check_cells
 from serving.wire.errors import TooLarge
@@ -36,9 +37,15 @@ WIDE = 1000  # bytes of a text that are read, whatever the categories are
 MAGIC = b"\x93NUMPY"
 
 
-def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], limit: int) -> tuple[str, Feed]:
+def columns_of(
+    raw: bytes,
+    features: Sequence[Feature],
+    reads: Container[str],
+    limit: int,
+    texts: Mapping[str, Numbers] = NO_TEXTS,
+) -> tuple[str, Feed]:
     """A body -> "arrow" or "npy", and columns (n,) for `OnnxModel.infer`: all are checked, and those that the model
-    `reads` come out.
+    `reads` come out; of Arrow, those of its `texts` as the numbers that it makes of them.
 
     The columns are exactly the features, in any order; a plain .npy has them in the model's order. Null, NaN and the
     empty text are missing. InputError: neither form, or spoilt; RecordError: not the model's columns, or a value that
@@ -48,7 +55,7 @@ def columns_of(raw: bytes, features: Sequence[Feature], reads: Container[str], l
         return "npy", _from_array(_array(raw), features, limit)
     table, room = _table(raw, features, limit), Room()
     needed = [each for each in features if each.name in reads or not isinstance(each, CategoricalFeature)]
-    return "arrow", {feature.name: _arrow_column(feature, table[feature.name], room) for feature in needed}
+    return "arrow", {each.name: _arrow_column(each, table[each.name], room, texts.get(each.name)) for each in needed}
 
 
 # Arrow
@@ -107,8 +114,10 @@ def _misfit(feature: Feature, kind: str, wanted: str) -> NoReturn:
     raise RecordError(f"{feature.name}: is a column of {kind[:60]}; {wanted}", field=feature.name)
 
 
-def _arrow_column(feature: Feature, column: pa.ChunkedArray, room: Room) -> NDArray[Any]:
+def _arrow_column(feature: Feature, column: pa.ChunkedArray, room: Room, known: Numbers | None = None) -> NDArray[Any]:
     check_time()
+    if known is not None:
+        return np.concatenate([np.empty(0, np.float32), *(_arrow_numbers(known, each) for each in column.chunks)])
     if isinstance(feature, CategoricalFeature) and pa.types.is_dictionary(column.type):
         parts = [_dictionary_texts(feature, chunk, room) for chunk in column.chunks]  # each may have its own dictionary
         return np.concatenate(parts) if parts else np.empty(0, object)
@@ -164,6 +173,29 @@ def iso_texts(feature: CalendarFeature, texts: Sequence[str | None]) -> NDArray[
                     f"records[{index}].{feature.name}: {error}", record=index, field=feature.name
                 ) from None
         raise
+
+
+def _arrow_numbers(known: Numbers, values: pa.Array) -> NDArray[np.float32]:
+    """What the model makes of each text: none of them becomes one of Python's."""
+    missing, other = known.known.get(MISSING_TEXT, known.other), len(known.texts)
+    if pa.types.is_null(values.type):
+        return np.full(len(values), missing, np.float32)
+    if pa.types.is_dictionary(values.type):
+        each = np.append(_arrow_numbers(known, values.dictionary), np.float32(missing))
+        codes = pc.fill_null(pc.cast(values.indices, pa.int64()), -1)
+        found: NDArray[np.float32] = each[codes.to_numpy(zero_copy_only=False)]
+        return found
+    places = pc.call_function("index_in", [values], _lookup(known.texts, values.type))
+    places = pc.fill_null(places, other) if places.null_count else places
+    found = known.table[places.to_numpy()]
+    if values.null_count:
+        found[values.is_null().to_numpy(zero_copy_only=False)] = missing
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _lookup(texts: tuple[str, ...], kind: pa.DataType) -> pc.SetLookupOptions:
+    return pc.SetLookupOptions(pa.array(texts, kind))
 
 
 def _arrow_texts(feature: CategoricalFeature, values: pa.Array, room: Room) -> NDArray[Any]:

@@ -1,0 +1,51 @@
+"""The number that a model makes of each text of a feature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The number of each text that a graph knows, and that of all others."""
+
+    known: Mapping[str, float]
+    other: float
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Those that it knows; their numbers stand in `table` at the same places."""
+        return tuple(self.known)
+
+    @cached_property
+    def table(self) -> NDArray[np.float32]:
+        """The numbers of `texts`, and at the end that of all others."""
+        return np.array([*self.known.values(), self.other], np.float32)
+
+    def of(self, texts: NDArray[Any]) -> NDArray[np.float32]:
+        """Texts (n,), objects that are all str or of fixed width -> numbers (n,); what are numbers already stay so."""
+        if texts.dtype == np.float32:
+            return texts
+        if texts.dtype.kind != "U" or not self.known:
+            return np.fromiter(map(self.known.get, texts.tolist(), repeat(self.other)), np.float32, len(texts))
+        ordered, places = self._ordered
+        at = np.searchsorted(ordered, texts)
+        at[at == len(ordered)] = 0
+        return self.table[np.where(ordered[at] == texts, places[at], len(places))]
+
+    @cached_property
+    def _ordered(self) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
+        """For texts of fixed width, which end at the last character that is not NUL, as these do."""
+        texts = np.array(self.texts)
+        places = np.argsort(texts)
+        return texts[places], places
+
+
+NO_TEXTS: Mapping[str, Numbers] = {}  # by the features' names

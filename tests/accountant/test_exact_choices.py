@@ -1,0 +1,176 @@
+"""Choices that are exact and whose time does not tell the scores: the exponential mechanism's, by inversion, and
+permute-and-flip's coins, all flipped at once."""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import product
+from math import exp, prod
+
+import numpy as np
+import pytest
+from exact_laws import permute_and_flip_law
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accountant import mechanisms
+from accountant.mechanisms import ExponentialSelection, ExponentialSelections, PermuteAndFlip
+
+DRAWS = 4000
+
+
+def fixed(monkeypatch, numbers):
+    """The uniform number, 64 bits at a time, the first as the system keeps it; asking for more is an error."""
+    left = [numbers[0].to_bytes(8, sys.byteorder), *(each.to_bytes(8, "big") for each in numbers[1:])]
+    monkeypatch.setattr(mechanisms.os, "urandom", lambda size: left.pop(0))
+    return left
+
+
+def ends(gaps, scale, digits=120):
+    """Where each candidate's part ends, of 1."""
+    with localcontext(prec=digits):
+        weights = [(-(Decimal(gap) / Decimal(scale))).exp() for gap in gaps]
+        return [Fraction(sum(weights[: h + 1]) / sum(weights)) for h in range(len(weights))]
+
+
+def chosen(gaps, scale):
+    return int(mechanisms._select(-np.array([gaps], np.int64), scale)[0])
+
+
+@pytest.mark.statistical
+def test_the_law_is_that_of_the_exponential_mechanism():
+    """One row or many. False alarm: below 1e-6."""
+    values = np.array([-300, 7, 0, 12, -14, 3, 12, 20, 5, -30, 8])
+    weights = np.exp((values - values.max()) / 10)
+    expected = weights / weights.sum()
+    rows = np.stack([values] * DRAWS)
+    for drawn in (
+        [ExponentialSelection(Decimal("0.1")).draw(values, 1) for _ in range(DRAWS)],
+        ExponentialSelections(Decimal("0.1")).draw(rows, 1),
+    ):
+        found = np.bincount(drawn, minlength=values.size)
+        spread = np.sqrt(DRAWS * expected * (1 - expected))
+        assert (np.abs(found - DRAWS * expected) <= 5.8 * spread + 3).all(), found
+
+
+@pytest.mark.parametrize("gaps", [[0, 25], [25, 0], [0, 170], [400, 0, 3, 90, 161, 162], [0] * 3 + [165] * 50])
+def test_each_part_ends_where_it_should(monkeypatch, gaps):
+    """On either side of each end: as close as 2^-62, which floats do not tell; the first and the last there are."""
+    exact = ends(gaps, 10.0)
+    fixed(monkeypatch, [0])
+    assert chosen(gaps, 10.0) == 0
+    for h, end in enumerate(exact[:-1]):
+        turn = int(end * 2**64)
+        near = max(1, turn >> 30)
+        for uniform in (turn - near, turn - 4, turn + 4, turn + near):
+            fixed(monkeypatch, [uniform, 0])
+            low, high = Fraction(uniform, 2**64), Fraction(uniform + 1, 2**64)
+            expected = next(h for h, end in enumerate(exact) if high <= end)
+            assert all(not low < each < high for each in exact[:-1])
+            assert chosen(gaps, 10.0) == expected, (h, uniform)
+    fixed(monkeypatch, [2**64 - 1, 2**63])
+    assert chosen(gaps, 10.0) == len(gaps) - 1
+
+
+def test_a_choice_asks_for_more_bits_until_they_tell(monkeypatch):
+    gaps = [3, 0, 170]
+    exact = int(ends(gaps, 10.0)[0] * 2**192)
+    words = [exact >> 128, exact >> 64 & 2**64 - 1]
+    for last, expected in ((0, 0), (2**64 - 1, 1)):
+        left = fixed(monkeypatch, [*words, last])
+        assert chosen(gaps, 10.0) == expected
+        assert not left
+
+
+@given(st.lists(st.integers(0, 10**4), min_size=1, max_size=30), st.integers(0, 2**64 - 1))
+@settings(deadline=None)
+def test_rough_bounds_and_digits_choose_the_same(gaps, uniform):
+    below = np.array([0, *gaps], np.uint64)
+    with pytest.MonkeyPatch.context() as patched:
+        fixed(patched, [uniform, 0, 0])
+        assert chosen(below, 100.0) == mechanisms._exactly(below, 100.0, uniform)
+
+
+def test_what_floats_tell_asks_for_no_digits(monkeypatch):
+    monkeypatch.setattr(mechanisms, "_weight", None)
+    fixed(monkeypatch, [2**63])
+    assert chosen([0, *[161] * 5000], 10.0) == 0
+
+
+@pytest.mark.parametrize("fault", ["a scale of half the size", "the first part twice as long"])
+def test_faults_are_seen(monkeypatch, fault):
+    """Each would cost twice the privacy."""
+    real = mechanisms._weights
+    wrong = {
+        "a scale of half the size": lambda below, scale: real(below, scale / 2),
+        "the first part twice as long": lambda below, scale: [
+            w * (1 + (below == below[0, 0])) for w in real(below, scale)
+        ],
+    }
+    monkeypatch.setattr(mechanisms, "_weights", wrong[fault])
+    with pytest.raises(AssertionError):
+        test_each_part_ends_where_it_should(monkeypatch, [0, 25])
+
+
+def test_differences_beyond_64_bits_are_taken_exactly(monkeypatch):
+    """The best and the worst there can be: their difference does not fit into an int64."""
+    values = np.array([-(2**63), 2**63 - 1, -(2**63) + 5, 2**63 - 3])
+    mechanism = ExponentialSelection(Decimal(1))
+    assert {mechanism.draw(values, 1) for _ in range(200)} == {1, 3}
+
+
+def test_one_candidate_is_chosen():
+    assert ExponentialSelection(Decimal(1)).draw(np.array([5]), 1) == 0
+
+
+def test_any_of_the_heads_is_the_law_of_permute_and_flip():
+    """All coins flipped and one of the heads taken, enumerated, against the law that its paper proves."""
+    values, rate = np.array([4, 4, 1, -2, 0, 3]), 0.37
+    chances = np.exp(rate * (values - values.max()))
+    law = np.zeros(values.size)
+    for heads in product([False, True], repeat=values.size):
+        if any(heads):
+            weight = prod(p if head else 1 - p for p, head in zip(chances, heads, strict=True))
+            law += weight * np.array(heads) / sum(heads)
+    assert law == pytest.approx(np.exp(permute_and_flip_law(values, rate)), rel=1e-12)
+
+
+@pytest.mark.parametrize("gap", [1, 7, 25, 400])
+def test_each_of_the_coins_turns_at_its_exact_chance(monkeypatch, gap):
+    """On either side of it, and closer to it than the rough bounds are; the best always is heads."""
+    low, high = mechanisms._weight(gap, 10.0, 64)
+    assert 0 <= high - low < Fraction(1, 2**64)
+    assert float(low) == pytest.approx(exp(-gap / 10), rel=1e-9)
+    turn, close = int(low * 2**64), int(low * 2**64) >> 40
+    for uniform, expected in ((0, True), (turn - close - 1, True), (turn + close + 1, False), (2**64 - 1, False)):
+        words = np.array([2**64 - 1, uniform], np.uint64).tobytes()
+        monkeypatch.setattr(mechanisms.os, "urandom", lambda size, words=words: words if size == 16 else bytes(size))
+        assert mechanisms._coins(np.array([0, gap], np.uint64), 10.0).tolist() == [True, expected]
+
+
+def test_coins_ask_for_more_bits_until_they_tell(monkeypatch):
+    exact = int(mechanisms._weight(7, 10.0, 256)[0] * 2**192)
+    for last, expected in ((0, True), (2**64 - 1, False)):
+        words = [np.array([exact >> 128], np.uint64).tobytes(), (exact >> 64 & 2**64 - 1).to_bytes(8, "big")]
+        words.append(last.to_bytes(8, "big"))
+        monkeypatch.setattr(mechanisms.os, "urandom", lambda size, words=words: words.pop(0))
+        assert mechanisms._coins(np.array([7], np.uint64), 10.0).tolist() == [expected]
+        assert not words
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("gaps", [np.zeros(4000), np.full(4000, 9), np.full(4000, 500), np.arange(4000)])
+def test_how_much_is_drawn_does_not_depend_on_the_scores(monkeypatch, gaps):
+    """64 bits for every candidate, and hardly ever a digit more; one number among the heads. The sampler before this
+    one flipped until the first heads: 1.2 ms or 242 ms. False alarm: 1e-11 (one coin in 1e8 asks for digits)."""
+    asked, digits = [], []
+    real, exact = mechanisms.os.urandom, mechanisms._weight
+    monkeypatch.setattr(mechanisms.os, "urandom", lambda size: asked.append(size) or real(size))
+    monkeypatch.setattr(mechanisms, "_weight", lambda *given: digits.append(given) or exact(*given))
+    values = -np.append(gaps, 0).astype(np.int64)
+    for _ in range(5):
+        assert 0 <= PermuteAndFlip(Decimal("0.1")).draw(values, 1) < values.size
+    assert asked.count(8 * values.size) == 5
+    assert len(digits) <= 2
