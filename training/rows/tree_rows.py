@@ -159,20 +159,10 @@ def _grow_to(part: Partition, found: _Known, cuts: tuple[Cut, ...]) -> None:
     if cuts[:known] != found.cuts:
         found.leaves[:] = 0
         known = 0
-    while known < len(cuts):  # as many at once as split leaves that are there already, and each of them once
-        batch = _batch(cuts, known)
-        table = np.full((known + 1, 4), -1, np.int64)
-        for new, cut in enumerate(batch, known + 1):
-            table[cut.leaf] = (cut.feature, *cut.interval(part.widths[cut.feature]), new)
-        kernels.trees.descend(part.bins, part.low, found.leaves, table)
-        known += len(batch)
+    steps = [
+        (cut.leaf, cut.feature, *cut.interval(part.widths[cut.feature]), new)
+        for new, cut in enumerate(cuts[known:], known + 1)
+    ]
+    if steps:
+        kernels.trees.descend(part.bins, part.low, found.leaves, np.array(steps, np.int64))
     found.cuts = cuts
-
-
-def _batch(cuts: tuple[Cut, ...], known: int) -> tuple[Cut, ...]:
-    seen: set[int] = set()
-    for end in range(known, len(cuts)):
-        if cuts[end].leaf in seen or cuts[end].leaf > known:
-            return cuts[known:end]
-        seen.add(cuts[end].leaf)
-    return cuts[known:]

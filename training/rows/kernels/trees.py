@@ -8,21 +8,33 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 2048
+BLOCK, CACHED = 2048, 8192
 Integers = NDArray[np.int64]
 
 
 @numba.njit(nogil=True, cache=True)
 def descend(bins: NDArray[Any], low: int, leaves: NDArray[np.uint8], cuts: Integers) -> None:
-    """Move rows to the leaves that cuts made. `cuts` (leaves, 4): feature (-1: uncut), lowest, highest, new leaf.
+    """Move rows to the leaves that cuts made, one cut after the other. `cuts` (cuts, 5): leaf, feature, lowest,
+    highest, new leaf.
 
-    A row in leaf l goes to the new leaf where lowest <= code <= highest, else it stays. Row i of `leaves` is row
-    low + i of `bins`.
+    A row in the leaf goes to the new leaf where lowest <= code <= highest, else it stays. Row i of `leaves` is row
+    low + i of `bins`. Every row is asked about every cut, with comparisons that run in vector registers, block by
+    block: much faster than to look up each row's own cut, whose branches cannot be guessed.
     """
+    for first in range(0, leaves.size, CACHED):
+        some = leaves[first : first + CACHED]
+        for leaf, feature, lowest, highest, new in cuts:
+            if lowest > highest:
+                continue
+            codes = bins[feature, low + first : low + first + some.size]
+            code, name = codes.dtype.type, some.dtype.type
+            _cut(codes, some, code(lowest), code(highest), name(leaf), name(new))
+
+
+@numba.njit(nogil=True, cache=True)
+def _cut(codes: NDArray[Any], leaves: NDArray[np.uint8], lowest: Any, highest: Any, leaf: Any, new: Any) -> None:
     for i in range(leaves.size):
-        cut = cuts[leaves[i]]
-        if cut[0] >= 0 and cut[1] <= bins[cut[0], low + i] <= cut[2]:
-            leaves[i] = cut[3]
+        leaves[i] = new if (leaves[i] == leaf) & (codes[i] >= lowest) & (codes[i] <= highest) else leaves[i]
 
 
 @numba.njit(nogil=True, cache=True)
