@@ -86,19 +86,6 @@ class Quick:
         await (self.front if quick else self.app)(scope, receive, send)
 
 
-def _fronted(config: Config) -> None:
-    """Once for a server: behind what reads a proxy's headers, where there is that, and before all else."""
-    around = config.loaded_app
-    app = around.app if isinstance(around, ProxyHeadersMiddleware) else around
-    if not _FRONT or isinstance(app, Quick):
-        return
-    quick: Any = Quick(cast(ASGIApp, app), _FRONT[0])
-    if isinstance(around, ProxyHeadersMiddleware):
-        around.app = quick
-    else:
-        config.loaded_app = quick
-
-
 @lru_cache(maxsize=4096)
 def _line(name: bytes, value: bytes) -> bytes:
     """A field of an answer's head. RuntimeError where it could end it."""
@@ -164,10 +151,18 @@ class Patient(HttpToolsProtocol):
     _bytes = _fields = 0
 
     def __init__(self, config: Config, *more: Any, **named: Any) -> None:
-        if not config.loaded:
-            config.load()
-        _fronted(config)
+        """Put what is quick in front of the server's application, once: behind what reads a proxy's headers."""
         super().__init__(config, *more, **named)
+        around = cast(Any, self.app)
+        proxied = isinstance(around, ProxyHeadersMiddleware)
+        app = around.app if proxied else around
+        if not _FRONT or isinstance(app, Quick):
+            return
+        quick = Quick(app, _FRONT[0])
+        if proxied:
+            around.app = quick
+        else:
+            config.loaded_app = self.app = cast(Any, quick)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to count the seconds."""

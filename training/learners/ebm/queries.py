@@ -19,6 +19,7 @@ from accountant.budget import Relation
 from accountant.errors import PlanMismatch
 from training.learners.class_weights import ONE, Balance, words_of
 from training.learners.leaf_sensitivity import Norm, reach
+from training.rows import kernels
 from training.rows.additive_rows import AdditiveRows, Joint, bin_counts, joint_counts, square_sum
 from training.rows.kernels import FRACTION
 from training.rows.partitions.partition import TARGET_GRID
@@ -97,10 +98,7 @@ class ClassResiduals:
     @cached_property
     def table(self) -> NDArray[np.int32]:
         """By class and score - low: (2, scores), rounded toward zero."""
-        low, high = self.span
-        exact = _residuals()[:, low + CLIP : high + CLIP + 1]
-        weighed = np.clip(exact, -self.clip, self.clip) * np.array(self.weights)[:, None]
-        return np.asarray(weighed / self.worth, np.int32)
+        return _table(*self.span, self.clip, *self.weights, self.worth)
 
     def extremes(self) -> tuple[int, int]:
         """What a row may add at most: (up, down), in grid steps."""
@@ -113,6 +111,12 @@ class ClassResiduals:
     def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
         """The same per cell of each pair: (pairs, most cells)."""
         return rows.class_cells(pairs, self.table, self.span[0] - self.constant)
+
+
+@lru_cache(maxsize=4)  # rounds that know the same of the scores share it
+def _table(low: int, high: int, clip: float, first: float, last: float, worth: float) -> NDArray[np.int32]:
+    exact = _residuals()[:, low + CLIP : high + CLIP + 1]
+    return kernels.additive.clipped_steps(exact, clip, np.array([first, last]), worth)
 
 
 @lru_cache(maxsize=1)

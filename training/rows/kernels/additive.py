@@ -17,6 +17,18 @@ Integers = NDArray[np.int64]
 
 
 @numba.njit(nogil=True, cache=True)
+def clipped_steps(
+    exact: NDArray[np.float64], clip: float, weights: NDArray[np.float64], step: float
+) -> NDArray[np.int32]:
+    """By class and place: clipped to -clip..clip, times the class's weight, in steps, rounded toward zero."""
+    found = np.empty(exact.shape, np.int32)
+    for k in range(len(exact)):
+        for i in range(exact.shape[1]):
+            found[k, i] = np.int32(min(max(exact[k, i], -clip), clip) * weights[k] / step)
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
 def count_codes(codes: NDArray[Any], width: int) -> Integers:
     """Rows per code: (width,)."""
     counts = np.zeros((LANES, width), dtype=np.int64)
