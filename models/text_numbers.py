@@ -35,14 +35,14 @@ class Numbers:
             return texts
         if texts.dtype.kind != "U" or not self.known:
             return np.fromiter(map(self.known.get, texts.tolist(), repeat(self.other)), np.float32, len(texts))
-        ordered, places = self._ordered
+        ordered, places = self.ordered
         at = np.searchsorted(ordered, texts)
         at[at == len(ordered)] = 0
         return self.table[np.where(ordered[at] == texts, places[at], len(places))]
 
     @cached_property
-    def _ordered(self) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
-        """For texts of fixed width, which end at the last character that is not NUL, as these do."""
+    def ordered(self) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
+        """Its texts in order, and the place of each in `texts`: for columns of fixed width."""
         texts = np.array(self.texts)
         places = np.argsort(texts)
         return texts[places], places

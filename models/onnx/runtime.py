@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import isfinite
 from reprlib import repr as short
@@ -88,7 +88,8 @@ class OnnxModel:
         """What each feature, and each pair, adds: (n, features and pairs), in logits, or in units of the target. With
         `base` a row adds up to the logit, or to the value before it is clipped. InputError where the model does not
         tell."""
-        [found] = self._accounts.run([CONTRIBUTIONS], _shaped(self._feed(columns), self.inputs))
+        feed = {name: column.reshape(-1, 1) for name, column in self._feed(columns).items()}
+        [found] = self._accounts.run([CONTRIBUTIONS], feed)
         return np.asarray(found, np.float32)
 
     @property
@@ -111,10 +112,6 @@ class OnnxModel:
         if absent:
             raise InputError(f"columns: missing {sorted(absent)}")
         return {name: _ready(columns[name], kind) for name, kind in self.inputs.items()}
-
-
-def _shaped(columns: Feed, names: Iterable[str]) -> Feed:
-    return {name: columns[name].reshape(-1, 1) for name in names}
 
 
 def _without(whole: ModelProto, output: str) -> ModelProto:
