@@ -443,13 +443,14 @@ LIGHT = ("dataset list", "dataset show adult", "plan adult --epsilon 0.5", "job 
 
 
 def test_a_laptop_loads_neither_learners_nor_the_server(server, laptop):
-    """Real processes: no compiler, no learner, no server; and what predicts, nothing that verifies."""
+    """A real process: after all of them, and what predicts, no compiler, no learner and no server was loaded."""
     kept_out = {"numba", "sklearn", "scipy", "bentoml", "starlette", "onnxruntime", "training.learners.base"}
     own = {name: value for name, value in environment(laptop).items() if name != "DPSERVE_HOME"}
     own |= {"DPSERVE_URL": f"http://127.0.0.1:{server.port}", "DPSERVE_TOKEN": server.tokens["admin"]}
     out = laptop / "out.csv"
-    for words in (*LIGHT, f"predict adult --data {DATA / 'adult_test.parquet'} --out {out}"):
-        look = f"import sys; from serving.cli.app import run; assert run({words.split()!r}) == 0; "
-        look += f"print({kept_out!r} & sys.modules.keys())"
-        done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, env=own, capture_output=True, text=True)
-        assert done.stdout.splitlines()[-1:] == ["set()"], (words, done.stdout[-300:], done.stderr[-1000:])
+    typed = [words.split() for words in (*LIGHT, f"predict adult --data {DATA / 'adult_test.parquet'} --out {out}")]
+    look = "import sys; from serving.cli.app import run\n"
+    look += f"for words in {typed!r}:\n"
+    look += f"    assert run(words) == 0, words\n    print(words, {kept_out!r} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, env=own, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == [f"{typed[-1]} set()"], (done.stdout[-3000:], done.stderr[-1000:])
