@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -21,14 +22,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.budget import Budget, Relation
-from accountant.errors import LedgerUnavailable
+from accountant.errors import DataError, LedgerUnavailable
 from accountant.home import Home
 from training.rows import parts
 from training.rows.datasets import register
 from training.rows.packed import growing
 from training.rows.packed.growing import Growing, chosen
+from training.rows.packed.packing import pack
 from training.rows.packed.working import working_folder
 from training.rows.parts import Parting
+from training.rows.schema import parse_schema
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = 'target: {name: y, classes: ["no", "yes"]}\nrecords: 5000\nfeatures:\n  x: {type: numeric, range: [0, 9]}\n'
@@ -124,3 +127,43 @@ def test_parts_of_records_are_the_same_however_few_are_looked_at_at_one_time(row
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "AT_ONCE", at_once)
         assert parting.of_records(columns).tolist() == whole.tolist()
+
+
+class Watcher:
+    """Raises at a batch, after what packs it."""
+
+    names = ("x",)
+
+    def __init__(self, at: int) -> None:
+        self.at, self.seen = at, []
+
+    def __call__(self, batch: pa.RecordBatch, start: int) -> None:
+        time.sleep(0.02)
+        self.seen.append((start, len(batch)))
+        if len(self.seen) == self.at:
+            raise DataError("looked at")
+
+
+def test_what_is_wrong_is_told_in_the_order_of_the_batches_however_many_are_at_work(tmp_path):
+    """Four batches, of which one is read while another is looked at and packed: the last can not be read, the second
+    can not be packed. Who looks at the second is heard first, then who packs it; the reader's word comes last.
+    """
+    schema, size = parse_schema(SCHEMA.encode()), 1 << 16
+    rows, path = {"x": np.arange(4.0 * size) % 9, "y": ["no"] * (4 * size)}, tmp_path / "rows.parquet"
+    pq.write_table(pa.table(rows), path, row_group_size=size, compression=None)
+    whole = path.read_bytes()
+    broken = bytearray(whole)
+    at = pq.ParquetFile(path).metadata.row_group(3).column(0).data_page_offset
+    broken[at : at + 64] = b"\0" * 64
+    path.write_bytes(broken)
+    with pytest.raises(DataError, match="cannot be read as parquet"):
+        pack(path, schema, scan=Watcher(0))
+    rows["y"][size + 5] = "maybe"
+    pq.write_table(pa.table(rows), path, row_group_size=size, compression=None)
+    with pytest.raises(DataError, match=f"data row {size + 5}: missing, or not one of the classes"):
+        pack(path, schema, scan=Watcher(3))
+    with pytest.raises(DataError, match="looked at"):
+        pack(path, schema, scan=Watcher(2))
+    path.write_bytes(whole)
+    pack(path, schema, scan=(watcher := Watcher(0)))
+    assert [each[0] for each in watcher.seen] == [0, size, 2 * size, 3 * size]

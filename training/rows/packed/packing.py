@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -103,20 +104,24 @@ def pack(
     bound = row_bound(schema.records)
     most, start, used = min(most_rows(data, schema.form), bound), 0, 0
     files = _Files(folder, schema, most, parting is not None and bool(unit.column))
-    with closing(files):
-        for batch in chain([first], batches):
-            if scan is not None:
-                scan(batch, start)
-            own: Any = slice(None) if keep is None else keep(batch, start)
-            end = used + (len(batch) if keep is None else int(np.count_nonzero(own)))
-            if end > bound:
-                raise DataError(
-                    f"records={schema.records}: {data.name} has more than {bound} rows, the most where about so many "
-                    "are declared; say in the schema how many there are about"
-                )
-            files.write(batch, start, used, own)
-            if parting is not None and unit.column and files.held is not None:
-                files.held.write(0, used, parting.of_units(unit_ids(unit.column, batch[unit.column]))[own])
+    # Three at one time: the next batch is read, this one is looked at, and it is packed.
+    with closing(files), ThreadPoolExecutor(2, thread_name_prefix="rows") as others:
+        for batch in chain([first], _ahead(batches, others)):
+            looked = None if scan is None else others.submit(scan, batch, start)
+            try:
+                own: Any = slice(None) if keep is None else keep(batch, start)
+                end = used + (len(batch) if keep is None else int(np.count_nonzero(own)))
+                if end > bound:
+                    raise DataError(
+                        f"records={schema.records}: {data.name} has more than {bound} rows, the most where about so "
+                        "many are declared; say in the schema how many there are about"
+                    )
+                files.write(batch, start, used, own)
+                if parting is not None and unit.column and files.held is not None:
+                    files.held.write(0, used, parting.of_units(unit_ids(unit.column, batch[unit.column]))[own])
+            finally:
+                if looked is not None:
+                    looked.result()  # what is wrong with the rows as they stand is told first
             start, used = start + len(batch), end
         if keep is not None:
             keep.check()
@@ -125,6 +130,14 @@ def pack(
         for name in files.unanswered:
             raise DataError(f"{name}: no row that is used has an answer")
         return files.done(used, parting)
+
+
+def _ahead(batches: Iterator[pa.RecordBatch], others: Executor) -> Iterator[pa.RecordBatch]:
+    """The same batches, each read while the one before it is packed."""
+    following = others.submit(next, batches, None)
+    while (batch := following.result()) is not None:
+        following = others.submit(next, batches, None)
+        yield batch
 
 
 class _Files:
