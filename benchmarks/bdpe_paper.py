@@ -1,32 +1,39 @@
 """BDPE against random forests (RF-L, RF-E), the comparison of Table 4 of Nock and Henecka's "Boosted and differentially
 private ensembles of decision trees", with our learners: docs/results/bdpe.md.
 
-    python -m benchmarks.bdpe_paper --data DIR [--quick] [--sets NAME ...] [--depths D ...] [--trees T ...]
+    python -m benchmarks.bdpe_paper --data DIR [--sets NAME ...] [--depths D ...] [--trees T ...] [--shares S ...]
+    python -m benchmarks.bdpe_paper --report      # the page from the lines that there are; fits nothing
 
 As the paper: epsilon-DP (delta 0) where a record is replaced, ten stratified folds, forests of 21 trees, v_q = 10,
-M = 10. The page is written anew after every set, and says what was run. All rows are public benchmark rows.
+M = 10. Every result is a line of bdpe.jsonl beside the page; what stands there is not run again. All rows are public
+benchmark rows.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
+from statistics import mean
 from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 from sklearn.model_selection import StratifiedKFold
 
 from accountant.budget import Budget, Relation, from_nano, nano
-from benchmarks.datasets import load
+from benchmarks.datasets import load, schema_of, with_records
 from training.calibrate import rehearse
-from training.learners import CalibratedBoostingClassifier, DPRandomForestClassifier
+from training.learners import LEARNERS, CalibratedBoostingClassifier, DPRandomForestClassifier, forest
 from training.learners.base import PrivateClassifier
+from training.learners.noisy_leaves import shares
 from training.rows.data import rows_of
 from training.rows.rows import Rows
 from training.rows.schema import Schema, parse_schema
@@ -59,40 +66,79 @@ Errors = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Folded:
-    """A set's public schema, and rows in ten folds: (training rows, codes (features, n) and labels of the others)."""
+    """A set's public schema, its table and rows, and ten folds: which of the rows are learnt from, and which not."""
 
     name: str
     schema: Schema
-    folds: tuple[tuple[Rows, NDArray[Any], NDArray[Any]], ...]
+    table: pa.Table
+    target: str
+    rows: Rows
+    folds: tuple[tuple[NDArray[Any], NDArray[Any]], ...]
+
+    @property
+    def truth(self) -> NDArray[np.bool_]:
+        """Which rows are of the last class."""
+        return np.asarray(self.rows.labels == 1)
 
 
-@lru_cache(maxsize=1)
 def folded(name: str, folder: str | None) -> Folded:
     data = load(name, folder)
     schema, table = parse_schema(data.schema_bytes), data.table.slice(0, LIMITS.get(name))
     rows = rows_of(schema, table, table[data.target], Relation.ADD_REMOVE)
     cuts = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(rows.labels, rows.labels)
-    folds = [(_part(rows, fit), rows.bins[:, left], rows.labels[left] == 1) for fit, left in cuts]
-    return Folded(name, schema, tuple(folds))
+    return Folded(name, schema, table, data.target, rows, tuple(cuts))
 
 
 def _part(rows: Rows, index: NDArray[Any]) -> Rows:
     return Rows(np.ascontiguousarray(rows.bins[:, index]), rows.labels[index], rows.widths, 2)
 
 
-def errors(data: Folded, learner: PrivateClassifier, trees: int, epsilon: str) -> Errors:
-    """Test errors of ten fits, one per fold. Where delta is 0 the trees' prices add up: each has its share."""
-    found = []
-    for rows, codes, truth in data.folds:
-        schema, budget = data.schema, Budget.of(epsilon, "0")
+def models(data: Folded, learner: PrivateClassifier, trees: int, epsilon: str) -> Iterator[tuple[Any, Any]]:
+    """A fit per fold, and the rows left out. Where delta is 0 the trees' prices add up: each has its share."""
+    for fit, left in data.folds:
+        schema, budget, rows = data.schema, Budget.of(epsilon, "0"), _part(data.rows, fit)
         public = Public(
             schema.features, schema.target, schema.classes, rows.size, Relation.REPLACE_ONE, budget, pure=True
         )
         unit = from_nano(nano(budget.epsilon) // trees)
         session = Session(public, unit, rehearse(learner, public, unit), rows)
-        ensemble: Any = learner.learn(session)
+        ensemble = learner.learn(session)
         session.close()
-        found.append(float(((ensemble.coded_scores(codes)[:, 0] > 0) != truth).mean()))
+        yield ensemble, left
+
+
+def errors(data: Folded, learner: PrivateClassifier, trees: int, epsilon: str) -> Errors:
+    """Test errors of ten fits, one per fold."""
+    every = models(data, learner, trees, epsilon)
+    said = ((each.coded_scores(data.rows.bins[:, left])[:, 0] > 0, left) for each, left in every)
+    return np.array([float((answer != data.truth[left]).mean()) for answer, left in said])
+
+
+def forest_errors(data: Folded, depth: int, epsilon: str) -> dict[str, Errors]:
+    """Of each kind of forest: `votes` is that of counts, each tree of which votes for its leaf's majority, as printed;
+    `counts` adds up log-odds; `label` votes as well."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for leaf in LEAVES:
+        for ensemble, left in models(data, DPRandomForestClassifier(FOREST, depth, leaf), FOREST, epsilon):
+            said = ensemble.coded_scores(data.rows.bins[:, left])[:, 0] > 0
+            found[leaf].append(float((said != data.truth[left]).mean()))
+    with patch.object(forest, "shares", lambda noisy, one, smoothing, towards=0.5: shares(noisy, one, smoothing)):
+        for ensemble, left in models(data, DPRandomForestClassifier(FOREST, depth, "counts"), FOREST, epsilon):
+            base, codes = ensemble.constant * forest.GATHER / FOREST, data.rows.bins[:, left]  # a leaf adds to it
+            votes = sum(np.sign(walk.weights_of(codes) + base) for walk in ensemble.walks)
+            found["votes"].append(float(((votes > 0) != data.truth[left]).mean()))
+    return {kind: np.array(each) for kind, each in found.items()}
+
+
+def own_errors(data: Folded, epsilon: str) -> Errors:
+    """Of `lazybb-tree` by its defaults, at the same epsilon, delta and relation."""
+    found, features = [], data.table.drop([data.target])
+    labels = np.asarray(data.table[data.target])
+    for fit, left in data.folds:
+        schema = parse_schema(with_records(schema_of(data.name), fit.size))
+        model: Any = LEARNERS["lazybb-tree"](schema=schema, epsilon=epsilon, delta="0", relation="replace-one")
+        model.fit(features.take(fit), labels[fit])
+        found.append(float((model.predict(features.take(left)) != labels[left]).mean()))
     return np.array(found)
 
 
@@ -104,71 +150,102 @@ def verdict(ours: Errors, theirs: Errors) -> int:
     return int(np.sign(gap.mean())) if ttest_rel(ours, theirs).pvalue < LEVEL else 0
 
 
-@dataclass(frozen=True)
-class Line:
-    """Verdicts of one set, number of trees and strategy, against one forest, over depths, epsilons and shares."""
-
-    set: str
-    trees: int
-    strategy: str
-    forest: str
-    verdicts: tuple[int, ...]
-
-    @property
-    def wins(self) -> str:
-        decided = [each for each in self.verdicts if each]
-        return f"{100 * sum(each > 0 for each in decided) / len(decided):.0f}" if decided else "-"
+Line = dict[str, Any]
+KINDS = {"votes": "RF-L, votes as printed", "counts": "RF-L, ours", "label": "RF-E"}
 
 
-def lines_of(data: Folded, asked: argparse.Namespace) -> Iterator[Line]:
-    forests: dict[tuple[str, int, str], Errors] = {
-        (leaf, depth, epsilon): errors(data, DPRandomForestClassifier(FOREST, depth, leaf), FOREST, epsilon)
-        for leaf in LEAVES
-        for depth, epsilon in product(asked.depths, EPSILONS)
-    }
-    for trees, strategy in product(asked.trees, STRATEGIES):
-        alpha, calibration = STRATEGIES[strategy]
-        verdicts: dict[str, list[int]] = {"counts": [], "label": []}
-        for depth, epsilon, share in product(asked.depths, EPSILONS, asked.shares):
-            learner = CalibratedBoostingClassifier(trees, depth, alpha, calibration, share, values=10)
-            ours = errors(data, learner, trees, epsilon)
-            for leaf, found in verdicts.items():
-                found.append(verdict(ours, forests[leaf, depth, epsilon]))
-        for leaf, found in verdicts.items():
-            yield Line(data.name, trees, strategy, leaf, tuple(found))
-        print(data.name, trees, strategy, {leaf: sum(found) for leaf, found in verdicts.items()}, flush=True)
+def play(data: Folded, asked: argparse.Namespace) -> None:
+    """What `asked.lines` does not have yet of this set."""
+    lines = read(asked.lines)
+    done = {(line["set"], line["epsilon"], line.get("depth"), line.get("trees"), line.get("share")) for line in lines}
+    for epsilon in EPSILONS:
+        if (data.name, epsilon, None, None, None) not in done:
+            own = float(own_errors(data, epsilon).mean())
+            write(asked.lines, [{"set": data.name, "epsilon": epsilon, "kind": "lazybb-tree", "error": round(own, 5)}])
+        for depth in asked.depths:
+            cells = list(product(asked.trees, asked.shares))
+            if all((data.name, epsilon, depth, *cell) in done for cell in cells):
+                continue
+            forests = forest_errors(data, depth, epsilon)
+            for trees, share in cells:
+                if (data.name, epsilon, depth, trees, share) in done:
+                    continue
+                write(asked.lines, list(compared(data, forests, epsilon, depth, trees, share)))
+                print(data.name, epsilon, depth, trees, share, flush=True)
+
+
+def compared(
+    data: Folded, forests: dict[str, Errors], epsilon: str, depth: int, trees: int, share: float
+) -> Iterator[Line]:
+    """A line per strategy: verdicts against each forest, and errors."""
+    for strategy, (alpha, calibration) in STRATEGIES.items():
+        learner = CalibratedBoostingClassifier(trees, depth, alpha, calibration, share, values=10)
+        ours = errors(data, learner, trees, epsilon)
+        line: Line = {"set": data.name, "epsilon": epsilon, "depth": depth, "trees": trees, "share": share}
+        line |= {"kind": "bdpe", "strategy": strategy, "error": round(float(ours.mean()), 5)}
+        line |= {"forests": {kind: round(float(each.mean()), 5) for kind, each in forests.items()}}
+        yield line | {"verdicts": {kind: verdict(ours, each) for kind, each in forests.items()}}
+
+
+def read(path: Path) -> list[Line]:
+    """The lines that there are."""
+    return [json.loads(text) for text in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def write(path: Path, lines: Iterable[Line]) -> None:
+    """More of them."""
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def wins(verdicts: Sequence[int]) -> str:
+    """The percentage of those that tell the two apart."""
+    decided = [each for each in verdicts if each]
+    return f"{100 * sum(each > 0 for each in decided) / len(decided):.0f}" if decided else "-"
 
 
 def _row(name: str, trees: int, lines: Sequence[Line]) -> str:
-    found = {(line.forest, line.strategy): line for line in lines if line.set == name and line.trees == trees}
-    ours = [found[leaf, strategy].wins for leaf in ("counts", "label") for strategy in STRATEGIES]
-    texts = PUBLISHED[name].split(" | ")
-    theirs = texts[0 if trees == 2 else 1].split() if trees in (2, 20) else ["-"] * 6
-    return f"| {name} | {trees} | " + " | ".join(f"{a} ({b})" for a, b in zip(ours, theirs, strict=True)) + " |"
-
-
-def _overall(trees: int, lines: Sequence[Line]) -> str:
+    mine = [line for line in lines if line["trees"] == trees and name in ("", line["set"])]
     cells = []
-    for leaf, strategy in product(("counts", "label"), STRATEGIES):
-        mine = [line for line in lines if (line.trees, line.forest, line.strategy) == (trees, leaf, strategy)]
-        cells.append(Line("", trees, strategy, leaf, tuple(v for line in mine for v in line.verdicts)).wins)
-    return f"| **all of these** | {trees} | " + " | ".join(cells) + " |"
+    for kind, strategy in product(KINDS, STRATEGIES):
+        cells.append(wins([line["verdicts"][kind] for line in mine if line["strategy"] == strategy]))
+    if name and trees in (2, 20):
+        theirs = PUBLISHED[name].split(" | ")[trees == 20].split()
+        printed = [*theirs[:3], *([""] * 3), *theirs[3:]]
+        cells = [f"{cell} ({known})" if known else cell for cell, known in zip(cells, printed, strict=True)]
+    return f"| {name or '**all of these**'} | {trees} | " + " | ".join(cells) + " |"
 
 
-def page(lines: Sequence[Line], asked: argparse.Namespace) -> str:
-    names = list(dict.fromkeys(line.set for line in lines))
-    decided = sum(bool(v) for line in lines for v in line.verdicts)
-    total = sum(len(line.verdicts) for line in lines)
-    rows = [_row(name, trees, lines) for name in names for trees in asked.trees]
+def page(lines: Sequence[Line]) -> str:
+    """Verdicts, then errors; what was run is what the lines say."""
+    fits = [line for line in lines if line["kind"] == "bdpe"]
+    names = [name for name in PUBLISHED if any(line["set"] == name for line in fits)]
+    counts = sorted({line["trees"] for line in fits})
+    rows = [_row(name, trees, fits) for name in (*names, "") for trees in counts]
+    each = [verdict for line in fits for verdict in line["verdicts"].values()]
+    own = {(line["set"], line["epsilon"]): line["error"] for line in lines if line["kind"] == "lazybb-tree"}
+    table = []
+    for name, epsilon in product(names, EPSILONS):
+        cell = [line for line in fits if (line["set"], line["epsilon"]) == (name, epsilon)]
+        if cell:
+            by = [mean(line["error"] for line in cell if line["strategy"] == one) for one in STRATEGIES]
+            by += [mean(line["forests"][kind] for line in cell) for kind in KINDS]
+            table.append(f"| {name} | {epsilon} | " + " | ".join(f"{x:.3f}" for x in (*by, own[name, epsilon])) + " |")
+    every = {(name, eps, depth) for name in names for eps in EPSILONS for depth in (2, 4, 6)}
+    missing = sorted(every - {(line["set"], line["epsilon"], line["depth"]) for line in fits})
+    left = ", ".join(f"{name} at {eps}, depth {depth}" for name, eps, depth in missing[:30])
     return TEXT.format(
         sets=", ".join(names),
-        trees=", ".join(map(str, asked.trees)),
-        depths=", ".join(map(str, asked.depths)),
-        shares=", ".join(map(str, asked.shares)),
+        absent=", ".join(name for name in PUBLISHED if name not in names) or "none",
+        missing=(left + (f" and {len(missing) - 30} more" if len(missing) > 30 else "")) or "none",
+        trees=", ".join(map(str, counts)),
+        depths=", ".join(map(str, sorted({line["depth"] for line in fits}))),
+        shares=", ".join(map(str, sorted({line["share"] for line in fits}))),
         epsilons=", ".join(EPSILONS),
-        decided=decided,
-        total=total,
-        rows="\n".join([*rows, *[_overall(trees, lines) for trees in asked.trees]]),
+        decided=sum(bool(one) for one in each),
+        total=len(each),
+        rows="\n".join(rows),
+        errors="\n".join(table),
     )
 
 
@@ -178,39 +255,48 @@ Table 4 of Nock and Henecka again, with `bdpe` and `forest`, by `python -m bench
 delta 0, replace-one, forests of 21 public random trees, at most 10 cut points per number, clamp 10. A comparison is one
 setting against the forest of its depth and epsilon; it counts where a paired Student's t test over folds has p < .01
 ({decided} of {total} do). A cell is the percentage of those that BDPE wins (-: none counts), in brackets what the paper
-prints (the mean of its depths 2, 4 and 6).
+prints (the mean of its depths 2, 4 and 6). Every comparison is a line of `bdpe.jsonl` beside this page.
 
-Run here: {sets}; trees {trees}; depths {depths}; epsilon {epsilons}; share of the budget for splits {shares}. The rest
-of the paper's grid was not run. The paper also has Wine (2), Abalone, Magic and Hill-Valley (2): not among the data, or
-no two-class form of it. The paper's rows are of its own forms of the data.
+Run here: {sets}; trees {trees}; depths {depths}; epsilon {epsilons}; share of the budget for splits {shares}. Not run,
+of the paper's sets that are among the data: {absent}; cells of those above that are not run (all trees): {missing}.
+The paper also has Wine (2), Abalone, Magic and Hill-Valley (2): not among the data, or no two-class form of it. The
+paper's rows are of its own forms of the data.
 
-Our forests are stronger than the paper's: a tree costs one release for all of its leaves, and RF-L adds log-odds,
-smoothed towards the base rate that the same counts tell, in place of votes. So is our BDPE (docs/privacy/bdpe.md).
+"RF-L, votes as printed" lets each tree vote for the majority of a leaf's noisy counts, as the paper's forest does;
+"RF-L, ours" adds log-odds of the same counts, smoothed towards the base rate that they tell. In both a tree costs one
+release for all of its leaves, and not one for each node of a path, as in ours of [BDPE](../privacy/bdpe.md).
 "O.C" is the public schedule alpha = 0.1^depth.
 
-| set | T | RF-L: O.C | .1 | 1.0 | RF-E: O.C | .1 | 1.0 |
-|---|---|---|---|---|---|---|---|
+| set | T | RF-L, votes: O.C | .1 | 1.0 | RF-L, ours: O.C | .1 | 1.0 | RF-E: O.C | .1 | 1.0 |
+|---|---|---|---|---|---|---|---|---|---|---|
 {rows}
+
+## Errors on held-out folds
+
+Means over depths and numbers of trees, beside `lazybb-tree` by its defaults on the same folds, at the same epsilon,
+delta 0 and relation:
+
+| set | epsilon | BDPE O.C | .1 | 1.0 | RF-L, votes | RF-L, ours | RF-E | lazybb-tree |
+|---|---|---|---|---|---|---|---|---|
+{errors}
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of the Parquet files")
-    parser.add_argument("--quick", action="store_true", help="T 2 and 20, depths 2 and 4, one share of the budget")
     parser.add_argument("--sets", nargs="+", choices=PUBLISHED, default=list(PUBLISHED))
-    parser.add_argument("--trees", nargs="+", type=int)
-    parser.add_argument("--depths", nargs="+", type=int)
+    parser.add_argument("--trees", nargs="+", type=int, default=[2, 5, 10, 20])
+    parser.add_argument("--depths", nargs="+", type=int, default=[2, 4, 6])
+    parser.add_argument("--shares", nargs="+", type=float, choices=SHARES, default=[0.5])
     parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--report", action="store_true", help="write the page alone")
     asked = parser.parse_args()
-    asked.trees = asked.trees or ([2, 20] if asked.quick else [2, 5, 10, 20])
-    asked.depths = asked.depths or ([2, 4] if asked.quick else [1, 2, 3, 4, 5, 6])
-    asked.shares = [0.5] if asked.quick else SHARES
-    lines: list[Line] = []
-    for name in asked.sets:
-        lines += lines_of(folded(name, asked.data), asked)
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        asked.out.write_text(page(lines, asked), encoding="utf-8")
+    asked.lines = asked.out.with_suffix(".jsonl")
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    for name in () if asked.report else asked.sets:
+        play(folded(name, asked.data), asked)
+    asked.out.write_text(page(read(asked.lines)), encoding="utf-8")
 
 
 if __name__ == "__main__":

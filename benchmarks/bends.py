@@ -63,7 +63,7 @@ def lines_of(data: datasets.Dataset, epsilon: str, seed: int) -> list[Line]:
     features, labels = data.table.drop([data.target]), np.asarray(data.table[data.target])
     model.fit(features.take(train), labels[train])
     link, noise = model.asked
-    constant = model.ensemble_.constant
+    constant = int(model.ensemble_.to_json()["constant"])
     scores = [model.decision_function(features.take(part)).astype(np.int64) - constant for part in (train, test)]
     known, truth = labels[train] == model.classes_[1], labels[test] == model.classes_[1]
     band = np.clip(np.ceil(link * scores[0] - rule.EDGES[0]), 0, rule.MIDDLES.size - 1).astype(int)
@@ -116,7 +116,7 @@ def report(lines: list[Line]) -> str:
     names = sorted({line["data"] for line in lines})
 
     def of(setting: str, kind: str, among: list[str]) -> float:
-        return mean(mean(line[kind] for line in cells[setting][name]) for name in among)
+        return float(mean(mean(line[kind] for line in cells[setting][name]) for name in among))
 
     rows = []
     for setting, by in cells.items():

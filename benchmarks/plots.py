@@ -12,7 +12,7 @@ VEGA_LITE = "5.21"
 SIZE = {"width": 300, "height": 230}
 SMALL = {"width": 190, "height": 130}
 # Okabe and Ito: apart for every kind of sight. Ours come first and are blue and green.
-OURS = ("#0072B2", "#009E73", "#56B4E9", "#004D73")
+OURS = ("#0072B2", "#009E73", "#56B4E9", "#004D73", "#66C2A5", "#8DA0CB")
 THEIRS = ("#D55E00", "#E69F00", "#CC79A7", "#999999", "#8B5A2B", "#F0E442")
 OPEN = ("#000000", "#666666", "#BBBBBB")
 Spec = dict[str, Any]
@@ -93,6 +93,31 @@ def times(bars: Sequence[Point], scale: Spec) -> Spec:
         },
         "width": 420,
         "height": {"step": 22},
+    }
+
+
+def calibration(points: Sequence[Point], title: str) -> Spec:
+    """True share by what was said, beside the line where they are the same; points: method, said, true."""
+    axis: Spec = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"tickCount": 5, "format": "~g"}}
+    colour = {"field": "method", "type": "nominal", "title": None, "scale": {"range": [OURS[0], THEIRS[0]]}}
+    x, y = axis | {"field": "said", "title": "said"}, axis | {"field": "true", "title": "true share"}
+    line = [{"said": 0, "true": 0}, {"said": 1, "true": 1}]
+    return {
+        "title": title,
+        "layer": [
+            {
+                "data": {"values": line},
+                "mark": {"type": "line", "color": "#BBBBBB", "strokeWidth": 1},
+                "encoding": {"x": x, "y": y},
+            },
+            {
+                "data": {"values": list(points)},
+                "mark": {"type": "point", "size": 18, "filled": True, "opacity": 0.8},
+                "encoding": {"x": x, "y": y, "color": colour},
+            },
+        ],
+        "width": 230,
+        "height": 230,
     }
 
 

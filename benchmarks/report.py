@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from benchmarks import datasets, peers, plots
+from benchmarks import bounds, datasets, peers, plots
 
-DEFAULT = "lazybb"  # the learner whose gap to the best peer is said
+DEFAULTS = ("auto", "lazybb")  # the learner whose gap to the best peer is said: the first that was run
 METRICS = {"auroc": "AUROC", "accuracy": "accuracy", "logloss": "log loss"}
 LOWER_IS_BETTER = {"logloss"}
 ELSEWHERE = datasets.HERE / "elsewhere.yaml"
@@ -44,7 +44,12 @@ def write(lines: Sequence[Line], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     good = [line for line in lines if "error" not in line]
     names = ordered({line["dataset"] for line in good})
-    parts = [TEXT.read_text(encoding="utf-8").rstrip(), summary(good, names)]
+    parts = [
+        TEXT.read_text(encoding="utf-8").rstrip(),
+        splits(good),
+        bounds.sections(good, folder),
+        summary(good, names),
+    ]
     for name in names:
         parts.append(section(good, name, folder))
     small = [name for name in names if name in datasets.others()]
@@ -55,6 +60,23 @@ def write(lines: Sequence[Line], folder: Path) -> Path:
     path = folder / "utility.md"
     path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
     return path
+
+
+def splits(lines: Sequence[Line]) -> str:
+    """Which splits, and what was not run on all of them."""
+    seeds = sorted({line["seed"] for line in lines})
+    methods = sorted({line["method"] for line in lines}, key=rank)
+    names = len({line["dataset"] for line in lines})
+    counts = bounds.missing(lines, methods)
+    return (
+        f"Splits of seeds {', '.join(map(str, seeds))}, {names} datasets. Splits that each method ran on, of "
+        f"{names * len(seeds)}: {counts}. A cell that is empty was not run."
+    )
+
+
+def default_of(table: Table) -> str:
+    """Ours, of which is said how far it is ahead."""
+    return next((name for name in DEFAULTS if name in table), DEFAULTS[-1])
 
 
 def ordered(names: Iterable[str]) -> list[str]:
@@ -113,7 +135,7 @@ def is_peer(method: str) -> bool:
 def gap(table: Table, column: str, metric: str) -> tuple[float, str] | None:
     """How far the default learner is ahead (below 0: behind) of the best peer, and which peer that is."""
     peer = best_of(table, column, metric, is_peer)
-    ours = table.get(DEFAULT, {}).get(column)
+    ours = table.get(default_of(table), {}).get(column)
     if peer is None or ours is None:
         return None
     ahead = round(ours.mean, 4) - round(table[peer][column].mean, 4)
@@ -143,7 +165,8 @@ def rendered(table: Table, metric: str) -> str:
     gaps = [gap(table, column, metric) for column in columns]
     rows = [row(method) for method in table if is_private(method)]
     if any(gaps):
-        rows.append([f"*{DEFAULT} against the best peer*", *("" if one is None else f"{one[0]:+.4f}" for one in gaps)])
+        told = ["" if one is None else f"{one[0]:+.4f}" for one in gaps]
+        rows.append([f"*{default_of(table)} against the best peer*", *told])
     for method in table:
         if not is_private(method):
             rows.append([f"*{title_of(method)}*", table[method][None].text, *("" for _ in columns[1:])])
@@ -166,7 +189,8 @@ def summary(lines: Sequence[Line], names: Sequence[str]) -> str:
         if not shown:
             continue
         rows = [[name, *("" if one is None else f"{one[0]:+.4f}" for one in found)] for name, found in shown.items()]
-        parts.append(f"{METRICS[metric]} of {DEFAULT} by its defaults less that of the best peer in this run:")
+        default = default_of(next(iter(tables.values())))
+        parts.append(f"{METRICS[metric]} of {default} by its defaults less that of the best peer in this run:")
         parts.append(markdown(["dataset", *columns], rows))
         parts.append(behind(shown, tables, columns, metric))
     return "\n\n".join(parts)
@@ -270,14 +294,15 @@ def elsewhere(lines: Sequence[Line]) -> str:
     body, parts = _published(), []
     for name, methods in body["auroc"].items():
         table = table_of(lines, name, "auroc")
-        if DEFAULT not in table:
+        default = default_of(table)
+        if default not in table:
             continue
-        ours = [table[DEFAULT].get(epsilon) for epsilon in body["epsilons"]]
+        ours = [table[default].get(epsilon) for epsilon in body["epsilons"]]
         rows = [[title, *(f"{value:.4f}" for value in values)] for title, values in methods.items()]
         best = [max(values) for values in zip(*methods.values(), strict=True)]
-        rows.append([f"{DEFAULT} (ours, this run)", *("" if one is None else f"{one.mean:.4f}" for one in ours)])
+        rows.append([f"{default} (ours, this run)", *("" if one is None else f"{one.mean:.4f}" for one in ours)])
         gaps = ["" if one is None else f"{round(one.mean, 4) - b:+.4f}" for one, b in zip(ours, best, strict=True)]
-        rows.append([f"*{DEFAULT} against the best of these*", *gaps])
+        rows.append([f"*{default} against the best of these*", *gaps])
         rows.append(["*EBM, not private*", f"{body['not_private_ebm'][name]:.4f}", *("" for _ in best[1:])])
         parts += [f"**{name}**", markdown(["AUROC", *body["epsilons"]], rows)]
     return "\n\n".join(["## Measured elsewhere in the same protocol", ELSEWHERE_TEXT, *parts]) if parts else ""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import auto, datasets, peers, rare, report, tree_rule, utility
+from benchmarks import auto, bounds, datasets, peers, rare, report, tree_rule, utility
 from training.rows.data import check_names
 from training.rows.schema import parse_schema
 
@@ -118,6 +118,8 @@ def test_figures_of_a_judgement():
     two = utility.judge(labels, np.array([[0.9, 0.1], [0.4, 0.6], [0.5, 0.5], [0.2, 0.8]]))
     assert two["auroc"] == 0.75
     assert two["accuracy"] == 0.5  # a tie goes to the lower class
+    assert two["bins"] == [[0.1, 0.0], [0.5, 1.0], [0.6, 0.0], [0.8, 1.0]]
+    assert two["ece"] == pytest.approx((0.1 + 0.5 + 0.6 + 0.2) / 4)
     three = utility.judge(np.array([0, 1, 2]), np.eye(3))
     assert three == {"auroc": 1.0, "accuracy": 1.0, "logloss": 0.0}
 
@@ -140,6 +142,31 @@ def test_the_report_marks_the_best_private_mean_and_says_where_a_peer_is_ahead(t
     assert "**0.9900**" not in text
     assert "- adult, diffprivlib-rf: ValueError: no" in text
     assert (tmp_path / "utility-adult.svg").read_text().startswith("<svg")
+
+
+def test_the_bounds_are_judged_on_splits_that_both_have():
+    """By hand: ahead at 1, behind by more than a standard error at 2, behind on one split at 4."""
+    lines = [
+        *(line("auto", "1", 0.9 + seed / 100, seed=seed) for seed in (0, 1)),
+        *(line("dp-ebm", "1", 0.8, seed=seed) for seed in (0, 1, 2)),
+        *(line("auto", "2", 0.7 + seed / 1000, seed=seed) for seed in (0, 1)),
+        *(line("dp-ebm", "2", 0.75, seed=seed) for seed in (0, 1)),
+        line("auto", "4", 0.7),
+        line("dp-ebm", "4", 0.75),
+        line("dp-ebm", "4", 0.0, seed=1),
+        line("lazybb", "4", 0.72),
+        line("ebm", "4", 0.71),
+        line("hist-gradient-boosting", None, 0.95),
+    ]
+    cells = bounds.cells_of(lines)
+    gap, error, peer, count = bounds.behind(cells["adult", "2"])
+    assert (gap, error, peer, count) == (pytest.approx(-0.0495), pytest.approx(0.0005), "dp-ebm", 2)
+    told = "\n".join([*bounds.ahead(cells), *bounds.regrets(cells), *bounds.closed(cells)])
+    assert "Of 3 cells `auto` is ahead in 1, behind in 2, of which 1 by more" in told
+    assert "| adult | 2 | -0.0495 | 0.0005 | `dp-ebm` | 2 | missed |" in told
+    assert "| adult | 4 | -0.0500 |  | `dp-ebm` | 1 | one split |" in told
+    assert "It is 0.0200 over 1 cells" in told
+    assert "missed by 0.0080" in told  # at epsilon 1: .905 of .913
 
 
 def test_of_the_log_loss_the_lowest_is_best():
