@@ -99,7 +99,8 @@ def times(bars: Sequence[Point], scale: Spec) -> Spec:
 def calibration(points: Sequence[Point], title: str) -> Spec:
     """True share by what was said, beside the line where they are the same; points: method, said, true."""
     axis: Spec = {"type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"tickCount": 5, "format": "~g"}}
-    colour = {"field": "method", "type": "nominal", "title": None, "scale": {"range": [OURS[0], THEIRS[0]]}}
+    scale = {"domain": list(dict.fromkeys(point["method"] for point in points)), "range": [OURS[0], THEIRS[0]]}
+    colour = {"field": "method", "type": "nominal", "title": None, "scale": scale}
     x, y = axis | {"field": "said", "title": "said"}, axis | {"field": "true", "title": "true share"}
     line = [{"said": 0, "true": 0}, {"said": 1, "true": 1}]
     return {
