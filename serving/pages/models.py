@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,6 +31,7 @@ from serving.wire.errors import json_response, status_of
 from serving.wire.request_bodies import known_query, query_int
 
 PAGE = 50
+DIGITS = 8  # of a digest, at least, that a search goes by
 VALUES = 12  # of a category, named before the rest is counted
 MANY = 24  # features; of more the page shows those that matter most, and finds the others
 ACTS = {"promote": placing.promote, "retire": placing.retire, "restore": placing.restore}
@@ -50,19 +53,33 @@ ORDERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+FORMS = ("csv", "json")
+COLUMNS = ("model", "state", "dataset", "target", "learner", "epsilon", "delta", "released", "worth", "low", "high")
+
+
 async def models(request: Request) -> Response:
-    """Every model: a page of those whose name, dataset, target or learner holds `q`, in one of ORDERS."""
-    known_query(request, "q", "after", "sort")
+    """Every model: a page of those whose name, dataset, target or learner holds `q`, or of which a version's file or
+    statement has a sha256 that begins so (DIGITS at least), in one of ORDERS; as a file of one of FORMS, all."""
+    known_query(request, "q", "after", "sort", "form")
     serving = state(request)
     serving.require_ready()
-    asked, after = request.query_params.get("q", "").strip()[:64], query_int(request, "after", 0)
-    found = _by_name(seen_models(access(request), serving.registry.to_json(), serving.registry))
+    asked, after = request.query_params.get("q", "").strip()[:71], query_int(request, "after", 0)
+    every = seen_models(access(request), serving.registry.to_json(), serving.registry)
+    found, digest = _by_name(every), asked.lower().removeprefix("sha256:")
+    holds = {line["name"] for line in every if _has(line, digest)}
     order = request.query_params.get("sort", "name")
     if order not in ORDERS:
         raise InputError(f"sort={order[:40]!r}: must be one of {list(ORDERS)}")
     words = ("name", "dataset", "target", "learner")
-    kept = [line for line in found if any(asked.lower() in (line[word] or "").lower() for word in words)]
+    kept = [
+        line
+        for line in found
+        if line["name"] in holds or any(asked.lower() in (line[word] or "").lower() for word in words)
+    ]
     kept.sort(key=ORDERS[order])
+    form = request.query_params.get("form")
+    if form is not None:
+        return _as_file(form, await in_thread(_told, serving.home, kept))
     more = after + PAGE if len(kept) > after + PAGE else None
     before = max(0, after - PAGE) if after else None
     context: dict[str, Any] = {
@@ -74,6 +91,33 @@ async def models(request: Request) -> Response:
         "before": before,
     }
     return page(request, "models.html", **context, total=len(found), kept=len(kept))
+
+
+def _has(line: dict[str, Any], digest: str) -> bool:
+    """Whether a version's file or statement has this sha256, or one that begins so."""
+    certificate = line["certificate"] if len(digest) >= DIGITS else None
+    return certificate is not None and any(certificate[what].startswith(digest) for what in ("model", "statement"))
+
+
+def _as_file(form: str, lines: list[dict[str, Any]]) -> Response:
+    """The list as it is kept and sorted, to be saved."""
+    if form not in FORMS:
+        raise InputError(f"form={form[:40]!r}: must be one of {list(FORMS)}")
+    rows = [_row(line) for line in lines]
+    if form == "json":
+        return json_response({"models": rows}, headers=_attached("models.json"))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS)
+    writer.writeheader()
+    writer.writerows(rows)
+    return Response(out.getvalue(), media_type="text/csv", headers=_attached("models.csv"))
+
+
+def _row(line: dict[str, Any]) -> dict[str, Any]:
+    claim, worth = line["certificate"] or {}, line["worth"] or {}
+    plain = {name: line[name] for name in ("model", "state", "dataset", "target", "learner", "released")}
+    figures = {"worth": worth.get("value"), "low": worth.get("low"), "high": worth.get("high")}
+    return {**plain, "epsilon": claim.get("epsilon"), "delta": claim.get("delta"), **figures}
 
 
 def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -105,13 +149,17 @@ async def show(request: Request) -> Response:
     known_query(request, "placed")
     serving, reference = state(request), request.path_params["name"]
     home, name = serving.home, reference.partition("@")[0]
-    versions = await in_thread(mark, home, [line for line in serving.registry.to_json() if line["name"] == name])
+    problem: VerificationError | UnknownName | None = None
+    context: dict[str, Any] = {}
     try:
         context = await in_thread(_shown, home, serving.registry, reference)
     except (VerificationError, UnknownName) as error:
+        problem = error  # told beside what else there is of that name, listed now: a version made just then is found
+    versions = await in_thread(mark, home, [line for line in serving.registry.to_json() if line["name"] == name])
+    if problem is not None:
         if not versions:
-            raise
-        return _not_served(request, reference, versions, error)
+            raise problem
+        return _not_served(request, reference, versions, problem)
     held = access(request)
     dataset = context["form"].dataset.name
     more = {

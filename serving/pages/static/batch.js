@@ -6,8 +6,8 @@ const CELLS = 150_000, RECORDS = 10_000, BYTES = 4 << 20; // of one part: soon e
 const wait = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
 
 // Rows of a CSV as they come: quotes may hold delimiters, line breaks and doubled quotes.
-async function* rowsOf(file) {
-  const reader = file.stream().pipeThrough(new TextDecoderStream("utf-8", { fatal: true })).getReader();
+async function* rowsOf(file, encoding) {
+  const reader = file.stream().pipeThrough(new TextDecoderStream(encoding, { fatal: true })).getReader();
   let row = [], cell = "", quoted = false, closed = false, comma = null;
   for (;;) {
     const { value, done } = await reader.read();
@@ -33,6 +33,14 @@ async function* rowsOf(file) {
 const count = (text, mark) => text.split("\n", 1)[0].split(mark).length;
 const quote = (cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
 
+// 1.234,5 as 1234.5. What has points elsewhere is not guessed at; other words are left to the server.
+const POINTS = /^\s*[-+]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][-+]?\d+)?\s*$/;
+function pointed(cell) {
+  if (POINTS.test(cell)) return cell.replaceAll(".", "").replace(",", ".");
+  if (cell.includes(".")) throw new Error("A number of the file is not written as 1.234,5.");
+  return cell;
+}
+
 async function predicted(lines) {
   for (let tries = 1; ; tries += 1) {
     const answer = await fetch(`/predict?model=${encodeURIComponent(model)}`, {
@@ -46,7 +54,9 @@ async function predicted(lines) {
 }
 
 async function run(file, told, bar) {
-  const features = JSON.parse(form.dataset.features), answers = [];
+  const features = JSON.parse(form.dataset.features), numbers = new Set(JSON.parse(form.dataset.numbers)), answers = [];
+  const encoding = document.getElementById("batch-encoding").value, comma = document.getElementById("batch-decimal").value === ",";
+  const written = features.map((name) => (comma && numbers.has(name) ? pointed : (cell) => cell));
   let places = null, part = [], bytes = 0, done = 0, records = 0, head = "";
   const header = features.map(quote).join(",");
   const ask = async () => {
@@ -62,7 +72,7 @@ async function run(file, told, bar) {
     bar.value = Math.min(1, done / file.size);
     [part, bytes] = [[], 0];
   };
-  for await (const row of rowsOf(file)) {
+  for await (const row of rowsOf(file, encoding)) {
     if (!places) {
       const names = row.map((name, at) => (at ? name : name.replace(/^\ufeff/, "")).trim());
       const absent = features.filter((name) => !names.includes(name));
@@ -71,7 +81,7 @@ async function run(file, told, bar) {
       continue;
     }
     if (row.length === 1 && row[0] === "") continue;
-    const line = places.map((at) => quote(row[at] ?? "")).join(",");
+    const line = places.map((at, nth) => quote(written[nth](row[at] ?? ""))).join(",");
     part.push(line);
     bytes += line.length;
     done += row.reduce((sum, cell) => sum + cell.length + 1, 0);
@@ -97,7 +107,7 @@ form?.addEventListener("submit", async (event) => {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (error) {
-    told.textContent = error instanceof TypeError ? "The file is not UTF-8, or the server cannot be reached." : error.message;
+    told.textContent = error instanceof TypeError ? "The file is not in the encoding that was chosen, or the server cannot be reached." : error.message;
   } finally {
     button.disabled = false;
   }

@@ -48,13 +48,35 @@ const dpserve = {
   document.addEventListener("click", event => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
-    navigator.clipboard?.writeText(button.dataset.copy).then(() => dpserve.say("Copied"));
+    navigator.clipboard?.writeText(button.dataset.copy).then(() => {
+      dpserve.say("Copied");
+      if (button.classList.contains("copy")) button.textContent = "Copied";
+    });
   });
   // A field that finds rows of a table by what they say.
   for (const field of document.querySelectorAll("[data-rows]")) field.addEventListener("input", () => {
     const wanted = field.value.trim().toLowerCase();
     for (const row of document.querySelectorAll(field.dataset.rows)) row.hidden = !row.textContent.toLowerCase().includes(wanted);
   });
+  // How long ago, behind every time; what is copied, beside every command.
+  const spans = [["year", 31_536_000], ["month", 2_592_000], ["day", 86_400], ["hour", 3600], ["minute", 60]];
+  const since = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+  const added = () => {
+    for (const each of document.querySelectorAll("time[datetime]")) {
+      const seconds = (Date.parse(each.dateTime) - Date.now()) / 1000;
+      const [unit, length] = spans.find(([, size]) => Math.abs(seconds) >= size) ?? ["minute", 60];
+      if (Number.isFinite(seconds)) each.dataset.ago = Math.abs(seconds) < 60 ? "just now" : since.format(Math.round(seconds / length), unit);
+    }
+    for (const command of document.querySelectorAll("main pre:not([data-copied])")) {
+      command.dataset.copied = "";
+      if (!navigator.clipboard) continue;
+      const button = Object.assign(document.createElement("button"), { type: "button", className: "quiet-button copy", textContent: "Copy" });
+      button.dataset.copy = command.textContent.trimEnd();
+      command.after(button);
+    }
+  };
+  addEventListener("DOMContentLoaded", added);
+  document.addEventListener("htmx:load", added);
   // What a link on the page points at is unfolded.
   const unfold = () => {
     for (const folded of document.getElementById(location.hash.slice(1))?.querySelectorAll(":scope > details") ?? []) folded.open = true;

@@ -112,6 +112,7 @@ function fields() {
 
 function draw(now, held = null) {
   const frame = room.querySelector(".picture");
+  room.classList.toggle("mapped", curve.kind === "pair");
   if (curve.kind === "pair") return frame.replaceChildren(maps(now));
   const was = before(), width = Math.max(280, frame.clientWidth);
   const errors = curve.bins.map((bin) => 2 * (bin.error ?? 0));
@@ -184,7 +185,11 @@ function maps(now) {
         class: `cell ${value < 0 ? "less" : "more"}${values === now && value !== was[code] ? " moved" : ""}`, "fill-opacity": 0.06 + 0.94 * Math.abs(value) / most,
         x: code % across * 20, y: Math.floor(code / across) * 20, width: 20, height: 20,
       }, made("svg:title", {}, `${curve.bins[code].values}: ${words(value)}`));
-      cell.addEventListener("click", () => room.querySelectorAll("tbody input[type=number]")[code].focus());
+      cell.addEventListener("click", () => {
+        const box = room.querySelectorAll("tbody input[type=number]")[code];
+        box.focus();
+        box.select();
+      });
       return cell;
     });
     const label = `${title}: a map of what ${curve.feature} add together. The table below has all of it.`;

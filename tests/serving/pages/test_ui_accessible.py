@@ -42,6 +42,7 @@ EXAMPLES = {
     "/ui/profiles/{job}": "/ui/profiles/{profile}",
     "/ui/models": "/ui/models",
     "/ui/models/{name}": "/ui/models/adult",
+    "/ui/models/{name}/edit": "/ui/models/adult/edit?feature=age",
     "/ui/verify": "/ui/verify",
     "/ui/ledger": "/ui/ledger?dataset=adult&job={job}",
     "/ui/ledger/{entry}": "/ui/ledger/{job}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import hashlib
 import io
 import json
 import re
@@ -40,9 +41,10 @@ from training.rows.datasets import register
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 STEPS = 9
 WIDE = 120
+POINTS = str.maketrans(".,", ",.")
 LEARNERS = {
     "adult": ("lazybb", "0", {"rounds": 12}),
-    "terms": ("ebm", "1e-7", {}),
+    "terms": ("ebm", "1e-7", {"pairs": "age & sex"}),
     "woods": ("lazybb-tree", "0", {"rounds": 3}),
 }
 MANY = VotingEnsemble(
@@ -134,22 +136,50 @@ def crosses(page):
 
 def test_the_list_names_every_model_and_narrows_as_one_types(page):
     page.goto("/ui/models")
-    expect(page.get_by_role("row")).to_have_count(2 + len(LEARNERS))
+    expect(page.get_by_role("row")).to_have_count(3 + len(LEARNERS))  # wide and noise, below the head
     expect(page.get_by_role("row", name=re.compile("^adult"))).to_contain_text("0.5")
-    page.get_by_label("Search by name, dataset, target or learner").press_sequentially("OO")
+    page.get_by_label("Search by name, dataset, target, learner or digest").press_sequentially("OO")
     expect(page.get_by_role("row")).to_have_count(2)
     expect(page.get_by_role("link", name="woods")).to_be_visible()
     expect(page).to_have_url(re.compile("q=OO"))
-    page.get_by_label("Search by name, dataset, target or learner").fill("nothing like it")
+    page.get_by_label("Search by name, dataset, target, learner or digest").fill("nothing like it")
     expect(page.get_by_text("No such model")).to_be_visible()
     page.goto("/ui/models")
     page.get_by_role("link", name="Released").click()
     expect(page.get_by_role("row").nth(1)).to_contain_text("wide: kind")  # released last
-    page.get_by_label("Search by name, dataset, target or learner").fill("ebm")
+    page.get_by_label("Search by name, dataset, target, learner or digest").fill("ebm")
     expect(page.get_by_role("row")).to_have_count(2)
     expect(page.get_by_role("row", name=re.compile("^terms"))).to_contain_text("adult: income")
     expect(page).to_have_url(re.compile("sort=newest"))
     no_serious_findings(page)
+
+
+def test_a_model_is_found_by_its_file_and_the_list_is_saved(page, server):
+    model = server.path / "models" / "terms" / "1" / "model.onnx"
+    page.goto("/ui/models")
+    raw = base64.b64encode(model.read_bytes()).decode()
+    page.evaluate(
+        """raw => {
+        const held = new DataTransfer(), bytes = Uint8Array.from(atob(raw), each => each.charCodeAt(0));
+        held.items.add(new File([bytes], "model.onnx"));
+        document.body.dispatchEvent(new DragEvent("drop", {dataTransfer: held, bubbles: true, cancelable: true}));
+        }""",
+        raw,
+    )
+    page.wait_for_url("**/ui/models?q=*")
+    expect(page.locator("#found tbody tr")).to_have_count(1)
+    expect(page.locator("#found tbody th")).to_contain_text("terms")
+    digest = page.url.rpartition("q=")[2]
+    assert digest == hashlib.sha256(model.read_bytes()).hexdigest()
+    with page.expect_download() as given:
+        page.get_by_role("link", name="CSV").click()
+    (line,) = csv.DictReader(given.value.path().read_text().splitlines())
+    assert (line["model"], line["learner"], line["state"]) == ("terms@1", "ebm", "champion")
+    cookie = {"headers": {"Cookie": f"dpserve={server.tokens['predict']}"}, "scope": None}
+    found = server.get(f"/ui/models?form=json&q={digest[:8]}&sort=newest", **cookie).json()["models"]
+    assert [each["model"] for each in found] == ["terms@1"]
+    assert server.get(f"/ui/models?form=json&q={digest[1:9]}", **cookie).json()["models"] == []  # begins, not holds
+    assert server.get("/ui/models?form=xml", **cookie).status_code == 400
 
 
 def test_the_list_has_a_line_for_each_model():
@@ -309,7 +339,7 @@ def test_there_are_no_other_files(server):
 def test_pictures_have_tables_with_the_same_figures(page, server):
     found = server.get("/ui/models/terms/shapes").json()
     opened(page, "terms")
-    expect(page.locator(".plot-grid .plot svg")).to_have_count(found["of"])  # few enough to be drawn at once
+    expect(page.locator("#plots > .plot-grid .plot svg")).to_have_count(found["of"])  # few enough to be drawn at once
     first = found["features"][0]
     card = page.locator(".plot-grid .plot").first
     card.get_by_text(f"Figures of {first['feature']}").click()
@@ -432,6 +462,87 @@ def chance(page, label):
     return page.locator(".chances li").filter(has_text=re.compile(rf"^{label}")).locator("b")
 
 
+def keyed(page, label, words=None):
+    """A control reached by Tab alone, and what is typed into it."""
+    control = page.get_by_label(label, exact=True)
+    for _ in range(400):
+        if control.evaluate("each => each === document.activeElement"):
+            break
+        page.keyboard.press("Tab")
+    expect(control).to_be_focused()
+    if words is not None:  # a list takes the first that begins so
+        control.evaluate("each => each.select?.()")
+        page.keyboard.type(words)
+
+
+def test_a_curve_is_edited_by_keys_and_by_hand_and_is_a_candidate_that_verifies(another, server):
+    page = as_new(another, server, "admin")
+    opened(page, "terms").get_by_role("link", name="Edit age", exact=True).click()
+    expect(page.locator(".picture .now")).to_be_visible()
+    curve = server.get("/v1/models/terms/curve?feature=age").json()
+    keyed(page, "What becomes of them", "n")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # Apply
+    expect(page.locator(".changes li")).to_have_count(1)
+    keyed(page, f"{curve['bins'][0]['values']} adds", "-1.5")
+    page.keyboard.press("Enter")
+    expect(page.locator(".changes li")).to_have_text([re.compile("never fall"), re.compile("add -1.5")])
+    handle = page.locator(".picture .handle").last
+    handle.scroll_into_view_if_needed()
+    box = handle.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] - 30, steps=3)
+    page.mouse.up()
+    expect(page.locator(".changes li")).to_have_text([re.compile("never"), re.compile("-1.5"), re.compile("missing")])
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".changes li")).to_have_count(2)
+    page.get_by_label("Feature").select_option("education")  # of names those that are ticked
+    for name in ("Bachelors", "Masters"):
+        page.get_by_label(f"Tick {name}", exact=True).check()
+    expect(page.locator("#act option[value=smooth]")).to_be_disabled()
+    page.get_by_label("What becomes of them").select_option("set")
+    page.get_by_label("Value", exact=True).fill("0.5")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator(".changes li")).to_have_count(3)
+    page.get_by_label("What becomes of them").select_option("clip")
+    page.get_by_label("At least").fill("1")
+    page.get_by_label("At most").fill("-1")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator(".problem")).to_contain_text("must not be above")
+    expect(page.locator(".changes li")).to_have_count(3)
+    page.faults.clear()  # the refusal: a line of the console, and meant
+    page.get_by_label("Feature").select_option("age & sex")  # a map
+    page.locator(".maps figure").last.locator(".cell").first.click()
+    expect(page.locator("tbody input[type=number]").first).to_be_focused()
+    page.keyboard.type("0.25")
+    page.keyboard.press("Enter")
+    expect(page.locator(".maps .moved")).to_have_count(1)
+    page.get_by_role("button", name="Make a candidate version").click()
+    expect(page.locator(".problem")).to_have_text("Say why: it stays in the model.")
+    assert [each["model"] for each in server.get("/v1/models").json()["models"] if each["name"] == "terms"] == [
+        "terms@1"
+    ]
+    keyed(page, "Why", "income does not fall with age here")
+    page.keyboard.press("Enter")
+    link = page.locator(".made a")
+    expect(link).to_have_text("terms@2")
+    expect(link).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#edits tbody tr")).to_have_count(4)
+    expect(page.get_by_text("A candidate: it answers only who asks for")).to_be_visible()
+    now = [each["adds"] for each in server.get("/v1/models/terms@2/curve?feature=age").json()["bins"]]
+    assert now[0] == pytest.approx(-1.5, abs=1e-3)
+    assert now[1:-1] == sorted(now[1:-1])
+    assert now[-1] == curve["bins"][-1]["adds"]  # what was undone
+    assert dpserve(server.path, "verify", str(server.path / "models" / "terms" / "2")).returncode == 0
+    page.goto("/ui/models/woods")
+    expect(page.get_by_role("link", name="Edit a curve")).to_have_count(0)
+    page.goto("/ui/models/woods/edit")
+    expect(page.get_by_text("only a sum over features")).to_be_visible()
+    page.faults.clear()
+
+
 def test_what_if_answers_and_explains_as_the_doors_do(page, server):
     opened(page, "terms", drawn=False)
     expect(page.locator(".answer .said")).to_have_text(re.compile("50K"))
@@ -510,6 +621,21 @@ def test_a_file_is_predicted_in_the_browser(page, server, tmp_path):
     assert given.value.suggested_filename == "some.predicted.csv"
     found = list(csv.DictReader(given.value.path().read_text().splitlines()))
     answer = server.post("/predict", {"model": "adult", "records": rows}).json()
+    assert [line["label"] for line in found] == answer["predictions"]
+    with (tmp_path / "west.csv").open("w", newline="", encoding="cp1252") as file:  # as it is written in much of Europe
+        writer = csv.DictWriter(file, ["größe", *rows[0]], delimiter=";")
+        writer.writeheader()
+        for row in rows:
+            numbers = {key: f"{n:,}.0".translate(POINTS) for key, n in row.items() if isinstance(n, int)}
+            writer.writerow({"größe": "ä", **row, **numbers})
+    page.get_by_label("File of records").set_input_files(tmp_path / "west.csv")
+    page.get_by_role("button", name="Predict", exact=True).press("Enter")
+    expect(page.locator("form.batch .told")).to_contain_text("not in the encoding that was chosen")
+    page.get_by_label("Its encoding").select_option("windows-1252")
+    page.get_by_label("Numbers are written").select_option(",")
+    with page.expect_download() as given:
+        page.get_by_role("button", name="Predict", exact=True).press("Enter")
+    found = list(csv.DictReader(given.value.path().read_text().splitlines()))
     assert [line["label"] for line in found] == answer["predictions"]
     (tmp_path / "less.csv").write_text("age\n3\n")
     page.get_by_label("File of records").set_input_files(tmp_path / "less.csv")
