@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, func, select
 
@@ -18,7 +19,11 @@ from accountant.log.entries import read_entry
 from accountant.store.store import body_at
 from accountant.store.tables import job_table
 
+if TYPE_CHECKING:
+    from accountant.privacy.claims import Price
+
 MOST_POINTS = 200
+NEWEST = 2_000  # jobs that are told apart by model
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,26 @@ def history(ledger: Ledger, dataset: str, most: int = MOST_POINTS) -> list[Point
         family = load(connection, dataset).tightest
         founded = read_entry(family.seq, body_at(connection, family.seq)).value["time"]
         return [Point(family.seq, founded, 0.0, "0", 0), *_points(connection, family, most)]
+
+
+def by_model(ledger: Ledger, dataset: str) -> list[dict[str, Any]]:
+    """Of the newest NEWEST jobs that the tightest family was charged, what each model's took of the whole, the most
+    first: `share` 0..1. Jobs that made none, evaluations and profiles, are one line without a name.
+    """
+    with ledger.log.database.reading() as connection:
+        family = load(connection, dataset).tightest
+        newest = list(islice(charges(connection, family, newest_first=True), NEWEST))
+        named = select(job_table.c.seq, job_table.c.model).where(charged(family))
+        newest_named = connection.execute(named.order_by(job_table.c.seq.desc()).limit(NEWEST))
+        models = {row.seq: row.model for row in newest_named}
+    used: dict[str, list[Price]] = {}
+    for charge in newest:
+        used.setdefault(models.get(charge.entry) or "", []).append(charge.price)
+    lines = [
+        {"model": name, "jobs": len(prices), "share": family.share_of(sum(prices, family.filter.nothing()))}
+        for name, prices in used.items()
+    ]
+    return sorted(lines, key=lambda each: -each["share"])
 
 
 def _points(connection: Connection, family: Family, most: int) -> Iterator[Point]:

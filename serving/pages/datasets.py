@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from accountant.ledger.records import Unit
 from serving.http.rights import LISTED, READS, seen_families
 from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages import burndown_chart
-from serving.pages.burndown import Point, history
+from serving.pages.burndown import Point, by_model, history
 from serving.pages.growing.blocks import blocks_of
 from serving.pages.ui import form_fields, page, see_other
 from serving.rest.totals import changed, shared
@@ -125,7 +125,8 @@ def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]
     found = home.ledger.dataset(name)
     registration, tightest = found.registration, found.tightest.identity
     size = home.ledger.log.size()
-    points = _history(home.ledger, name, size)
+    (points, by_models), now = _history(home.ledger, name, size), datetime.now(UTC)
+    first = datetime.fromisoformat(points[1].time) if len(points) > 1 else now  # a rate of hours says nothing of days
     return {
         **line(found),
         "contributions": registration.unit.contributions,
@@ -141,9 +142,10 @@ def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]
             if name in names
         ],
         "quotas": home.ledger.quotas(name),
-        "forecast": forecast(home.ledger, found),
+        "forecast": forecast(home.ledger, found) if now - first >= timedelta(days=1) else None,
+        "models": by_models,
         "points": points,
-        "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], datetime.now(UTC)),
+        "chart": burndown_chart.staircase([(point.time, 1 - point.share) for point in points], now),
         "jobs": jobs_to_json(home, dataset=name, limit=NEWEST_JOBS, access=held),
         "trains": held.may("train", dataset=name),
         "keeps": held.may("steward", dataset=name),
@@ -153,9 +155,9 @@ def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]
 
 
 @lru_cache(maxsize=64)
-def _history(ledger: Ledger, name: str, size: int) -> list[Point]:
-    """How the budget was used up to the newest of `size` entries."""
-    return history(ledger, name)
+def _history(ledger: Ledger, name: str, size: int) -> tuple[list[Point], list[dict[str, Any]]]:
+    """How the budget was used up to the newest of `size` entries, and what each model took."""
+    return history(ledger, name), by_model(ledger, name)
 
 
 async def fits(request: Request) -> Response:

@@ -66,7 +66,9 @@ async def models(request: Request) -> Response:
     asked, after = request.query_params.get("q", "").strip()[:71], query_int(request, "after", 0)
     every = seen_models(access(request), serving.registry.to_json(), serving.registry)
     found, digest = _by_name(every), asked.lower().removeprefix("sha256:")
-    holds = {line["name"] for line in every if _has(line, digest)}
+    issued = [line for line in every if line["certificate"]] if len(digest) >= DIGITS else []
+    digests = [(line["name"], line["certificate"][what]) for line in issued for what in ("model", "statement")]
+    holds = {name for name, known in digests if known.startswith(digest)}
     order = request.query_params.get("sort", "name")
     if order not in ORDERS:
         raise InputError(f"sort={order[:40]!r}: must be one of {list(ORDERS)}")
@@ -93,17 +95,16 @@ async def models(request: Request) -> Response:
     return page(request, "models.html", **context, total=len(found), kept=len(kept))
 
 
-def _has(line: dict[str, Any], digest: str) -> bool:
-    """Whether a version's file or statement has this sha256, or one that begins so."""
-    certificate = line["certificate"] if len(digest) >= DIGITS else None
-    return certificate is not None and any(certificate[what].startswith(digest) for what in ("model", "statement"))
-
-
 def _as_file(form: str, lines: list[dict[str, Any]]) -> Response:
     """The list as it is kept and sorted, to be saved."""
     if form not in FORMS:
         raise InputError(f"form={form[:40]!r}: must be one of {list(FORMS)}")
-    rows = [_row(line) for line in lines]
+    rows = []
+    for line in lines:
+        claim, worth = line["certificate"] or {}, line["worth"] or {}
+        plain = {name: line[name] for name in ("model", "state", "dataset", "target", "learner", "released")}
+        figures = {"worth": worth.get("value"), "low": worth.get("low"), "high": worth.get("high")}
+        rows.append({**plain, "epsilon": claim.get("epsilon"), "delta": claim.get("delta"), **figures})
     if form == "json":
         return json_response({"models": rows}, headers=_attached("models.json"))
     out = io.StringIO()
@@ -111,13 +112,6 @@ def _as_file(form: str, lines: list[dict[str, Any]]) -> Response:
     writer.writeheader()
     writer.writerows(rows)
     return Response(out.getvalue(), media_type="text/csv", headers=_attached("models.csv"))
-
-
-def _row(line: dict[str, Any]) -> dict[str, Any]:
-    claim, worth = line["certificate"] or {}, line["worth"] or {}
-    plain = {name: line[name] for name in ("model", "state", "dataset", "target", "learner", "released")}
-    figures = {"worth": worth.get("value"), "low": worth.get("low"), "high": worth.get("high")}
-    return {**plain, "epsilon": claim.get("epsilon"), "delta": claim.get("delta"), **figures}
 
 
 def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

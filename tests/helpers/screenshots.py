@@ -33,6 +33,7 @@ SHOTS = (
     ("job-refused", "/ui/jobs/new?dataset=visits&learner=forest&epsilon=0.95", DARK, "text=does not fit"),
     ("job-phone", "/ui/jobs/{job}", PHONE, "text=Certificate signed"),
     ("models", "/ui/models", LIGHT, "h1"),
+    ("edit", "/ui/models/adult/edit?feature=age", LIGHT, ".picture .now"),
     ("register", "/ui/drafts/{draft}", LIGHT, "text=Say what each column is"),
     ("ledger", "/ui/ledger", LIGHT, "h1"),
     ("audit-dark", "/ui/audit", DARK, "h1"),

@@ -12,7 +12,7 @@ from accountant.home import Home
 from accountant.ledger import family_rows
 from accountant.privacy.events import PureDp
 from accountant.privacy.filter import price_from_json
-from serving.pages.burndown import burndown
+from serving.pages.burndown import burndown, by_model
 
 
 @pytest.fixture
@@ -44,6 +44,19 @@ def test_every_point_is_the_sum_of_the_jobs_before_it(home, name):
     assert (first.entry, first.share, first.epsilon, first.jobs) == (family.seq, 0.0, "0", 0)
     assert [(each.entry, each.time, each.share, Decimal(each.epsilon)) for each in points] == by_hand(home, name)
     assert [each.jobs for each in points] == [*range(1, len(points) + 1)]
+
+
+@pytest.mark.parametrize("name", ["adult", "copy", "pure"])
+def test_what_each_model_took_is_the_sum_of_its_jobs(home, name):
+    family, found = home.ledger.dataset(name).tightest, by_model(home.ledger, name)
+    jobs = {job.seq: job for job in home.ledger.jobs()}
+    wanted = {}
+    for entry, *_ in by_hand(home, name):
+        price = price_from_json(home.ledger.log.entry(entry).value["price"], family.filter.orders)
+        wanted[jobs[entry].model] = wanted.get(jobs[entry].model, family.filter.nothing()) + price
+    assert {each["model"]: each["share"] for each in found} == {n: family.filter.share(p) for n, p in wanted.items()}
+    assert sum(each["jobs"] for each in found) == len(by_hand(home, name))
+    assert found == sorted(found, key=lambda each: -each["share"])
 
 
 @pytest.mark.parametrize("name", ["adult", "copy", "pure"])

@@ -134,6 +134,8 @@ def test_a_dataset_tells_its_budget_its_history_and_what_would_fit(page, server)
     expect(page.get_by_role("img", name=re.compile(r"\d+ % left"))).to_be_visible()
     expect(page.get_by_text("more jobs").first).to_be_visible()
     expect(page.locator(".chart .line")).to_be_visible()
+    expect(page.get_by_role("region", name="Which models used it").get_by_role("row", name="adult")).to_be_visible()
+    expect(page.get_by_text("At this rate, used up")).to_have_count(0)  # a rate of minutes says nothing of days
 
 
 def test_a_job_that_waits_for_its_rows_says_so(page, server):
