@@ -209,6 +209,7 @@ class Desk:
         self._client, self._workers = client, workers
         self._place: dict[str, str] = {}
         self._rows: dict[str, int] = {}
+        self._kept: list[Any] = []  # futures of the last question, let go once the next is on its way: one message less
         self._spread()
         self.size = int(self.ask(0, answering.CountRows()))
         self.runs = count(1)
@@ -237,6 +238,7 @@ class Desk:
         answers: dict[str, answering.Answer] = {}
         asked: dict[asyncio.Task[Any], tuple[Piece, str]] = {}
         ended: Counter[str] = Counter()
+        kept: list[Any] = []
 
         def submit(piece: Piece) -> None:
             worker = self._place[piece.name]
@@ -244,6 +246,7 @@ class Desk:
                 answering.answer, self.job, run, piece, question,
                 key=f"dpserve-{word}-{next(numbers)}", workers=[worker], pure=False,
             )  # fmt: skip
+            kept.append(future)
             asked[asyncio.ensure_future(_result(future))] = piece, worker
 
         def end(task: asyncio.Task[Any]) -> None:
@@ -258,18 +261,17 @@ class Desk:
         try:
             for piece in self.pieces:
                 submit(piece)
-            patience, pause = time.monotonic() + PATIENCE_SECONDS, LOOK_SECONDS
+            self._kept, pause, patience = kept, LOOK_SECONDS, time.monotonic() + PATIENCE_SECONDS
             while len(answers) < len(self.pieces):
                 done: set[asyncio.Task[Any]] = set()
                 if asked:
                     done, _ = await asyncio.wait(asked, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    raw = task.result()
-                    if raw is None:
+                    if (raw := task.result()) is None:
                         end(task)
-                        continue
-                    piece, _ = asked.pop(task)
-                    answers.setdefault(piece.name, answering.Answer.of(piece.name, raw))
+                    else:
+                        name = asked.pop(task)[0].name
+                        answers.setdefault(name, answering.Answer.of(name, raw))
                 if all(task.result() is not None for task in done) and done:
                     continue
                 pause = min(2 * pause, LOOK_MOST)
@@ -290,6 +292,7 @@ class Desk:
         finally:
             for task in asked:
                 task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     async def _looked(self) -> bool:
         """See who is there, and give the pieces of those that are not to others; whether there is anybody."""
@@ -325,7 +328,9 @@ class Desk:
             self._client.submit(answering.forget, self.job, key=f"dpserve-{uuid.uuid4()}", workers=[worker], pure=False)
             for worker in self._workers.threads
         ]
-        await asyncio.wait([asyncio.ensure_future(_result(future)) for future in told], timeout=LOOK_MOST)
+        waiting = asyncio.gather(*map(_result, told), return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(waiting, LOOK_MOST)
 
 
 async def _result(future: Any) -> Any:
