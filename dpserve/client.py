@@ -23,7 +23,7 @@ from dpserve.edited import Edited
 from dpserve.errors import JobFailed, ServiceError
 from dpserve.measured import Measured
 from dpserve.transport import AGAIN_SECONDS, Number, Transport, failure, hopeful, segment, server_events, unreachable
-from dpserve.types import Dataset, Explanation, Family, Grant, Job, Json, Model, Plan, Predictions, Record
+from dpserve.types import Dataset, Family, Grant, Job, Json, Model, Plan, Predictions, Record
 
 URL = "http://127.0.0.1:3000"
 QUIET_SECONDS = 30.0  # the service says something at least every ten
@@ -285,14 +285,6 @@ class Client(Measured, Edited, Audited):
         return self._transport.answer(
             "POST", "/predict", content=table, query={"model": model}, headers=headers
         ).content
-
-    def explain(self, model: str, records: Sequence[Record]) -> Explanation:
-        """What each feature adds to each prediction; arguments as for `predict`.
-
-        Raises:
-            BadInput: As `predict`; `not_additive` (422) for trees.
-        """
-        return Explanation.of(self._post("/explain", {"model": model, "records": list(records)}))
 
     # Which version answers to a name: scope promote. `reason` stands in the ledger permanently
 

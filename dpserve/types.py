@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from dpserve import drawings
+
 Json = Mapping[str, Any]
 Record = Mapping[str, float | int | str | bool | None]
 
@@ -44,6 +46,11 @@ class Budget:
             one_job=_one_job(body["left"]),
             jobs_left=dict(body["jobs_left"]),
         )
+
+    def _repr_html_(self) -> str:
+        """What is left of it, in a notebook."""
+        said = f"{self.share_left:.0%} left; one more job of at most epsilon {self.one_job} at delta {self.delta}"
+        return drawings.gauge(f"Budget of epsilon {self.epsilon}", float(self.share_left), said)
 
 
 @dataclass(frozen=True)
@@ -294,6 +301,20 @@ class Explanation:
             labels=body["predictions"],
             raw=body,
         )
+
+    def columns(self) -> dict[str, list[Any]]:
+        """A column for each feature: what it adds to each record's score; of several classes a list of each."""
+        return {name: [line[at] for line in self.contributions] for at, name in enumerate(self.features)}
+
+    def _repr_html_(self) -> str:
+        """The first record's, in a notebook: what adds most, of several classes to the one that was predicted."""
+        line, label = self.contributions[0], self.labels[0]
+        at = list(self.raw.get("classes", ())).index(label) if line and isinstance(line[0], list) else None
+        sizes = {name: adds if at is None else adds[at] for name, adds in zip(self.features, line, strict=True)}
+        heavy = dict(sorted(sizes.items(), key=lambda each: -abs(each[1]))[:12])
+        title = f"{self.model} says {label}: what adds to it ({self.unit}), record 1 of {len(self.labels)}"
+        drawn, high = drawings.bars(title, heavy)
+        return drawings.svg([drawn], drawings.NAMES + drawings.WIDE, high, title)
 
 
 @dataclass(frozen=True)

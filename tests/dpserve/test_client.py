@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from decimal import Decimal
+from xml.etree import ElementTree
 
 import httpx
 import numpy as np
@@ -18,6 +19,8 @@ from accountant.budget import Budget, Relation
 from accountant.home import Home
 from dpserve import Client, ServiceError
 from dpserve import errors as refused
+from dpserve.curves import curves_of
+from dpserve.types import Explanation
 from training import job
 from training.plans import Asked
 from training.rows.datasets import register
@@ -53,13 +56,77 @@ def client(server, scope):
 def test_the_notebook_of_the_client_runs(server, monkeypatch, capsys):
     monkeypatch.setenv("DPSERVE_URL", f"http://127.0.0.1:{server.port}")
     monkeypatch.setenv("DPSERVE_TOKEN", server.tokens["admin"])
-    *_, frame, _ = play("client")
+    *_, frame, curves, account, budget, _ = play("client")
     said = capsys.readouterr().out
     assert set(frame) == {"label", "p_<=50K", "p_>50K"}
     assert all(sum(pair) == pytest.approx(1) for pair in zip(frame["p_<=50K"], frame["p_>50K"], strict=True))
     assert "costs epsilon 0.2" in said
     assert "notebook is certified by entry" in said
     assert "would fit" in said
+    assert "weighs most" in said
+    for shown, words in ((curves, ">age</text>"), (account, "what adds to it"), (budget, "one more job")):
+        drawn = ElementTree.fromstring(shown._repr_html_())  # well formed, whatever a name holds
+        assert drawn.tag.endswith("svg")
+        assert words in shown._repr_html_()
+
+
+@pytest.mark.parametrize("model", ["curves", "adult"])
+def test_curves_are_what_every_record_is_told(service, model):
+    """Of each feature, the bin that a record falls into adds what the record's own account says."""
+    found, given = service.explain(model), records(40)
+    told = service.explain(model, given).columns()
+    described = {each["name"]: each for each in service.model(model)["features"]}
+    assert found.bins.keys() == described.keys()
+    for name, bins in found.bins.items():
+        for record, adds in zip(given, told[name], strict=True):
+            if described[name]["type"] == "numeric":
+                (mine,) = [each for each in bins[:-1] if each.value >= record[name]][:1] or [bins[-2]]
+            else:
+                mine = next((each for each in bins if each.value == record[name]), bins[-2])
+            assert mine.adds == (pytest.approx(adds),), (name, record[name])
+    frame, sizes = found.columns(), found.importance()
+    assert {len(column) for column in frame.values()} == {sum(map(len, found.bins.values()))}
+    assert list(sizes.values()) == sorted(sizes.values(), reverse=True)
+    assert sizes.keys() == described.keys()
+
+
+def test_curves_of_dates_and_of_several_classes():
+    """As a service describes them: a bin is asked for by its last day or second, and drawn for each class."""
+    features = [
+        {"name": "day", "type": "date", "edges": [0.0, 31.0]},
+        {"name": "at", "type": "time", "edges": [3600.5]},
+        {"name": "moment", "type": "datetime", "edges": [86400.0]},
+        {"name": "b<&", "type": "boolean"},
+        {"name": "text", "type": "categorical", "values": ["other", "x"]},
+    ]
+    asked = []
+
+    def explain(sent):
+        asked.extend(sent)
+        body = {"model": "m@1", "unit": "logits", "base": [0, 0, 0], "features": [each["name"] for each in features]}
+        lines = [[[n, -n, 1] for n in range(len(features))] for _ in sent]
+        return Explanation.of(
+            {**body, "contributions": lines, "predictions": ["v"] * len(sent), "classes": list("uvw")}
+        )
+
+    found = curves_of({"features": features, "classes": list("uvw")}, explain)
+    said = [next((value for value in each.values() if value is not None), None) for each in asked]
+    assert said[:7] == ["1970-01-01", "1970-02-01", "1970-03-04", None, "01:00:00", "01:00:01", None]
+    assert said[7:] == [
+        "1970-01-02T00:00:00",
+        "1970-01-02T00:00:01",
+        None,
+        False,
+        True,
+        None,
+        "other",
+        "x",
+        "other_",
+        None,
+    ]
+    assert set(found.columns()) == {"feature", "value", "adds_u", "adds_v", "adds_w"}
+    assert ElementTree.fromstring(found.svg()).tag.endswith("svg")
+    assert ElementTree.fromstring(explain([{}])._repr_html_()).tag.endswith("svg")
 
 
 def test_from_a_budget_to_predictions(server):

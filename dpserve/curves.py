@@ -1,0 +1,165 @@
+"""The curves of an additive model, asked of a service by its door `/explain`: one record for each bin of each feature.
+
+What a feature adds does not depend on the others, so the rest of a record is left out. Terms of two features together
+are not among the curves; `Explanation` has them, record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import floor
+from typing import Any, overload
+
+from dpserve import drawings
+from dpserve.transport import Asking
+from dpserve.types import Explanation, Json, Record
+
+SHOWN = 12  # features of a drawing; `columns` and `importance` have all
+MISSING, OTHER = "missing", "other"
+AT_ONCE = 500  # records of a request
+CALENDAR = ("date", "datetime", "time")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Bin:
+    """`value`: the last number of the bin, the value itself, or None where it is missing; `said`: it in words; `adds`:
+    what it adds, a number for each score."""
+
+    value: float | str | None
+    said: str
+    adds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What each feature of a model adds to its score, in `unit`, by the feature's value; of several classes to each
+    one's, in the order of `classes`, of which there are none where there is one score. In a notebook it is a drawing.
+    """
+
+    model: str
+    unit: str
+    classes: Sequence[Any]
+    bins: Mapping[str, Sequence[Bin]]
+
+    def importance(self) -> dict[str, float]:
+        """How far apart the ends of each curve are, in `unit`, of several classes the widest; the largest first."""
+        sizes = {name: max(high - low for low, high in _ends(bins)) for name, bins in self.bins.items()}
+        return dict(sorted(sizes.items(), key=lambda each: -each[1]))
+
+    def columns(self) -> dict[str, list[Any]]:
+        """A column each for feature, value and what it adds: `adds`, or `adds_<class>`. pandas, polars and pyarrow make
+        a frame of it.
+        """
+        lines = [(name, each) for name, bins in self.bins.items() for each in bins]
+        names = [f"adds_{each}" for each in self.classes] or ["adds"]
+        added = {head: [each.adds[at] for _, each in lines] for at, head in enumerate(names)}
+        return {"feature": [name for name, _ in lines], "value": [each.said for _, each in lines], **added}
+
+    def svg(self) -> str:
+        """Importance as bars, then what weighs most: the curves of numbers on one scale, two beside each other, and the
+        values of other features as bars, of several classes those of the last."""
+        heavy = dict(list(self.importance().items())[:SHOWN])
+        drawn, y = drawings.bars(f"{self.model}: how far apart each curve's ends are ({self.unit})", heavy)
+        parts, numbers = [drawn], [name for name in heavy if isinstance(self.bins[name][0].value, float)]
+        ends = [end for name in numbers for end in _ends(self.bins[name])]
+        for count, name in enumerate(numbers):
+            points = [(float(each.value or 0), each.adds) for each in self.bins[name] if each.value is not None]
+            lines = [[(x, adds[at]) for x, adds in points] for at in range(len(points[0][1]))]
+            scale = min(low for low, _ in ends), max(high for _, high in ends)
+            at = (count % 2) * (drawings.WIDE + 20), y + count // 2 * drawings.HIGH
+            parts.append(drawings.steps(name, lines, *scale, at))
+        y += (len(numbers) + 1) // 2 * drawings.HIGH
+        for name in (each for each in heavy if each not in numbers):
+            sizes = sorted(((each.said, each.adds[-1]) for each in self.bins[name]), key=lambda each: -abs(each[1]))
+            drawn, tall = drawings.bars(f"{name}: {self.classes[-1]}" if self.classes else name, dict(sizes[:SHOWN]), y)
+            parts.append(drawn)
+            y += tall
+        return drawings.svg(parts, 2 * drawings.WIDE + 20, y, f"what each feature of {self.model} adds")
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+
+def _ends(bins: Sequence[Bin]) -> list[tuple[float, float]]:
+    """The least and the most that any value adds, for each score."""
+    return [(min(score), max(score)) for score in zip(*(each.adds for each in bins), strict=True)]
+
+
+class Explaining(Asking):
+    """What models say of themselves: scope predict."""
+
+    def model(self, reference: str) -> Json:
+        """As a service describes it."""
+        raise NotImplementedError
+
+    @overload
+    def explain(self, model: str) -> Curves: ...
+    @overload
+    def explain(self, model: str, records: Sequence[Record]) -> Explanation: ...
+    def explain(self, model: str, records: Sequence[Record] | None = None) -> Curves | Explanation:
+        """What each feature adds: to the prediction of each record, or without records the whole curve of each feature,
+        by its bins. Either is a drawing in a notebook, and `columns()` is what frames are made of.
+
+        Args:
+            model: As for `predict`.
+            records: As for `predict`; the curves are asked for by records of their own, 500 at once.
+
+        Raises:
+            BadInput: As `predict`; `not_additive` (422) for trees.
+        """
+        if records is None:
+            return curves_of(self.model(model), lambda asked: self._explained(model, asked))
+        return self._explained(model, records)
+
+    def _explained(self, model: str, records: Sequence[Record]) -> Explanation:
+        return Explanation.of(self._post("/explain", {"model": model, "records": list(records)}))
+
+
+def curves_of(model: Json, explain: Callable[[Sequence[Record]], Explanation]) -> Curves:
+    """`model`: as a service describes it. Raises as `explain` does: `not_additive` for trees."""
+    blank: dict[str, float | str | bool | None] = dict.fromkeys(each["name"] for each in model["features"])
+    asked = [(each["name"], *bin) for each in model["features"] for bin in _bins(each)]
+    bins: dict[str, list[Bin]] = {}
+    for start in range(0, len(asked), AT_ONCE):
+        part = asked[start : start + AT_ONCE]
+        found = explain([{**blank, name: sent} for name, sent, _, _ in part])
+        for (name, _, value, said), line in zip(part, found.contributions, strict=True):
+            adds = line[list(found.features).index(name)]
+            bins.setdefault(name, []).append(Bin(value, said, tuple(adds) if isinstance(adds, list) else (adds,)))
+    several = isinstance(next(iter(bins.values()))[0].adds, tuple) and len(next(iter(bins.values()))[0].adds) > 1
+    return Curves(found.model, found.unit, model["classes"] if several else (), bins)
+
+
+def _bins(feature: Json) -> list[tuple[float | str | bool | None, float | str | None, str]]:
+    """For each bin a value to send, its place on a line, and words."""
+    kind, none = feature["type"], (None, None, MISSING)
+    if kind == "categorical":
+        return [
+            *((value, value, value) for value in feature["values"]),
+            (_other(feature["values"]), OTHER, OTHER),
+            none,
+        ]
+    if kind == "boolean":
+        return [(False, "no", "no"), (True, "yes", "yes"), none]
+    edges = feature["edges"] or [0.0]
+    ends = [*edges, edges[-1] + (edges[-1] - edges[0] or 1.0) / max(1, len(edges) - 1)]
+    texts = [_calendar(kind, end) if kind in CALENDAR else drawings.number(end) for end in ends]
+    words = [*(f"to {each}" for each in texts[:-1]), f"above {texts[-2]}"]
+    sent = texts if kind in CALENDAR else ends
+    return [*((value, float(end), said) for value, end, said in zip(sent, ends, words, strict=True)), none]
+
+
+def _other(values: Sequence[str]) -> str:
+    """A text that none of them is."""
+    return next(name for name in (OTHER + "_" * count for count in range(len(values) + 1)) if name not in values)
+
+
+def _calendar(kind: str, at: float) -> str:
+    """The last day or second up to `at`, in ISO 8601."""
+    if kind == "date":
+        return (EPOCH + timedelta(days=floor(at))).date().isoformat()
+    moment = EPOCH + timedelta(seconds=floor(at))
+    return f"{moment:%H:%M:%S}" if kind == "time" else f"{moment:%Y-%m-%dT%H:%M:%S}"
