@@ -85,6 +85,7 @@ wheel: $(VENV)/dev.stamp ## Build what pip installs: dist/dpserve-VERSION-py3-no
 	@rm -rf build dist
 	@rm -rf serving/docs && cp -r docs serving/docs && cp mkdocs.yml serving/docs/ # which the server shows at /docs
 	@rm -rf serving/docs/*.py serving/docs/__pycache__
+	@PYTHONPATH=. $(BIN)/python docs/reference.py serving/docs # what is made from the code
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
 	@rm -rf build dist.log serving/docs
 	@echo "pip install \"$$(echo dist/*.whl)[train,serve,client]\""

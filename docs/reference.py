@@ -1,5 +1,7 @@
-"""A hook of MkDocs: the pages under reference/ are made from the code when the site is built, and cannot go stale; what
-changed is the project's own CHANGELOG.md.
+"""The pages under reference/ are made from the code, and cannot go stale; what changed is the project's CHANGELOG.md.
+
+A hook of MkDocs when the site is built; `python docs/reference.py FOLDER` writes them for a wheel, and a server that
+runs from its sources asks `made` for them.
 """
 
 from __future__ import annotations
@@ -7,16 +9,15 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer.main
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
 
 from accountant.audit.audit import audit_home
 from accountant.certificates.certificate import verify
@@ -40,14 +41,27 @@ from training.local.asking import Refused
 from training.notebook_budget import Account
 from training.session import Session
 
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).resolve().parents[1]
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds every page of PAGES, and the changelog."""
-    for name, page in PAGES.items():
-        files.append(File.generated(config, f"reference/{name}.md", content=page()))
-    changes = (Path(config.docs_dir).parent / "CHANGELOG.md").read_text("utf-8")
-    files.append(File.generated(config, "changelog.md", content=changes.replace("](docs/", "](")))
+    """Adds every page that is made."""
+    from mkdocs.structure.files import File  # is not there where a server runs
+
+    for name in (*PAGES, CHANGES):
+        files.append(File.generated(config, f"{name}.md", content=made(name)))
     return files
+
+
+def made(name: str) -> str:
+    """The Markdown of `reference/...`, one of PAGES, or of the changelog."""
+    if name == CHANGES:
+        return (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
+    return PAGES[name]()
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
@@ -319,12 +333,20 @@ def entries(section: str) -> list[tuple[str, str]]:
     return re.findall(r"^(\w+): (.*(?:\n +.*)*)", dedent(section), re.M)
 
 
+CHANGES = "changelog"
 PAGES: dict[str, Callable[[], str]] = {
-    "python": python,
-    "commands": commands,
-    "rest": rest,
-    "learners": learners,
-    "errors": errors,
-    "settings": configuration,
-    "metrics": figures,
+    "reference/python": python,
+    "reference/commands": commands,
+    "reference/rest": rest,
+    "reference/learners": learners,
+    "reference/errors": errors,
+    "reference/settings": configuration,
+    "reference/metrics": figures,
 }
+
+
+if __name__ == "__main__":
+    for page in (*PAGES, CHANGES):
+        target = Path(sys.argv[1]) / f"{page}.md"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(made(page), "utf-8")

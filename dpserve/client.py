@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 
 from dpserve.audited import Audited
+from dpserve.curves import Explaining
 from dpserve.edited import Edited
 from dpserve.errors import JobFailed, ServiceError
 from dpserve.measured import Measured
@@ -29,7 +30,7 @@ URL = "http://127.0.0.1:3000"
 QUIET_SECONDS = 30.0  # the service says something at least every ten
 
 
-class Client(Measured, Edited, Audited):
+class Client(Measured, Edited, Explaining, Audited):
     """A service, asked over a pool of connections that `close`, or the end of a `with` block, ends.
 
     Every method raises a ServiceError for what is not a success: BadInput for a wrong request, NotAllowed for the

@@ -96,9 +96,13 @@ class Explaining(Asking):
         raise NotImplementedError
 
     @overload
-    def explain(self, model: str) -> Curves: ...
+    def explain(self, model: str) -> Curves:
+        """The whole curves."""
+
     @overload
-    def explain(self, model: str, records: Sequence[Record]) -> Explanation: ...
+    def explain(self, model: str, records: Sequence[Record]) -> Explanation:
+        """Of each record."""
+
     def explain(self, model: str, records: Sequence[Record] | None = None) -> Curves | Explanation:
         """What each feature adds: to the prediction of each record, or without records the whole curve of each feature,
         by its bins. Either is a drawing in a notebook, and `columns()` is what frames are made of.
@@ -137,11 +141,9 @@ def _bins(feature: Json) -> list[tuple[float | str | bool | None, float | str | 
     """For each bin a value to send, its place on a line, and words."""
     kind, none = feature["type"], (None, None, MISSING)
     if kind == "categorical":
-        return [
-            *((value, value, value) for value in feature["values"]),
-            (_other(feature["values"]), OTHER, OTHER),
-            none,
-        ]
+        listed = feature["values"]
+        other = next(text for text in (OTHER + "_" * n for n in range(len(listed) + 1)) if text not in listed)
+        return [*((value, value, value) for value in listed), (other, OTHER, OTHER), none]
     if kind == "boolean":
         return [(False, "no", "no"), (True, "yes", "yes"), none]
     edges = feature["edges"] or [0.0]
@@ -150,11 +152,6 @@ def _bins(feature: Json) -> list[tuple[float | str | bool | None, float | str | 
     words = [*(f"to {each}" for each in texts[:-1]), f"above {texts[-2]}"]
     sent = texts if kind in CALENDAR else ends
     return [*((value, float(end), said) for value, end, said in zip(sent, ends, words, strict=True)), none]
-
-
-def _other(values: Sequence[str]) -> str:
-    """A text that none of them is."""
-    return next(name for name in (OTHER + "_" * count for count in range(len(values) + 1)) if name not in values)
 
 
 def _calendar(kind: str, at: float) -> str:

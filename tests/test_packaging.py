@@ -82,6 +82,8 @@ def wheel(tmp_path_factory):
         shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "docs", source / "serving" / "docs", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     shutil.copy(ROOT / "mkdocs.yml", source / "serving" / "docs")  # as `make wheel` does
+    made = [sys.executable, str(ROOT / "docs" / "reference.py"), str(source / "serving" / "docs")]
+    subprocess.run(made, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
     done = subprocess.run(build, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -99,6 +101,10 @@ def test_wheel_holds_every_file_of_the_rooms(wheel):
     there = {path.relative_to(ROOT).as_posix() for path in tracked() if path.relative_to(ROOT).parts[0] in ROOMS}
     assert there - set(wheel.namelist()) == {"serving/requirements.txt"}
     assert {"serving/docs/index.md", "serving/docs/mkdocs.yml", "serving/docs/img/rooms.svg"} <= set(wheel.namelist())
+    made = {f"serving/docs/reference/{name}.md" for name in ("python", "commands", "rest", "errors", "learners")}
+    assert made | {"serving/docs/changelog.md"} <= set(wheel.namelist())
+    assert "### Client.train" in wheel.read("serving/docs/reference/python.md").decode()
+    assert "serving/docs/reference.py" not in wheel.namelist()
 
 
 def test_every_folder_of_code_is_a_listed_package():

@@ -1,15 +1,17 @@
 """Pages of the documentation from their Markdown: links among them lead to /docs, and what is no part of it is text.
 
-The files are the project's own `docs/`, or those that the wheel brought (`serving/docs`).
+The files are the project's own `docs/`, or those that the wheel brought (`serving/docs`). What is made from the code is
+among the wheel's; a server that runs from its sources makes it when it is asked for (`docs/reference.py`).
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +26,7 @@ from accountant.errors import UnknownName
 ROOM = Path(__file__).resolve().parents[2]
 PLACES = ((ROOM / "docs", ROOM / "docs" / "mkdocs.yml"), (ROOM.parent / "docs", ROOM.parent / "mkdocs.yml"))
 FILES = {".png": "image/png", ".svg": "image/svg+xml", ".json": "application/json", ".jsonl": "application/x-ndjson"}
-ELSEWHERE = {"reference/rest": "/api"}  # what a built site has, made from the code
+MAKER = "reference.py"
 START = '<div class="scroll" role="region" aria-label="Table" tabindex="0"><table>\n'
 
 
@@ -40,9 +42,9 @@ class Page:
 
 @dataclass(frozen=True)
 class Manual:
-    """Paths by name: of pages without their ending, of pictures and figures with it; and the order of the pages."""
+    """By name: what reads a page, without its ending; paths of pictures and figures; and the order of the pages."""
 
-    pages: Mapping[str, Path]
+    pages: Mapping[str, Callable[[], str]]
     files: Mapping[str, Path]
     contents: Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
@@ -54,12 +56,30 @@ def manual() -> Manual:
     if folder is None or order is None:
         raise UnknownName("docs: they are not installed here; a wheel that `make wheel` built has them")
     found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
-    pages = {name.removesuffix(".md"): path for name, path in found.items() if name.endswith(".md")}
+    read = {
+        name.removesuffix(".md"): partial(path.read_text, "utf-8")
+        for name, path in found.items()
+        if name.endswith(".md")
+    }
+    pages: dict[str, Callable[[], str]] = {**read, **(_made(found[MAKER]) if MAKER in found else {})}
     files = {name: path for name, path in found.items() if path.suffix in FILES}
     return Manual(pages, files, _contents(yaml.safe_load(order.read_text("utf-8"))["nav"], pages))
 
 
-def _contents(order: Sequence[Mapping[str, Any]], pages: Mapping[str, Path]) -> list[tuple[str, list[tuple[str, str]]]]:
+def _made(maker: Path) -> dict[str, Callable[[], str]]:
+    """Pages that are made from the code; each once."""
+    spec = spec_from_file_location("docs_reference", maker)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made = cache(module.made)
+    return {name: partial(made, name) for name in (*module.PAGES, module.CHANGES)}
+
+
+def _contents(
+    order: Sequence[Mapping[str, Any]], pages: Mapping[str, object]
+) -> list[tuple[str, list[tuple[str, str]]]]:
     """Titles of sections, each with the titles and names of its pages; one that is not there is left out."""
     found: list[tuple[str, list[tuple[str, str]]]] = [("", [])]
     for entry in order:
@@ -82,10 +102,10 @@ def slug(text: str) -> str:
 @lru_cache(maxsize=256)
 def page(name: str) -> Page:
     """UnknownName where there is none."""
-    path = manual().pages.get(name)
-    if path is None:
+    read = manual().pages.get(name)
+    if read is None:
         raise UnknownName(f"docs={name[:80]!r}: there is no such page")
-    text = re.sub(r"\A---\n.*?\n---\n", "", path.read_text("utf-8"), flags=re.DOTALL)
+    text = re.sub(r"\A---\n.*?\n---\n", "", read(), flags=re.DOTALL)
     reader = MarkdownIt("commonmark").enable("table")
     tokens, sections, title = reader.parse(text), list[tuple[str, str]](), name
     for token, after in zip(tokens, [*tokens[1:], Token("", "", 0)], strict=True):
@@ -115,8 +135,6 @@ def _lead(token: Token, name: str) -> None:
     anchor = f"#{parts.fragment}" if parts.fragment else ""
     if plain in found.pages or wanted in found.files:
         token.attrSet(kind, f"/docs/{plain}{anchor}")
-    elif plain in ELSEWHERE:
-        token.attrSet(kind, ELSEWHERE[plain])
     else:
         token.attrs.pop(kind, None)
 
@@ -125,8 +143,8 @@ def search(text: str) -> list[Page]:
     """Pages that hold every word of it, those with most of them first."""
     words = text.lower().split()
     found = []
-    for name, path in manual().pages.items():
-        whole = path.read_text("utf-8").lower()
+    for name, read in manual().pages.items():
+        whole = read().lower()
         if words and all(word in whole for word in words):
             found.append((-sum(whole.count(word) for word in words), name))
     return [page(name) for _, name in sorted(found)]

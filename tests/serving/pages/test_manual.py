@@ -22,7 +22,7 @@ def test_every_link_leads_somewhere():
         for link in re.findall(r'(?:href|src)="([^"]+)"', render.page(name).html):
             path, _, anchor = link.partition("#")
             target = path.removeprefix("/docs/") if path else name
-            if re.match("[a-z]+:", link) or path == "/api" or target in found.files:
+            if re.match("[a-z]+:", link) or target in found.files:
                 continue
             if target not in found.pages or (anchor and anchor not in anchors(target)):
                 broken.append((name, link))
@@ -36,9 +36,19 @@ def test_help_of_pages_is_there():
         assert name in render.manual().pages, start
 
 
-def test_contents_name_every_page_of_the_site_that_is_a_file():
+def test_contents_name_every_page_of_the_site():
     pages = {path.relative_to(ROOT / "docs").as_posix().removesuffix(".md") for path in (ROOT / "docs").rglob("*.md")}
-    assert {name for _, listed in render.manual().contents for _, name in listed} == pages
+    pages |= {
+        f"reference/{name}" for name in ("python", "commands", "rest", "learners", "errors", "settings", "metrics")
+    }
+    assert {name for _, listed in render.manual().contents for _, name in listed} == pages | {"changelog"}
+
+
+def test_what_is_made_from_the_code_is_shown_and_found():
+    assert {"clienttrain", "clientexplain"} <= anchors("reference/python")
+    assert "An example" in render.page("reference/rest").html
+    assert "reference/python" in [each.name for each in render.search("Client.train idempotency_key")]
+    assert "<table>" in render.page("reference/errors").html
 
 
 @pytest.mark.parametrize("name", ["../pyproject", "/etc/passwd", "reference", "no-such"])
