@@ -237,6 +237,7 @@ def test_a_window_may_have_as_many_rows_as_its_blocks_together(grown):
         plans.public_of(wide, schema_of(grown, asked), budget)
 
 
+@pytest.mark.last
 def test_deleted_rows_are_gone_and_their_account_and_sketch_stay(grown, tmp_path):
     """Last in this file: the first two blocks go. What a crash after the entry leaves, the same command removes."""
     dataset = grown.ledger.dataset("visits", None, None, (1, 4))

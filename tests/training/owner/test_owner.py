@@ -220,9 +220,9 @@ def test_policy_decides_before_anything_is_drawn(place):
         "[policy]": ("colour = 1\n[policy]", InputError),
     }
     for was, (becomes, error) in changes.items():
-        toml = place.owner(9, TOML.replace(was, becomes))
+        toml = place.owner(8, TOML.replace(was, becomes))
         with pytest.raises(error):
-            program.answer(read_settings(toml), "survey", place.invitation(9))
+            program.answer(read_settings(toml), "survey", place.invitation(8))
         assert OwnLedger(toml.parent / "owner.db").lines() == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import ledgers
 import numpy as np
@@ -16,6 +17,7 @@ from small_home import dpserve
 from accountant.budget import Budget, Relation
 from accountant.errors import InputError
 from accountant.home import Home
+from models.profile.columns import column_of
 from training import job
 from training.profiles.profile import AskedProfile
 from training.profiles.refine import refine
@@ -56,10 +58,25 @@ def place(tmp_path_factory):
     return folder
 
 
+def without_rare_noise(profile):
+    """In one profile of twenty, as documented, the noise of an empty bin looks like rows: here it is nothing."""
+
+    def blank(stated):
+        empty = [value == "nobody" for value in stated.values or []]
+        if stated.name == "wide":
+            low, high = column_of(stated).limits
+            empty = ((high <= 0) | (low >= 100)).tolist()
+        empty += [False] * (len(stated.counts) - len(empty))
+        counts = [0 if gone else count for count, gone in zip(stated.counts, empty, strict=True)]
+        return stated.model_copy(update={"counts": counts})
+
+    return replace(profile, form=profile.form.model_copy(update={"columns": [*map(blank, profile.form.columns)]}))
+
+
 def test_ranges_shrink_cut_points_follow_rows_and_empty_categories_go(place):
     home = Home.open(ledgers.place(place / "home"))
     (seq,) = [each.seq for each in home.ledger.jobs() if not each.model]
-    found = refine(SCHEMA.encode(), profile_of(home, seq)[2])
+    found = refine(SCHEMA.encode(), without_rare_noise(profile_of(home, seq)[2]))
     changed = {each["feature"] for each in found.changes}
     assert changed == {"wide", "tail", "right", "town"}
     new = parse_schema(found.text.encode())
