@@ -65,8 +65,7 @@ def noise_law(exponent) -> dict[int, float]:
 
 def selection_draws(kind, scores, draws=DRAWS) -> Counter[int]:
     mechanism = kind(EPSILON)
-    with bare_draws():
-        return Counter(mechanism.draw(scores, SENSITIVITY) for _ in range(draws))
+    return Counter(mechanism.draw(scores, SENSITIVITY) for _ in range(draws))
 
 
 def assert_right_scale_only(seen: Counter[int], law_at) -> None:

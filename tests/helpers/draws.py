@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from accountant.mechanisms import ExponentialSelection, ExponentialSelections
+
 ALARM = 1e-4
 WHOLE = 20
 
@@ -32,6 +34,16 @@ def drawn(play: Callable[[], object], kind: type, count: int, of: slice | np.nda
     mechanism, values, size = seen[0]
     assert seen == [seen[0]] * WHOLE
     return kind.draw(mechanism, np.tile(np.array(values)[of], count), size).reshape(count, -1)
+
+
+def choices(mechanism, values: np.ndarray, sensitivity: int, count: int) -> np.ndarray:
+    """(count,): so many choices among the same candidates. An exponential one is drawn as the only row of many, so here
+    all are rows of one draw, each with a number of its own.
+    """
+    if isinstance(mechanism, ExponentialSelection | ExponentialSelections):
+        rows = np.tile(values.reshape(1, -1), (count, 1))
+        return ExponentialSelections(mechanism.epsilon).draw(rows, sensitivity)
+    return np.array([mechanism.draw(values, sensitivity) for _ in range(count)]).ravel()
 
 
 def interval(count: int, runs: int) -> tuple[float, float]:

@@ -9,8 +9,7 @@ import numpy as np
 import onnxruntime
 import pyarrow.parquet as pq
 import pytest
-from bare_draws import bare_draws
-from draws import refuted
+from draws import choices, refuted
 from exact_laws import exponential_law, permute_and_flip_law, public_of, rows_of
 from selection_laws import noise_law
 from sklearn.metrics import roc_auc_score
@@ -126,9 +125,7 @@ def test_the_claim_stands_and_a_factor_of_two_is_seen(relation, kind):
 
     def seen(data, epsilon: str) -> int:
         values = query(rows_of(data, FLAG))
-        draws = kind(Decimal(epsilon))
-        with bare_draws():
-            return sum(int(draws.draw(values, limit(query, relation))[0]) == 1 for _ in range(RUNS))
+        return int((choices(kind(Decimal(epsilon)), values, limit(query, relation), RUNS) == 1).sum())
 
     assert not refuted(seen(one, "1"), seen(other, "1"), 1.0, RUNS)
     assert refuted(seen(one, "2"), seen(other, "2"), 1.0, RUNS)

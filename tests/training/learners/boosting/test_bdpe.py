@@ -16,8 +16,7 @@ import numpy as np
 import onnxruntime
 import pyarrow.parquet as pq
 import pytest
-from bare_draws import bare_draws
-from draws import refuted
+from draws import choices, refuted
 from exact_laws import exponential_law, permute_and_flip_law, public_of, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -285,8 +284,7 @@ def test_whole_runs_lose_no_more_than_they_claim(relation, monkeypatch):
 def count_event(relation, data, records, sensitivity, runs, mechanism) -> int:
     """Runs in which the level's answer is h1, by the real mechanism."""
     values = SplitRisks(candidates(4), (), 0, (), 1.0, 1.0, records)(rows_of(data, FLAGS))
-    with bare_draws():
-        return sum(int(mechanism.draw(values, sensitivity)[0]) == 0 for _ in range(runs))
+    return int((choices(mechanism, values, sensitivity, runs) == 0).sum())
 
 
 @pytest.mark.statistical

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pytest
-from bare_draws import bare_draws
-from draws import ALARM, refuted
+from draws import ALARM, choices, refuted
 from exact_laws import Dataset, public_of, rows_of
 
 from accountant.budget import NANO, Relation
@@ -80,8 +79,7 @@ def count_event(pair: Pair, labels: tuple[int, ...], fault: bool) -> int:
         if fault:
             patch.setattr("training.session._release", halved_release)
         mechanism, values, sensitivity = given(patch, learner, public, rows_of(pair.data(labels)))
-    with bare_draws():
-        picks = Counter(mechanism.draw(values, sensitivity) for _ in range(pair.draws))
+    picks = Counter(choices(mechanism, values, sensitivity, pair.draws).tolist())
     return sum(count for pick, count in picks.items() if says_yes(learner.learn(Answering(public, pick)).votes[:1]))
 
 

@@ -12,8 +12,7 @@ from math import log
 
 import numpy as np
 import pytest
-from bare_draws import bare_draws
-from draws import refuted
+from draws import choices, refuted
 from exact_laws import canonical, exponential_law, neighbours, public_of, rows_of
 from topdown_laws import FLAGS, Walk, flags_of, people, public
 
@@ -354,8 +353,7 @@ def drawn(criterion: str, relation, label: int | None, fault: int, runs: int) ->
     query = SplitGains(split_tests(FLAGS[:2]), Weighing(Scheduled(0.4, 0.1), (), 0, facts), (), criterion, False)
     values, sensitivity = query(rows_of(data, FLAGS[:2])), query.sensitivity(relation) // fault
     mechanism = ExponentialSelections(UNIT)
-    with bare_draws():
-        return sum(int(mechanism.draw(values, sensitivity)[0]) == 0 for _ in range(runs))
+    return int((choices(mechanism, values, sensitivity, runs) == 0).sum())
 
 
 @pytest.mark.statistical
