@@ -30,7 +30,7 @@ async def show(request: Request) -> Response:
     """A page, or a picture or figure of one."""
     known_query(request)
     name = request.path_params["page"]
-    path = render.manual().files.get(name)
+    path = (await in_thread(render.manual)).files.get(name)  # of sources it makes the reference, which takes a while
     if path is not None:
         return Response(await in_thread(path.read_bytes), media_type=render.FILES[path.suffix])
     return await _page(request, name.removesuffix(".md").removesuffix(".html"))
