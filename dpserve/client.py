@@ -23,6 +23,7 @@ from dpserve.curves import Explaining
 from dpserve.edited import Edited
 from dpserve.errors import JobFailed, ServiceError
 from dpserve.measured import Measured
+from dpserve.scheduled import Scheduled
 from dpserve.transport import AGAIN_SECONDS, Number, Transport, failure, hopeful, segment, server_events, unreachable
 from dpserve.types import Dataset, Family, Grant, Job, Json, Model, Plan, Predictions, Record
 
@@ -30,7 +31,7 @@ URL = "http://127.0.0.1:3000"
 QUIET_SECONDS = 30.0  # the service says something at least every ten
 
 
-class Client(Measured, Edited, Explaining, Audited):
+class Client(Measured, Edited, Explaining, Audited, Scheduled):
     """A service, asked over a pool of connections that `close`, or the end of a `with` block, ends.
 
     Every method raises a ServiceError for what is not a success: BadInput for a wrong request, NotAllowed for the

@@ -40,6 +40,7 @@ from serving.rest import (
     totals,
     v2,
 )
+from serving.rest.growing import schedules
 from serving.rest.openapi import openapi
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import known_query
@@ -58,6 +59,7 @@ DOORS: tuple[Door, ...] = (
     *evaluations.DOORS,
     *profiles.DOORS,
     *drafts.DOORS,
+    *schedules.DOORS,
     *totals.DOORS,
     *ledger.DOORS,
     *grants.DOORS,

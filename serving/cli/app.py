@@ -186,9 +186,9 @@ TREE: Nodes = {
     "schedule": Branch(
         "Schedules: the same job once a period, for as long as the budgets last.",
         {
-            "add": Leaf("data.schedules:add", instead="Schedules are kept where the rows are"),
-            "list": Leaf("data.schedules:list_schedules", instead="Schedules are kept where the rows are"),
-            "remove": Leaf("data.schedules:remove", instead="Schedules are kept where the rows are"),
+            "add": Leaf("data.schedules:add", needs=EITHER),
+            "list": Leaf("data.schedules:list_schedules", needs=EITHER),
+            "remove": Leaf("data.schedules:remove", needs=EITHER),
         },
     ),
     "grant": Branch(

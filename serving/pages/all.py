@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from serving.http.routes import Door
 from serving.pages import audit, campaigns, datasets, home, jobs, ledger, models, profiles, tokens
+from serving.pages.growing import schedules
 from serving.pages.manual import manual
 from serving.pages.tasks import drafts, edits
 
@@ -13,6 +14,7 @@ PAGES: tuple[Door, ...] = (
     *profiles.DOORS,
     *drafts.DOORS,
     *jobs.DOORS,
+    *schedules.DOORS,
     *campaigns.DOORS,
     *models.DOORS,
     *edits.DOORS,

@@ -57,6 +57,7 @@ PLACES = (
 HELP = (
     ("/ui/drafts", "dashboard#registering-a-dataset"), ("/ui/datasets", "budgets"), ("/ui/profiles", "profile"),
     ("/ui/jobs", "dashboard#a-job-the-price-first"), ("/ui/campaigns", "local"),
+    ("/ui/schedules", "budgets#one-that-grows-blocks"),
     ("/ui/verify", "verifying-in-the-browser"), ("/ui/models", "dashboard#models"), ("/ui/ledger", "audit"),
     ("/ui/audit", "audit"), ("/ui/grants", "access"), ("/ui/tokens", "access"), ("/ui", "dashboard"), ("/api", "curl"),
 )  # fmt: skip

@@ -202,6 +202,10 @@ class Story:
         """Two versions, one of them measured; a job that is taken back."""
         asked = {"dataset": "visits", "learner": "ebm", "epsilon": "4"}
         self.post("train", "/v1/plans", **asked)
+        self.post("train", "/v1/schedules", name="weekly", **asked, start="2099-01-05T06:00")
+        self.get("train", "/v1/schedules")
+        self.heard.keep("GET /v1/schedules")
+        self.ask("train", "DELETE", "/v1/schedules/weekly")
         for key in ("monday", "tuesday"):
             job = self.post("train", "/v1/jobs", **asked, idempotency_key=key)["job"]
             self.get("train", f"/v1/jobs/{job}/events")

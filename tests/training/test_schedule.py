@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+
 import pytest
 from ledgers import copy, hexes, place, prepared
+from small_home import environment, until
 
+from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, InputError, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger.blocks import appending
 from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger.records import PUBLIC_STATES
 from training import queue
 from training.growing import schedule
 from training.growing.schedule import add, lasts, remove, schedules, submit_due
 
+OPEN = [state for state, of in PUBLIC_STATES.items() if of.open]
 WEEK = schedule.PERIODS["week"]
 ASKED = {"dataset": "adult", "learner": "lazybb", "epsilon": "1", "parameters": {"rounds": 8}, "blocks": "last:2"}
 
@@ -104,3 +112,38 @@ def test_a_damaged_file_stops_the_rules_and_not_the_queue(home, caplog):
         assert "schedules.json: is damaged" in caplog.text
         caplog.clear()
     assert home.ledger.jobs() == []
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_two_workers_that_are_killed_while_it_is_due_run_it_once(home, tmp_path):
+    """Real processes: two begin at once, both are killed when the job is in the ledger, a third goes on from there."""
+    asked = ASKED | {"blocks": None, "parameters": {"rounds": 3}}
+    add(home, "weekly", "week", asked, "cli:test", since=int(time.time()) - 60)
+    log = tmp_path / "workers.log"
+
+    def worker() -> subprocess.Popen:
+        command = [sys.executable, "-m", "serving.cli", "worker"]
+        with log.open("ab") as said:
+            return subprocess.Popen(command, env=environment(home.path), stdout=said, stderr=said)
+
+    two = [worker(), worker()]
+    try:
+        until(lambda: home.ledger.jobs(), "the job is asked for")
+    finally:
+        for each in two:
+            each.kill()
+            each.wait()
+    third = worker()
+    try:
+        until(
+            lambda: schedules(home)[0].last and not any(each.public_state in OPEN for each in home.ledger.jobs()),
+            "the job is over, and the rule knows it",
+        )
+    finally:
+        third.kill()
+        third.wait()
+    (only,) = home.ledger.jobs()
+    assert schedules(home)[0].last == (0, only.seq), log.read_text()
+    assert only.by == "cli:test"
+    assert audit_home(home).ok

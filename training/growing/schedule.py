@@ -13,20 +13,31 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from accountant.budget import check_name
-from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, InputError, NameTaken, UnknownName
+from accountant.errors import (
+    BudgetRefused,
+    Forbidden,
+    IdempotencyConflict,
+    InputError,
+    NameTaken,
+    UnknownName,
+    WrongState,
+)
 from accountant.files import PRIVATE, locked, replace_file
 from accountant.home import Home
 from accountant.ledger.blocks.windows import ALL
 from accountant.ledger.families import Dataset
-from accountant.ledger.grants import access_of
+from accountant.ledger.grants import Access, access_of
 from training import job
 from training.plans import Asked, Planned, plan
 
 FILE, LOCK = "schedules.json", "schedules.lock"
+MOST_OF_ONE = 20  # rules of one principal
+LAST_DAY = 253_402_214_400  # 9999-12-31
 PERIODS = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}
 Clock = Callable[[], float]
 
@@ -69,8 +80,29 @@ def add(
     since: int | None = None,
     clock: Clock = time.time,
 ) -> Schedule:
-    """Enter a rule whose job is admitted now. `asked`: as `Asked` has it; nothing is spent. InputError where there is
-    no such period, NameTaken where the name is in use; else as `plan`.
+    """Enter a rule, as `described`. NameTaken where the name is in use, WrongState where `by` has MOST_OF_ONE."""
+    made = described(home, name, every, asked, by, since, clock)
+    with locked(home.path / LOCK):
+        known = _read(home)
+        if name in known:
+            raise NameTaken(f"schedule={name}: there is one of that name")
+        if sum(each.by == by for each in known.values()) >= MOST_OF_ONE:
+            raise WrongState(f"schedules: {by} has {MOST_OF_ONE}; remove one of them first")
+        _write(home, known | {name: made})
+    return made
+
+
+def described(
+    home: Home,
+    name: str,
+    every: str,
+    asked: dict[str, Any],
+    by: str,
+    since: int | None = None,
+    clock: Clock = time.time,
+) -> Schedule:
+    """A rule whose job would be admitted now; it is not entered. `asked`: as `Asked` has it. InputError where there is
+    no such period, Forbidden where `by` may not train on the dataset; else as `plan`.
     """
     if every not in PERIODS:
         raise InputError(f"every={every[:40]!r}: must be one of {', '.join(PERIODS)}")
@@ -78,12 +110,36 @@ def add(
         check_name("schedule", name), every, int(clock()) if since is None else since, by, asked, str(uuid.uuid4())
     )
     plan(home, made.job, by, _promotes(home, made))
-    with locked(home.path / LOCK):
-        known = _read(home)
-        if name in known:
-            raise NameTaken(f"schedule={name}: there is one of that name")
-        _write(home, known | {name: made})
     return made
+
+
+def moment(text: str | None) -> int | None:
+    """The seconds since 1970 of a time like 2026-01-05T06:00, in UTC; InputError where it is none."""
+    try:
+        return None if text is None else int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    except (ValueError, OverflowError):
+        raise InputError(f"start={text!r:.40}: must be like 2026-01-05T06:00, in UTC") from None
+
+
+def seen(home: Home, access: Access) -> list[Schedule]:
+    """Of all rules their own, and those on datasets that they audit or are steward of."""
+    return [
+        each
+        for each in schedules(home)
+        if access.owns(each.by) or access.may("audit", "steward", dataset=each.asked["dataset"])
+    ]
+
+
+def remove_as(home: Home, name: str, access: Access) -> Schedule:
+    """As `remove`, by whoever made it, or a steward of its dataset. UnknownName where they see none of that name,
+    Forbidden where it is another's.
+    """
+    found = next((each for each in seen(home, access) if each.name == name), None)
+    if found is None:
+        raise UnknownName(f"schedule={name[:64]}: no such schedule")
+    if not access.owns(found.by) and not access.may("steward", dataset=found.asked["dataset"]):
+        raise Forbidden(f"schedule={name}: is another's; its owner or a steward of {found.asked['dataset']} removes it")
+    return remove(home, name)
 
 
 def remove(home: Home, name: str) -> Schedule:
@@ -134,14 +190,23 @@ def _promotes(home: Home, schedule: Schedule) -> bool:
     return access.may("promote", model=schedule.asked.get("model") or schedule.asked["dataset"])
 
 
-def schedule_to_json(home: Home, schedule: Schedule) -> dict[str, Any]:
-    """A rule as the doors tell it, and for how long it can be kept."""
+def schedule_to_json(home: Home, schedule: Schedule, clock: Clock = time.time) -> dict[str, Any]:
+    """A rule as the doors tell it, and for how long it can be kept: runs, and the day on which the next is refused."""
     return {
         "name": schedule.name, "every": schedule.every, "since": schedule.since, "by": schedule.by,
         **{name: value for name, value in schedule.asked.items() if value is not None},
         "last": None if schedule.last is None else {"period": schedule.last[0], "job": schedule.last[1]},
-        "stopped": schedule.stopped, **lasts(home, schedule),
+        "stopped": schedule.stopped, **(left := lasts(home, schedule)),
+        "until": _until(schedule, int(left["alone"] or 0), clock()), "fed_until":
+        None if left["fed"] is None else _until(schedule, left["fed"], clock()),
     }  # fmt: skip
+
+
+def _until(schedule: Schedule, runs: int, now: float) -> str:
+    """The day on which the period begins that comes behind so many more runs."""
+    following = max(0, schedule.period(now)) if schedule.last is None else schedule.last[0] + 1
+    days = min(schedule.since + (following + runs) * PERIODS[schedule.every], LAST_DAY)
+    return datetime.fromtimestamp(days, UTC).date().isoformat()
 
 
 def lasts(home: Home, schedule: Schedule) -> dict[str, int | None]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from accountant.errors import InputError
-from accountant.home import Home
 from serving.cli.complete import DATASETS, LEARNERS, Blocks
-from serving.cli.terminal import Json, aligned, allowed, busy, show, this_user
-from training.growing import schedule as schedules
+from serving.cli.side import side
+from serving.cli.terminal import Json, aligned, busy, show
 
 Name = Annotated[str, typer.Argument(help="The schedule's name.")]
 
@@ -37,26 +34,20 @@ def add(
     \b
     dpserve schedule add weekly --dataset visits --epsilon 0.1 --blocks last:12
     """
-    home = Home.open()
-    allowed(home, "train", dataset=dataset)
     asked: dict[str, Any] = {"dataset": dataset, "learner": learner, "epsilon": epsilon, "delta": delta, "model": model}
     asked |= {"target": target, "promote": promote, "blocks": blocks}
     with busy("pricing"):
-        made = schedules.add(home, name, every, asked, this_user(), None if start is None else _moment(start))
-        body = schedules.schedule_to_json(home, made)
+        body = side("schedules").added(name, every, start, asked)
     show(json, body, aligned([("schedule", name), ("asks", _asks(body)), ("lasts", _lasts(body))]))
 
 
 def list_schedules(json: Json = False) -> None:
-    """List the schedules of this home, and for how long each can be kept.
+    """List schedules, and for how long each can be kept: your own, and those on datasets of which you are steward.
 
     \b
     dpserve schedule list
     """
-    home = Home.open()
-    access = allowed(home)
-    seen = [each for each in schedules.schedules(home) if access.may("train", "audit", dataset=each.asked["dataset"])]
-    bodies = [schedules.schedule_to_json(home, each) for each in seen]
+    bodies = side("schedules").listed()
     rows = [("SCHEDULE", "ASKS", "LAST JOB", "LASTS")]
     rows += [(each["name"], _asks(each), str((each["last"] or {}).get("job", "none")), _lasts(each)) for each in bodies]
     show(json, {"schedules": bodies}, aligned(rows))
@@ -68,19 +59,8 @@ def remove(name: Name, json: Json = False) -> None:
     \b
     dpserve schedule remove weekly
     """
-    home = Home.open()
-    known = {each.name: each for each in schedules.schedules(home)}
-    if name in known:
-        allowed(home, "train", dataset=known[name].asked["dataset"])
-    gone = schedules.remove(home, name)
-    show(json, {"name": gone.name, "removed": True}, f"removed {gone.name}")
-
-
-def _moment(text: str) -> int:
-    try:
-        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
-    except ValueError:
-        raise InputError(f"start={text[:40]!r}: must be like 2026-01-05T06:00, in UTC") from None
+    gone = side("schedules").removed(name)
+    show(json, {"name": gone, "removed": True}, f"removed {gone}")
 
 
 def _asks(body: dict[str, Any]) -> str:
@@ -92,5 +72,6 @@ def _lasts(body: dict[str, Any]) -> str:
     """In words, for how long it can be kept."""
     if body["stopped"] is not None:
         return f"stopped: {body['stopped']}"
-    fed = "for good" if body["fed"] is None else f"{body['fed']} times"
-    return f"{body['alone']} times on these blocks, {fed} with a new block each {body['every']}"
+    fed = "for good" if body["fed"] is None else f"{body['fed']} times, until {body['fed_until']},"
+    alone = f"{body['alone']} times on these blocks, until {body['until']}"
+    return f"{alone}; {fed} with a new block each {body['every']}"

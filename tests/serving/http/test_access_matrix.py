@@ -74,7 +74,7 @@ def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
         path = path.replace(part, value)
     more = {}
     if door.method == "POST" and path.startswith("/ui"):
-        fields = {"dataset": name, "priced": "x"} if path == "/ui/jobs/new" else {}
+        fields = {"/ui/jobs/new": {"dataset": name, "priced": "x"}, "/ui/schedules": {"dataset": name}}.get(path, {})
         more = {"content": "&".join(f"{key}={value}" for key, value in fields.items()), "headers": FORM}
     elif door.method == "POST":
         bodies = {
@@ -87,6 +87,7 @@ def refused(site: Site, secret: str, door: Door, name: str, job: int) -> bool:
             "/v1/plans/profiles": {"dataset": name, "epsilon": "0.1"},
             f"/v1/campaigns/{name}/give-up": {"reason": "x"},
             f"/v1/models/{name}/edits": {"edits": [], "dry_run": True},
+            "/v1/schedules": {"name": "weekly", "dataset": name, "learner": "none", "epsilon": "0.1"},
             "/v1/plans": {"dataset": name, "learner": "none", "epsilon": "0.1"},
         }
         more = {"json": bodies.get(path, {"inputs": []} if path.endswith("infer") else {})}

@@ -78,3 +78,24 @@ def test_a_new_job_is_offered_windows_with_what_fits(pages, home):
     assert "which of the 40 of dataset adult?" in shown  # it cannot be priced without
     assert 'name="blocks"' not in pages.page("/ui/jobs/blocks?dataset=none").text
     assert "last:26 15 to 40" in words(pages.page("/ui/jobs/blocks?dataset=adult", "train"))
+
+
+def test_a_schedule_is_previewed_added_and_removed(pages):
+    """What it could be kept for stands there before it is added; who may not train has no form."""
+    typed = {"name": "weekly", "dataset": "adult", "epsilon": "0.3", "blocks": "last:2", "learner": "lazybb"}
+    shown = pages.page("/ui/schedules?" + "&".join(f"{name}={value}" for name, value in typed.items()))
+    said = words(shown)
+    assert re.search(
+        r"Can be kept for \d+ runs on these blocks, until \d{4}-\d\d-\d\d; for good with a new block", said
+    ), said
+    assert "No schedule yet" in said
+    assert pages.send("/ui/schedules", **typed, start="2099-01-01T00:00").status_code == 303
+    said = words(pages.page("/ui/schedules"))
+    assert "weekly every week: lazybb on adult , blocks last:2, ε 0.3" in said
+    assert "Add one" not in words(pages.page("/ui/schedules", "audit"))
+    assert "that was not done" in words(pages.send("/ui/schedules", **typed)).lower()  # the name is in use
+    wrong = pages.page("/ui/schedules?name=x&dataset=adult&epsilon=0.3&blocks=999")
+    assert "must be all, last:12" in words(wrong) or "has blocks 1 to 40" in words(wrong)
+    assert pages.send("/ui/schedules/weekly/remove", "train").status_code in (403, 404)
+    assert pages.send("/ui/schedules/weekly/remove").status_code == 303
+    assert "No schedule yet" in words(pages.page("/ui/schedules"))

@@ -1,0 +1,1 @@
+"""Doors of datasets that grow."""
