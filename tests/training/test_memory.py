@@ -109,6 +109,7 @@ def test_long_texts_that_are_left_out_are_read_a_few_rows_at_a_time(tmp_path, ro
     )
     environment = {**os.environ, "DPSERVE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
     environment["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the other pools reserve a gigabyte of addresses at once
+    environment["MALLOC_ARENA_MAX"] = "1"  # a thread's own reserves 64 MB of them
     command = [sys.executable, "-c", TEXTS, str(tmp_path), str(550 * 10**6)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

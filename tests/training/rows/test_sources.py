@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from datetime import date, datetime, time
 
 import numpy as np
@@ -106,6 +107,25 @@ def test_typed_files_and_folders_of_them_give_the_same_rows(tmp_path, usual):
         (tmp_path / "csv").mkdir(exist_ok=True)
         (tmp_path / "csv" / f"{row}.csv.gz").write_bytes(gzip.compress("\n".join([USUAL[0], USUAL[row + 1]]).encode()))
     assert packed(tmp_path / "csv", SCHEMA) == usual
+
+
+def test_line_breaks_in_quotes_end_no_row_wherever_a_file_is_cut(tmp_path):
+    """Cells of some lines each, across the border of every megabyte that is read at one time."""
+    random = np.random.default_rng(0)
+    lab, word = random.integers(0, 10, 60_000), random.integers(0, 2, 60_000)
+    texts = ["b", "two\nlines, of which\r\none has a comma"]
+    schema = (
+        'target: {name: y, classes: ["no", "yes"]}\nrecords: 60000\nfeatures:\n  lab: {type: numeric, range: [0, 9]}\n'
+    )
+    schema += f"  word: {{type: categorical, values: [b, {json.dumps(texts[1])}]}}\n"
+    lines = (f'{one},"{texts[two]}",{"yes" if two else "no"}\n' for one, two in zip(lab, word, strict=True))
+    (tmp_path / "rows.csv").write_bytes(("lab,word,y\n" + "".join(lines)).encode())
+    bins, labels = packed(tmp_path / "rows.csv", schema)
+    assert labels == word.tolist()
+    assert bins[1] == word.tolist()
+    columns = {"lab": lab, "word": [texts[each] for each in word], "y": np.array(["no", "yes"])[word]}
+    pyarrow.parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    assert packed(tmp_path / "rows.parquet", schema)[0] == bins
 
 
 def test_a_file_of_a_folder_that_differs_is_named_before_any_row_is_read(tmp_path):
