@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 120  # until it is said that something did not come
 
 
 class DaskCluster:
@@ -65,7 +65,7 @@ class DaskCluster:
     def workers(self) -> list[int]:
         """Process ids of the workers that live: what the nannies started to work."""
         below = [child for nanny in self._processes[1:] for child in _below(nanny)]
-        return sorted(child.pid for child in below if "spawn_main" in " ".join(child.cmdline()))
+        return sorted(child.pid for child in below if "spawn_main" in _words(child))
 
     def _start(self, *words: str) -> psutil.Process:
         with self.log.open("ab") as out:
@@ -82,6 +82,13 @@ class DaskCluster:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.send_signal(signal.SIGKILL)
         psutil.wait_procs(every, timeout=LIMIT_SECONDS)
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # it ended just now
+        return ""
 
 
 def _below(process: psutil.Process) -> list[psutil.Process]:

@@ -140,13 +140,6 @@ def test_workers_that_are_killed_or_stopped_change_no_bit(engine, home, here, mo
     those that they were."""
     monkeypatch.setattr(driver, "SILENT_SECONDS", 2.0)
     stopped: list[psutil.Process] = []
-    asked = 0
-    submit = driver.Desk._ask
-
-    async def counting(desk, run, question):
-        nonlocal asked
-        asked += 1
-        return await submit(desk, run, question)
 
     def hurt(number: int) -> None:
         if number == 2:
@@ -156,7 +149,6 @@ def test_workers_that_are_killed_or_stopped_change_no_bit(engine, home, here, mo
             stopped.extend(map(psutil.Process, engine.workers()[:1]))
             stopped[0].suspend()
 
-    monkeypatch.setattr(driver.Desk, "_ask", counting)
     try:
         assert bits(home, "lazybb", hurt) == here["lazybb"]
     finally:
@@ -311,10 +303,10 @@ def test_a_job_whose_scheduler_is_killed_ends_and_is_burned(engine, home, monkey
         asked.append(run)
         if len(asked) == 4:
             engine.scheduler.kill()
+            monkeypatch.setattr(driver, "CONNECT_SECONDS", 5.0)
         return plain(desk, run, question)
 
     monkeypatch.setattr(driver.Desk, "ask", ask)
-    monkeypatch.setattr(driver, "CONNECT_SECONDS", 5.0)
     held = job.submit(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 30}), by="test")
     with pytest.raises(JobFailed, match="engine: .*; its budget is spent"):
         job.run(home, held.seq)
