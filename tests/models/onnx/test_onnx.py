@@ -7,6 +7,7 @@ from math import inf, nan, nextafter
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from models.onnx.check import check_graph
 from models.onnx.export import to_onnx
 from models.onnx.from_sklearn import EnsembleClassifier
 from models.onnx.runtime import OnnxModel, columns_from_records
+from models.onnx.texts import numbers_of_texts
 from models.trees import Leaf, Split
 from models.votes import Vote
 
@@ -252,6 +254,47 @@ def test_records_become_columns():
     for ours, theirs in zip(model.infer(columns), model.predict(columns), strict=True):
         assert ours.tolist() == theirs.tolist()
     assert model.infer(columns)[0].tolist() == ENSEMBLE.predict(columns).tolist()
+
+
+def test_texts_are_looked_up_before_the_graph_as_within_it():
+    """Objects, fixed width and numbers alike, against the whole graph, which has its look-ups still."""
+    raw = to_onnx(ENSEMBLE, {})
+    model, texts = OnnxModel(raw), ["Private", "", "other \0", "Zürich 🦉", *ENSEMBLE.features[1].values]
+    assert model.texts.keys() == {"work"}
+    count = len(texts)
+    wanted = ENSEMBLE.predict({"age": np.full(count, 30.0), "work": texts, "owner": np.ones(count)}).tolist()
+    known = model.texts["work"]
+    for column in (
+        np.array(texts, object),
+        np.array(texts),
+        known.of(np.array(texts, object)),
+        known.of(np.array(texts)),
+    ):
+        label, chances = model.infer({"age": np.full(count, 30.0), "work": column, "owner": np.ones(count)})
+        assert label.tolist() == wanted
+        session = onnxruntime.InferenceSession(raw)
+        feed = {
+            "age": np.full((count, 1), 30.0),
+            "work": np.array(texts, object)[:, None],
+            "owner": np.ones((count, 1)),
+        }
+        assert chances.tolist() == session.run(["probabilities"], feed)[0].tolist()
+
+
+@pytest.mark.parametrize("odd", ["a text twice", "another reader", "no number for all others"])
+def test_what_could_be_read_in_two_ways_stays_with_the_graph(odd):
+    model = onnx.ModelProto.FromString(to_onnx(ENSEMBLE, {}))
+    node = next(node for node in model.graph.node if node.op_type == "LabelEncoder")
+    said = {each.name: each for each in node.attribute}
+    if odd == "a text twice":
+        said["keys_strings"].strings[1] = said["keys_strings"].strings[0]
+    elif odd == "another reader":
+        model.graph.node.append(onnx.helper.make_node("Identity", [node.input[0]], ["again"]))
+    else:
+        node.attribute.remove(said["default_float"])
+    before = model.SerializeToString(deterministic=True)
+    assert numbers_of_texts(model) == {}
+    assert model.SerializeToString(deterministic=True) == before
 
 
 def test_no_records():

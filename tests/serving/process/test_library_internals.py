@@ -32,6 +32,12 @@ FUNCTIONS = {
     "tornado.ioloop:IOLoop.time": "is the clock by which the supervisor looks",
     "uvicorn.config:HTTP_PROTOCOLS": "names the protocol that a server uses",
     "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol": "is subclassed",
+    "uvicorn.protocols.http.httptools_impl:RequestResponseCycle.run_asgi": "is told of whole bodies",
+    "uvicorn.protocols.http.httptools_impl:RequestResponseCycle.send": "sends what is not sent at once",
+    "uvicorn.protocols.http.httptools_impl:STATUS_LINE": "begins an answer",
+    "uvicorn.protocols.http.httptools_impl:HEADER_RE": "tells a field's name",
+    "uvicorn.protocols.http.httptools_impl:HEADER_VALUE_RE": "tells a field's value",
+    "uvicorn.middleware.proxy_headers:ProxyHeadersMiddleware": "stands around the application",
     **{
         f"uvicorn.protocols.http.httptools_impl:HttpToolsProtocol.{name}": why
         for name, why in {
@@ -195,3 +201,70 @@ async def answer(scope, receive, send):
 async def parts(loop, connection):
     while part := await loop.sock_recv(connection, 1000):
         yield part
+
+
+def told(sent, app, front=None):
+    """What a server of `app` writes to one connection, after each of `sent`, until it hangs up or there is no more."""
+
+    async def connect():
+        library_internals.install(front)
+        ours, theirs = socket.socketpair()
+        config = Config(app, http="auto", lifespan="off", proxy_headers=False)
+        config.load()
+        loop = asyncio.get_running_loop()
+        _, protocol = await loop.connect_accepted_socket(lambda: Patient(config, ServerState(), {}), ours)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        found = []
+        for part in sent:
+            writer.write(part)
+            await asyncio.sleep(0.02)
+            if part is sent[-1]:
+                while not ((protocol.cycle and protocol.cycle.response_complete) or protocol.transport.is_closing()):
+                    await asyncio.sleep(0.01)
+        protocol.transport.close()
+        found = await reader.read()
+        writer.close()
+        return found
+
+    try:
+        return asyncio.run(asyncio.wait_for(connect(), 10))
+    finally:
+        library_internals.install()
+
+
+def answering(name, headers=(), body=b"yes"):
+    async def answer(scope, receive, send):
+        message = await receive()
+        while message.get("more_body"):
+            message = await receive()
+        length = (b"content-length", b"%d" % len(body))
+        await send({"type": "http.response.start", "status": 200, "headers": [length, (b"x-by", name), *headers]})
+        await send({"type": "http.response.body", "body": body})
+
+    return answer
+
+
+HEAD = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+
+
+def test_what_is_whole_and_quick_goes_to_the_front_alone():
+    """Whole and of a quick path; one whose body comes later, and one of another path, go the long way; all answers
+    are the same bytes."""
+    app, front = answering(b"app"), answering(b"front")
+    quick = told([HEAD % b"/predict" + b"{}"], app, front)
+    assert quick == b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\nx-by: front\r\n\r\nyes"
+    for slow in ([HEAD % b"/predict", b"{}"], [HEAD % b"/other" + b"{}"]):
+        assert told(slow, app, front) == quick.replace(b"front", b"app")
+    assert told([HEAD % b"/predict" + b"{}"], app) == quick.replace(b"front", b"app")
+
+
+def test_no_field_of_an_answer_ends_its_head():
+    """As uvicorn: such an answer is none."""
+    found = told([HEAD % b"/predict" + b"{}"], answering(b"app", [(b"x-evil", b"a\r\nset-cookie: b")]))
+    assert b"set-cookie" not in found
+    assert b"yes" not in found
+
+
+def test_long_answers_go_out_as_they_come():
+    found = told([HEAD % b"/predict" + b"{}"], answering(b"app", body=b"z" * 100_000))
+    assert found.endswith(b"\r\n\r\n" + b"z" * 100_000)

@@ -17,6 +17,7 @@ from pyarrow import ipc
 from accountant.errors import DpserveError, InputError, RecordError
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.onnx.runtime import columns_from_records
+from models.text_numbers import Numbers
 from serving.http.compression import pack, unpack
 from serving.wire.errors import TooLarge, WrongMediaType
 from serving.wire.quick_json import quick_json
@@ -91,6 +92,24 @@ def same(one, other):
 )
 def test_arrow_gives_what_json_gives(write, found):
     assert same(read(write(found)), columns_from_records(FEATURES, RECORDS, 10))
+
+
+KNOWN = Numbers({"red": 3.0, "zürich \0 🦉": -1.5, "": 7.0}, 0.25)
+
+
+@pytest.mark.parametrize(
+    "colours", [["red", None, "green", "zürich \0 🦉"], [None] * 4, ["", "red", "x" * 5000, "green"]]
+)
+def test_arrow_texts_become_the_numbers_that_the_model_makes_of_them(colours):
+    plain = pa.array(colours, pa.string())
+    kinds = [plain, plain.cast(pa.large_string()), plain.dictionary_encode(), plain.dictionary_encode("encode")]
+    wanted = KNOWN.of(np.array([text or "" for text in colours], object)).tolist()
+    for column in [*kinds, *([pa.nulls(4)] if colours[0] is None and colours[-1] is None else [])]:
+        whole = pa.table({"age": pa.nulls(4), "colour": column, "member": pa.nulls(4)})
+        for chunk in (2, 4):
+            _, found = columns_of(stream(whole, chunk=chunk), FEATURES, READS, 10, {"colour": KNOWN})
+            assert found["colour"].dtype == np.float32
+            assert found["colour"].tolist() == wanted
 
 
 @pytest.mark.parametrize(("kind", "size"), [(pa.int8(), 128), (pa.uint8(), 256), (pa.int64(), 300)])

@@ -15,6 +15,7 @@ from training.learners.boosting.bdpe_loss import WEIGHT_ONE
 from training.learners.boosting.leaf_rules import one_rules
 from training.learners.boosting.reweighting import Projected, Scheduled
 from training.learners.ebm.queries import GRID as EBM_GRID
+from training.rows.kernels import trees
 from training.rows.kernels import votes as kernels
 from training.rows.partitions import threads as engine
 from training.rows.rows import FEW_ROWS, Rows, row_bound
@@ -176,3 +177,19 @@ def test_numbers_are_encoded_as_the_model_will(edges, values):
     found = kernels.encode_numbers(edged, np.array(edges, float), feature.missing)
     assert found.dtype == np.uint16
     assert found.tolist() == feature.encode(edged).tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_rows_go_to_the_leaves_that_cuts_made(dtype):
+    """Against one row after the other; more rows than a block has; cuts that nobody passes."""
+    random = np.random.default_rng(5)
+    bins = random.integers(0, 7, (4, 20_011)).astype(dtype)
+    for _ in range(4):
+        limits = np.stack([random.integers(0, 7, 15), random.integers(-1, 7, 15)], axis=1)
+        cuts = [(random.integers(new), random.integers(4), *limits[new - 1], new) for new in range(1, 16)]
+        leaves, wanted = np.zeros(bins.shape[1] - 11, np.uint8), np.zeros(bins.shape[1] - 11, np.uint8)
+        trees.descend(bins, 11, leaves, np.array(cuts))
+        for leaf, feature, low, high, new in cuts:
+            codes = bins[feature, 11:].astype(int)
+            wanted[(wanted == leaf) & (low <= codes) & (codes <= high)] = new
+        assert leaves.tolist() == wanted.tolist()
