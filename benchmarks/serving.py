@@ -1,8 +1,9 @@
 """dpserve's server beside bare Starlette with ONNX Runtime, plain BentoML and MLServer: the same exported model, the
-same machine, one after the other in one run.
+same machine, in turns in one run; with `--before`, beside an earlier dpserve as well.
 
     python -m benchmarks.serving                                   # needs wrk; writes docs/results/serving.md
     python -m benchmarks.serving --mlserver .venv-bench/bin/python # with MLServer, from an environment of its own
+    python -m benchmarks.serving --before ../earlier               # a checkout with a .venv of its own
     python -m benchmarks.serving --seconds 2 --requests 20000 --report /tmp/x.md    # a quick look
 
 Throughput and CPU are of one serving process and 16 connections; what the processor spent is read from the system, for
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
@@ -23,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SERVED = Path(__file__).parent / "served"
 DATA = ROOT / "examples" / "data"
 JSON, NPY, ARROW = "application/json", "application/x-npy", "application/vnd.apache.arrow.stream"
-CONNECTIONS, BATCH, SHARE = 16, 1000, 0.7
+CONNECTIONS, BATCH, SHARE, TURNS = 16, 1000, 0.7, 5
+EARLIER = "dpserve, earlier"
 Line = dict[str, Any]
 
 
@@ -218,6 +221,20 @@ def dpserve(bench: Bench, token: str, workers: int) -> Iterator[Server]:
 
 
 @contextmanager
+def earlier(bench: Bench, folder: Path) -> Iterator[Server]:
+    """Another checkout of dpserve, with a home and a model of its own."""
+    place, python, port = bench.folder / "earlier", str(folder / ".venv" / "bin" / "python"), free_port()
+    place.mkdir(mode=0o700)
+    code = f"from benchmarks.serving import *; print(make_home(Path({str(place)!r})))"
+    made = subprocess.run([python, "-c", code], cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
+    command = [python, "-m", "serving.cli", "serve", "--port", str(port), "--workers", "1"]
+    more = {"DPSERVE_HOME": str(place / "home"), "DPSERVE_AUDIT_SECONDS": "0", "PYTHONPATH": str(folder)}
+    where = {"port": port, "token": made.stdout.split()[-1]}
+    with running(bench, "earlier", command, "_bentoml_impl", more, **where) as server:
+        yield server
+
+
+@contextmanager
 def bare(bench: Bench) -> Iterator[Server]:
     with running(bench, "bare", [sys.executable, str(SERVED / "bare.py")], "bare.py", {}, port=free_port()) as server:
         yield server
@@ -255,8 +272,12 @@ def wrk(server: Server, body: Body, seconds: float, connections: int = CONNECTIO
     own = {"BODY": str(body.file), "KIND": body.kind, "INTERVAL": str(interval)}
     own |= {"TOKEN": server.token} if server.token else {}
     command = ["wrk", "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "-s", str(SERVED / "load.lua"), url]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     line: Line = json.loads(found.stderr.strip().splitlines()[-1])
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    line["client"] = round(spent / line["microseconds"] * 1e6, 2)  # cores that it took
     if line["failed"] or not line["requests"]:
         raise SystemExit(f"{url}: {line['failed']} of {line['requests']} requests failed")
     return {**line, "per_second": line["requests"] / line["microseconds"] * 1e6}
@@ -276,14 +297,14 @@ def measured(server: Server, body: Body, seconds: float, connections: int = CONN
     }
 
 
-def one_row(bench: Bench, name: str, server: Server, body: Body) -> None:
-    bench.note("one", server=name, ready_seconds=round(server.seconds, 2), **measured(server, body, bench.seconds))
-
-
-def batches(bench: Bench, name: str, server: Server, forms: Mapping[str, Body]) -> None:
-    for form, body in forms.items():
-        found = measured(server, body, bench.seconds, connections=4)
-        bench.note("batch", server=name, form=form, rows=BATCH, **found)
+def in_turns(bench: Bench, asked: Sequence[tuple[Server, Body, int]]) -> list[Line]:
+    """Each measured TURNS times, one after the other, so that what else the machine does falls on all alike: of each
+    figure the median."""
+    found = [[measured(*each[:2], bench.seconds / TURNS, each[2]) for each in asked] for _ in range(TURNS)]
+    return [
+        {name: statistics.median(line[name] for line in lines) for name in lines[0]}
+        for lines in zip(*found, strict=True)
+    ]
 
 
 def latency(bench: Bench, server: Server, body: Body) -> None:
@@ -295,7 +316,7 @@ def latency(bench: Bench, server: Server, body: Body) -> None:
     for _ in range(3):  # the time of the answer itself comes on top of what a connection waits
         found = wrk(server, body, bench.seconds, connections, interval)
         interval *= found["per_second"] / (SHARE * peak)
-    figures = {name: found[name] for name in ("p50", "p99", "p999", "max")}
+    figures = {name: found[name] for name in ("p50", "p99", "p999", "max", "client")}
     bench.note("latency", peak=round(peak), share=round(found["per_second"] / peak, 3), **figures)
 
 
@@ -313,20 +334,36 @@ def memory(bench: Bench, server: Server, body: Body, requests: int) -> None:
 
 
 def own_time(bench: Bench) -> None:
-    """The model alone, its columns ready; and a bundle read, verified and opened."""
+    """The exported model alone, its columns ready; Arrow's bytes answered in process; a bundle verified and opened."""
+    import onnxruntime
+
     from accountant.home import Home
     from models.onnx.runtime import columns_from_records
     from models.store.loading import load_of_home
+    from serving.process.registry import Served
+    from serving.rest.models import Posted, answer
 
     home = Home.open({"DPSERVE_HOME": str(bench.folder / "home")})
     folder, trust = bench.model.parent, home.trust
     load = [_timed(lambda: load_of_home(home, folder, "adult", trust))[0] for _ in range(50)]
     found = load_of_home(home, folder, "adult", trust)
     bench.note("load", milliseconds=round(statistics.median(load) * 1e3, 2))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(bench.model), options)
+    served, posted = Served("adult", 1, found), Posted(bodies(bench.folder)["arrow"].file.read_bytes(), "adult", "")
     for count in (1, BATCH):
         columns = columns_from_records(found.ensemble.features, rows(count).to_pylist(), BATCH)
-        times = [_timed(lambda columns=columns: found.runtime.infer(columns))[1] for _ in range(300)]
-        bench.note("model", rows=count, cpu_us=round(statistics.median(times) * 1e6, 1))
+        feed = {name: column.reshape(-1, 1) for name, column in columns.items()}
+        pairs = [
+            (
+                _timed(lambda feed=feed: session.run(["label", "probabilities"], feed))[1],
+                _timed(lambda: answer(lambda _: served, posted))[1],
+            )
+            for _ in range(300)
+        ]
+        model, arrow = (round(statistics.median(times) * 1e6, 1) for times in zip(*pairs, strict=True))
+        bench.note("model", rows=count, cpu_us=model, arrow_us=arrow)
 
 
 def _timed(work: Any) -> tuple[float, float]:
@@ -343,14 +380,25 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
     token = make_home(bench.folder)
     sent = bodies(bench.folder)
     own_time(bench)
-    peers = [("bare Starlette", bare(bench), sent["one"]), ("dpserve", dpserve(bench, token, 1), sent["one"])]
-    peers += [("plain BentoML", plain_bentoml(bench, options.bentoml), sent["one"])]
-    peers += [("MLServer", mlserver(bench, options.mlserver), sent["one-v2"])] if options.mlserver else []
-    for name, peer, body in peers:
-        with peer as server:
-            one_row(bench, name, server, body)
-            forms = {"json": sent["batch-v2" if name == "MLServer" else "batch"]}
-            batches(bench, name, server, forms | ({k: sent[k] for k in ("npy", "arrow")} if name == "dpserve" else {}))
+    with ExitStack() as stack:
+        peers = {"bare Starlette": bare(bench), "dpserve": dpserve(bench, token, 1)}
+        peers |= {"plain BentoML": plain_bentoml(bench, options.bentoml)}
+        peers |= {"MLServer": mlserver(bench, options.mlserver)} if options.mlserver else {}
+        peers |= {EARLIER: earlier(bench, options.before)} if options.before else {}
+        servers = {name: stack.enter_context(peer) for name, peer in peers.items()}
+        ones = [
+            (server, sent["one-v2" if name == "MLServer" else "one"], CONNECTIONS) for name, server in servers.items()
+        ]
+        for (name, server), found in zip(servers.items(), in_turns(bench, ones), strict=True):
+            bench.note("one", server=name, ready_seconds=round(server.seconds, 2), **found)
+        forms = [(name, "json") for name in servers] + [
+            (name, form) for name in ("dpserve", EARLIER) if name in servers for form in ("npy", "arrow")
+        ]
+        whole = {"json": sent["batch"], **sent}
+        bodies_of = [whole["batch-v2" if name == "MLServer" else form] for name, form in forms]
+        asked = [(servers[name], body, 4) for (name, _), body in zip(forms, bodies_of, strict=True)]
+        for (name, form), found in zip(forms, in_turns(bench, asked), strict=True):
+            bench.note("batch", server=name, form=form, rows=BATCH, **found)
     with dpserve(bench, token, 2) as server:
         bench.note("start", workers=2, seconds=round(server.seconds, 2))
         latency(bench, server, sent["one"])
@@ -370,6 +418,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--bentoml", type=_python, default=sys.executable, help="Python that has BentoML as pip installs it"
     )
     parser.add_argument("--mlserver", type=_python, help="Python that has MLServer; left out where not given")
+    parser.add_argument("--before", type=Path, help="a checkout of an earlier dpserve, with a .venv, to stand beside")
     parser.add_argument("--out", type=Path, help="keep the figures, as lines of JSON")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "results" / "serving.md")
     options = parser.parse_args(arguments)

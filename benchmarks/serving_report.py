@@ -31,7 +31,8 @@ def report(lines: Sequence[Line]) -> list[str]:
         "What is counted: the time of the processor for the serving processes alone, client and training left out.",
         "dpserve checks the token, the records and the limits, counts, keeps the trail and sets the headers; bare",
         "Starlette does none of this. MLServer is asked by the open inference protocol, one tensor for each feature;",
-        "the others by JSON records.",
+        "the others by JSON records. Servers are asked in turns, and each figure is the median of five: other work on",
+        "the machine falls on all alike. What comes late it makes later all the same.",
     ]
 
 
@@ -56,7 +57,7 @@ def _batch(lines: Sequence[Line]) -> list[str]:
     head = [
         f"## {found[0]['rows']:,} rows a request",
         "",
-        f"The model alone takes {own / 1e3:.2f} ms. 4 connections.",
+        f"The exported model alone, its columns ready, takes {own / 1e3:.2f} ms in ONNX Runtime. 4 connections.",
         "",
     ]
     table = ["| | form | rows/s | CPU per request | of the model's own |", "|---|---|---|---|---|"]
@@ -81,19 +82,21 @@ def _bounds(lines: Sequence[Line]) -> list[str]:
 def bounds(lines: Sequence[Line]) -> Iterable[tuple[str, str, str, bool]]:
     """What, its bound, what was measured, whether it is met."""
     one, batch = _all(lines, "one"), _all(lines, "batch")
-    ours, least = _by(one, "dpserve"), _by(one, "bare Starlette")
-    ratio = ours["cpu_us"] / least["cpu_us"]
-    yield "one row: CPU of bare Starlette's", "3.5 x", f"{ratio:.2f} x", ratio <= 3.5
-    for name in ("plain BentoML", "MLServer"):
+    ours = _by(one, "dpserve")
+    ratio = ours["cpu_us"] / _by(one, "bare Starlette")["cpu_us"]
+    yield "one row: CPU of bare Starlette's", "1.7 x", f"{ratio:.2f} x", ratio <= 1.7
+    for name, least in (("plain BentoML", 5), ("MLServer", 2.5)):
         if any(line["server"] == name for line in one):
             ratio = ours["per_second"] / _by(one, name)["per_second"]
-            yield f"one row: throughput of {name}'s", "at least 2 x", f"{ratio:.1f} x", ratio >= 2
+            yield f"one row: throughput of {name}'s", f"at least {least} x", f"{ratio:.1f} x", ratio >= least
     late = _the(lines, "latency")
-    at = f"{late['p99'] / 1e3:.2f} ms at {late['share']:.0%} of {late['peak']:,}/s"
+    at = f"{late['p99'] / 1e3:.2f} ms at {late['share']:.0%} of {late['peak']:,}/s, client {late['client']:.1f} cores"
     yield "two processes at 70 % of their peak: 99 % within", "5 ms", at, late["p99"] < 5000
-    own = next(line["cpu_us"] for line in _all(lines, "model") if line["rows"] > 1)
-    arrow = next(line["cpu_us"] for line in batch if line["form"] == "arrow") / own
-    yield "1,000 rows by Arrow: of the model's own time", "1.3 x", f"{arrow:.2f} x", arrow <= 1.3
+    model = next(line for line in _all(lines, "model") if line["rows"] > 1)
+    inside = model["arrow_us"] / model["cpu_us"]
+    yield "1,000 rows by Arrow, in process: of the model's own time", "1.5 x", f"{inside:.2f} x", inside <= 1.5
+    whole = next(line["cpu_us"] for line in batch if line["form"] == "arrow") / model["cpu_us"]
+    yield "1,000 rows by Arrow, whole: of the model's own time", "2.2 x", f"{whole:.2f} x", whole <= 2.2
     size = _the(lines, "memory")
     grown = max(after - before for before, after in zip(size["before"], size["after"], strict=True))
     yield f"memory of a process after {size['requests']:,} requests", "+20 MB", f"{grown:+.1f} MB", grown < 20

@@ -1,4 +1,4 @@
-"""Fit time and peak memory of LazyBB by its defaults beside interpret's DP-EBM as shipped, LightGBM and
+"""Fit time and peak memory of every learner by its defaults beside interpret's DP-EBM as shipped, LightGBM and
 HistGradientBoosting, on the same rows in one run; what one boosting round takes; what a fit from a file takes.
 
     python -m benchmarks.speed                                    # 1e4 and 1e5 made rows, Adult
@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from models.features import NumericFeature
-from training.learners import LazyBB
+from training.learners import LEARNERS as OURS
 from training.rows.data import encode_column, encode_labels
 from training.rows.schema import Schema, parse_schema
 
@@ -73,9 +73,12 @@ def matrix(schema: Schema, table: pa.Table) -> tuple[NDArray[np.float64], NDArra
     return cells.T, labels, [not number for number in numeric]
 
 
-def lazybb(schema: Schema, table: pa.Table) -> Callable[[], object]:
-    rows, labels = table.drop_columns([schema.target]), table[schema.target]
-    return lambda: LazyBB(schema=schema, epsilon=EPSILON, delta=DELTA).fit(rows, labels)
+def ours(name: str) -> Fit:
+    def fit(schema: Schema, table: pa.Table) -> Callable[[], object]:
+        rows, labels = table.drop_columns([schema.target]), table[schema.target]
+        return lambda: OURS[name](schema=schema, epsilon=EPSILON, delta=DELTA).fit(rows, labels)
+
+    return fit
 
 
 def dp_ebm(schema: Schema, table: pa.Table) -> Callable[[], object]:
@@ -108,13 +111,13 @@ def hist_gradient_boosting(schema: Schema, table: pa.Table) -> Callable[[], obje
 
 
 LEARNERS: dict[str, tuple[Fit, str]] = {
-    "lazybb": (lazybb, "opendp"),
+    **{name: (ours(name), "opendp") for name in OURS},
     DP_EBM: (dp_ebm, "interpret-core"),
     "lightgbm": (lightgbm, "lightgbm"),
     "hist-gradient-boosting": (hist_gradient_boosting, "scikit-learn"),
 }
 TITLES = {
-    "lazybb": "lazybb, by its defaults",
+    **{name: f"{name}, by its defaults" for name in OURS},
     DP_EBM: "DP-EBM (interpret), as shipped",
     "lightgbm": "LightGBM, not private",
     "hist-gradient-boosting": "HistGradientBoosting, not private",
