@@ -150,6 +150,9 @@ async def show(request: Request) -> Response:
     except (VerificationError, UnknownName) as error:
         problem = error  # told beside what else there is of that name, listed now: a version made just then is found
     versions = await in_thread(mark, home, [line for line in serving.registry.to_json() if line["name"] == name])
+    if problem is None and context["served"].version not in (line["version"] for line in versions):
+        context = await in_thread(_shown, home, serving.registry, reference)  # a look that began before took it back
+        versions = await in_thread(mark, home, [line for line in serving.registry.to_json() if line["name"] == name])
     if problem is not None:
         if not versions:
             raise problem
