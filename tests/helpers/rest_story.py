@@ -249,6 +249,9 @@ class Story:
         self.post("promote", "/v1/models/visits/champion", version=1, although_not_better=True, **why)
         self.post("promote", "/v1/models/visits@2/retire", reason="not needed")
         self.post("promote", "/v1/models/visits@2/restore", reason="needed after all")
+        self.get("predict", "/v1/models/visits@1/curve?feature=days")
+        less = {"feature": "days", "zero": "..5", "why": "a short stay says nothing"}
+        self.post("promote", "/v1/models/visits@1/edits", edits=[less], reason="the ward's review")
         for path in ("/v1/trust", "/v2", "/v2/health/live", "/v2/health/ready", "/", "/livez", "/readyz"):
             self.get("predict", path)
         self.post("predict", "/v2/repository/index", ready=True)
