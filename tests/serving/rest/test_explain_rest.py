@@ -46,7 +46,7 @@ class Known:
             raise UnknownName(f"model={reference!r}: there is no such model")
         ensemble = MODELS[name]
         likely = ensemble.probabilities if ensemble.classes else lambda columns: None
-        runtime = SimpleNamespace(infer=lambda columns: (ensemble.predict(columns), likely(columns)))
+        runtime = SimpleNamespace(infer=lambda columns: (ensemble.predict(columns), likely(columns)), texts={})
         verified = SimpleNamespace(ensemble=ensemble, runtime=runtime)
         metrics = {"predictions": SimpleNamespace(inc=abs), "seconds": SimpleNamespace(observe=abs)}
         return SimpleNamespace(reference=f"{name}@1", verified=verified, fragment={"entry": 7}, **metrics)
