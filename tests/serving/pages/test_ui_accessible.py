@@ -40,6 +40,7 @@ EXAMPLES = {
     "/ui/jobs": "/ui/jobs",
     "/ui/jobs/new": "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=0.1",
     "/ui/jobs/{job}": "/ui/jobs/{job}",
+    "/ui/schedules": "/ui/schedules",
     "/ui/campaigns": "/ui/campaigns",
     "/ui/profiles/{job}": "/ui/profiles/{profile}",
     "/ui/models": "/ui/models",
