@@ -46,6 +46,9 @@ def install() -> None:
     def selected(self, values, sensitivity):
         return number(values) % len(values)
 
+    def selected_each(self, values, sensitivity):
+        return np.array([selected(self, row, sensitivity) for row in values], dtype=np.int64)
+
     def noised(self, values, sensitivity):
         return (number(values) + np.arange(np.size(values), dtype=np.int64) * 31).reshape(np.shape(values)) % 997 - 400
 
@@ -54,6 +57,8 @@ def install() -> None:
 
     for kind in (mechanisms.ExponentialSelection, mechanisms.PermuteAndFlip):
         kind.draw = selected
+    for kind in (mechanisms.ExponentialSelections, mechanisms.PermuteAndFlips):
+        kind.draw = selected_each
     for kind in (mechanisms.DiscreteLaplace, mechanisms.DiscreteGaussian):
         kind.draw = noised
     mechanisms.RandomizedResponse.draw = answered
