@@ -129,7 +129,6 @@ class Registry:
         """Drop what is gone or changed, and everything where a key was added or ended or a certificate revoked; then
         verify what was not yet, for about so many seconds: the rest waits for the next look, or until it is asked for.
         """
-        end = time.monotonic() + seconds
         shelves, trust = look(ModelStore(home.models), self._shelves), home.trust
         with self._lock:
             if trust != self._trust:
@@ -140,6 +139,7 @@ class Registry:
             slot = self._slots.get(key)
             if slot is not None and slot.stamps != self._stamps(key):
                 self._drop([key])
+        end = time.monotonic() + seconds  # from here on: a look that takes long would leave no time, each time anew
         for key in [key for key in self._served() if key not in self._slots]:
             if time.monotonic() > end:
                 return

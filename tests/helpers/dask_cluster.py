@@ -18,6 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+PROCESS = Path(__file__).with_name("dask_process.py")
 LIMIT_SECONDS = 120  # until it is said that something did not come
 
 
@@ -70,7 +71,8 @@ class DaskCluster:
     def _start(self, *words: str) -> psutil.Process:
         with self.log.open("ab") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *words, *self._tls], stdout=out, stderr=out, start_new_session=True,
+                [sys.executable, str(PROCESS), str(os.getpid()), *words, *self._tls],
+                stdout=out, stderr=out, start_new_session=True,
                 env={**os.environ, "DPSERVE_ENGINE": "local", "PYTHONPATH": str(Path(__file__).parent)},
             )  # fmt: skip
         self._processes.append(psutil.Process(process.pid))

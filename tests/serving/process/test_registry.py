@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from small_home import records, write_files
@@ -293,6 +294,25 @@ def test_what_is_not_in_memory_is_verified_when_it_is_asked_for(home):
     assert [line["verified"] for line in registry.to_json()] == [None, True, None]
     registry.refresh(home)
     assert {line["verified"] for line in registry.to_json()} == {True}
+
+
+def test_a_look_that_takes_long_leaves_time_to_verify(home, monkeypatch):
+    hours = iter(range(0, 1_000_000, 3600))
+
+    def slow(*of):
+        clock.now = next(hours)
+        return index.look(*of)
+
+    clock = SimpleNamespace(now=next(hours), monotonic=lambda: clock.now)
+    monkeypatch.setattr(registry_of_models, "time", clock)
+    monkeypatch.setattr(registry_of_models, "look", slow)
+    registry = Registry()
+    registry.refresh(home, seconds=0.2)
+    assert {line["verified"] for line in registry.to_json()} == {True}
+    path = home.models / "adult" / "2" / "model.onnx"
+    path.write_bytes(path.read_bytes() + b" ")
+    registry.refresh(home, seconds=0.2)
+    assert [line["verified"] for line in registry.to_json()] == [True, False, True]  # though nobody asked for it
 
 
 def test_memory_holds_no_more_than_it_may(home):

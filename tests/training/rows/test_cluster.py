@@ -192,6 +192,19 @@ def test_a_piece_that_changed_or_is_gone_is_refused_by_name(engine, home):
 
 
 @pytest.mark.server
+def test_a_question_that_is_let_go_while_its_answers_come_harms_none_after_it(engine, home):
+    """All pieces refuse at about the same time: the first ends the question while others are fetched."""
+    import killing
+
+    with closing(rows_of(home, "numbers")) as rows:
+        counts = rows.ask(answering.CountRows())
+        for _ in range(200):
+            with pytest.raises(JobFailed, match="piece . of 2 of block .*: ArithmeticError"):
+                rows.ask(killing.Unanswerable())
+            assert rows.ask(answering.CountRows()) == counts
+
+
+@pytest.mark.server
 def test_what_a_job_needs_of_a_cluster_is_asked_before_it_is_charged(engine, home, monkeypatch, tmp_path):
     spent = home.ledger.dataset("classes").tightest.spent
     asked = Asked("classes", "lazybb", "0.5", parameters={"rounds": 5})

@@ -180,9 +180,13 @@ class Workers:
     async def _look(self, address: str) -> str | None:
         word = f"dpserve-look-{uuid.uuid4()}"
         future = self.client.submit(answering.look, self.files, key=word, workers=[address], pure=False)
+        task = asyncio.ensure_future(future.result())
         try:
-            found = json.loads(await asyncio.wait_for(future.result(), CONNECT_SECONDS))
-        except (TimeoutError, OSError, distributed.KilledWorker, asyncio.CancelledError):
+            if not (await asyncio.wait([task], timeout=CONNECT_SECONDS))[0]:
+                _let_go(task, future)
+                return None
+            found = json.loads(task.result())
+        except (OSError, distributed.KilledWorker, asyncio.CancelledError):
             return None
         except Exception as error:
             raise EngineUnavailable(
@@ -236,7 +240,7 @@ class Desk:
     async def _ask(self, run: int, question: Question) -> dict[str, answering.Answer]:
         word, numbers = uuid.uuid4().hex, count()
         answers: dict[str, answering.Answer] = {}
-        asked: dict[asyncio.Task[Any], tuple[Piece, str]] = {}
+        asked: dict[asyncio.Task[Any], tuple[Piece, str, Any]] = {}
         ended: Counter[str] = Counter()
         kept: list[Any] = []
 
@@ -247,12 +251,12 @@ class Desk:
                 key=f"dpserve-{word}-{next(numbers)}", workers=[worker], pure=False,
             )  # fmt: skip
             kept.append(future)
-            asked[asyncio.ensure_future(_result(future))] = piece, worker
+            asked[asyncio.ensure_future(_result(future))] = piece, worker, future
 
         def end(task: asyncio.Task[Any]) -> None:
             """Its worker ended with it."""
-            piece, worker = asked.pop(task)
-            task.cancel()
+            piece, worker, future = asked.pop(task)
+            _let_go(task, future)
             self._workers.threads.pop(worker, None)
             ended[piece.name] += 1
             if ended[piece.name] > LOST and piece.name not in answers:
@@ -276,7 +280,7 @@ class Desk:
                     continue
                 pause = min(2 * pause, LOOK_MOST)
                 there = await self._looked()
-                for task in [task for task, (_, worker) in asked.items() if worker not in self._workers.listed]:
+                for task in [task for task, (_, worker, _) in asked.items() if worker not in self._workers.listed]:
                     end(task)
                 if there:
                     patience = time.monotonic() + PATIENCE_SECONDS
@@ -284,15 +288,14 @@ class Desk:
                     raise JobFailed(f"engine: for {PATIENCE_SECONDS:.0f} s no worker was there that could answer")
                 else:
                     await asyncio.sleep(LOOK_SECONDS)
-                waiting = {piece.name for piece, worker in asked.values() if worker in self._workers.threads}
+                waiting = {piece.name for piece, worker, _ in asked.values() if worker in self._workers.threads}
                 for piece in self.pieces if there else ():
                     if piece.name not in answers and piece.name not in waiting:
                         submit(piece)
             return answers
         finally:
-            for task in asked:
-                task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            for task, (_, _, future) in asked.items():
+                _let_go(task, future)
 
     async def _looked(self) -> bool:
         """See who is there, and give the pieces of those that are not to others; whether there is anybody."""
@@ -331,6 +334,16 @@ class Desk:
         waiting = asyncio.gather(*map(_result, told), return_exceptions=True)
         with suppress(TimeoutError):
             await asyncio.wait_for(waiting, LOOK_MOST)
+
+
+def _let_go(task: asyncio.Task[Any], future: Any) -> None:
+    """Wait for what comes of the future no longer. One that came is being fetched, and is left to end by itself: a
+    client that is stopped as it begins to fetch fetches nothing ever after.
+    """
+    if future.done():
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody else hears of it
+    else:
+        task.cancel()
 
 
 async def _result(future: Any) -> Any:
