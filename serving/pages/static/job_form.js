@@ -9,11 +9,35 @@
     for (const button of price.querySelectorAll("[data-epsilon]")) button.hidden = false;
   };
   offer();
-  // What was priced is no longer what stands there: nothing can be sent until the new price has come.
-  form.addEventListener("input", () => {
-    for (const button of price.querySelectorAll("[formmethod]")) button.disabled = true;
+  const sends = off => {
+    for (const button of price.querySelectorAll("[formmethod]")) button.disabled = off;
+  };
+  const typed = () => {
+    const fields = new FormData(form);
+    fields.delete("priced");
+    return new URLSearchParams(fields).toString();
+  };
+  let asked = null; // the fields of the last question for a price that did not fail
+  let shown = null; // those of the price that stands there, where it was asked for here
+  // Leaving a field asks once more, and that is how pressing the button begins: an answer that came before the button
+  // was let go would put another in its place, and nothing would be sent. So the same is not asked twice.
+  price.addEventListener("htmx:confirm", event => {
+    if (typed() !== asked) return;
+    event.preventDefault();
+    if (shown === asked) sends(false);
   });
-  price.addEventListener("htmx:afterSwap", offer);
+  price.addEventListener("htmx:configRequest", () => {
+    asked = typed();
+  });
+  price.addEventListener("htmx:afterRequest", event => {
+    if (!event.detail.successful) asked = null; // one that is replaced ends before the next is made
+  });
+  // What was priced is no longer what stands there: nothing can be sent until the new price has come.
+  form.addEventListener("input", () => sends(true));
+  price.addEventListener("htmx:afterSwap", () => {
+    shown = asked;
+    offer();
+  });
   price.addEventListener("click", event => {
     const button = event.target.closest("[data-epsilon]");
     if (!button) return;
@@ -31,6 +55,7 @@
   form.addEventListener("keydown", event => {
     if (event.key !== "Enter" || event.target.tagName !== "INPUT") return;
     event.preventDefault();
+    asked = null; // the budget may have changed meanwhile
     event.target.dispatchEvent(new Event("change", { bubbles: true }));
   });
 })();

@@ -100,6 +100,47 @@ def test_what_was_typed_after_the_price_came_is_priced_before_it_can_be_sent(pag
     expect(submit).to_be_enabled()
 
 
+def test_a_button_that_is_held_down_for_long_still_sends(page):
+    """The field is left as the button is pressed; a price that came until it is let go would replace the button."""
+    page.goto("/ui/jobs/new?dataset=adult&learner=lazybb")
+    page.get_by_label("ε, the price").fill("0.011")
+    submit = page.get_by_role("button", name="Submit, for ε 0.011")
+    submit.hover()
+    page.mouse.down()
+    page.wait_for_timeout(500)  # any price asked for now would be there
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"/ui/jobs/\d+$"), timeout=30_000)
+
+
+def test_what_was_priced_and_is_typed_again_can_be_sent_and_enter_asks_anew(page):
+    page.goto("/ui/jobs/new?dataset=adult&learner=lazybb")
+    field = page.get_by_label("ε, the price")
+    field.fill("0.012")
+    submit = page.get_by_role("button", name="Submit, for ε 0.012")
+    expect(submit).to_be_enabled()
+    field.press("End")
+    field.press("5")
+    field.press("Backspace")
+    expect(submit).to_be_enabled()
+    with page.expect_response(re.compile("/ui/jobs/price")):
+        field.press("Enter")
+    field.fill("0.0125")
+    with page.expect_response(re.compile("/ui/jobs/price")):
+        field.press("Enter")
+    expect(page.get_by_role("button", name="Submit, for ε 0.0125")).to_be_enabled()
+
+
+def test_a_price_that_failed_is_asked_for_again(page):
+    page.goto("/ui/jobs/new?dataset=adult&learner=lazybb")
+    page.route("**/ui/jobs/price?*", lambda route: route.abort())
+    with page.expect_event("console", lambda said: "htmx:sendError" in said.text):
+        page.get_by_label("ε, the price").fill("0.013")
+    page.unroute("**/ui/jobs/price?*")
+    page.get_by_label("ε, the price").blur()
+    expect(page.get_by_role("button", name="Submit, for ε 0.013")).to_be_enabled()
+    page.faults.clear()  # the one that was made to fail
+
+
 def test_the_parameters_follow_the_learner_and_several_values_are_private_tuning(page):
     page.goto(f"{FORM}&epsilon=0.2")
     page.get_by_label("Learner").select_option("forest")
