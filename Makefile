@@ -1,8 +1,8 @@
 # Everything runs in .venv, made from the hash-pinned files in requirements/. Needs python3 (3.11 to 3.13) with venv.
 PYTHON ?= python3
-# Processes for the tests: one more than the two processors of a small machine, for a test often waits for a server; the
-# quick ones start none. A file's tests stay in one process, so its servers and module fixtures start once.
-WORKERS ?= $(if $(FAST),2,3)
+# Processes for the tests: twice the two processors of a small machine, for a test often waits for a server; the quick
+# ones start none. A file's tests stay in one process, so its servers and module fixtures start once.
+WORKERS ?= $(if $(FAST),2,4)
 ARGS ?=
 # What the manifests are judged by; kubernetes-validate knows the versions of its own time.
 KUBERNETES := 1.34.0
