@@ -29,6 +29,7 @@ MOST_MOVED, LEAST_SLOPE, MOST_SLOPE = 3.0, 0.3, 2.5
 STEPS = 4
 KNOTS = np.arange(-2.0, 3.0)  # log-odds of the public rule at which those of trees may bend: docs/results/bends.md
 LEAST_PIECE, MOST_PIECE = 0.3, 4.0  # slopes between them
+EXACT = (1 << 24) - 1  # scores that float32 holds, and so a model's graph
 
 
 @dataclass(frozen=True)
@@ -63,16 +64,23 @@ def counting(unit: Decimal) -> DiscreteLaplace:
     return DiscreteLaplace(min(MAX_EPSILON, unit))
 
 
-def placed(noisy: Integers, link: float, noise: float, offset: float = 0.0) -> tuple[float, int]:
+def placed(noisy: Integers, link: float, noise: float, offset: float = 0.0, most: int = EXACT) -> tuple[float, int]:
     """The link, and the constant to add to every score, both by what was counted. `noise`: its standard deviation in
-    rows; `offset`: what the public rule would add, in log-odds.
+    rows; `offset`: what the public rule would add, in log-odds; `most`: the largest constant, for where a tiny rate
+    makes scores say nothing beside it.
     """
     moved = _moved(noisy, noise, offset, np.stack([np.ones(MIDDLES.size), MIDDLES]))
     found = link * float(1 + moved[1])
-    return found, round((offset + float(moved[0])) / found)
+    return found, _within(most, (offset + float(moved[0])) / found)
 
 
-def bent(noisy: Integers, link: float, noise: float, offset: float = 0.0) -> tuple[float, int, Bends]:
+def _within(most: int, constant: float) -> int:
+    return max(-most, min(round(constant), most))
+
+
+def bent(
+    noisy: Integers, link: float, noise: float, offset: float = 0.0, most: int = EXACT
+) -> tuple[float, int, Bends]:
     """The same with log-odds that rise otherwise below, between and above KNOTS: link and constant, as of scores near
     0, and the bends of scores with that constant.
     """
@@ -87,12 +95,13 @@ def bent(noisy: Integers, link: float, noise: float, offset: float = 0.0) -> tup
     )
     piece = int(np.searchsorted(at, 0.0))
     beside = min(piece, KNOTS.size - 1)
-    constant = round(float(at[beside] / slopes[piece] - KNOTS[beside]) / link)
+    constant = _within(most, float(at[beside] / slopes[piece] - KNOTS[beside]) / link)
     bends: dict[int, float] = {}
     for number, knot in enumerate(KNOTS):
         score = round(float(knot) / link) + constant
         score = min(score, -1) if number < piece else max(score, 1)
-        bends.setdefault(score, float(slopes[number + (number >= piece)]) * link)
+        if abs(score) <= EXACT:  # no score is beyond
+            bends.setdefault(score, float(slopes[number + (number >= piece)]) * link)
     return float(slopes[piece]) * link, constant, tuple(sorted(bends.items()))
 
 

@@ -20,7 +20,7 @@ from accountant.mechanisms import DiscreteLaplace
 from models.answers import Bends
 from training.learners.base import PrivateClassifier
 from training.learners.boosting.defaults import LOGISTIC_RATE, Defaults, defaults, strength
-from training.learners.boosting.probabilities import ScoreCounts, bent, counting, noise_in_rows, placed
+from training.learners.boosting.probabilities import EXACT, ScoreCounts, bent, counting, noise_in_rows, placed
 from training.learners.boosting.reweighting import MOST_PROJECTED, Projected, Reweighting, Scheduled
 from training.learners.checks import check_flag, check_real, check_whole, check_word
 from training.learners.class_weights import Balance, balance_of, check_balance, class_weights
@@ -124,11 +124,11 @@ class SmoothBooster(PrivateClassifier):
         """The last release: the link and the constant that go with the scores which `query` counts. `offset`: log-odds
         at a score of 0 by the public rule, other than 0 where classes were weighed.
         """
-        return placed(*_score_counts(session, query), offset)
+        return placed(*_score_counts(session, query), offset, EXACT - query.bound)
 
     def bend(self, session: Releaser, query: ScoreCounts, offset: float) -> tuple[float, int, Bends]:
         """The same, and where log-odds bend."""
-        return bent(*_score_counts(session, query), offset)
+        return bent(*_score_counts(session, query), offset, EXACT - query.bound)
 
     def reweighting_of(self, settings: Defaults, public: Public) -> Reweighting:
         """How rows are weighed by their margins, by these settings."""

@@ -182,9 +182,11 @@ def test_many_rows_say_where_log_odds_bend(offset):
 def test_whatever_bends_rises_and_keeps_labels():
     random = np.random.default_rng(1)
     for _ in range(300):
-        scale, rule = 10.0 ** random.uniform(0, 12), 10.0 ** random.uniform(-4, 0.5)
+        scale, rule = 10.0 ** random.uniform(0, 12), 10.0 ** random.uniform(-14, 0.5)
         noisy = random.normal(0, scale, ScoreCounts.size).astype(np.int64)
-        link, _, bends = bent(noisy, rule, scale, random.uniform(-5, 5))
+        offset = random.uniform(-5, 5)
+        link, constant, bends = bent(noisy, rule, scale, offset, most=1 << 23)
+        assert max(abs(constant), abs(placed(noisy, rule, scale, offset, most=1 << 23)[1])) <= 1 << 23
         check_bends(bends)
         assert len(bends) <= KNOTS.size
         scores = np.unique(np.append(random.integers(-20_000, 20_000, 50), [-1, 0, 1]))
