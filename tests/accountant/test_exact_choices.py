@@ -52,7 +52,7 @@ def test_the_law_is_that_of_the_exponential_mechanism():
     ):
         found = np.bincount(drawn, minlength=values.size)
         spread = np.sqrt(DRAWS * expected * (1 - expected))
-        assert (np.abs(found - DRAWS * expected) <= 5.8 * spread + 3).all(), found
+        assert (np.abs(found - DRAWS * expected) <= 5.5 * spread + 3).all(), found
 
 
 @pytest.mark.parametrize("gaps", [[0, 25], [25, 0], [0, 170], [400, 0, 3, 90, 161, 162], [0] * 3 + [165] * 50])
@@ -164,7 +164,7 @@ def test_coins_ask_for_more_bits_until_they_tell(monkeypatch):
 @pytest.mark.parametrize("gaps", [np.zeros(4000), np.full(4000, 9), np.full(4000, 500), np.arange(4000)])
 def test_how_much_is_drawn_does_not_depend_on_the_scores(monkeypatch, gaps):
     """64 bits for every candidate, and hardly ever a digit more; one number among the heads. The sampler before this
-    one flipped until the first heads: 1.2 ms or 242 ms. False alarm: 1e-11 (one coin in 1e8 asks for digits)."""
+    one flipped until the first heads: 1.2 ms or 242 ms. False alarm: 2e-4 (one coin in 1e8 asks for digits)."""
     asked, digits = [], []
     real, exact = mechanisms.os.urandom, mechanisms._weight
     monkeypatch.setattr(mechanisms.os, "urandom", lambda size: asked.append(size) or real(size))
@@ -173,4 +173,4 @@ def test_how_much_is_drawn_does_not_depend_on_the_scores(monkeypatch, gaps):
     for _ in range(5):
         assert 0 <= PermuteAndFlip(Decimal("0.1")).draw(values, 1) < values.size
     assert asked.count(8 * values.size) == 5
-    assert len(digits) <= 2
+    assert digits == []

@@ -82,9 +82,12 @@ def test_constant_features_give_the_most_frequent_class(kind, relation, constant
 @pytest.mark.parametrize("only", ["no", "yes"])
 def test_one_class_only_is_what_is_predicted_and_both_are_declared(kind, relation, only):
     X, _ = data()
-    model = small(kind, relation=relation).fit(X, [only] * ROWS)
-    # A forest's leaves of few rows follow their noise: .99 of the rows, .92 in one fit of a hundred, .75 in none of 1e6
-    assert (model.predict(X) == only).mean() > 0.75
+    # A forest's leaves of few rows follow their noise: one fit in a hundred is right for fewer, five in the mean never.
+    models = [
+        small(kind, relation=relation).fit(X, [only] * ROWS) for _ in range(5 if kind is LEARNERS["forest"] else 1)
+    ]
+    model = models[0]
+    assert np.mean([each.predict(X) == only for each in models]) > 0.9
     assert model.predict_proba(X).shape == (ROWS, 2)
     assert model.classes_.tolist() == ["no", "yes"]
 
