@@ -54,9 +54,9 @@ def begun(home: Home, body: Mapping[str, Any], held: Access, dry: bool) -> dict[
     given = {name: body.get(name) for name in (*REQUIRED, *OF_A_JOB, "evaluate")}
     asked = {name: _plain(value) for name, value in given.items() if value is not None}
     asked |= {"learner": asked.get("learner", "auto")}
-    make = described if dry else add
-    made = make(home, body["name"], body.get("every") or "week", asked, held.principal, moment(body.get("start")))
-    return schedule_to_json(home, made)
+    every, start = body.get("every") or "week", moment(body.get("start"))
+    made = described(home, body["name"], every, asked, held.principal, start)
+    return schedule_to_json(home, made if dry else add(home, made))
 
 
 def _plain(value: Any) -> Any:
