@@ -45,6 +45,11 @@ class Flat(dict[str, Any]):
         super().__init__(value)
         _check({**self}, MAX_DEPTH - 2, {})
 
+    def __setitem__(self, key: str, value: Any) -> NoReturn:
+        raise TypeError(f"{key}: stands in other values as well; make another object")
+
+    __delitem__ = None  # type: ignore[assignment]
+
 
 def encode(value: Encodable, limit: int = ENTRY_LIMIT) -> bytes:
     """The one spelling of `value` (dict, list or tuple, str, int, bool, None), at most `limit` bytes."""

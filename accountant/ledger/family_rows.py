@@ -340,7 +340,7 @@ def after(
         same = id(price), id(cost), sign
         if same not in known:
             new = price + cost if sign > 0 else price - cost if sign else price
-            known[same] = new, _spelt(new, orders)
+            known[same] = new, spelt(new, orders)
         return known[same]
 
     for family, cost in zip(families, costs, strict=True):
@@ -369,7 +369,8 @@ class Spelt(Flat):
 
 
 @lru_cache(maxsize=8192)  # a window that moves on leaves block after block standing as another did
-def _spelt(price: Price, orders: tuple[Decimal, ...]) -> Spelt:
+def spelt(price: Price, orders: tuple[Decimal, ...]) -> Spelt:
+    """A price as entries say it: of equal prices the same object."""
     return Spelt(price_to_json(price, orders))
 
 

@@ -159,6 +159,8 @@ def test_what_is_looked_at_once_is_refused_as_everything_else_is():
     for odd in ({"a": 0.5}, {"é": 1}, {1: 1}, {"a": 2**53}, {"a": {"b": {}}}, {"a": [[]]}, {"a": "\ud800"}):
         with pytest.raises(CanonicalError):
             Flat(odd)
+    with pytest.raises(TypeError):
+        flat["pure"] = 0.5
     value, plain = flat, dict(flat)
     for depth in range(MAX_DEPTH - 1):
         assert encode(value) == encode(plain), depth

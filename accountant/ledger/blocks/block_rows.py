@@ -233,12 +233,12 @@ def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapp
 def _execute(connection: Connection, statement: Update, rows: Sequence[dict[str, Any]]) -> None:
     """An update of texts for each of these rows, as the driver takes it: a row less dear than by `execute`."""
     if rows:
-        text, places = _driven(statement, connection.dialect, tuple(rows[0]))
+        text, places = driven(statement, connection.dialect, tuple(rows[0]))
         connection.exec_driver_sql(text, rows if places is None else [tuple(row[at] for at in places) for row in rows])
 
 
 @lru_cache(maxsize=32)
-def _driven(statement: Update, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, tuple[str, ...] | None]:
+def driven(statement: Update, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, tuple[str, ...] | None]:
     """A statement with values of these names as the database's driver has it, and in which places they stand."""
     compiled = statement.compile(dialect=dialect, column_keys=[*names])
     return str(compiled), None if compiled.positiontup is None else tuple(compiled.positiontup)
