@@ -8,6 +8,7 @@ committed, so from there on nothing can be lost: exporting and signing are post-
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from decimal import Decimal
@@ -18,7 +19,7 @@ from accountant.budget import Budget, check_key
 from accountant.errors import BudgetRefused, DpserveError, IdempotencyConflict, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.ledger.families import Started
-from accountant.ledger.records import Holding, Job, State, request_from_entry
+from accountant.ledger.records import PUBLIC_STATES, Holding, Job, State, request_from_entry
 from models.forms.ensemble import Ensemble
 from models.store.versions import champion_of
 from models.worth.statements import statement_of, worth_to_json
@@ -40,6 +41,7 @@ from training.tuning.selecting import Outcome
 from training.tuning.tune import fits_of, forget_choice, keep_choice
 
 LOG = logging.getLogger("dpserve.jobs")
+LOOK_SECONDS = 0.5
 Progress = Callable[[int, int], None]
 
 
@@ -178,9 +180,11 @@ def train(
     progress: Progress = lambda d, t: None,
     promotes: bool = True,
 ) -> dict[str, Any]:
-    """Submit and run in this process: `dpserve train`. The same key gives the same answer and spends once."""
+    """Submit and run in this process, or with labels by a worker that has them: `dpserve train`. The same key gives the
+    same answer and spends once.
+    """
     before = champion_of(home, asked.model or asked.dataset)
-    reserved = submit(home, asked, by=by, key=key, queued=False, promotes=promotes)
+    reserved = submit(home, asked, by=by, key=key, queued=bool(asked.labels), promotes=promotes)
     told = _through(home, reserved, progress)
     then = following(home, reserved.seq)
     if then is not None:  # a worker may have been faster, and go on with it
@@ -208,6 +212,8 @@ def profile(home: Home, asked: AskedProfile, *, by: str, key: str | None = None)
 
 
 def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
+    if job.labels:
+        job = _awaited(home, job, progress)
     if job.state == "reserved":
         run(home, job.seq, progress)
     elif job.state == "committed":
@@ -216,6 +222,15 @@ def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
         failed = JobFailed if job.state == "burned" else WrongState  # given back, or run by another process
         raise failed(f"job {job.seq}: stands for this idempotency key and is {job.state.value}", job=job.seq)
     return job_to_json(home, home.ledger.job(job.seq))
+
+
+def _awaited(home: Home, job: Job, progress: Progress) -> Job:
+    """A job that a worker runs which has its labels, once it is over, whatever came of it."""
+    while PUBLIC_STATES[job.public_state].open:
+        progress(job.done, job.total)
+        time.sleep(LOOK_SECONDS)
+        job = home.ledger.job(job.seq)
+    return job
 
 
 def recover(home: Home) -> dict[str, list[int]]:

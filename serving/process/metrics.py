@@ -22,6 +22,7 @@ from accountant.errors import LedgerInvalid
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Family, families_of, one_job_in
 from accountant.ledger.job_counts import JobFigures, queue
+from accountant.ledger.records import WAITING
 from models.store.bundle import CHAMPION
 from models.store.standing import Standing
 from models.worth.statements import judgements
@@ -121,6 +122,12 @@ class LedgerGauges(Collector):
         yield _gauge(
             "dpserve_queue_oldest_seconds", "Seconds that the oldest of them has waited.", found.oldest_seconds
         )
+        left = GaugeMetricFamily(
+            "dpserve_queue_left", "Jobs that a worker left in the queue for another, by why.", labels=["why"]
+        )
+        for why in WAITING:
+            left.add_metric([why], found.left.get(why, 0))
+        yield left
         yield _gauge("dpserve_jobs_running", "Jobs that have started and not ended.", found.running)
 
 

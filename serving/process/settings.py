@@ -19,6 +19,7 @@ from accountant.canonical import whole_number
 from accountant.errors import InputError
 from accountant.home import Setting
 from accountant.home import settings as home_settings
+from accountant.ledger.records import check_labels
 from accountant.processors import processors
 from serving.process.startup import AUDIT_SECONDS, DRAIN_SECONDS, HOST, JOB_WORKERS, PORT
 
@@ -69,6 +70,13 @@ def _absolute(value: Any, info: ValidationInfo) -> str:
     return str(value)
 
 
+def _labels(value: Any, info: ValidationInfo) -> str:
+    try:
+        return ",".join(check_labels([each for each in str(value).split(",") if each]))
+    except InputError as error:
+        raise InputError(f"{variable(str(info.field_name))}={str(value)[:80]!r}: {error.message}") from None
+
+
 Above0 = Annotated[int, _within(1, 2**53 - 1, "a whole number above 0")]
 
 
@@ -90,6 +98,7 @@ class ServerSettings(BaseSettings):
     )
     drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = DRAIN_SECONDS
     job_workers: Annotated[int, _within(0, 1000, "a whole number of processes, at most 1000")] = JOB_WORKERS
+    worker_labels: Annotated[str, BeforeValidator(_labels)] = ""
     models_in_memory: Above0 = 100
     trail_bytes: Above0 = 100_000_000
     trail_files: Above0 = 20
@@ -100,6 +109,11 @@ class ServerSettings(BaseSettings):
     def folders(self) -> list[Path]:
         """Below which a steward may name files in a browser."""
         return [Path(each) for each in self.data_folders.split(os.pathsep) if each]
+
+    @property
+    def labels(self) -> list[str]:
+        """Of the jobs that name some, which those workers take that are told no others."""
+        return [each for each in self.worker_labels.split(",") if each]
 
     @classmethod
     def given(cls, **flags: str) -> ServerSettings:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from accountant.errors import Forbidden
 from accountant.home import Home
 from accountant.ledger.records import PUBLIC_STATES
-from serving.cli.terminal import allowed, this_user
+from serving.cli.terminal import allowed, note, this_user
 from training.job_views import job_to_json, jobs_to_json
 
 LOOK_SECONDS = 0.5
@@ -33,6 +33,13 @@ def watched(number: int, progress: Callable[[int, int], None]) -> dict[str, Any]
         progress(body["progress"]["done"], body["progress"]["total"])
         time.sleep(LOOK_SECONDS)
     return body
+
+
+def awaits(asked: Mapping[str, Any]) -> None:
+    """Say that a worker runs what names labels, and which."""
+    if asked.get("labels"):
+        flags = " ".join(f"--label {each}" for each in asked["labels"])
+        note(f"it waits in the queue for a worker that has its labels: dpserve worker {flags}")
 
 
 def cancelled(number: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from models.profile import report as profile_report
 from models.worth.report import Report
 from models.worth.stated import report_of
 from models.worth.statements import ENVELOPE, statement_of
+from serving.cli.here.jobs import awaits
 from serving.cli.here.released import opened
 from serving.cli.released.reports import write_report
 from serving.cli.terminal import allowed, this_user
@@ -33,6 +34,7 @@ def evaluated(asked: Mapping[str, Any], key: str | None, out: Path | None) -> di
     """An evaluation to its end, with `worth`, and the place of its `statement`; a report goes to `out`."""
     home = _home(asked)
     job.recover(home)
+    awaits(asked)
     body = job.evaluate(home, AskedWorth(**asked), by=this_user(), key=key)
     if out is not None:
         unit = statement_of(home, body["job"])[2].form.claim.unit
@@ -60,6 +62,7 @@ def profiled(asked: Mapping[str, Any], key: str | None, out: Path | None) -> dic
     """A profile to its end, with its figures, and the place of its `statement`; a report goes to `out`."""
     home = _home(asked)
     job.recover(home)
+    awaits(asked)
     body = job.profile(home, AskedProfile(**asked), by=this_user(), key=key)
     if out is not None:
         profile_report.write(body["profile"], out)
