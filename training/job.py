@@ -20,9 +20,11 @@ from accountant.errors import BudgetRefused, DpserveError, IdempotencyConflict, 
 from accountant.home import Home
 from accountant.ledger.families import Started
 from accountant.ledger.records import PUBLIC_STATES, Holding, Job, State, request_from_entry
+from accountant.traces import span
 from models.forms.ensemble import Ensemble
 from models.store.versions import champion_of
 from models.worth.statements import statement_of, worth_to_json
+from training import job_traces
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth, evaluator_of, measured_by
 from training.evaluation.release import finish_evaluation, keep_counts
@@ -61,7 +63,8 @@ def submit(
             return known
     if not queued:
         require_rows(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks))
-    planned = plan(home, asked, by, promotes)
+    with span("rehearse"):
+        planned = plan(home, asked, by, promotes)
     recipe = planned.recipe
     owner = None if queued else this_process()
     follows = None
@@ -70,9 +73,10 @@ def submit(
         follows = then.request, then.recipe.unit, then.recipe.plan
     try:
         what = (planned.request, recipe.unit, recipe.plan)
-        return home.ledger.reserve(
-            *what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes, evaluation=follows
-        )
+        with span("reserve"):
+            return home.ledger.reserve(
+                *what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes, evaluation=follows
+            )
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
         plan(home, asked, by, promotes)
         raise
@@ -121,7 +125,11 @@ def _finish(home: Home, seq: int) -> Path:
     """A committed job to its end: a model in its bundle, or a statement of what one is worth, or of the dataset."""
     asked = home.ledger.reservation(seq).value
     ends = finish_evaluation if "evaluates" in asked else finish_profile if "profile" in asked else finish
-    return ends(home, seq)
+    over = home.ledger.job(seq).issued is not None
+    place = ends(home, seq)
+    if not over:
+        job_traces.tell(home, seq)
+    return place
 
 
 def _play(home: Home, started: Started, owner: str, progress: Progress, held: Callable[[], None]) -> str:
@@ -148,6 +156,7 @@ def _play(home: Home, started: Started, owner: str, progress: Progress, held: Ca
             home.ledger.burn(started.seq, "failed", owner)
         except WrongState:
             raise _lost(home, started.seq) from None
+        job_traces.tell(home, started.seq)
         forget_choice(home, started.seq)
         reason = error.message if isinstance(error, JobFailed) else type(error).__name__
         raise JobFailed(
@@ -233,6 +242,12 @@ def _awaited(home: Home, job: Job, progress: Progress) -> Job:
     return job
 
 
+def cancel(home: Home, seq: int) -> None:
+    """Give a reservation back. WrongState once it has started."""
+    home.ledger.release(seq)
+    job_traces.tell(home, seq)
+
+
 def recover(home: Home) -> dict[str, list[int]]:
     """After a crash: burn what had started and has no living owner, give back what had not, finish what was committed.
 
@@ -258,6 +273,7 @@ def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None
             home.ledger.release(holding.seq, holding.owner, holding.expires)
     except WrongState:
         return
+    job_traces.tell(home, holding.seq)
     settled["burned" if holding.state is State.STARTED else "released"].append(holding.seq)
 
 

@@ -14,6 +14,7 @@ from accountant.log.newest import account_number
 from accountant.store import engines
 from accountant.store.store import Store
 from accountant.store.tables import job_table
+from accountant.traces import CURRENT
 
 # Built once: building a statement costs more than running it.
 _JOB = select(job_table).where(job_table.c.seq == bindparam("at"))
@@ -44,6 +45,7 @@ def add_job(
         "done": job.done,
         "total": job.total,
         "labels": " ".join(request.labels) or None,
+        "trace": CURRENT.get(),
     }
     connection.execute(_NEW_JOB, row)
     if owner is None:
@@ -147,6 +149,12 @@ def job_of(row: Row[Any]) -> Job:
         row.analyst,
         tuple((row.labels or "").split()),
     )
+
+
+def trace_of(database: Store, seq: int) -> str | None:
+    """The span that asked for the job, as `accountant.traces` has it; no evidence of anything."""
+    with database.reading() as connection:
+        return connection.execute(select(job_table.c.trace).where(job_table.c.seq == seq)).scalar()
 
 
 def require_state(job: Job, state: State, verb: str) -> None:

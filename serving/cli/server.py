@@ -198,7 +198,8 @@ def worker(
     from training import job, queue  # loads every learner, which `init` and `serve` do without
 
     require_end(once, json)
-    labels = check_labels(label) if label else ServerSettings.given().labels
+    settings = ServerSettings.given()
+    labels = check_labels(label) if label else settings.labels
     os.nice(5)  # whoever waits for a prediction goes before
     logs.set_up()
     home = Home.open()

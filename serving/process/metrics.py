@@ -56,8 +56,17 @@ def _requests(method: str, route: str, status: int) -> Any:
 
 def count_request(scope: Scope, status: int) -> None:
     """By the route's template, never the path: "none" where no route was meant, or none was looked for."""
-    method, route = scope["method"], scope.get("route")
-    _requests(method if method in METHODS else "other", getattr(route, "path", "none"), status).inc()
+    _requests(known_method(scope), route_of(scope), status).inc()
+
+
+def known_method(scope: Scope) -> str:
+    """The method of a request; "other" for what is none."""
+    return scope["method"] if scope["method"] in METHODS else "other"
+
+
+def route_of(scope: Scope) -> str:
+    """The template of its route; "none" where there is none."""
+    return str(getattr(scope.get("route"), "path", "none"))
 
 
 def render(collectors: Iterable[Collector]) -> bytes:

@@ -208,7 +208,7 @@ async def cancel_job(request: Request) -> Response:
 
 def cancelled(home: Home, seq: int) -> dict[str, Any]:
     """Give a reservation back; the job afterwards. WrongState once it has started."""
-    home.ledger.release(seq)
+    job.cancel(home, seq)
     return _job(home, seq)
 
 

@@ -195,7 +195,7 @@ def test_the_command_line_leaves_it_to_such_a_worker_and_waits(home):
     assert counted["profile"]["columns"]
     assert all(home.ledger.job(each["job"]).queued for each in (trained, worth, counted))
     asked = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "labels": ["north"]}
-    schedule.add(home, "each", "hour", asked, "cli:test")
+    schedule.add(home, schedule.described(home, "each", "hour", asked, "cli:test"))
     (seq,) = schedule.submit_due(home)
     assert home.ledger.job(seq).labels == ("north",)
     assert audit_home(home, bundles(home.path)).ok

@@ -22,6 +22,7 @@ from accountant.ledger.evaluations import certified_of
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import HOLDOUT, Job, Registration, Request, check_labels
 from accountant.ledger.refusal import refusal
+from accountant.traces import span
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
@@ -294,7 +295,8 @@ def reserve(home: Home, plan: Callable[[], Planned], *, by: str, key: str | None
     """Of what is planned and priced, the job that is reserved, or the one that is known already. Without `queued` the
     caller runs it here, where its rows must be.
     """
-    planned = plan()
+    with span("rehearse"):
+        planned = plan()
     if planned.known is not None:
         return home.ledger.job(planned.known)
     if not queued:
@@ -302,7 +304,8 @@ def reserve(home: Home, plan: Callable[[], Planned], *, by: str, key: str | None
     what = planned.request, planned.recipe.unit, planned.recipe.plan
     owner = None if queued else this_process()
     try:
-        return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
+        with span("reserve"):
+            return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
         plan()
         raise

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 HEAD = "0007"
-KNOWN = ("0001", "0002", "0003", "0004", "0005", HEAD)
+KNOWN = ("0001", "0002", "0003", "0004", "0005", "0006", HEAD)
 FOLDER = Path(__file__).parent
 _SPINE = {"entry", "node", "checkpoint", "dataset", "job", "token"}  # revision 0001, which kept no number
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from accountant.errors import Forbidden
 from accountant.home import Home
+from accountant.later import later
 from accountant.ledger.records import PUBLIC_STATES
-from serving.cli.terminal import allowed, note, this_user
+from serving.cli.terminal import allowed, this_user
 from training.job_views import job_to_json, jobs_to_json
 
 LOOK_SECONDS = 0.5
+running = later("training.job")  # most commands on jobs run none
 
 
 def listed(dataset: str | None, state: str | None, after: int | None, limit: int) -> dict[str, Any]:
@@ -35,19 +37,12 @@ def watched(number: int, progress: Callable[[int, int], None]) -> dict[str, Any]
     return body
 
 
-def awaits(asked: Mapping[str, Any]) -> None:
-    """Say that a worker runs what names labels, and which."""
-    if asked.get("labels"):
-        flags = " ".join(f"--label {each}" for each in asked["labels"])
-        note(f"it waits in the queue for a worker that has its labels: dpserve worker {flags}")
-
-
 def cancelled(number: int) -> dict[str, Any]:
     """A job whose reservation is given back. WrongState once it has started."""
     home = Home.open()
     if not allowed(home).may_cancel(home.ledger.job(number)):
         raise Forbidden(f"job {number}: {this_user()} may not cancel it: it is another's, and no grant names it")
-    home.ledger.release(number)
+    running.cancel(home, number)
     return _job(home, number)
 
 

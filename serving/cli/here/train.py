@@ -7,8 +7,7 @@ from typing import Any
 
 from accountant.home import Home
 from models.store.bundle import ModelStore
-from serving.cli.here.jobs import awaits
-from serving.cli.terminal import allowed, this_user
+from serving.cli.terminal import allowed, awaits, this_user
 from training import plans
 from training.plans import Asked
 from training.pricing import telling

@@ -13,10 +13,9 @@ from models.profile import report as profile_report
 from models.worth.report import Report
 from models.worth.stated import report_of
 from models.worth.statements import ENVELOPE, statement_of
-from serving.cli.here.jobs import awaits
 from serving.cli.here.released import opened
 from serving.cli.released.reports import write_report
-from serving.cli.terminal import allowed, this_user
+from serving.cli.terminal import allowed, awaits, this_user
 from training import job
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth
