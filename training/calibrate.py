@@ -25,6 +25,7 @@ from training.learner import Recipe, Rehearsable
 from training.session import Public, Rehearsal
 
 POWER = 1.1  # of epsilon in the unit, before two trials tell it
+FAR = 20  # digits between two claims that tell the power
 CLOSE = 1e-7  # of the target: a claim so near is as good as it
 DIGIT = 1e-6  # that claims are rounded up to
 
@@ -132,7 +133,7 @@ def _down(trial: Trial, unit: int, epsilon: Decimal) -> Recipe | None:
 
 def _larger(trial: Trial, best: Recipe, epsilon: Decimal, share: int = 10**6) -> Recipe:
     """Upwards from a recipe that fits. Epsilon is nearly a power of the unit, so each guess is where the power through
-    the last two trials comes to the target; by halves every fourth time, since it may jump where the bound changes its
+    the last two trials comes to the target; by halves every fifth time, since it may jump where the bound changes its
     grid. Done where the unit is known within 1 / `share`, or the claim is the target to its last digit, and that tells
     the unit within a ten-thousandth."""
     target, low, high = float(epsilon), nano(best.unit), nano(epsilon) + 1
@@ -143,13 +144,13 @@ def _larger(trial: Trial, best: Recipe, epsilon: Decimal, share: int = 10**6) ->
             break
         if not below:  # the target to its last digit: whether so little more still fits
             guess = low + max(1, low // 10**4) if turn % 3 < 2 else (low + high) // 2
-        elif turn % 4 == 3 or not 0 < last[1] < float("inf"):
+        elif turn % 5 == 4 or not DIGIT < last[1] < float("inf"):
             guess = (low + high) // 2
-        else:
-            guess = int(last[0] * ((target - DIGIT / 2) / last[1]) ** (1 / power))
+        else:  # both are rounded up, by half a digit as a rule
+            guess = int(last[0] * ((target - DIGIT / 2) / (last[1] - DIGIT / 2)) ** (1 / power))
         found = trial(min(max(guess, low + 1), high - 1))
         claimed = float(found.claim.epsilon)
-        if 0 < last[1] < claimed < float("inf") or 0 < claimed < last[1] < float("inf"):
+        if FAR * DIGIT < abs(claimed - last[1]) < float("inf") and min(claimed, last[1]) > 0:  # not rounding alone
             power = min(4.0, max(0.5, log(claimed / last[1]) / log(nano(found.unit) / last[0])))
         last = nano(found.unit), claimed
         if found.claim.epsilon <= epsilon:

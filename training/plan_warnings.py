@@ -29,6 +29,7 @@ from accountant.privacy.events import Plan
 from models.features import CategoricalFeature, Feature
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_bytes
+from models.onnx.nodes import EXACT
 from models.store.bundle import FILES
 from training.calibrate import rehearse
 from training.learner import Learner, Recipe
@@ -91,6 +92,9 @@ def check_exportable(learner: Learner, public: Public, blank: Ensemble) -> None:
     `blank`, what its rehearsal released, has as many parts as the real one, all on one rule, where scores are largest;
     its `fullest` takes as much room as any can.
     """
+    small, most = _small(blank, public.features), blank.largest_at_most
+    if small and most is not None and most < EXACT:
+        return
     said = f"rounds={learner.rounds_for(public)}: no model of it could be exported"
     try:
         export.to_onnx(blank, {})
@@ -104,12 +108,18 @@ def check_exportable(learner: Learner, public: Public, blank: Ensemble) -> None:
         raise InputError(f"{said}: {error}; {instead}", features=fits) from None
 
 
+def _small(blank: Ensemble, features: tuple[Feature, ...]) -> bool:
+    """Whether there is room for it in any case: exported it takes less than ten times its JSON, for each output, and
+    two nodes for each text."""
+    texts = sum(isinstance(feature, CategoricalFeature) for feature in features)
+    return texts <= FEW_TEXTS and len(ensemble_bytes(blank)) * blank.outputs <= SMALL
+
+
 def _check_room(blank: Ensemble, features: tuple[Feature, ...]) -> None:
     """ModelInvalid where a model of so many parts over these features may be too large for its files. What is small
-    enough is not tried: exported it takes less than ten times its JSON, for each output, and two nodes for each text.
+    enough is not tried.
     """
-    texts = sum(isinstance(feature, CategoricalFeature) for feature in features)
-    if texts <= FEW_TEXTS and len(ensemble_bytes(blank)) * blank.outputs <= SMALL:
+    if _small(blank, features):
         return
     names = (sum(map(len, f.values)) if isinstance(f, CategoricalFeature) else 8 * f.bins for f in features)
     if sum(names) > MOST_NAMES:  # about as many characters as ensemble.json takes to write them

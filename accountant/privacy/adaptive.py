@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 FINENESS = (512, 384, 256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 20, 16, 12, 10, 8, 6, 4, 3)  # steps to a typical span
 MOST_WORK = 15_000_000  # inner operations; the finest grid that needs no more is taken
-FEW, FEW_PASSES = 14, 12_000  # boards that a process plays before it loads the compiled rules, and their passes
+FEW, FEW_PASSES = 24, 12_000  # boards that a process plays before it loads the compiled rules, and their passes
 WIDEST = 100  # of one release's epsilon
 TAIL = 1000  # the grid ends where Renyi DP gives delta / TAIL
 SLACK = 1e-9  # floating point of reading the result: relative in delta, absolute in epsilon
@@ -121,8 +121,8 @@ _PLAYED = [0]  # boards, of this process
 def play(board: Board) -> Floats:
     """V after every release, at 0, step, .., size * step.
 
-    The first few boards of a process by numpy, which takes ten times as long for each: a verifier plays one or two, and
-    to load the compiled rules takes as long as a dozen. Both are the same operations in the same order.
+    The first few boards of a process by numpy, which takes five times as long for each: a verifier plays one or two,
+    and to load the compiled rules takes as long as two dozen. Both are the same operations.
     """
     bounded, pure = adaptive_rules.bounded, adaptive_rules.pure
     _PLAYED[0] += 1

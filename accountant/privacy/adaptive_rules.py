@@ -1,9 +1,10 @@
 """The rules of the game of `accountant.privacy.adaptive`, by numpy: nothing is to be loaded for them, and each board
-takes ten times as long as by `adaptive_compiled`, which does the same operations in the same order.
+takes five times as long as by `adaptive_compiled`, which does the same operations.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import exp, expm1, tanh
 
 import numpy as np
@@ -14,50 +15,61 @@ Floats = NDArray[np.float64]
 STEP_SLACK = 1e-14  # floating point, relative, for one release
 
 
+@lru_cache(maxsize=64)
+def _left(steps: int, step: float) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """1 - e^-x, e^-x and the place of V(x) for each V(-x), at x = steps h .. h."""
+    back = range(steps, 0, -1)
+    return (
+        np.array([-expm1(-i * step) for i in back]),
+        np.array([exp(-i * step) for i in back]),
+        np.arange(steps, 0, -1),
+    )
+
+
 def _widen(values: Floats, steps: int, step: float) -> Floats:
     """values at 0.. as they are at -steps..: V(-x) = 1 - e^-x + e^-x V(x) to the left, the last value to the right."""
-    back = range(steps, 0, -1)
-    left = np.array([-expm1(-i * step) for i in back]) + np.array([exp(-i * step) for i in back]) * values.take(
-        np.arange(steps, 0, -1), mode="clip"
-    )
-    return np.concatenate((left, values))
+    more, share, places = _left(steps, step)
+    return np.concatenate((more + share * values.take(places, mode="clip"), values))
 
 
 def bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
     """`count` releases whose losses lie in [t - e, t], e = steps * step, at the worst t each time.
 
-    Between two grid points t the worst exceeds both ends by at most `rise` times `bend` (the proof's c2).
+    Between two grid points t the worst exceeds both ends by at most `rise` times `bend` (the proof's c2). Every t is a
+    row of the same values, shifted: all of them are asked at once, in buffers that are made once.
     """
     size, out, whole, grown = values.size, values.copy(), expm1(steps * step), exp(step)
-    factors = [
-        (
-            exp(j * step) * expm1((steps - j) * step) / whole,
-            expm1(j * step) / whole,
-            exp((j - 1) * step) * tanh(step / 4) / whole,
-        )
-        for j in range(1, steps + 1)
-    ]
+    moves, places = range(1, steps + 1), size + steps + 1
+    high = np.array([exp(j * step) * expm1((steps - j) * step) / whole for j in moves])[:, np.newaxis]
+    low = np.array([expm1(j * step) / whole for j in moves])[:, np.newaxis]
+    rise = np.array([exp((j - 1) * step) * tanh(step / 4) / whole for j in moves])[:, np.newaxis]
     # bend[i] = e^h (V(x - h) - V(x - h + e)) - (V(x) - V(x + e)) at x = (i - steps) h, rounded up; not below 0
-    here, low_part, top = np.empty(size), np.empty(size), np.empty(size)
+    wide, bend, spare = np.empty(places + 2 * steps + 2), np.empty(places), np.empty(places)
+    near, far, bent = _shifted(wide, steps, size), _shifted(wide[steps:], steps, size), _shifted(bend, steps, size)
+    here, top, most = np.empty((steps + 1, size)), np.empty((steps, size)), spare[:size]
+    last, now = here[:-1], here[1:]
     for _ in range(count):
-        wide = np.concatenate((_widen(out, steps + 1, step), np.full(2 * steps + 2, out[-1])))
-        places = size + steps + 1
-        outer = grown * (wide[:places] - wide[steps : steps + places])
-        bend = np.maximum(0.0, outer - (wide[1 : 1 + places] - wide[1 + steps : 1 + steps + places]))
-        bend += 1e-15 * grown * wide[:places]
-        last = out.copy()
-        for j, (high, low, rise) in enumerate(factors, 1):
-            start = steps + 1 - j
-            np.multiply(wide[start : start + size], high, out=here)
-            np.multiply(wide[start + steps : start + steps + size], low, out=low_part)
-            np.add(here, low_part, out=here)
-            np.maximum(last, here, out=top)
-            np.multiply(bend[start : start + size], rise, out=low_part)
-            np.add(top, low_part, out=top)
-            np.maximum(out, top, out=out)
-            last, here = here, last
-        out = np.minimum(1.0, out * (1 + STEP_SLACK))
+        wide[: steps + 1 + size] = _widen(out, steps + 1, step)
+        wide[steps + 1 + size :] = out[-1]
+        np.subtract(wide[:places], wide[steps : steps + places], out=bend)
+        np.multiply(bend, grown, out=bend)
+        np.subtract(wide[1 : 1 + places], wide[1 + steps : 1 + steps + places], out=spare)
+        np.maximum(np.subtract(bend, spare, out=bend), 0.0, out=bend)
+        np.add(bend, np.multiply(wide[:places], 1e-15 * grown, out=spare), out=bend)
+        here[0] = out
+        np.multiply(near, high, out=now)
+        np.add(now, np.multiply(far, low, out=top), out=now)
+        np.maximum(last, now, out=top)
+        np.add(top, np.multiply(bent, rise, out=now), out=top)
+        np.maximum(out, np.maximum.reduce(top, axis=0, out=most), out=out)
+        np.minimum(np.multiply(out, 1 + STEP_SLACK, out=out), 1.0, out=out)
     return out
+
+
+def _shifted(values: Floats, steps: int, size: int) -> Floats:
+    """Row j - 1: `size` values from place steps + 1 - j on, for j = 1..steps. A view: it shows what `values` holds."""
+    stride = values.strides[0]
+    return np.lib.stride_tricks.as_strided(values[steps:], (steps, size), (-stride, stride), writeable=False)
 
 
 def pure(values: Floats, steps: int, step: float, count: int) -> Floats:

@@ -107,6 +107,11 @@ class Ensemble(ABC):
         """Raw values -> `target` (N, features), and the base with which a row adds up; None where it has none."""
         return None
 
+    @property
+    def largest_at_most(self) -> int | None:
+        """A size that no score exceeds, where a form tells it without its graph; None where the graph has to."""
+        return None
+
     def fullest(self, features: tuple[Feature, ...]) -> Self:
         """A model of as many parts over these features that takes as much room as any such model can: its parts ask
         as many features and codes as they may. What is tried out before a budget is spent on one of that many parts.

@@ -30,6 +30,7 @@ from models.trees import (
     Walk,
     check_tree,
     check_weight,
+    heaviest,
     splits,
     tree_from_json,
     tree_text,
@@ -127,6 +128,11 @@ class TreeEnsemble(Ensemble):
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
         """Raw values -> `target` (N, 1)."""
         return tree_scores(self.trees, self.constant, self.features, inputs, name, target)
+
+    @property
+    def largest_at_most(self) -> int:
+        """Every tree's heaviest leaf."""
+        return abs(self.constant) + sum(map(heaviest, self.trees))
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
         """Every split with a test of its own, as far as there are any."""

@@ -101,6 +101,11 @@ class VotingEnsemble(SumEnsemble):
             totals[(vote.test, *where, vote.output)] += vote.weight
         return [Vote(test, feature, code, weight, output) for (test, feature, code, output), weight in totals.items()]
 
+    @property
+    def largest_at_most(self) -> int:
+        """All votes for one class."""
+        return sum(abs(vote.weight) for vote in self.votes)
+
     def fullest(self, features: tuple[Feature, ...]) -> Self:
         """Every vote on a test of its own, as far as there are any."""
         asked = zip(self.votes, every_test(features), strict=False)
