@@ -27,6 +27,7 @@ from training.session import Public, Rehearsal
 POWER = 1.1  # of epsilon in the unit, before two trials tell it
 FAR = 20  # digits between two claims that tell the power
 CLOSE = 1e-7  # of the target: a claim so near is as good as it
+NEAR = 1e-3  # of the target: so near that claims by dear bounds go on from there
 DIGIT = 1e-6  # that claims are rounded up to
 
 # Called before each rehearsal and each claim: raises where nobody waits for what they are made for any more.
@@ -96,11 +97,11 @@ def _search(trial: Trial, unit: Decimal, near: bool, epsilon: Decimal) -> Recipe
 
 
 def _near(trial: Trial, epsilon: Decimal) -> Recipe | None:
-    """Within a ten-thousandth of the largest unit, from where `_larger` goes on; of pure claims the largest."""
+    """A claim near the target, from where `_larger` goes on; of pure claims the largest."""
     found = _down(trial, nano(epsilon), epsilon)
     if found is None or found.claim.bound == PURE:
         return _largest(trial, epsilon)
-    return _larger(trial, found, epsilon, 10**4)
+    return _larger(trial, found, epsilon, 10**4, NEAR)
 
 
 def _largest(trial: Trial, epsilon: Decimal) -> Recipe | None:
@@ -131,15 +132,15 @@ def _down(trial: Trial, unit: int, epsilon: Decimal) -> Recipe | None:
     return None
 
 
-def _larger(trial: Trial, best: Recipe, epsilon: Decimal, share: int = 10**6) -> Recipe:
+def _larger(trial: Trial, best: Recipe, epsilon: Decimal, share: int = 10**6, close: float = CLOSE) -> Recipe:
     """Upwards from a recipe that fits. Epsilon is nearly a power of the unit, so each guess is where the power through
     the last two trials comes to the target; by halves every fifth time, since it may jump where the bound changes its
-    grid. Done where the unit is known within 1 / `share`, or the claim is the target to its last digit, and that tells
-    the unit within a ten-thousandth."""
+    grid. Done where the unit is known within 1 / `share`, or the claim is the target but for a share `close`, and that
+    tells the unit within a ten-thousandth."""
     target, low, high = float(epsilon), nano(best.unit), nano(epsilon) + 1
     last, power, below = (low, float(best.claim.epsilon)), POWER, float(best.claim.epsilon - epsilon)
     for turn in count():
-        told = -below <= CLOSE * target and target / 10**4 >= DIGIT  # so near that the unit is known as well
+        told = -below <= close * target and target / 10**4 >= DIGIT  # so near that the unit is known as well
         if told or high - low <= max(1, low // (share if below else 10**4)):
             break
         if not below:  # the target to its last digit: whether so little more still fits

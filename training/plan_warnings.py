@@ -92,7 +92,7 @@ def check_exportable(learner: Learner, public: Public, blank: Ensemble) -> None:
     `blank`, what its rehearsal released, has as many parts as the real one, all on one rule, where scores are largest;
     its `fullest` takes as much room as any can.
     """
-    small, most = _small(blank, public.features), blank.largest_at_most
+    small, most = _small(blank, public.features), blank.largest
     if small and most is not None and most < EXACT:
         return
     said = f"rounds={learner.rounds_for(public)}: no model of it could be exported"

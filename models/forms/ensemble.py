@@ -108,8 +108,8 @@ class Ensemble(ABC):
         return None
 
     @property
-    def largest_at_most(self) -> int | None:
-        """A size that no score exceeds, where a form tells it without its graph; None where the graph has to."""
+    def largest(self) -> int | None:
+        """A size that no score can exceed, where the form tells it at once; None where its graph has to."""
         return None
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:

@@ -130,8 +130,8 @@ class TreeEnsemble(Ensemble):
         return tree_scores(self.trees, self.constant, self.features, inputs, name, target)
 
     @property
-    def largest_at_most(self) -> int:
-        """Every tree's heaviest leaf."""
+    def largest(self) -> int:
+        """The size that no score can exceed: every tree's heaviest leaf together."""
         return abs(self.constant) + sum(map(heaviest, self.trees))
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:

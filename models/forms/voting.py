@@ -102,8 +102,8 @@ class VotingEnsemble(SumEnsemble):
         return [Vote(test, feature, code, weight, output) for (test, feature, code, output), weight in totals.items()]
 
     @property
-    def largest_at_most(self) -> int:
-        """All votes for one class."""
+    def largest(self) -> int:
+        """The size that no score can exceed: all votes together."""
         return sum(abs(vote.weight) for vote in self.votes)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
