@@ -12,14 +12,15 @@ from dpserve.types import Json
 class Edited(Asking):
     """Reading takes any scope on the model; an edit takes train on a name of one's own, else promote."""
 
-    def curve(self, reference: str, feature: str | None = None) -> Json:
+    def curve(self, reference: str, feature: str | None = None, label: str | int | None = None) -> Json:
         """What every bin of a feature, or of a pair `age & hours`, adds; of the first feature when left out. `terms`:
-        what else has a curve.
+        what else has a curve. Of three classes or more each has a curve: `label` says which, else it is the first.
 
         Raises:
             BadInput: The model has no curves, or no such one.
         """
-        found: Json = self._get(f"/v1/models/{segment(reference)}/curve", feature=feature)
+        query = {"feature": feature, "class": None if label is None else str(label)}
+        found: Json = self._get(f"/v1/models/{segment(reference)}/curve", **query)
         return found
 
     def edit(
@@ -37,7 +38,8 @@ class Edited(Asking):
 
         Args:
             reference: What is edited: `adult`, or `adult@2`.
-            edits: As in the file of `dpserve model edit --file`: each `{"feature": "age", "zero": "..25"}`, say.
+            edits: As in the file of `dpserve model edit --file`: each `{"feature": "age", "zero": "..25"}`, say; of
+                three classes or more with `"class": "setosa"`.
             reason: It stays in the model, its certificate and the ledger permanently; a dry run needs none.
             entry: Of its certificate, as it was looked at: refused (409) where `reference` means another by now.
             promote: Make it champion at once; else it is a candidate.

@@ -21,8 +21,7 @@ from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger import key_life
 from accountant.ledger.records import Why
-from models.edit.editing import to_additive
-from models.forms.additive import AdditiveEnsemble
+from models.edit.curves import Curves, same_but_for_terms, to_curves
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes
 from models.onnx.export import to_onnx
 from models.store import placing
@@ -35,7 +34,7 @@ from training.release import ENSEMBLE, ENVELOPE, alone, bundle_of, discard, name
 SINCE = "since"  # the file that holds the ledger's size before the entry was made
 
 
-def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: bool = False) -> Path:
+def derive(home: Home, base: VerifiedModel, edited: Curves, promote: bool = False) -> Path:
     """Certify and store an edited model as the next version of its base's name: a candidate, unless it shall be
     champion at once, by who edited it. Returns its folder.
 
@@ -63,19 +62,16 @@ def derive(home: Home, base: VerifiedModel, edited: AdditiveEnsemble, promote: b
         return place
 
 
-def _check_follows(base: VerifiedModel, edited: AdditiveEnsemble) -> None:
+def _check_follows(base: VerifiedModel, edited: Curves) -> None:
     """The edits are those of the base and more, and nothing but what bins add has changed."""
     before, after = base.ensemble.edits, edited.edits
     if len(after) <= len(before) or after[: len(before)] != before:
         raise InputError("edits: must be those of the model that is edited, and one more at least")
-    start = to_additive(base.ensemble)
-    together = [[replace(pair, terms=(), errors=()) for pair in each.pairs] for each in (start, edited)]
-    same = replace(edited, terms=start.terms, errors=start.errors, edits=start.edits, pairs=start.pairs)
-    if same != start or together[0] != together[1]:
+    if not same_but_for_terms(to_curves(base.ensemble), edited):
         raise InputError("model: an edit changes what bins add, and no feature, target, class, unit or count")
 
 
-def _check_new(home: Home, base: int, name: str, edited: AdditiveEnsemble) -> None:
+def _check_new(home: Home, base: int, name: str, edited: Curves) -> None:
     """Whoever sends an edit twice gets one version: `details["model"]` of the refusal."""
     models, by = ModelStore(home.models), edited.edits[-1].by
     for version in reversed(models.versions(name)):
@@ -98,18 +94,18 @@ def _timeless(model: Any) -> Any:
     return replace(model, edits=tuple(replace(edit, at="1970-01-01T00:00:00Z") for edit in model.edits))
 
 
-def _kept(folder: Path, edited: AdditiveEnsemble) -> AdditiveEnsemble:
+def _kept(folder: Path, edited: Curves) -> Curves:
     """The edited numbers as an earlier try wrote them, or as they are now."""
     path = folder / ENSEMBLE
     if not path.exists():
         replace_file(path, ensemble_bytes(edited), PRIVATE, alone=True)
     released = ensemble_from_bytes(path.read_bytes())
-    if not isinstance(released, AdditiveEnsemble) or replace(released, edits=edited.edits) != edited:
+    if type(released) is not type(edited) or replace(released, edits=edited.edits) != edited:
         raise ModelInvalid(f"{path}: is not what was edited; remove that folder")
     return released
 
 
-def _entered(home: Home, folder: Path, base: VerifiedModel, model: AdditiveEnsemble, onnx: bytes) -> tuple[bytes, int]:
+def _entered(home: Home, folder: Path, base: VerifiedModel, model: Curves, onnx: bytes) -> tuple[bytes, int]:
     """The signed certificate and the index of its entry, made once: a try that was cut is gone on with. Where its key
     may sign no more and it was not entered yet, the same statement is signed anew."""
     path, since = folder / ENVELOPE, folder / SINCE
@@ -130,7 +126,7 @@ def _entered(home: Home, folder: Path, base: VerifiedModel, model: AdditiveEnsem
     )
 
 
-def _payload(base: VerifiedModel, model: AdditiveEnsemble, onnx: bytes) -> bytes:
+def _payload(base: VerifiedModel, model: Curves, onnx: bytes) -> bytes:
     payload = dsse.parse(base.bundle.envelope).payload
     chain = ancestors(base.certificate, certificate.digest(payload))
     edits = [edit.to_json() for edit in model.edits]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from models.edit.curves import Curves, curves_of
 from models.edit.editing import bin_texts, counts_of, errors_of, values_of
 from models.forms.additive import AdditiveEnsemble
 from models.pairs import term_names
@@ -20,8 +21,17 @@ def bins_of(model: AdditiveEnsemble, feature: str) -> list[dict[str, Any]]:
     ]
 
 
-def changes(before: AdditiveEnsemble, after: AdditiveEnsemble) -> Iterator[dict[str, Any]]:
-    """Every bin that adds something else than it did."""
+def changes(before: Curves, after: Curves) -> Iterator[dict[str, Any]]:
+    """Every bin that adds something else than it did; of several classes, with its class."""
+    if isinstance(before, AdditiveEnsemble):
+        yield from _changes(before, curves_of(after, None))
+        return
+    for label in before.classes:
+        for row in _changes(curves_of(before, label), curves_of(after, label)):
+            yield {"class": label, **row}
+
+
+def _changes(before: AdditiveEnsemble, after: AdditiveEnsemble) -> Iterator[dict[str, Any]]:
     for feature in term_names(before.features, before.pairs):
         old, new = values_of(before, feature).tolist(), values_of(after, feature).tolist()
         if old != new:

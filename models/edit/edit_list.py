@@ -3,6 +3,7 @@
 {feature: age, set: {bins: "..25", to: -0.4}}        {feature: age, smooth: {bins: 30..60, window: 5, weights: counts}}
 {feature: age, clip: {low: -2, high: 2}}             {feature: age, zero: {bins: missing}}, or zero: all
 {feature: age, monotone: increasing}                 and `why`, where one edit has a reason of its own
+{feature: age, class: setosa, zero: all}             of three classes or more, which of them
 
 `bins` is a text, or runs of bins by number (`models.edit.edit_parts`).
 """
@@ -18,6 +19,7 @@ import yaml
 
 from accountant.errors import InputError
 from models.edit import editing
+from models.edit.curves import Curves, class_of, curves_of, put_back
 from models.edit.edit_parts import ALL
 from models.edit.editing import EditNote
 from models.forms.additive import AdditiveEnsemble
@@ -48,21 +50,24 @@ def read_edits(path: Path) -> list[Any]:
     return edits
 
 
-def edit_all(model: AdditiveEnsemble, edits: Sequence[Any], note: EditNote) -> AdditiveEnsemble:
+def edit_all(model: Curves, edits: Sequence[Any], note: EditNote) -> Curves:
     """One after the other; all, or InputError that names the first wrong one."""
     if not edits:
         raise InputError("edits: say at least one")
     for number, edit in enumerate(edits, 1):
         try:
-            model = _edit(model, edit, note)
+            kind, feature, said = _read(edit)
+            label = class_of(model, edit.get("class"))
+            named = replace(note, why=_text(edit, "why", note.why))
+            model = put_back(model, label, _edit(curves_of(model, label), kind, feature, said, named))
         except InputError as error:
             raise InputError(f"edit {number}: {error.message}") from error
     return model
 
 
-def _edit(model: AdditiveEnsemble, edit: Any, note: EditNote) -> AdditiveEnsemble:
-    kind, feature, said = _read(edit)
-    note = replace(note, why=_text(edit, "why", note.why))
+def _edit(
+    model: AdditiveEnsemble, kind: str, feature: str, said: Mapping[str, Any], note: EditNote
+) -> AdditiveEnsemble:
     part = said.get("bins", ALL)
     if not isinstance(part, list):
         part = str(part).lower() if isinstance(part, bool) else str(part)  # YAML's own true and false
@@ -82,8 +87,8 @@ def _edit(model: AdditiveEnsemble, edit: Any, note: EditNote) -> AdditiveEnsembl
 
 def _read(edit: Any) -> tuple[str, str, Mapping[str, Any]]:
     kinds = [kind for kind in KINDS if kind in edit] if isinstance(edit, Mapping) else []
-    if len(kinds) != 1 or set(edit) - {"feature", "why", *kinds}:
-        raise InputError(f"must say feature, one of {', '.join(KINDS)}, and maybe why")
+    if len(kinds) != 1 or set(edit) - {"feature", "class", "why", *kinds}:
+        raise InputError(f"must say feature, one of {', '.join(KINDS)}, and maybe why; of several classes also class")
     kind, said = kinds[0], edit[kinds[0]]
     if isinstance(said, str) and kind in SHORT:
         said = {SHORT[kind]: said}

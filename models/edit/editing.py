@@ -56,17 +56,12 @@ class EditNote:
         object.__setattr__(self, "at", self.at or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
 
-def editable(ensemble: Ensemble) -> bool:
-    """Whether `to_additive` gives it."""
-    return isinstance(ensemble, AdditiveEnsemble) or (ensemble.adds_up and ensemble.outputs == 1)
-
-
 def to_additive(ensemble: Ensemble) -> AdditiveEnsemble:
     """The model itself, or a voting one of two classes in additive form: the same scores on a finer scale, what each
-    feature adds centred between its extremes. InputError for what is no sum over features."""
+    feature adds centred between its extremes. InputError for what is no sum over features, or has several classes."""
     if isinstance(ensemble, AdditiveEnsemble):
         return ensemble
-    if not editable(ensemble):
+    if not ensemble.adds_up or ensemble.outputs > 1:
         raise InputError("model: only a sum over features, of two classes or a number, can be edited; this one is not")
     scale = 1 << max(1, ceil(log2(ensemble.link / FINEST)))
     tables, constant = ensemble.as_sum().tables()

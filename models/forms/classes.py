@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
 from models.answers import Labels, Scores, check_head, head_from_json
+from models.edits import Edit
+from models.explain.html import table
 from models.explain.markdown import plain
 from models.explain.vega import Poster
 from models.explain.vega_classes import class_panels
@@ -26,6 +28,7 @@ from models.onnx.nodes import EXACT
 
 Floats = NDArray[np.float64]
 Numbers = tuple[int, ...]  # one for each class
+HELD = EXACT - 1  # no score is larger
 
 CARD = """\
 Each feature adds a number to the score of each class: which one, its value alone says. The answer is the class with the
@@ -59,6 +62,7 @@ class ClassesEnsemble(SumEnsemble):
     link: float  # logits per unit of score
     constant: Numbers
     terms: tuple[tuple[Numbers, ...], ...]  # per feature, one per code (missing and other included)
+    edits: tuple[Edit, ...] = ()
 
     def __post_init__(self) -> None:
         check_head(self.features, self.classes, self.link)
@@ -69,8 +73,11 @@ class ClassesEnsemble(SumEnsemble):
         for numbers in (self.constant, *(each for term in self.terms for each in term)):
             if len(numbers) != len(self.classes) or any(type(each) is not int for each in numbers):
                 raise ModelInvalid("constant, terms: must be one integer for each class, everywhere")
-        if self.largest >= EXACT:
+        if self.largest > HELD:
             raise ModelInvalid(f"terms: no score may reach {EXACT} in size; float32 would round it")
+        unknown = {edit.feature for edit in self.edits} - {feature.name for feature in self.features}
+        if unknown:
+            raise ModelInvalid(f"edits: of {sorted(unknown)}, which are no features")
 
     @property
     def largest(self) -> int:
@@ -84,19 +91,24 @@ class ClassesEnsemble(SumEnsemble):
         return [np.array(term, np.int64) for term in self.terms], np.array(self.constant, np.int64)
 
     def numbers(self) -> dict[str, Any]:
-        """The constant, and of each feature and code a list of numbers, one for each class."""
+        """The constant, and of each feature and code a list of numbers, one for each class; edits if there are any."""
         terms = [[list(numbers) for numbers in term] for term in self.terms]
-        return {"constant": list(self.constant), "terms": terms}
+        edits = {"edits": [edit.to_json() for edit in self.edits]} if self.edits else {}
+        return {"constant": list(self.constant), "terms": terms, **edits}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
-        features, target, classes, link = head_from_json(body, {"constant", "terms"})
+        features, target, classes, link = head_from_json(body, {"constant", "terms"} | ({"edits"} & body.keys()))
+        edits = body.get("edits", [])
+        if type(edits) is not list or ("edits" in body and not edits):
+            raise ModelInvalid("edits: a list, not empty, or absent")
         lists = (body["constant"], body["terms"], *body["terms"], *(each for term in body["terms"] for each in term))
         if any(type(each) is not list for each in lists):
             raise ModelInvalid("constant, terms: must be lists")
         terms = tuple(tuple(map(tuple, term)) for term in body["terms"])
-        return cls(features, target, classes, link, tuple(body["constant"]), terms)
+        made = tuple(Edit(**edit) for edit in edits)
+        return cls(features, target, classes, link, tuple(body["constant"]), terms, made)
 
     def fullest(self, features: tuple[Feature, ...]) -> Self:
         """No two codes of a feature with the same terms."""
@@ -115,12 +127,14 @@ class ClassesEnsemble(SumEnsemble):
         return Poster(f"What speaks for which {self.target}", legend, class_panels(self))
 
     def account(self) -> str:
-        """The constants in HTML."""
+        """The constants, and what people changed, in HTML."""
         rows = "\n".join(
             f"<tr><td>{escape(str(label))}</td><td>{self.link * number:+.3g}</td></tr>"
             for label, number in zip(self.classes, self.constant, strict=True)
         )
-        return PAGE.format(rows=rows)
+        edits = [(edit.feature, edit.at, edit.by, edit.why, edit.what) for edit in self.edits]
+        changed = ["<h2>Edits</h2>", table(("feature", "when", "who", "why", "what"), edits)] if edits else []
+        return "\n".join([PAGE.format(rows=rows), *changed])
 
 
 def rounded(

@@ -240,7 +240,12 @@ class SumEnsemble(Ensemble):
         """Importances, and every shape bin by bin."""
         body, _ = super().summary()
         drawn = [
-            {"feature": shape.feature, "kind": shape.kind, "bins": [each.to_json() for each in shape.bins]}
+            {
+                "feature": shape.feature,
+                **({"class": shape.label} if self.outputs > 1 else {}),
+                "kind": shape.kind,
+                "bins": [each.to_json() for each in shape.bins],
+            }
             for shape in shapes(self)
         ]
         together = {"pairs": [shape.to_json() for shape in pair_shapes(self)]} if self.pairs else {}

@@ -15,7 +15,7 @@ from accountant.certificates.plain_words import best_guess, factor, plain
 from accountant.errors import CertificateRevoked, DpserveError, InputError, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
-from models.edit.editing import editable
+from models.edit.curves import editable
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.store import placing
 from models.store.bundle import CHAMPION, FILES

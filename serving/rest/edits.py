@@ -13,8 +13,9 @@ from accountant.ledger.grants import Access
 from accountant.ledger.model_names import require_edit
 from accountant.ledger.tokens import SCOPES
 from models.edit.changes import bins_of, changes
+from models.edit.curves import class_of, curves_of, to_curves
 from models.edit.edit_list import edit_all
-from models.edit.editing import EditNote, to_additive
+from models.edit.editing import EditNote
 from models.explain.explain import unit
 from models.features import NumericFeature
 from models.forms.additive import AdditiveEnsemble
@@ -34,27 +35,31 @@ MAY = {"reason": (str,), "entry": (int,), "promote": (bool,), "dry_run": (bool,)
 
 async def curve(request: Request) -> Response:
     """What every bin of a feature adds, with what the noise is and how many records were released."""
-    known_query(request, "feature")
-    serving, feature = state(request), query_text(request, "feature")
+    known_query(request, "feature", "class")
+    serving, asked = state(request), (query_text(request, "feature"), query_text(request, "class"))
     serving.require_ready()
-    return json_response(await in_thread(curve_of, serving.registry.get, request.path_params["name"], feature))
+    return json_response(await in_thread(curve_of, serving.registry.get, request.path_params["name"], *asked))
 
 
-def curve_of(find: Any, reference: str, feature: str | None) -> dict[str, Any]:
-    """As `curve`. InputError where the model has no curves, or no such one."""
+def curve_of(find: Any, reference: str, feature: str | None, of: str | None) -> dict[str, Any]:
+    """As `curve`, of the class `of`. InputError where the model has no curves, or no such one."""
     served: Served = find(reference)
-    model = to_additive(served.verified.ensemble)
+    whole = to_curves(served.verified.ensemble)
+    several = whole.classes if whole.outputs > 1 else ()
+    label = class_of(whole, several[0] if several and of is None else of)
+    model = curves_of(whole, label)
     terms = term_names(model.features, model.pairs)
     chosen = terms[0] if feature is None else feature
     found = {
         "model": served.reference,
         "entry": served.verified.certificate.issued,
-        "unit": unit(model),
+        "unit": f"log odds of {label}" if several else unit(model),
         "terms": list(terms),
         "feature": chosen,
         "bins": bins_of(model, chosen),
     }
-    return found | _shape(model, terms.index(chosen))
+    classes = {"class": label, "classes": list(several)} if several else {}
+    return found | classes | _shape(model, terms.index(chosen))
 
 
 def _shape(model: AdditiveEnsemble, place: int) -> dict[str, Any]:
@@ -93,7 +98,7 @@ def edited(serving: ServingState, held: Access, reference: str, said: dict[str, 
             raise InputError("reason: must be said, it stays in the model permanently")
         dataset = base.certificate.form.dataset.name
         require_edit(serving.home.ledger, held, served.name, dataset, promote)
-    before = to_additive(base.ensemble)
+    before = to_curves(base.ensemble)
     after = edit_all(before, _numbers(said["edits"]), EditNote(held.principal, said.get("reason", "a dry run")))
     body: dict[str, Any] = {"base": served.reference, "model": None, "champion": promote and not dry}
     body["edits"] = [done.to_json() for done in after.edits[len(before.edits) :]]
@@ -122,7 +127,8 @@ EDITS = {
             "type": "array",
             "items": {"type": "object"},
             "description": "`feature` (a pair: `age & hours`), one of `set`, `smooth`, `clip`, `zero`, `monotone`, and "
-            "maybe `why`; `bins` is a text, or runs [first, last] of bins by number",
+            "maybe `why`; of three classes or more also `class`; `bins` is a text, or runs [first, last] of bins by "
+            "number",
         },
         "reason": {**WHY, "maxLength": 500},
         "entry": {"type": "integer", "minimum": 0, "description": "of the certificate that was looked at"},
@@ -130,6 +136,7 @@ EDITS = {
         "dry_run": {"type": "boolean", "description": "say what would change, and make nothing: takes no reason"},
     },
 }
+LABEL = {"type": ["string", "integer"]}
 BIN = {"bin": json_schemas.COUNT, "values": json_schemas.TEXT}
 CURVE = json_schemas.record(
     {
@@ -151,9 +158,13 @@ CURVE = json_schemas.record(
             )
         ),
     },
-    {word: json_schemas.array(json_schemas.TEXT) for word in ("rows", "columns")},
+    {
+        **{word: json_schemas.array(json_schemas.TEXT) for word in ("rows", "columns")},
+        "class": LABEL,
+        "classes": json_schemas.array(LABEL),
+    },
     says="`ordered`: so many bins, from the first on, stand in an order; `rows`, `columns`: of a pair, whose bins are "
-    "the cells row by row",
+    "the cells row by row; `class`, `classes`: where there are three or more, whose curve it is, and all of them",
 )
 EDITED = json_schemas.record(
     {
@@ -163,7 +174,8 @@ EDITED = json_schemas.record(
         "edits": json_schemas.array(json_schemas.table(json_schemas.TEXT)),
         "changed": json_schemas.array(
             json_schemas.record(
-                {"feature": json_schemas.TEXT, **BIN, "before": json_schemas.REAL, "after": json_schemas.REAL}
+                {"feature": json_schemas.TEXT, **BIN, "before": json_schemas.REAL, "after": json_schemas.REAL},
+                {"class": LABEL},
             )
         ),
         "epsilon_spent": json_schemas.DECIMAL,
@@ -172,8 +184,12 @@ EDITED = json_schemas.record(
 )
 ONE = "/v1/models/{name}"
 TERM = {"type": "string", "description": "a feature, or a pair: age & hours; the first feature when left out"}
+CLASS = {"type": "string", "description": "of three classes or more, one of them; the first when left out"}
 DOORS = (
-    Door("GET", f"{ONE}/curve", SCOPES, curve, "What the bins of a feature add", gives=CURVE, query={"feature": TERM}),
+    Door(
+        "GET", f"{ONE}/curve", SCOPES, curve, "What the bins of a feature add", gives=CURVE,
+        query={"feature": TERM, "class": CLASS},
+    ),
     Door(
         "POST", f"{ONE}/edits", ("train", "promote"), edit, "Edit a model: a new version", takes=EDITS, gives=EDITED,
         errors=(409,),

@@ -11,9 +11,9 @@ import typer
 
 from accountant.errors import InputError
 from models.edit.changes import bins_of, changes
+from models.edit.curves import Curves, class_of, curves_of, to_curves
 from models.edit.edit_list import edit_all, read_edits
-from models.edit.editing import EditNote, to_additive
-from models.forms.additive import AdditiveEnsemble
+from models.edit.editing import EditNote
 from serving.cli.complete import Model
 from serving.cli.released.opened import open_model
 from serving.cli.side import side
@@ -30,6 +30,9 @@ class Edit:
 
     name: Model
     feature: Annotated[str | None, typer.Option(help="The feature to edit, or a pair: age & hours.")] = None
+    class_: Annotated[
+        str | None, typer.Option("--class", help="Of three classes or more: whose curve, each has its own.")
+    ] = None
     show_bins: Annotated[bool, typer.Option("--show", help="Only print the feature's bins and what each adds.")] = False
     set_: Annotated[list[str] | None, typer.Option("--set", help="BINS=VALUE: what these bins add. Repeatable.")] = None
     smooth: Annotated[str | None, typer.Option(help="BINS: means over neighbouring bins.")] = None
@@ -64,7 +67,8 @@ class Edit:
             steps.append({"monotone": {"direction": self.monotone}})
         if steps and self.feature is None:
             raise InputError("feature: must be named")
-        return [{"feature": self.feature, **step} for step in steps]
+        about = {"feature": self.feature} | ({} if self.class_ is None else {"class": self.class_})
+        return [{**about, **step} for step in steps]
 
 
 @from_fields(Edit)
@@ -73,7 +77,8 @@ def edit(asked: Edit) -> None:
 
     BINS: 30..40, ..18, 65.. (numbers), "Bachelors, Masters" (values), missing, other, "bin 3-7", or all. Of a pair:
     bins of the one & bins of the other, "30..40 & ..20".
-    Values are log odds of the second class, or units of a numeric target. What is asked for at once is done in the
+    Values are log odds of the second class (of three classes or more, of the one that --class names), or units of a
+    numeric target. What is asked for at once is done in the
     order of the options above.
 
     \b
@@ -84,12 +89,12 @@ def edit(asked: Edit) -> None:
     """
     opened = open_model(asked.name)
     base, released = opened.reference, opened.verified
-    before = to_additive(released.ensemble)
+    before = to_curves(released.ensemble)
     if asked.show_bins:
-        return _show_bins(base, before, asked.feature, asked.json)
+        return _show_bins(base, before, asked)
     steps = asked.steps()
-    if asked.file is not None and (steps or asked.feature):
-        raise InputError("file: stands in place of --feature and its edits")
+    if asked.file is not None and (steps or asked.feature or asked.class_):
+        raise InputError("file: stands in place of --feature, --class and their edits")
     if asked.why is None:
         raise InputError("why: must be said, it stays in the model permanently")
     edits = steps if asked.file is None else read_edits(asked.file)
@@ -117,22 +122,28 @@ def _set(text: str) -> dict[str, Any]:
 
 def _text(body: dict[str, Any]) -> Iterator[str]:
     changed = body["changed"]
-    rows = [(row["feature"], row["values"], f"{row['before']:+.4f}", f"{row['after']:+.4f}") for row in changed[:ROWS]]
-    yield aligned([("FEATURE", "BINS", "BEFORE", "AFTER"), *rows])
+    several = bool(changed) and "class" in changed[0]
+    names = ("class", "feature", "values") if several else ("feature", "values")
+    rows = [
+        (*(str(row[name]) for name in names), f"{row['before']:+.4f}", f"{row['after']:+.4f}") for row in changed[:ROWS]
+    ]
+    yield aligned([(*(["CLASS"] if several else ()), "FEATURE", "BINS", "BEFORE", "AFTER"), *rows])
     if len(changed) > ROWS:
         yield f"and {len(changed) - ROWS} more bins"
 
 
-def _show_bins(reference: str, model: AdditiveEnsemble, feature: str | None, json: bool) -> None:
-    if feature is None:
+def _show_bins(reference: str, model: Curves, asked: Edit) -> None:
+    if asked.feature is None:
         raise InputError("feature: must be named")
-    body = bins_of(model, feature)
+    label = class_of(model, asked.class_)
+    body = bins_of(curves_of(model, label), asked.feature)
     rows = [
         (row["bin"], row["values"], f"{row['adds']:+.4f}", _optional(row["error"], ".4f"), _optional(row["count"], "d"))
         for row in body
     ]
     text = aligned([("BIN", "VALUES", "ADDS", "NOISE", "COUNT"), *rows])
-    show(json, {"model": reference, "feature": feature, "bins": body}, text)
+    of = {} if label is None else {"class": label}
+    show(asked.json, {"model": reference, "feature": asked.feature, **of, "bins": body}, text)
 
 
 def _optional(number: Any, form: str) -> str:

@@ -32,10 +32,12 @@ async function asked(address, body) {
 
 // ---- what is shown
 
+const here = (row) => row.feature === curve.feature && row.class === curve.class;
+const whose = () => (curve.classes ? { feature: curve.feature, class: curve.class } : { feature: curve.feature });
 const before = () => curve.bins.map((bin) => bin.adds);
 function after() {
   const found = before();
-  for (const row of changed) if (row.feature === curve.feature) found[row.bin] = row.after;
+  for (const row of changed) if (here(row)) found[row.bin] = row.after;
   return found;
 }
 const ticked = () => [...room.querySelectorAll("tbody input:checked")].map((box) => Number(box.value));
@@ -72,14 +74,14 @@ function show() {
 }
 
 const known = new Map(); // feature -> its bins in words
-function told({ feature, ...edit }) {
+function told({ feature, class: label, ...edit }) {
   const [[kind, said]] = Object.entries(edit), bins = known.get(feature);
   const part = said.bins.map(([first, last]) => first === 0 && last === bins.length - 1 ? "all" : first === last ? bins[first] : `${bins[first]} to ${bins[last]}`).join("; ");
   const what = {
     set: () => `add ${said.to}`, smooth: () => `smoothed over ${said.window} bins`, clip: () => `between ${said.low} and ${said.high}`,
     zero: () => "add nothing", monotone: () => (said.direction === "increasing" ? "never fall" : "never rise"),
   }[kind]();
-  return `${feature}, ${part}: ${what}`;
+  return `${label === undefined ? "" : `${label}: `}${feature}, ${part}: ${what}`;
 }
 
 function rows() {
@@ -139,7 +141,7 @@ function draw(now, held = null) {
   const handles = now.map((value, code) => handle(code, scale, {
     class: held?.codes.includes(code) ? "handle held" : "handle", x: x(code), width: column, y: y(value) - 12, height: 24 }));
   const told = held ? [made("svg:text", { class: "told", x: Math.min(width - 30, x(held.codes[0]) + column / 2), y: Math.max(12, y(held.value) - 16), "text-anchor": "middle" }, words(held.value))] : [];
-  const label = `What ${curve.feature} adds, before and after; ${changed.filter((row) => row.feature === curve.feature).length} of ${curve.bins.length} bins changed. The table below has all of it.`;
+  const label = `What ${curve.feature} adds${curve.classes ? ` for ${curve.class}` : ""}, before and after; ${changed.filter(here).length} of ${curve.bins.length} bins changed. The table below has all of it.`;
   const picture = made("svg:svg", { viewBox: `0 0 ${width} ${HEIGHT + BELOW}`, height: HEIGHT + BELOW, role: "img", "aria-label": label },
     ...tints, ...ticks, ...bands, made("svg:path", { class: "was", d: path(was) }), made("svg:path", { class: "now", d: path(now) }), ...names, ...told, ...handles);
   frame.replaceChildren(picture);
@@ -168,7 +170,7 @@ function handle(code, scale, place) {
     const end = ({ type }) => {
       removeEventListener("pointermove", move);
       for (const each of ["pointerup", "pointercancel"]) removeEventListener(each, end);
-      if (value === null || type === "pointercancel") draw(after()); else put({ feature: curve.feature, set: { bins: runs(codes), to: value } });
+      if (value === null || type === "pointercancel") draw(after()); else put({ ...whose(), set: { bins: runs(codes), to: value } });
     };
     addEventListener("pointermove", move);
     for (const each of ["pointerup", "pointercancel"]) addEventListener(each, end);
@@ -223,18 +225,18 @@ async function attempt(tried) {
 // One more; a value set anew for the same bins takes the place of the last.
 function put(step) {
   const last = steps.at(-1);
-  const same = last?.set && step.set && last.feature === step.feature && JSON.stringify(last.set.bins) === JSON.stringify(step.set.bins);
+  const same = last?.set && step.set && last.feature === step.feature && last.class === step.class && JSON.stringify(last.set.bins) === JSON.stringify(step.set.bins);
   return attempt([...(same ? steps.slice(0, -1) : steps), step]);
 }
 
 function typed(code, box) {
   const value = box.valueAsNumber;
   if (!Number.isFinite(value)) { problem("A bin adds a number; write 0 for nothing."); return show(); }
-  if (value !== shown(after()[code])) put({ feature: curve.feature, set: { bins: [[code, code]], to: value } });
+  if (value !== shown(after()[code])) put({ ...whose(), set: { bins: [[code, code]], to: value } });
 }
 
 find("apply").addEventListener("click", () => {
-  const act = find("act").value, bins = chosen(), feature = curve.feature;
+  const act = find("act").value, bins = chosen();
   const number = (id) => find(id).valueAsNumber;
   const step = {
     set: () => ({ set: { bins, to: number("value") } }), clip: () => ({ clip: { bins, low: number("low"), high: number("high") } }),
@@ -243,24 +245,29 @@ find("apply").addEventListener("click", () => {
   const empty = room.querySelectorAll(`[data-for="${act}"] input`);
   const wrong = [...empty].find((box) => !Number.isFinite(box.valueAsNumber));
   if (wrong) { problem("Say a number first."); return wrong.focus(); }
-  put({ feature, ...step });
+  put({ ...whose(), ...step });
 });
 find("act").addEventListener("change", fields);
 find("undo").addEventListener("click", () => attempt(steps.slice(0, -1)));
 find("again").addEventListener("click", () => attempt([]));
 
-find("term").addEventListener("change", async () => {
+async function turned() {
+  const query = new URLSearchParams({ feature: find("term").value });
+  if (curve.classes) query.set("class", find("class").value);
   try {
-    curve = await asked(`${at}/curve?feature=${encodeURIComponent(find("term").value)}`);
+    curve = await asked(`${at}/curve?${query}`);
     problem("");
   } catch (error) {
     find("term").value = curve.feature;
+    if (curve.classes) find("class").value = curve.class;
     return problem(error.message);
   }
-  history.replaceState(null, "", `?feature=${encodeURIComponent(curve.feature)}`);
+  history.replaceState(null, "", `?${query}`);
+  room.querySelector(".unit").textContent = curve.unit;
   rows();
   show();
-});
+}
+for (const id of ["term", "class"]) find(id)?.addEventListener("change", turned);
 
 room.querySelector(".make")?.addEventListener("submit", async (event) => {
   event.preventDefault();

@@ -18,10 +18,10 @@ HTML = "text/html"
 
 async def edit(request: Request) -> Response:
     """One curve of a model, to be changed."""
-    known_query(request, "feature")
-    serving, feature = state(request), query_text(request, "feature")
+    known_query(request, "feature", "class")
+    serving, asked = state(request), (query_text(request, "feature"), query_text(request, "class"))
     serving.require_ready()
-    curve = await in_thread(curve_of, serving.registry.get, request.path_params["name"], feature)
+    curve = await in_thread(curve_of, serving.registry.get, request.path_params["name"], *asked)
     name, held = curve["model"].partition("@")[0], access(request)
     owner = await in_thread(owned_by, serving.home.ledger, name)
     may = held.may("promote", model=name) or owner == held.principal

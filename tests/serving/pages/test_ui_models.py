@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import three_classes
 from additive_models import CLASSES, NUMBER
 from browser import as_new, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in, signed_in
 from offices import Office
@@ -65,6 +66,7 @@ def server(tmp_path_factory):
     register(home, "adult", data, schema, Budget.of(20, "1e-5"), Relation.ADD_REMOVE, None)
     for name, (learner, delta, parameters) in [("adult", LEARNERS["adult"]), *LEARNERS.items()]:
         job.train(home, Asked("adult", learner, "0.5", delta=delta, parameters=parameters, model=name), by="ui-test")
+    three_classes.train(home, folder)
     data, schema = write_wide(folder)
     register(home, "wide", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
     job.train(home, Asked("wide", "lazybb", "1", parameters={"rounds": 12}), by="ui-test")
@@ -136,7 +138,7 @@ def crosses(page):
 
 def test_the_list_names_every_model_and_narrows_as_one_types(page):
     page.goto("/ui/models")
-    expect(page.get_by_role("row")).to_have_count(3 + len(LEARNERS))  # wide and noise, below the head
+    expect(page.get_by_role("row")).to_have_count(4 + len(LEARNERS))  # kin, wide and noise, below the head
     expect(page.get_by_role("row", name=re.compile("^adult"))).to_contain_text("0.5")
     page.get_by_label("Search by name, dataset, target, learner or digest").press_sequentially("OO")
     expect(page.get_by_role("row")).to_have_count(2)
@@ -536,6 +538,23 @@ def test_a_curve_is_edited_by_keys_and_by_hand_and_is_a_candidate_that_verifies(
     assert now[1:-1] == sorted(now[1:-1])
     assert now[-1] == curve["bins"][-1]["adds"]  # what was undone
     assert dpserve(server.path, "verify", str(server.path / "models" / "terms" / "2")).returncode == 0
+    page.goto("/ui/models/kin")  # of three classes, each with a curve
+    page.get_by_role("link", name="Edit a curve").click()
+    page.get_by_label("Feature").select_option("sex")
+    page.get_by_label("Class", exact=True).select_option("Own-child")
+    expect(page.locator(".unit")).to_have_text("log odds of Own-child")
+    page.get_by_label("Female adds").fill("1.25")
+    page.get_by_label("Female adds").press("Enter")
+    expect(page.locator(".changes li")).to_have_text("Own-child: sex, Female: add 1.25")
+    page.get_by_label("Class", exact=True).select_option("Husband")  # whose curve stays as it was
+    expect(page.locator("tbody .moved")).to_have_count(0)
+    page.get_by_label("Class", exact=True).select_option("Own-child")
+    expect(page.locator("tbody .moved")).to_have_count(1)
+    page.get_by_label("Why").fill("children of either sex")
+    page.get_by_role("button", name="Make a candidate version").click()
+    expect(page.locator(".made a")).to_have_text("kin@2")
+    page.locator(".made a").click()
+    expect(page.locator("#edits tbody tr")).to_contain_text("children of either sex")
     page.goto("/ui/models/woods")
     expect(page.get_by_role("link", name="Edit a curve")).to_have_count(0)
     page.goto("/ui/models/woods/edit")
