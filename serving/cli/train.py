@@ -9,7 +9,7 @@ import typer
 from accountant.errors import InputError, UnknownName
 from accountant.ledger.left import left_words
 from models.worth.words import short_worth
-from serving.cli.complete import LEARNERS, Blocks, Labels, Name, labelled
+from serving.cli.complete import LEARNERS, Blocks, Name
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, rounds, show
 from training.job_words import AUTO, closing
@@ -81,7 +81,6 @@ def train(
     blocks: Blocks = None,
     promote: Promote = False,
     evaluate: Evaluate = None,
-    label: Labels = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -94,12 +93,11 @@ def train(
     dpserve train adult --learner lazybb --epsilon 0.5
     dpserve train adult --epsilon 0.5 --evaluate 0.25
     dpserve train visits --epsilon 0.5 --blocks last:12
-    dpserve train adult --epsilon 0.5 --label north
     """
     asked = _asked(
         name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
     )
-    asked |= {"promote": promote, "evaluate": evaluate, **labelled(label)}
+    asked |= {"promote": promote, "evaluate": evaluate}
     with rounds(f"{learner} on {name}") as progress:
         body = side("train").trained(asked, idempotency_key, progress)
     certificate = body["certificate"] or {}
@@ -191,7 +189,6 @@ def tune(
         bool, typer.Option("--plan", "--explain", help="Say what it would cost and do; spend nothing.")
     ] = False,
     promote: Promote = False,
-    label: Labels = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -207,7 +204,7 @@ def tune(
     asked = _asked(
         name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
     )
-    asked |= {"tuning": tuning, "promote": promote, **labelled(label)}
+    asked |= {"tuning": tuning, "promote": promote}
     if plan:
         body = side("train").planned(asked)
         return show(json, body, _planned(body))

@@ -20,10 +20,13 @@ def test_page_is_written_from_its_lines_and_keeps_the_bounds():
     at = {(line["rows"], line["what"]): line["ms"] for line in LINES}
     assert all(ms <= 30 for (_, what), ms in at.items() if what == cluster.NOTHING)
     assert at[10**8, cluster.THERE] <= 1.4 * at[10**8, cluster.HERE]
+    assert all(ms <= 4 * at[rows, cluster.THERE] for (rows, what), ms in at.items() if what == cluster.KILLED)
 
 
 @pytest.mark.server
-def test_a_small_run_compares_bits_and_kills_a_worker(tmp_path):
+def test_a_small_run_compares_bits_and_kills_a_worker(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "KILLS", 1)
     lines = cluster.measure(3000, tmp_path)
-    assert {line["what"] for line in lines} == {cluster.HERE, cluster.THERE, cluster.NOTHING, cluster.KILLED}
+    told = {cluster.HERE, cluster.THERE, cluster.NOTHING, cluster.KILLED, cluster.WHOLE}
+    assert {line["what"] for line in lines} == told
     assert all(line["ms"] > 0 for line in lines)

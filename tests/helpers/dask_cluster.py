@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -55,6 +55,15 @@ class DaskCluster:
         )  # fmt: skip
         until(lambda: self._registered() >= known + workers, "the workers are there", self)
 
+    @contextlib.contextmanager
+    def one_more(self) -> Iterator[None]:
+        """A worker more, with a nanny, which are gone afterwards."""
+        self.more(1)
+        try:
+            yield
+        finally:
+            _end([self._processes.pop()])
+
     @property
     def address(self) -> str:
         """As DPSERVE_ENGINE names it."""
@@ -62,6 +71,11 @@ class DaskCluster:
 
     def _registered(self) -> int:
         return self.log.read_text().count("Registered to:")
+
+    @property
+    def processes(self) -> list[psutil.Process]:
+        """All of it."""
+        return [each for process in self._processes for each in (process, *_below(process))]
 
     def workers(self) -> list[int]:
         """Process ids of the workers that live: what the nannies started to work."""
@@ -79,11 +93,15 @@ class DaskCluster:
         return self._processes[-1]
 
     def __exit__(self, *_: object) -> None:
-        every = [each for process in self._processes for each in (process, *_below(process))]
-        for each in every:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.send_signal(signal.SIGKILL)
-        psutil.wait_procs(every, timeout=LIMIT_SECONDS)
+        _end(self._processes)
+
+
+def _end(processes: Sequence[psutil.Process]) -> None:
+    every = [each for process in processes for each in (process, *_below(process))]
+    for each in every:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.send_signal(signal.SIGKILL)
+    psutil.wait_procs(every, timeout=LIMIT_SECONDS)
 
 
 def _words(process: psutil.Process) -> str:

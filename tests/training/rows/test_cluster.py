@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +27,10 @@ from accountant.home import Home
 from accountant.ledger.families import Started
 from training import job
 from training.plans import Asked, plan, public_of
-from training.rows.cluster import answering, driver
+from training.rows.cluster import answering, desk, driver, pieces, workers
 from training.rows.cluster.pieces import Piece, check_manifest
 from training.rows.datasets import open_rows, register, require_rows
+from training.rows.packed.source import Source
 from training.rows.partitions import threads
 from training.rows.rows import Rows
 from training.rows.schema import schema_of
@@ -71,12 +73,12 @@ def engine(cluster, monkeypatch) -> DaskCluster:
 
 def ready(cluster: DaskCluster) -> int:
     """How many workers answer."""
-    client = driver._client(driver.engine_address())
+    client = workers.connect(driver.engine_address())
     try:
-        workers = driver.Workers(client, {})
+        there = workers.Workers(client, {})
         with suppress(EngineUnavailable):
-            client.sync(workers.found)
-        return len(workers.threads)
+            client.sync(there.found)
+        return len(there.threads)
     finally:
         client.close()
 
@@ -138,7 +140,7 @@ def test_a_job_end_to_end(engine, home):
 def test_workers_that_are_killed_or_stopped_change_no_bit(engine, home, here, monkeypatch):
     """One is killed, and later one is stopped for as long as the job lasts: each is asked once more, and the sums are
     those that they were."""
-    monkeypatch.setattr(driver, "SILENT_SECONDS", 2.0)
+    monkeypatch.setattr(workers, "SILENT_SECONDS", 2.0)
     stopped: list[psutil.Process] = []
 
     def hurt(number: int) -> None:
@@ -158,12 +160,33 @@ def test_workers_that_are_killed_or_stopped_change_no_bit(engine, home, here, mo
 
 
 @pytest.mark.server
+def test_what_a_lost_worker_had_is_shared_by_all_others_and_given_back(engine, home):
+    """Of three workers one is killed: its piece is cut in two. The one that is started in its place is asked in vain
+    first, and then has its share; the sums are those that they were."""
+    with engine.one_more(), closing(rows_of(home, "classes")) as rows:
+        own = rows._engine._desk  # type: ignore[attr-defined]
+        counts = rows.ask(answering.CountRows())
+        assert [piece.name.split(" of block")[0] for piece in own.pieces] == [f"piece {at} of 3" for at in (1, 2, 3)]
+        os.kill(engine.workers()[0], signal.SIGKILL)
+        until(lambda: len(own._workers.threads) == 2, "the driver hears of it", engine)
+        assert rows.ask(answering.CountRows()) == counts
+        names = [piece.name.split(" of block")[0] for piece in own.pieces]
+        assert len(names) == 4
+        assert {name.split(" of piece")[0] for name in names} >= {"parts 1 to 8", "parts 9 to 16"}
+        assert len({*own._place.values()}) == 2
+        until(lambda: len(own._workers.threads) == 3, "another was started, and met", engine)
+        assert rows.ask(answering.CountRows()) == counts
+        assert len({*own._place.values()}) == 3
+        check_manifest(own.pieces)
+
+
+@pytest.mark.server
 def test_a_worker_out_of_memory_ends_the_job_with_the_piece_by_name(engine, home, monkeypatch):
     """A question that takes more than there is: the kernel, or a nanny, kills each worker that tries, and the job ends
     before all memory is tried again and again."""
     import killing
 
-    monkeypatch.setattr(driver, "LOST", 1)
+    monkeypatch.setattr(desk, "LOST", 1)
     with closing(rows_of(home, "classes")) as rows, pytest.raises(JobFailed, match=r"piece \d of 2 of block .*memory"):
         rows.ask(killing.Fatal())
 
@@ -214,7 +237,7 @@ def test_what_a_job_needs_of_a_cluster_is_asked_before_it_is_charged(engine, hom
             job.train(home, asked, by="test")
     for said in ("dask://127.0.0.1:1", "tls://127.0.0.1:1"):
         monkeypatch.setenv("DPSERVE_ENGINE", said)
-        monkeypatch.setattr(driver, "CONNECT_SECONDS", 0.5)
+        monkeypatch.setattr(workers, "CONNECT_SECONDS", 0.5)
         with pytest.raises(EngineUnavailable, match="no scheduler can be asked there"):
             job.train(home, asked, by="test")
     for said in (
@@ -257,7 +280,7 @@ def test_a_manifest_has_every_row_once():
 
     whole = [piece("one", 0, 4), piece("two", 4, 4), piece("three", 4, 10), piece("four", 0, 10, "b")]
     check_manifest(whole)
-    for pieces, why in (
+    for some, why in (
         ([], "names no piece"),
         ([*whole, whole[0]], "one: rows of it would count twice"),
         ([*whole[:2], piece("three", 3, 10)], "three: rows of it would count twice"),
@@ -266,8 +289,51 @@ def test_a_manifest_has_every_row_once():
         ([whole[0], replace(whole[2], name="one")], "one: would count twice"),
     ):
         with pytest.raises(JobFailed, match=why):
-            check_manifest(pieces)
+            check_manifest(some)
     assert "10" not in repr(piece("one", 0, 4)).replace("10 ", "")
+
+
+def test_a_piece_is_cut_where_its_parts_end_and_read_once_on_a_host(home, monkeypatch):
+    """A part has its digest whoever asks it. What this host found right is read again once a file was touched, or
+    where another host says that it was right."""
+    dataset = home.ledger.dataset("numbers")
+    folder = home.datasets / dataset.registration.commitment
+    source = Source(folder, schema_of(home, dataset), None)
+    [piece] = driver.manifest([source], folder / "schema.yaml", [100], 1, lambda one, read: [*read_all(one, read)])
+    read = []
+    plain = Source.digest
+    monkeypatch.setattr(Source, "digest", lambda *about: read.append(about[1:]) or plain(*about))
+    for count in (1, 3, 16, 40):
+        some = piece.split(count)
+        check_manifest(some)
+        assert len(some) == min(count, pieces.PARTS)
+        assert sum(each.open(folder)[0].size for each in some) == source.size
+    twice = [again for each in piece.split(5) for again in each.split(2)]
+    check_manifest(twice)
+    assert twice[1].name == f"parts 2 to 3 of {piece.name}"
+    assert sum(each.open(folder)[0].size for each in twice) == source.size
+    assert len(read) == 5 * pieces.PARTS
+    known = replace(piece, seen=frozenset([(pieces.host(), piece.state)]))
+    assert known == piece
+    known.open(folder)
+    assert len(read) == 5 * pieces.PARTS
+    replace(piece, seen=frozenset([("another", piece.state)])).open(folder)
+    assert len(read) == 6 * pieces.PARTS
+    file, whole = folder / "labels.npy", (folder / "labels.npy").read_bytes()
+    try:
+        with file.open("r+b") as opened:
+            opened.seek(len(whole) - 1)
+            opened.write(bytes([whole[-1] ^ 1]))
+        with pytest.raises(JobFailed, match="piece 1 of 1 of block .*: its rows are not those of the manifest"):
+            known.open(folder)
+        known.split(2)[0].open(folder)  # its rows are
+    finally:
+        file.write_bytes(whole)
+
+
+def read_all(source: Source, read) -> Iterator[bytes]:
+    for name in source.files:
+        yield from read(name)
 
 
 def test_answers_are_bytes_that_say_whose_they_are():
@@ -293,12 +359,12 @@ def test_over_tls_whoever_has_no_certificate_is_nobody(home, tmp_path, monkeypat
     options = ["--tls-ca-file", str(cert), "--tls-cert", str(cert), "--tls-key", str(key)]
     with DaskCluster(tmp_path, 1, options) as found:
         assert found.address.startswith("tls://")
-        monkeypatch.setattr(driver, "CONNECT_SECONDS", 2.0)
+        monkeypatch.setattr(workers, "CONNECT_SECONDS", 2.0)
         for said in (found.address, found.address.replace("tls://", "dask://")):
             monkeypatch.setenv("DPSERVE_ENGINE", said)
             with pytest.raises(EngineUnavailable, match="certificates"):
                 require_rows(home, home.ledger.dataset("classes"))
-        monkeypatch.setattr(driver, "CONNECT_SECONDS", 30.0)
+        monkeypatch.setattr(workers, "CONNECT_SECONDS", 30.0)
         monkeypatch.setenv("DPSERVE_ENGINE", found.address)
         names = {"ca-file": str(cert), "client.cert": str(cert), "client.key": str(key)}
         ours = {f"distributed.comm.tls.{name}": file for name, file in names.items()}
@@ -309,17 +375,17 @@ def test_over_tls_whoever_has_no_certificate_is_nobody(home, tmp_path, monkeypat
 @pytest.mark.server
 @pytest.mark.last
 def test_a_job_whose_scheduler_is_killed_ends_and_is_burned(engine, home, monkeypatch):
-    plain = driver.Desk.ask
+    plain = desk.Desk.ask
     asked = []
 
-    def ask(desk, run, question):
+    def ask(own, run, question):
         asked.append(run)
         if len(asked) == 4:
             engine.scheduler.kill()
-            monkeypatch.setattr(driver, "CONNECT_SECONDS", 5.0)
-        return plain(desk, run, question)
+            monkeypatch.setattr(workers, "CONNECT_SECONDS", 5.0)
+        return plain(own, run, question)
 
-    monkeypatch.setattr(driver.Desk, "ask", ask)
+    monkeypatch.setattr(desk.Desk, "ask", ask)
     held = job.submit(home, Asked("classes", "lazybb", "0.5", parameters={"rounds": 30}), by="test")
     with pytest.raises(JobFailed, match="engine: .*; its budget is spent"):
         job.run(home, held.seq)

@@ -145,6 +145,26 @@ def test_margins_of_a_million_votes_do_not_overflow():
     assert found.sum() == 5
 
 
+@pytest.mark.parametrize(("classes", "dtype", "weights"), [(2, np.uint8, (-2, 1)), (3, np.uint16, (-900, 700))])
+def test_many_votes_in_one_pass_are_those_one_by_one(classes, dtype, weights, monkeypatch):
+    """Of a slice of rows, in several blocks, from the beginning and on top of others; more features than one group."""
+    widths = [*WIDTHS, 300 if dtype == np.uint16 else 30]
+    bins, labels = make(5, 40_000, widths, classes, dtype)
+    rows = Rows(bins[:, :30_000], labels[:30_000], widths, classes)
+    votes = some_votes(2, 200, widths, rows.outputs, weights)
+    bound = bound_of(votes)
+    found = {}
+    for most in (0, 1 << 30):
+        monkeypatch.setattr(votes_asked, "ONE_BY_ONE", most)
+        found[most] = [part.fresh() for part in rows.parts]
+        for part in found[most]:
+            states_after(part, votes[:50], bound)
+    for one, other in zip(*found.values(), strict=True):
+        for here, there in zip(states_after(one, votes, bound), states_after(other, votes, bound), strict=True):
+            assert here.dtype == there.dtype
+            assert (here == there).all()
+
+
 def test_a_total_weight_above_64_bits_is_refused():
     bins, labels = make(0, 5, [2], 2)
     with pytest.raises(InputError, match="64 bits"):

@@ -24,7 +24,7 @@ import accountant
 import models
 import training
 from accountant.errors import DpserveError, JobFailed
-from training.rows.cluster.pieces import Piece, State
+from training.rows.cluster.pieces import Piece, Seen, State, host
 from training.rows.partitions.partition import Integers, Partition, Question
 
 IDLE_SECONDS = 300.0  # after which nobody comes back to what is held
@@ -51,8 +51,8 @@ def answer(job: str, run: int, piece: Piece, question: Question) -> bytes:
     """
     try:
         with _ASKING.setdefault(piece, threading.Lock()):
-            part = _held(job, run, piece)
-            return packed(piece.name, part.size, question(part))
+            held = _held(job, run, piece)
+            return packed(piece.name, held.part.size, question(held.part), (host(), held.state))
     except OSError as error:
         return refused(piece.name, f"{piece.name}: its files cannot be read here ({error.strerror})")
     except Exception as error:
@@ -67,21 +67,19 @@ def forget(job: str) -> bool:
     return True
 
 
-def _held(job: str, run: int, piece: Piece) -> Partition:
-    state = piece.state
+def _held(job: str, run: int, piece: Piece) -> _Held:
     with _ALONE:
         _sweep()
         found = _HELD.get((job, piece))
-    if found is None or found.state != state:
-        found = _Held(state, piece.open(Path(tempfile.gettempdir())), run)
-        if piece.state != state:
-            raise JobFailed(f"{piece.name}: its files were changed while they were read")
+    if found is None or found.state != piece.state:
+        part, state = piece.open(Path(tempfile.gettempdir()))
+        found = _Held(state, part, run)
     elif found.run != run:
-        found = _Held(state, found.part.fresh(), run)
+        found = _Held(found.state, found.part.fresh(), run)
     found.used = time.monotonic()
     with _ALONE:
         _HELD[job, piece] = found
-    return found.part
+    return found
 
 
 def _sweep(over: str | None = None) -> None:
@@ -91,9 +89,9 @@ def _sweep(over: str | None = None) -> None:
         _ASKING.pop(key[1], None)
 
 
-def packed(name: str, rows: int, sums: Integers) -> bytes:
+def packed(name: str, rows: int, sums: Integers, seen: Seen = ("", ())) -> bytes:
     """An answer in bytes: a line of JSON, and 64-bit integers. No pickle, so that the driver loads none."""
-    head = {"piece": name, "rows": rows, "shape": list(sums.shape)}
+    head = {"piece": name, "rows": rows, "shape": list(sums.shape), "seen": seen}
     return json.dumps(head).encode() + b"\n" + sums.astype("<i8", casting="equiv", copy=False).tobytes()
 
 
@@ -104,10 +102,11 @@ def refused(name: str, why: str) -> bytes:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a piece of `rows` rows answered."""
+    """What a piece of `rows` rows answered, whose files were `seen`."""
 
     rows: int
     sums: Integers
+    seen: Seen
 
     @classmethod
     def of(cls, name: str, raw: Any) -> Answer:
@@ -120,7 +119,9 @@ class Answer:
             if "refused" in head:
                 raise JobFailed(str(head["refused"]))
             sums = np.frombuffer(body, "<i8").reshape([int(size) for size in head["shape"]])
-            return cls(int(head["rows"]), sums.astype(np.int64))
+            where, state = head["seen"]
+            seen = str(where), tuple(tuple(map(int, file)) for file in state)
+            return cls(int(head["rows"]), sums.astype(np.int64), seen)
         except (ValueError, TypeError, KeyError):
             raise JobFailed(f"{name}: what came back is no answer") from None
 

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
+from uuid import uuid4
 
 from accountant.errors import InputError, JobFailed
-from training.rows.packed.source import Source
+from training.rows.packed.source import Source, Span
+from training.rows.partitions import threads
 from training.rows.partitions.partition import Partition
 from training.rows.schema import Schema, parse_schema
 
+PARTS = 16  # of a piece: each has a digest of its own, and can be asked of somebody else
 State = tuple[tuple[int, ...], ...]
+Seen = tuple[str, State]  # on which host files had which state
+Part = tuple[int, str]  # rows, and their SHA-256
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows low .. high - 1 of the packed `folder`, by SHA-256 `digest`; and what a job reads of them, as in `Source`.
+    """Rows low .. high - 1 of the packed `folder`, by SHA-256 of its `parts`; and what a job reads of them, as in
+    `Source`.
 
     `name` says which it is by what is public: how many pieces there are follows from declared numbers alone. `whole`:
     the rows of the folder. `schema`: the file of the dataset's schema, and `public`, the digest that it is known by.
+    `origin`: of what it is a part, and from which part on; `seen`: in which states of its files the digests were found
+    to be right.
     """
 
     name: str
@@ -31,13 +39,38 @@ class Piece:
     low: int = field(repr=False)  # how many rows there are is private, and a cluster writes down what it is asked
     high: int = field(repr=False)
     whole: int = field(repr=False)
-    digest: str = field(repr=False)
+    parts: tuple[Part, ...] = field(repr=False)
     schema: Path
     public: str
     target: str | None
     part: str | None
     by: str | None
     fine: bool
+    origin: tuple[str, int] = ("", 0)
+    seen: frozenset[Seen] = field(default=frozenset(), repr=False, compare=False)
+
+    @property
+    def whose(self) -> str:
+        """The name of the piece of the manifest that it is, or is a part of."""
+        return self.origin[0] or self.name
+
+    @property
+    def cuts(self) -> list[Span]:
+        """Rows of each part."""
+        return list(pairwise(accumulate((rows for rows, _ in self.parts), initial=self.low)))
+
+    def split(self, count: int) -> list[Piece]:
+        """The same rows in at most so many pieces, cut where parts end."""
+        count = max(1, min(count, len(self.parts)))
+        if count == 1:
+            return [self]
+        found, first = [], self.origin[1]
+        for begin, end in pairwise(len(self.parts) * at // count for at in range(count + 1)):
+            (low, _), (_, high) = self.cuts[begin], self.cuts[end - 1]
+            name = f"parts {first + begin + 1} to {first + end} of {self.whose}"
+            parts, origin = self.parts[begin:end], (self.whose, first + begin)
+            found.append(replace(self, name=name, low=low, high=high, parts=parts, origin=origin))
+        return found
 
     @property
     def source(self) -> Source:
@@ -50,16 +83,37 @@ class Piece:
         files = [(self.folder / name).stat() for name in self.source.files]
         return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files)
 
-    def open(self, place: Path) -> Partition:
-        """The rows, after checking that they are those of the manifest. JobFailed, with the piece's name, where they
-        are not.
+    def open(self, place: Path) -> tuple[Partition, State]:
+        """The rows, after checking that they are those of the manifest, and the state that their files had. JobFailed,
+        with the piece's name, where they are not.
+
+        What was read and found right on this host is not read again where no file was touched since: from question to
+        question a worker goes by nothing else.
         """
-        source = self.source
-        if source.size != self.whole or source.digest(self.low, self.high) != self.digest:
+        state, source = self.state, self.source
+        right = source.size == self.whole and self.low + sum(rows for rows, _ in self.parts) == self.high
+        if right and (host(), state) not in self.seen:
+            found = threads.each(lambda cut: source.digest(*cut), self.cuts)
+            right = list(found) == [digest for _, digest in self.parts]
+        if not right:
             raise JobFailed(
                 f"{self.name}: its rows are not those of the manifest; they were changed since they were read"
             )
-        return source.partition(self.low, self.high, place)
+        part = source.partition(self.low, self.high, place)
+        if self.state != state:
+            raise JobFailed(f"{self.name}: its files were changed while they were read")
+        return part, state
+
+
+@lru_cache(maxsize=1)
+def host() -> str:
+    """Of this host since it was started: the same in all of its processes, and on no other; a word of this process
+    where the system has none.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return uuid4().hex
 
 
 @lru_cache(maxsize=64)

@@ -44,6 +44,29 @@ def advance(codes: NDArray[Any], low: Any, high: Any, change: Any, states: NDArr
 
 
 @numba.njit(nogil=True, cache=True)
+def advance_all(
+    bins: NDArray[Any],
+    low: int,
+    changes: NDArray[Any],
+    widths: Integers,
+    groups: tuple[Integers, Integers, int],
+    states: NDArray[Any],
+) -> None:
+    """states[i] += changes[g, c] for every group g of features (see `grouped`), c being the joint code of row low + i:
+    all votes at once, whose number does not matter then.
+    """
+    members, starts, _ = groups
+    codes = np.empty(BLOCK, dtype=np.uint16)
+    for start in range(0, states.size, BLOCK):
+        size = min(BLOCK, states.size - start)
+        for g in range(starts.size - 1):
+            _join(bins, members[starts[g] : starts[g + 1]], widths, low + start, codes[:size])
+            change = changes[g]
+            for j in range(size):
+                states[start + j] += change[codes[j]]
+
+
+@numba.njit(nogil=True, cache=True)
 def count_states(states: NDArray[Any], zero: int, size: int) -> Integers:
     """Rows per state: (size,), index state + zero. Neighbouring rows count apart: an addition waits for the one before
     it to the same place.

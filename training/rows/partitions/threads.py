@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from accountant.errors import InputError
 from accountant.processors import processors
@@ -16,6 +16,13 @@ PARTITION = 1 << 26  # rows, at most: what is kept of each is never larger
 PARALLEL_CELLS = 4_000_000  # of fewer a thread more costs as much as it saves
 THREADS = min(processors(), 8)
 _POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="engine")
+One = TypeVar("One")
+Other = TypeVar("Other")
+
+
+def each(function: Callable[[One], Other], some: Iterable[One]) -> Iterator[Other]:
+    """The function of each, in order, by as many threads as this host gives; not to be asked by one of them."""
+    return _POOL.map(function, some)
 
 
 def cuts(size: int, features: int) -> Iterable[tuple[int, int]]:
