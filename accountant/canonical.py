@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, ClassVar, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from accountant.errors import InputError
 
@@ -32,7 +32,7 @@ _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", re.ASCII)
 class CanonicalError(InputError):
     """Bytes or a value that have no place in canonical form."""
 
-    code: ClassVar[str] = "json_invalid"
+    code = "json_invalid"
     remedy = "give back the bytes as dpserve wrote them: sorted keys, no spaces, numbers without exponents"
 
 

@@ -38,7 +38,7 @@ class DpserveError(Exception):
     `remedy`: what to do, for the table of errors.
     """
 
-    code: ClassVar[str] = "internal"
+    code: str = "internal"  # of the class, but for one that another server told
     remedy: ClassVar[str] = "the server's log has it, and DPSERVE_DEBUG=1 shows it for a command: report it"
     exit_code: ClassVar[int] = 1
 

@@ -13,9 +13,12 @@ import pytest
 import typer
 from starlette.exceptions import HTTPException
 
-from accountant.errors import DpserveError, VerificationError
+from accountant.errors import DpserveError, InputError, VerificationError
+from dpserve import ServiceError
 from serving.cli import next as next_step
 from serving.cli.app import run
+from serving.cli.remote.asking import _as_ours
+from serving.cli.side import Server
 from serving.pages import static_files
 from serving.wire.errors import error_response
 
@@ -111,6 +114,15 @@ def test_a_command_that_is_broken_off_at_a_question(monkeypatch, capsys):
 def test_what_the_servers_own_parts_refuse():
     answer = error_response(HTTPException(417))
     assert (answer.status_code, json.loads(answer.body)["error"]["code"]) == (417, "http_error")
+
+
+def test_a_code_that_another_server_told_is_no_kind_of_error_here():
+    """The page is made of all kinds that this process has: one made for each strange answer would stand on it."""
+    before, to = reference.errors(), Server("https://elsewhere", None, None, "a test")
+    for status, code, kind in ((302, "redirected", InputError), (500, "http_error", DpserveError)):
+        told = _as_ours(ServiceError(status, code, "so it said"), to)
+        assert (type(told), told.to_json()["error"]["code"], kind.code == code) == (kind, code, False)
+    assert reference.errors() == before
 
 
 def test_static_files_that_are_not_the_pinned_ones(tmp_path):

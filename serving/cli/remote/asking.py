@@ -89,9 +89,8 @@ def _as_ours(error: ServiceError, to: Server) -> DpserveError:
         if 300 <= error.status < 500 and error.status not in LATER
         else DpserveError
     )
-    kind = BY_CODE.get(error.code) or type("Refused", (usual,), {"code": error.code})
-    ours: DpserveError = kind(message)
-    ours.details = error.details
+    ours = BY_CODE.get(error.code, usual)(message)
+    ours.code, ours.details = error.code, error.details
     return ours
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from math import exp
 
@@ -301,9 +302,11 @@ def test_squares_are_those_of_every_row_by_itself():
 
 
 def test_a_number_is_clipped_to_its_released_spread():
-    X, _ = table("number")
-    y = 100.5 + np.random.default_rng(0).choice([-0.05, 0.05], ROWS)
-    made, asked, sums = learner("number", epsilon="90", spread=2.0), [], LeafSums.__call__
+    """Of so many rows the noise moves it by a hundredth: a tenth is nine standard deviations, once in 1e18 runs."""
+    rows = 4 * ROWS
+    (X, _), schema = table("number", rows), replace(schema_of("number"), records=rows)
+    y = 100.5 + np.random.default_rng(0).choice([-0.05, 0.05], rows)
+    made, asked, sums = learner("number", schema=schema, epsilon="90", spread=2.0), [], LeafSums.__call__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LeafSums, "__call__", lambda self, rows: asked.append(self.residuals.clip) or sums(self, rows))
         made.fit(X, y)
