@@ -36,6 +36,21 @@ class CanonicalError(InputError):
     remedy = "give back the bytes as dpserve wrote them: sorted keys, no spaces, numbers without exponents"
 
 
+class Flat(dict[str, Any]):
+    """An object that is looked at once, when it is made, and never changed: what stands in many values. It holds at
+    most one object or array deep; CanonicalError where it does not, or holds what the subset does not.
+    """
+
+    def __init__(self, value: Mapping[str, Encodable]) -> None:
+        super().__init__(value)
+        _check({**self}, MAX_DEPTH - 2, {})
+
+    def __setitem__(self, key: str, value: Any) -> NoReturn:
+        raise TypeError(f"{key}: stands in other values as well; make another object")
+
+    __delitem__ = None  # type: ignore[assignment]
+
+
 def encode(value: Encodable, limit: int = ENTRY_LIMIT) -> bytes:
     """The one spelling of `value` (dict, list or tuple, str, int, bool, None), at most `limit` bytes."""
     _check(value, 0, {})
@@ -167,8 +182,7 @@ def _check(value: Any, depth: int, good: dict[int, int]) -> None:
     so, and how deep they lay: what stands in an entry many times is looked at once.
     """
     if isinstance(value, (dict, list, tuple)):
-        if depth >= MAX_DEPTH:
-            raise CanonicalError(f"json: must nest at most {MAX_DEPTH} deep")
+        _check_depth(depth)
         if good.get(id(value), -1) >= depth:
             return
         for key in value if isinstance(value, dict) else ():
@@ -176,7 +190,15 @@ def _check(value: Any, depth: int, good: dict[int, int]) -> None:
                 raise CanonicalError(f"json: key {_show(key)} must be an ASCII string")
         for item in value.values() if isinstance(value, dict) else value:
             kind = type(item)  # most are ASCII, or small
-            if not (kind is str and item.isascii()) and not (kind is int and -MAX_INTEGER <= item <= MAX_INTEGER):
+            if kind is str:
+                if not item.isascii():
+                    _check_text(item)
+            elif kind is int:
+                if not -MAX_INTEGER <= item <= MAX_INTEGER:
+                    _check(item, depth + 1, good)
+            elif issubclass(kind, Flat):
+                _check_depth(depth + 2)
+            elif item is not None and good.get(id(item), -1) <= depth:
                 _check(item, depth + 1, good)
         good[id(value)] = depth
     elif isinstance(value, str):
@@ -186,6 +208,11 @@ def _check(value: Any, depth: int, good: dict[int, int]) -> None:
             raise CanonicalError("json: an integer must be below 2^53 in magnitude")
     elif value is not None:
         raise CanonicalError(f"json: {type(value).__name__} has no place in it")
+
+
+def _check_depth(depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        raise CanonicalError(f"json: must nest at most {MAX_DEPTH} deep")
 
 
 def _check_text(value: str) -> None:

@@ -118,6 +118,7 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
         promote: bool = False,
         evaluate: Number | None = None,
         blocks: str | None = None,
+        labels: Sequence[str] = (),
         idempotency_key: str | None = None,
     ) -> Job:
         """Charge a job and put it in the queue.
@@ -134,6 +135,7 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
             promote: Make the model champion of its name at once; else it is a candidate, unless it is the first.
             evaluate: Epsilon at which the model is evaluated afterwards on what is kept aside; charged together.
             blocks: Of a dataset that grows, which: `all`, `last:12`, `3-7`; the job is charged to each.
+            labels: Of workers: only one that has all of them takes the job.
             idempotency_key: The same key with the same request is the same job, and spends once. One is made where
                 none is given, so that a request tried again spends once; give your own where your program may be
                 started again.
@@ -142,7 +144,7 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
             BudgetRefused: It does not fit; nothing was spent, and `would_fit` says what fits.
             BadInput: A parameter is wrong, or (409) the key stands for another request.
         """
-        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target, evaluate, blocks)
+        body = _request(dataset, learner, epsilon, delta, parameters, model, tuning, target, evaluate, blocks, labels)
         body |= {"promote": True} if promote else {}
         return Job.of(self._post("/v1/jobs", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
 
@@ -380,10 +382,17 @@ def _request(
     target: str | None = None,
     evaluate: Number | None = None,
     blocks: str | None = None,
+    labels: Sequence[str] = (),
 ) -> dict[str, Any]:
     if epsilon is None:
         raise TypeError("epsilon: must be said; it is what the job may cost")
-    given = {"delta": None if delta is None else str(delta), "parameters": parameters, "model": model, "tuning": tuning}
-    given |= {"target": target, "blocks": blocks, "evaluate": None if evaluate is None else str(evaluate)}
+    given: dict[str, Any] = {
+        "delta": None if delta is None else str(delta),
+        "parameters": parameters,
+        "model": model,
+        "tuning": tuning,
+    }
+    given |= {"target": target, "blocks": blocks, "labels": [*labels] or None}
+    given |= {"evaluate": None if evaluate is None else str(evaluate)}
     more = {name: value for name, value in given.items() if value is not None}
     return {"dataset": dataset, "learner": learner, "epsilon": str(epsilon), **more}

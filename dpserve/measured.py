@@ -35,7 +35,7 @@ class Measured(Asking):
             idempotency_key: As for `submit`.
             more: `part` ("holdout" or "training"), `against`, another model to be compared with, `group`, a column of
                 whose groups each is measured by itself, `scores` (of three or more classes), `delta`, and
-                `blocks` of a dataset that grows.
+                `blocks` of a dataset that grows; `labels` of workers, as for `submit`.
         """
         body = _worth(model, dataset, epsilon, **more)
         job = Job.of(self._post("/v1/evaluations", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
@@ -61,7 +61,7 @@ class Measured(Asking):
             epsilon: Of this profile.
             idempotency_key: As for `submit`.
             more: `delta`, `part`, `columns` (these alone), and `pairs` of columns that are counted together as well;
-                `blocks` of a dataset that grows.
+                `blocks` of a dataset that grows; `labels` of workers, as for `submit`.
         """
         body = _profile(dataset, epsilon, **more)
         job = Job.of(self._post("/v1/profiles", {**body, "idempotency_key": idempotency_key or str(uuid.uuid4())}))
@@ -84,9 +84,10 @@ def _worth(
     scores: bool = False,
     delta: Number | None = None,
     blocks: str | None = None,
+    labels: Sequence[str] = (),
 ) -> dict[str, Any]:
-    more = {"part": part, "against": against, "group": group, "delta": None if delta is None else str(delta)}
-    more["blocks"] = blocks
+    more: dict[str, Any] = {"part": part, "against": against, "group": group, "blocks": blocks}
+    more |= {"delta": None if delta is None else str(delta), "labels": [*labels] or None}
     said = {name: value for name, value in more.items() if value is not None} | ({"scores": True} if scores else {})
     return {"model": model, "dataset": dataset, "epsilon": str(epsilon), **said}
 
@@ -99,8 +100,9 @@ def _profile(
     columns: Sequence[str] = (),
     pairs: Sequence[Sequence[str]] = (),
     blocks: str | None = None,
+    labels: Sequence[str] = (),
 ) -> dict[str, Any]:
     more: dict[str, Any] = {"part": part, "delta": None if delta is None else str(delta), "columns": [*columns] or None}
-    more |= {"pairs": [[*pair] for pair in pairs] or None, "blocks": blocks}
+    more |= {"pairs": [[*pair] for pair in pairs] or None, "blocks": blocks, "labels": [*labels] or None}
     said = {name: value for name, value in more.items() if value is not None}
     return {"dataset": dataset, "epsilon": str(epsilon), **said}

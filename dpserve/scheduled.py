@@ -28,8 +28,8 @@ class Scheduled(Asking):
             epsilon: Of each job.
             every: The period.
             start: When the first one begins, in UTC, like 2026-01-05T06:00; now when left out.
-            more: `learner`, `delta`, `parameters`, `model`, `target`, `promote`, `blocks` and `evaluate`, as for
-                `submit`; `dry_run`: only tell how long it could be kept.
+            more: `learner`, `delta`, `parameters`, `model`, `target`, `promote`, `blocks`, `labels` and `evaluate`, as
+                for `submit`; `dry_run`: only tell how long it could be kept.
         """
         body = {"name": name, "dataset": dataset, "epsilon": str(epsilon), "every": every, "start": start, **more}
         given = {key: value for key, value in body.items() if value is not None}

@@ -8,6 +8,7 @@ committed, so from there on nothing can be lost: exporting and signing are post-
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from decimal import Decimal
@@ -18,10 +19,12 @@ from accountant.budget import Budget, check_key
 from accountant.errors import BudgetRefused, DpserveError, IdempotencyConflict, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.ledger.families import Started
-from accountant.ledger.records import Holding, Job, State, request_from_entry
+from accountant.ledger.records import PUBLIC_STATES, Holding, Job, State, request_from_entry
+from accountant.traces import span
 from models.forms.ensemble import Ensemble
 from models.store.versions import champion_of
 from models.worth.statements import statement_of, worth_to_json
+from training import job_traces
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth, evaluator_of, measured_by
 from training.evaluation.release import finish_evaluation, keep_counts
@@ -40,6 +43,7 @@ from training.tuning.selecting import Outcome
 from training.tuning.tune import fits_of, forget_choice, keep_choice
 
 LOG = logging.getLogger("dpserve.jobs")
+LOOK_SECONDS = 0.5
 Progress = Callable[[int, int], None]
 
 
@@ -59,7 +63,8 @@ def submit(
             return known
     if not queued:
         require_rows(home, home.ledger.dataset(asked.dataset, blocks=asked.blocks))
-    planned = plan(home, asked, by, promotes)
+    with span("rehearse"):
+        planned = plan(home, asked, by, promotes)
     recipe = planned.recipe
     owner = None if queued else this_process()
     follows = None
@@ -68,9 +73,10 @@ def submit(
         follows = then.request, then.recipe.unit, then.recipe.plan
     try:
         what = (planned.request, recipe.unit, recipe.plan)
-        return home.ledger.reserve(
-            *what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes, evaluation=follows
-        )
+        with span("reserve"):
+            return home.ledger.reserve(
+                *what, by=by, key=key, owner=owner, lease=Lease.SECONDS, promotes=promotes, evaluation=follows
+            )
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
         plan(home, asked, by, promotes)
         raise
@@ -119,7 +125,11 @@ def _finish(home: Home, seq: int) -> Path:
     """A committed job to its end: a model in its bundle, or a statement of what one is worth, or of the dataset."""
     asked = home.ledger.reservation(seq).value
     ends = finish_evaluation if "evaluates" in asked else finish_profile if "profile" in asked else finish
-    return ends(home, seq)
+    over = home.ledger.job(seq).issued is not None
+    place = ends(home, seq)
+    if not over:
+        job_traces.tell(home, seq)
+    return place
 
 
 def _play(home: Home, started: Started, owner: str, progress: Progress, held: Callable[[], None]) -> str:
@@ -146,6 +156,7 @@ def _play(home: Home, started: Started, owner: str, progress: Progress, held: Ca
             home.ledger.burn(started.seq, "failed", owner)
         except WrongState:
             raise _lost(home, started.seq) from None
+        job_traces.tell(home, started.seq)
         forget_choice(home, started.seq)
         reason = error.message if isinstance(error, JobFailed) else type(error).__name__
         raise JobFailed(
@@ -178,9 +189,11 @@ def train(
     progress: Progress = lambda d, t: None,
     promotes: bool = True,
 ) -> dict[str, Any]:
-    """Submit and run in this process: `dpserve train`. The same key gives the same answer and spends once."""
+    """Submit and run in this process, or with labels by a worker that has them: `dpserve train`. The same key gives the
+    same answer and spends once.
+    """
     before = champion_of(home, asked.model or asked.dataset)
-    reserved = submit(home, asked, by=by, key=key, queued=False, promotes=promotes)
+    reserved = submit(home, asked, by=by, key=key, queued=bool(asked.labels), promotes=promotes)
     told = _through(home, reserved, progress)
     then = following(home, reserved.seq)
     if then is not None:  # a worker may have been faster, and go on with it
@@ -208,6 +221,8 @@ def profile(home: Home, asked: AskedProfile, *, by: str, key: str | None = None)
 
 
 def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
+    if job.labels:
+        job = _awaited(home, job, progress)
     if job.state == "reserved":
         run(home, job.seq, progress)
     elif job.state == "committed":
@@ -216,6 +231,21 @@ def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
         failed = JobFailed if job.state == "burned" else WrongState  # given back, or run by another process
         raise failed(f"job {job.seq}: stands for this idempotency key and is {job.state.value}", job=job.seq)
     return job_to_json(home, home.ledger.job(job.seq))
+
+
+def _awaited(home: Home, job: Job, progress: Progress) -> Job:
+    """A job that a worker runs which has its labels, once it is over, whatever came of it."""
+    while PUBLIC_STATES[job.public_state].open:
+        progress(job.done, job.total)
+        time.sleep(LOOK_SECONDS)
+        job = home.ledger.job(job.seq)
+    return job
+
+
+def cancel(home: Home, seq: int) -> None:
+    """Give a reservation back. WrongState once it has started."""
+    home.ledger.release(seq)
+    job_traces.tell(home, seq)
 
 
 def recover(home: Home) -> dict[str, list[int]]:
@@ -243,6 +273,7 @@ def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None
             home.ledger.release(holding.seq, holding.owner, holding.expires)
     except WrongState:
         return
+    job_traces.tell(home, holding.seq)
     settled["burned" if holding.state is State.STARTED else "released"].append(holding.seq)
 
 

@@ -145,7 +145,7 @@ def job_to_json(
         **({} if then is None else {"evaluation": {"job": then.seq, "state": then.public_state}}),
         **{
             name: entry[name]
-            for name in ("target", "evaluates", "against", "profile", "part", "whole", "blocks", "window")
+            for name in ("target", "evaluates", "against", "profile", "part", "whole", "blocks", "window", "labels")
             if name in entry
         },
         "epsilon": entry["claim"]["epsilon"],

@@ -14,7 +14,7 @@ from accountant.home import Home
 from accountant.ledger import model_names
 from accountant.ledger.blocks.block_rows import require_window
 from accountant.ledger.families import Dataset
-from accountant.ledger.records import Request
+from accountant.ledger.records import Request, check_labels
 from accountant.ledger.refusal import refusal
 from accountant.privacy.claims import Price
 from models.store.standing import Standing
@@ -41,7 +41,7 @@ class Asked:
     being what all of them share. `target`: what to predict, which must be said where the dataset has several targets.
     `promote`: make its model champion at once.
     `evaluate`: the epsilon at which the model is evaluated afterwards, on what the dataset keeps aside. `blocks`: of a
-    dataset that grows, which, in words.
+    dataset that grows, which, in words. `labels`: that a worker must have to run it; with any, it is queued for one.
     """
 
     dataset: str
@@ -55,6 +55,7 @@ class Asked:
     promote: bool = False
     evaluate: str | float | Decimal | None = None
     blocks: str | None = None
+    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,6 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
     else:
         found = learner_of(name, asked.parameters)
         kept = stored(found)
-    which = asked.blocks, dataset.window
     return Request(
         asked.dataset,
         name,
@@ -152,8 +152,9 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
         model,
         target,
         promote=asked.promote,
-        blocks=which[0],
-        window=which[1],
+        blocks=asked.blocks,
+        window=dataset.window,
+        labels=check_labels(asked.labels),
     ), found
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 from accountant.errors import DpserveError, InputError, LedgerUnavailable, WrongState
 from accountant.home import Home
+from accountant.ledger.job_rows import leave_beyond
 from training import job
 from training.evaluation.evaluate import is_early
 from training.growing.schedule import submit_due
@@ -22,13 +23,16 @@ LOG = logging.getLogger("dpserve.worker")
 RECOVER_SECONDS = 15.0
 
 
-def work_once(home: Home, left: set[int] | None = None, datasets: Collection[str] = ()) -> int | None:
+def work_once(
+    home: Home, left: set[int] | None = None, datasets: Collection[str] = (), labels: Collection[str] = ()
+) -> int | None:
     """Run the oldest queued job whose rows can be read here to its end; its number, or None where there is none.
 
     A job whose rows cannot is left for another worker, and says so. `left`: those of which the log was told.
-    `datasets`: the only ones whose jobs are taken, where any is named.
+    `datasets`: the only ones whose jobs are taken, where any is named; `labels`: what the worker has: a job that asks
+    for others is left as well.
     """
-    seq = _claimable(home, set() if left is None else left, datasets)
+    seq = _claimable(home, set() if left is None else left, datasets, labels)
     if seq is None:
         return None
     try:
@@ -43,10 +47,12 @@ def work_once(home: Home, left: set[int] | None = None, datasets: Collection[str
     return seq
 
 
-def _claimable(home: Home, left: set[int], datasets: Collection[str]) -> int | None:
+def _claimable(home: Home, left: set[int], datasets: Collection[str], labels: Collection[str]) -> int | None:
+    for beyond in leave_beyond(home.ledger.log.database, labels):
+        LOG.info("job %d: left for a worker that has its labels", beyond)
     unread: set[str] = set()
     early: set[int] = set()
-    while (seq := home.ledger.next_queued(unread, datasets, early)) is not None:
+    while (seq := home.ledger.next_queued(unread, datasets, early, labels)) is not None:
         if is_early(home, seq):
             early.add(seq)
             continue
@@ -66,8 +72,8 @@ def _claimable(home: Home, left: set[int], datasets: Collection[str]) -> int | N
     return None
 
 
-def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> None:
-    """Work until `stop` is set; a job that runs is finished first. `datasets` as for `work_once`."""
+def work(home: Home, stop: threading.Event, datasets: Collection[str] = (), labels: Collection[str] = ()) -> None:
+    """Work until `stop` is set; a job that runs is finished first. `datasets` and `labels` as for `work_once`."""
     idle = RECOVER_SECONDS
     left: set[int] = set()
     bell = home.bell()
@@ -75,7 +81,7 @@ def work(home: Home, stop: threading.Event, datasets: Collection[str] = ()) -> N
         if idle >= RECOVER_SECONDS:
             _recover(home)
             idle = 0.0
-        if work_once(home, left, datasets) is None:
+        if work_once(home, left, datasets, labels) is None:
             since = time.monotonic()
             bell.wait(stop)
             idle += time.monotonic() - since

@@ -105,7 +105,7 @@ def _compare(what: str, rows: Mapping[Any, Row], expected: Mapping[Any, Row]) ->
 def _jobs(connection: Connection, replay: Replay) -> Iterator[str]:
     table = job_table.c
     columns = (table.seq, table.dataset, table.state, table.model, table.idempotency_key, table.request, table.analyst)
-    query = select(*columns, table.total, table.committed, table.issued).order_by(table.seq)
+    query = select(*columns, table.total, table.committed, table.issued, table.labels).order_by(table.seq)
     rows = stream(connection, query)
     expected = (
         (
@@ -119,6 +119,7 @@ def _jobs(connection: Connection, replay: Replay) -> Iterator[str]:
             job.total,
             job.committed,
             job.issued,
+            job.labels,
         )
         for seq, job in replay.jobs.items()
     )

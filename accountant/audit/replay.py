@@ -17,7 +17,7 @@ from accountant.audit.replay_access import TIME, Rights
 from accountant.audit.replay_budget import Books
 from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
-from accountant.audit.replay_names import Names
+from accountant.audit.replay_names import Names, judge_labels
 from accountant.budget import check_name
 from accountant.canonical import parse_decimal
 from accountant.canonical_bytes import decode_entry
@@ -31,8 +31,8 @@ FORMAT = "dpserve-ledger/v1"
 class JobState:
     """A job as its entries leave it; what the index's row must say. `part`: whose account bears its price; `evaluates`:
     the entry of the certified model that it measures, and `against` that of the model it is compared with; `profile`:
-    whether it measures its dataset; `window`: the blocks whose accounts bear its price. `issued` is then the entry
-    of its statement.
+    whether it measures its dataset; `window`: the blocks whose accounts bear its price; `labels`: of the workers that
+    may run it. `issued` is then the entry of its statement.
     """
 
     dataset: str
@@ -48,6 +48,7 @@ class JobState:
     against: int | None = None
     profile: bool = False
     window: tuple[int, int] | None = None
+    labels: str | None = None
     state: str = "reserved"
     committed: int | None = None
     issued: int | None = None
@@ -136,7 +137,8 @@ class Replay:
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
-        self.jobs[seq] = JobState(*who, releases, costs, value.get("part"), evaluates, against, profile, window)
+        about = value.get("part"), evaluates, against, profile, window, judge_labels(value)
+        self.jobs[seq] = JobState(*who, releases, costs, *about)
         self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
 
     @staticmethod
@@ -378,7 +380,7 @@ class Replay:
         "dataset-appended": frozenset({"period", "new_rows"}),
         "reserved": frozenset(
             {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}
-            | {"blocks", "window"}
+            | {"blocks", "window", "labels"}
         ),
         "started": frozenset({"after"}),
         "released": frozenset({"after"}),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from accountant.audit.judge import require
+from accountant.budget import check_name
 
 
 class Reserved(Protocol):
@@ -70,3 +71,13 @@ class Names:
         """The version that was certified so answers from here on."""
         if self.told:
             self.champions[name] = issued
+
+
+def judge_labels(value: Mapping[str, Any]) -> str | None:
+    """The labels of the workers that may run a reserved job, as its row spells them. They price nothing."""
+    if "labels" not in value:
+        return None
+    labels = value["labels"]
+    require(type(labels) is list and 1 <= len(labels) <= 8, "labels: must be 1 to 8 where they stand")
+    require(labels == sorted({check_name("label", each) for each in labels}), "labels: must be in order, each once")
+    return " ".join(labels)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from accountant.budget import Budget, Relation
-from accountant.canonical import parse_decimal
+from accountant.canonical import Flat, parse_decimal
 from accountant.errors import InputError, LedgerInvalid, UnknownName
 from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Spent, Whole, account_of
 from accountant.ledger.records import NewPeople, Registration, Unit
@@ -340,7 +340,7 @@ def after(
         same = id(price), id(cost), sign
         if same not in known:
             new = price + cost if sign > 0 else price - cost if sign else price
-            known[same] = new, price_to_json(new, orders)
+            known[same] = new, spelt(new, orders)
         return known[same]
 
     for family, cost in zip(families, costs, strict=True):
@@ -357,6 +357,26 @@ def after(
             line["analyst"] = {"name": family.spent.analyst, "used": moved(family.spent.used, cost, sign, orders)[1]}
         lines.append(line)
     return lines
+
+
+class Spelt(Flat):
+    """A price as an entry says it, which others say again: never changed."""
+
+    @cached_property
+    def text(self) -> str:
+        """As a row holds it."""
+        return dumps(self)
+
+
+@lru_cache(maxsize=8192)  # a window that moves on leaves block after block standing as another did
+def spelt(price: Price, orders: tuple[Decimal, ...]) -> Spelt:
+    """A price as entries say it: of equal prices the same object."""
+    return Spelt(price_to_json(price, orders))
+
+
+def text_of(figures: Mapping[str, Any]) -> str:
+    """What a line of `after` says of sums, as a row holds it."""
+    return figures.text if isinstance(figures, Spelt) else dumps(figures)
 
 
 def put_share(connection: Connection, family: Family, analyst: str, share: str) -> None:

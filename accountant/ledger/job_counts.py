@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -63,11 +63,14 @@ def _states(connection: Connection, jobs: Sequence[int]) -> Iterator[tuple[int, 
 
 @dataclass(frozen=True)
 class Queue:
-    """Reservations that no process holds, and the seconds that the oldest has waited; jobs that run."""
+    """Reservations that no process holds, and the seconds that the oldest has waited; jobs that run. `left`: how many
+    of the former a worker left for another, by why: one of WAITING.
+    """
 
     length: int
     oldest_seconds: float
     running: int
+    left: Mapping[str, int]
 
 
 def queue(database: Store, now: datetime) -> Queue:
@@ -78,7 +81,9 @@ def queue(database: Store, now: datetime) -> Queue:
     with database.reading() as connection:
         length, oldest = connection.execute(counted).one()
         running = connection.execute(select(func.count()).where(job.state == State.STARTED)).scalar_one()
+        by_reason = select(job.waiting, func.count()).where(waiting, job.waiting.is_not(None)).group_by(job.waiting)
+        left: dict[str, int] = {str(why): count for why, count in connection.execute(by_reason)}
         if oldest is None:
-            return Queue(0, 0.0, running)
+            return Queue(0, 0.0, running, left)
         since = datetime.fromisoformat(read_entry(oldest, body_at(connection, oldest)).value["time"])
-    return Queue(length, max(0.0, (now - since).total_seconds()), running)
+    return Queue(length, max(0.0, (now - since).total_seconds()), running, left)

@@ -12,7 +12,9 @@ from accountant.ledger.records import Holding, Job, Request, SeenJobs, State
 from accountant.log.entries import Signed
 from accountant.log.newest import account_number
 from accountant.store import engines
+from accountant.store.store import Store
 from accountant.store.tables import job_table
+from accountant.traces import CURRENT
 
 # Built once: building a statement costs more than running it.
 _JOB = select(job_table).where(job_table.c.seq == bindparam("at"))
@@ -20,6 +22,7 @@ _BY_KEY = select(job_table).where(
     job_table.c.analyst == bindparam("by"), job_table.c.idempotency_key == bindparam("at")
 )
 _NEW_JOB = insert(job_table)
+_QUEUED = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
 
 
 def add_job(
@@ -41,6 +44,8 @@ def add_job(
         "expires": None if owner is None else engines.clock(connection) + lease,
         "done": job.done,
         "total": job.total,
+        "labels": " ".join(request.labels) or None,
+        "trace": CURRENT.get(),
     }
     connection.execute(_NEW_JOB, row)
     if owner is None:
@@ -55,6 +60,11 @@ def find_job(connection: Connection, by: str, key: str, request: Request) -> Job
     if row.request != request.digest:
         raise IdempotencyConflict(
             f"idempotency_key={key!r}: came before with another request, as job {row.seq}", job=row.seq
+        )
+    if (row.labels or "") != " ".join(request.labels):
+        raise IdempotencyConflict(
+            f"idempotency_key={key!r}: came before with other labels, as job {row.seq}: {row.labels or 'none'}",
+            job=row.seq,
         )
     return job_of(row)
 
@@ -89,14 +99,39 @@ def read_job(connection: Connection, seq: int) -> Job:
 
 
 def oldest_queued(
-    connection: Connection, without: Collection[str], among: Collection[str], passed: Collection[int]
+    connection: Connection,
+    without: Collection[str],
+    among: Collection[str],
+    passed: Collection[int],
+    labels: Collection[str],
 ) -> int | None:
     """As `Ledger.next_queued`."""
-    where = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
-    where &= job_table.c.dataset.not_in(without) & job_table.c.seq.not_in(passed)
+    row = job_table.c
+    where = _QUEUED & row.dataset.not_in(without) & row.seq.not_in(passed)
+    where &= row.labels.is_(None) | row.labels.not_in(_beyond(connection, labels))
     if among:
-        where &= job_table.c.dataset.in_(among)
-    return connection.execute(select(job_table.c.seq).where(where).order_by(job_table.c.seq).limit(1)).scalar()
+        where &= row.dataset.in_(among)
+    return connection.execute(select(row.seq).where(where).order_by(row.seq).limit(1)).scalar()
+
+
+def leave_beyond(database: Store, labels: Collection[str]) -> list[int]:
+    """Say of every queued job that asks for other labels than these, if nothing was said of it yet, that it waits for
+    another worker; and which these are.
+    """
+    row = job_table.c
+    with database.reading() as connection:
+        where = _QUEUED & row.waiting.is_(None) & row.labels.in_(_beyond(connection, labels))
+        found = list(connection.execute(select(row.seq).where(where)).scalars())
+    if found:
+        with database.writing() as connection:
+            connection.execute(update(job_table).where(where).values(waiting="labels"))
+    return found
+
+
+def _beyond(connection: Connection, labels: Collection[str]) -> list[str]:
+    """What jobs in the queue ask for, as their rows spell it, where that is more than these."""
+    asked = connection.execute(select(job_table.c.labels).where(_QUEUED & job_table.c.labels.is_not(None)).distinct())
+    return [each for each in asked.scalars() if not set(each.split()) <= set(labels)]
 
 
 def job_of(row: Row[Any]) -> Job:
@@ -112,7 +147,14 @@ def job_of(row: Row[Any]) -> Job:
         row.total,
         row.waiting,
         row.analyst,
+        tuple((row.labels or "").split()),
     )
+
+
+def trace_of(database: Store, seq: int) -> str | None:
+    """The span that asked for the job, as `accountant.traces` has it; no evidence of anything."""
+    with database.reading() as connection:
+        return connection.execute(select(job_table.c.trace).where(job_table.c.seq == seq)).scalar()
 
 
 def require_state(job: Job, state: State, verb: str) -> None:

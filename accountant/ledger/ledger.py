@@ -28,16 +28,7 @@ from accountant.ledger.charges import reserve
 from accountant.ledger.families import Dataset, Started
 from accountant.ledger.family_rows import after, member, quotas
 from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
-from accountant.ledger.records import (
-    Holding,
-    Job,
-    Registration,
-    Request,
-    SeenJobs,
-    State,
-    Why,
-    request_from_entry,
-)
+from accountant.ledger.records import Holding, Job, Registration, Request, SeenJobs, State, Why, request_from_entry
 from accountant.ledger.refusal import outgrown_refusal
 from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
 from accountant.log.last_seen import HighWater
@@ -367,13 +358,17 @@ class Ledger:
             return job_rows.holdings(connection)
 
     def next_queued(
-        self, without: Collection[str] = (), among: Collection[str] = (), passed: Collection[int] = ()
+        self,
+        without: Collection[str] = (),
+        among: Collection[str] = (),
+        passed: Collection[int] = (),
+        labels: Collection[str] = (),
     ) -> int | None:
         """The oldest reservation in the queue; none on datasets in `without`, and only on those in `among`, if any;
-        none of those in `passed`.
+        none of those in `passed`, and none that asks for other labels than these.
         """
         with self.log.database.reading() as connection:
-            return job_rows.oldest_queued(connection, without, among, passed)
+            return job_rows.oldest_queued(connection, without, among, passed, labels)
 
     @staticmethod
     def _move(

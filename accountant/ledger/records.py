@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from accountant import canonical
-from accountant.budget import Budget, Relation
+from accountant.budget import Budget, Relation, check_name
 from accountant.errors import InputError
 from accountant.ledger.blocks.windows import Window
 from accountant.privacy.claims import Claim
@@ -61,7 +61,24 @@ PUBLIC_STATES = {
 
 
 # Why a queued job may still wait, in words that say nothing of the data.
-WAITING = {"rows": "a worker cannot read the dataset's rows where it runs; the job waits for one that can"}
+WAITING = {
+    "rows": "a worker cannot read the dataset's rows where it runs; the job waits for one that can",
+    "labels": "a worker has not all of its labels; the job waits for one that has",
+}
+MOST_LABELS = 8
+
+
+def check_labels(labels: Collection[Any]) -> tuple[str, ...]:
+    """In the order in which they are kept; InputError where one is no name, one stands twice, or there are more than
+    MOST_LABELS.
+    """
+    for each in labels:
+        if not isinstance(each, str):
+            raise InputError(f"label={each!r:.80}: must be a text")
+        check_name("label", each)
+    if len(set(labels)) < len(labels) or len(labels) > MOST_LABELS:
+        raise InputError(f"labels: must be at most {MOST_LABELS}, each once")
+    return tuple(sorted(labels))
 
 
 @dataclass(frozen=True)
@@ -157,7 +174,8 @@ class Request:
     at once. `evaluates`: the entry of the certified model that the job evaluates; None: it trains one. `against`: that
     of the one it is compared with. `profile`: it makes a profile of the dataset, and no model, whose name is then
     empty. `part`: HOLDOUT where it reads the units that are kept aside. `blocks`: of a dataset that grows, which, in
-    words; `window`: what they meant when it was planned, which is no part of what was asked.
+    words; `window`: what they meant when it was planned, and `labels`: of the workers that may run it, both no part of
+    what was asked.
     """
 
     dataset: str
@@ -173,6 +191,7 @@ class Request:
     profile: bool = False
     blocks: str | None = None
     window: Window | None = field(default=None, compare=False)
+    labels: tuple[str, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """As its entry states it, and as its digest is made from."""
@@ -200,7 +219,7 @@ class Request:
 @dataclass(frozen=True)
 class Job:
     """A reservation and what became of it. `seq` is the index of its `reserved` entry: the job's number. `waiting`:
-    why a worker left it for another, one of WAITING; `by`: the principal who asked.
+    why a worker left it for another, one of WAITING; `by`: the principal who asked; `labels`: that a worker must have.
     """
 
     seq: int
@@ -213,6 +232,7 @@ class Job:
     total: int
     waiting: str | None = None
     by: str = ""
+    labels: tuple[str, ...] = ()
 
     @property
     def public_state(self) -> str:
@@ -308,6 +328,7 @@ def reservation_fields(
         "by": by,
         **({} if bound is None else {"bound": bound}),
         **({"whole": True} if whole else {}),
+        **({"labels": [*request.labels]} if request.labels else {}),
     }
 
 
@@ -318,7 +339,8 @@ def request_from_entry(value: Mapping[str, Any]) -> Request:
     evaluation = value.get("evaluates"), value.get("part")
     promotes, profiles = "promote" in value, "profile" in value
     blocks = value.get("blocks"), window_from_entry(value)
-    return Request(*own, value.get("target"), *evaluation, promotes, value.get("against"), profiles, *blocks)
+    labels = tuple(value.get("labels", ()))
+    return Request(*own, value.get("target"), *evaluation, promotes, value.get("against"), profiles, *blocks, labels)
 
 
 def window_from_entry(value: Mapping[str, Any]) -> Window | None:

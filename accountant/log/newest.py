@@ -40,6 +40,7 @@ from accountant.store.tables import entry_table
 HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
 SLOT = Struct("<q")
 START = 128  # bytes before the first number
+TOGETHER = 1 << 13  # so near each other, slots are read at once
 FORM = b"dpnewst4"
 SPENDERS = "spenders.bin"
 RAREST = 0  # the number of the newest rare entry; the genesis itself begins nothing
@@ -72,7 +73,8 @@ def account_number(begun: int, part: str | None = None) -> int:
 
 def accounts_of(line: Mapping[str, Any]) -> list[int]:
     """The numbers of the accounts that a line of `after_of` speaks of: its family, `also` blocks that stand alike."""
-    return [account_number(each, line.get("part")) for each in (line["family"], *line.get("also", ()))]
+    first = account_number(line["family"], line.get("part"))
+    return [first, *(account_number(each, line.get("part")) for each in line["also"])] if "also" in line else [first]
 
 
 class Subjects:
@@ -269,8 +271,13 @@ class Newest:
         except OSError as error:
             raise LedgerUnavailable(f"{self.path}: cannot be read ({error.strerror})") from error
         try:
-            raw = (os.pread(fd, SLOT.size, START + SLOT.size * each) for each in numbers)
-            return [SLOT.unpack(each)[0] if len(each) == SLOT.size else 0 for each in raw]
+            low = min(numbers)
+            if max(numbers) - low < TOGETHER:  # most of a window's blocks stand near each other
+                raw = os.pread(fd, SLOT.size * (max(numbers) - low + 1), START + SLOT.size * low)
+                ends = len(raw) // SLOT.size + low
+                return [SLOT.unpack_from(raw, SLOT.size * (each - low))[0] if each < ends else 0 for each in numbers]
+            slots = (os.pread(fd, SLOT.size, START + SLOT.size * each) for each in numbers)
+            return [SLOT.unpack(each)[0] if len(each) == SLOT.size else 0 for each in slots]
         finally:
             os.close(fd)
 

@@ -19,6 +19,7 @@ from accountant.files import PRIVATE, replace_unsynced
 
 PLACE = Struct("<16sq")  # name, entry
 NEAR = 16  # places in which a name may stand
+SMALL = 1 << 16  # bytes of a table that is read at once
 FIRST = 256  # places of a new table, besides those behind the last
 NOBODY = bytes(16)
 
@@ -50,8 +51,9 @@ class Spenders:
         """The newest entry about who has each of these names; 0: none was written."""
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            places = self._places(os.fstat(fd).st_size)
-            return [self._at(fd, places, name)[1] for name in names]
+            size = os.fstat(fd).st_size
+            table = os.pread(fd, size, 0) if size <= SMALL else None
+            return [self._at(fd, self._places(size), name, table)[1] for name in names]
         finally:
             os.close(fd)
 
@@ -72,14 +74,16 @@ class Spenders:
             os.close(fd)
 
     @staticmethod
-    def _at(fd: int, places: int, name: bytes) -> tuple[int | None, int]:
+    def _at(fd: int, places: int, name: bytes, table: bytes | None = None) -> tuple[int | None, int]:
         """Where a name stands or would stand in a table of so many places, and its entry: the first place that is its
         own or free; None where none near is. Nobody is ever taken out, so behind a free place it does not stand.
+        `table`: all of it, where it was read.
         """
         first = int.from_bytes(name[:8]) % places
-        raw = os.pread(fd, PLACE.size * NEAR, PLACE.size * first)
-        for at in range(first, first + len(raw) // PLACE.size):
-            known, seq = PLACE.unpack_from(raw, PLACE.size * (at - first))
+        raw = os.pread(fd, PLACE.size * NEAR, PLACE.size * first) if table is None else table
+        begin = first if table is None else 0
+        for at in range(first, min(first + NEAR, begin + len(raw) // PLACE.size)):
+            known, seq = PLACE.unpack_from(raw, PLACE.size * (at - begin))
             if known in (name, NOBODY):
                 return at, seq
         return None, 0

@@ -76,6 +76,10 @@ class Filter:
         """The Renyi orders that it adds up."""
         return tuple(criterion.order for criterion in self.criteria)
 
+    @cached_property
+    def _total(self) -> int:
+        return nano(self.budget.epsilon)
+
     def nothing(self) -> Price:
         """The price of no job at all."""
         return Price(0, 0, (0,) * len(self.criteria))
@@ -83,7 +87,7 @@ class Filter:
     def admits(self, used: Price, job: Price) -> bool:
         """`used`: the sum over entries RESERVED, STARTED, COMMITTED, BURNED."""
         total = used + job
-        if not total.unbounded and total.pure <= nano(self.budget.epsilon):
+        if not total.unbounded and total.pure <= self._total:
             return True
         return any(figure <= criterion.cap for figure, criterion in zip(total.rdp, self.criteria, strict=True))
 

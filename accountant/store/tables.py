@@ -74,6 +74,8 @@ analyst_table = Table(
 )
 # `owner` and `expires`: who holds the job, and until when without a word, by the database's clock (seconds since 1970).
 # `doubted`: when somebody first saw that this had passed. `waiting`: why a worker left a queued job for another.
+# `labels`: that a worker must have, in order, with spaces between. `trace`: the span that asked
+# for it, where traces are on.
 job_table = Table(
     "job",
     META,
@@ -93,6 +95,8 @@ job_table = Table(
     Column("total", Integer, nullable=False),
     Column("doubted", Float),
     Column("waiting", String(16)),
+    Column("labels", String(600)),
+    Column("trace", String(55)),
     Index("job_state", "state"),
     Index("job_dataset", "dataset", "seq"),
     Index("job_key", "analyst", "idempotency_key", unique=True),

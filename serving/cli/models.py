@@ -11,7 +11,7 @@ from accountant.errors import InputError
 from accountant.later import later
 from accountant.ledger.left import left_words
 from models.worth.words import short_figure, short_worth
-from serving.cli.complete import DATASETS, MODELS, Blocks, Model
+from serving.cli.complete import DATASETS, MODELS, Blocks, Labels, Model, labelled
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, note, rounds, show
 
@@ -103,6 +103,7 @@ def evaluate(
     schema: Described = None,
     out: Annotated[Path | None, typer.Option(help="Write a report: .html, .json, .csv, .parquet.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
+    label: Labels = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -118,13 +119,13 @@ def evaluate(
     dpserve evaluate adult --dataset adult --epsilon 0.25 --group sex
     dpserve evaluate adult --data public.parquet --out report.html
     """
-    named = dataset, epsilon, part, against, group, blocks, idempotency_key, plan or scores or None
+    named = dataset, epsilon, part, against, group, blocks, label, idempotency_key, plan or scores or None
     if data is not None and all(each is None for each in named):
         return _evaluate_rows(name, data, schema, out, json)
     if dataset is None or epsilon is None or data is not None:
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
     more: dict[str, Any] = {"part": part, "against": against, "group": group, "scores": scores}
-    more |= {"blocks": blocks}
+    more |= {"blocks": blocks, **labelled(label)}
     asked = {"model": name, "dataset": dataset, "epsilon": epsilon, **more}
     if plan:
         body = side("worth").planned_evaluation(asked)

@@ -102,6 +102,13 @@ def busy(label: str) -> Iterator[None]:
         spinner.join()
 
 
+def awaits(asked: Mapping[str, Any]) -> None:
+    """Say that a worker runs what names labels, and which."""
+    if asked.get("labels"):
+        flags = " ".join(f"--label {each}" for each in asked["labels"])
+        note(f"it waits in the queue for a worker that has its labels: dpserve worker {flags}")
+
+
 def this_user() -> str:
     """Who the ledger says asked for a job on this command line."""
     try:

@@ -9,7 +9,7 @@ import typer
 from accountant.errors import InputError, UnknownName
 from accountant.ledger.left import left_words
 from models.worth.words import short_worth
-from serving.cli.complete import LEARNERS, Blocks, Name
+from serving.cli.complete import LEARNERS, Blocks, Labels, Name, labelled
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, rounds, show
 from training.job_words import AUTO, closing
@@ -81,6 +81,7 @@ def train(
     blocks: Blocks = None,
     promote: Promote = False,
     evaluate: Evaluate = None,
+    label: Labels = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -93,11 +94,12 @@ def train(
     dpserve train adult --learner lazybb --epsilon 0.5
     dpserve train adult --epsilon 0.5 --evaluate 0.25
     dpserve train visits --epsilon 0.5 --blocks last:12
+    dpserve train adult --epsilon 0.5 --label north
     """
     asked = _asked(
         name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
     )
-    asked |= {"promote": promote, "evaluate": evaluate}
+    asked |= {"promote": promote, "evaluate": evaluate, **labelled(label)}
     with rounds(f"{learner} on {name}") as progress:
         body = side("train").trained(asked, idempotency_key, progress)
     certificate = body["certificate"] or {}
@@ -189,6 +191,7 @@ def tune(
         bool, typer.Option("--plan", "--explain", help="Say what it would cost and do; spend nothing.")
     ] = False,
     promote: Promote = False,
+    label: Labels = None,
     idempotency_key: Key = None,
     json: Json = False,
 ) -> None:
@@ -204,7 +207,7 @@ def tune(
     asked = _asked(
         name, learner, epsilon, delta=delta, parameters=parameters(set), model=model, target=target, blocks=blocks
     )
-    asked |= {"tuning": tuning, "promote": promote}
+    asked |= {"tuning": tuning, "promote": promote, **labelled(label)}
     if plan:
         body = side("train").planned(asked)
         return show(json, body, _planned(body))

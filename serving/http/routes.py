@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from accountant import traces
 from accountant.canonical import whole_number
 from accountant.errors import UnknownName
 from accountant.ledger.grants import Access
@@ -30,7 +31,7 @@ from accountant.ledger.tokens import Token
 from serving.http import cookies, headers, rights
 from serving.process.access_log import ABOUT, ASKING, trail
 from serving.process.limits import meter
-from serving.process.metrics import count_request
+from serving.process.metrics import count_request, known_method, route_of
 from serving.process.prices import PriceRequest
 from serving.process.state import ServingState
 from serving.process.tokens import bearer, digest
@@ -53,6 +54,7 @@ STATIC = "/ui/static/"  # open as well: the login page needs it
 OWNERS = re.compile(r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|sum))?")  # open as well: owners and aggregators
 # have invitations and words of their own, no tokens
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
+STATUS = "dpserve.status"  # of the scope: what was answered
 BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses outside and is not among the doors
 KEPT = ("retry-after", "allow")  # of an error's headers, on its page
 PRICING = anyio.CapacityLimiter(64)  # threads that mostly wait for the price desk, which lets no more than that wait
@@ -218,6 +220,16 @@ class Doors:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if traces.tracer() is None:
+            await self._through(scope, receive, send)
+            return
+        with traces.span("", traces.parent_in(scope["headers"]), answers=True) as span:
+            try:
+                await self._through(scope, receive, send)
+            finally:
+                _trace(scope, span)
+
+    async def _through(self, scope: Scope, receive: Receive, send: Send) -> None:
         ASKING.set(scope)
         started = False
 
@@ -230,6 +242,7 @@ class Doors:
                 if serving is not None and serving.stopping:
                     message["headers"].append(headers.LAST)
                 count_request(scope, message["status"])
+                scope[STATUS] = message["status"]
             started = True
             await send(message)
 
@@ -295,6 +308,20 @@ class Doors:
             cookies.check_same_origin(scope)
         if token.limits:
             meter(home).admit(token)
+
+
+def _trace(scope: Scope, span: Any) -> None:
+    """What a span says of a request: method, the template of its route, the status. Where only a steward comes in, rows
+    may be read, and the span ends when it began: how long that took is nobody else's.
+    """
+    name = f"{known_method(scope)} {route_of(scope)}"
+    span.update_name(name)
+    span.set_attributes({"http.request.method": known_method(scope), "http.route": route_of(scope)})
+    if STATUS in scope:
+        span.set_attribute("http.response.status_code", scope[STATUS])
+    door: Door | None = scope.get("dpserve.door")
+    if door is not None and {*door.scopes} == {"steward"} and span.is_recording():
+        span.end(span.start_time)
 
 
 def _record(scope: Scope, status: int | None) -> None:

@@ -101,6 +101,10 @@ def _quota_set(value: Value) -> str:
     return f"{value['by']} let {who} use at most {float(value['share']) * 100:g} % of a family's budget.{_why(value)}"
 
 
+def _labels(value: Value) -> str:
+    return f" Only a worker labelled {' and '.join(value['labels'])} takes it." if "labels" in value else ""
+
+
 _WHOLE = " The job takes the whole total: nothing is admitted beside it or after it."
 
 
@@ -114,20 +118,20 @@ def _reserved(value: Value) -> str:
         return (
             f"{value['by']} asked what model {value['model']}, of entry {value['evaluates']}, is worth{beside} on "
             f"{rows}dataset {value['dataset']}: epsilon {value['claim']['epsilon']} at delta {value['delta']}. "
-            f"The price was set aside.{_WHOLE if 'whole' in value else ''}"
+            f"The price was set aside.{_WHOLE if 'whole' in value else ''}{_labels(value)}"
         )
     if "profile" in value:
         rows = ("what is kept aside of " if "part" in value else "") + _blocks(value)
         return (
             f"{value['by']} asked how the rows of {rows}dataset {value['dataset']} are spread over its public bins: "
             f"epsilon {value['claim']['epsilon']} at delta {value['delta']}. The price was set aside."
-            f"{_WHOLE if 'whole' in value else ''}"
+            f"{_WHOLE if 'whole' in value else ''}{_labels(value)}"
         )
     return (
         f"{value['by']} asked for the learner {value['learner']} on {_blocks(value)}dataset {value['dataset']}, for "
         f"a model named {value['model']}{about}: epsilon {value['claim']['epsilon']} at delta {value['delta']} for "
         f"{_count(answers, 'noisy answer', 'noisy answers')}. The price was set aside."
-        f"{_WHOLE if 'whole' in value else ''}"
+        f"{_WHOLE if 'whole' in value else ''}{_labels(value)}"
     )
 
 

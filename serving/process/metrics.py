@@ -22,6 +22,7 @@ from accountant.errors import LedgerInvalid
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Family, families_of, one_job_in
 from accountant.ledger.job_counts import JobFigures, queue
+from accountant.ledger.records import WAITING
 from models.store.bundle import CHAMPION
 from models.store.standing import Standing
 from models.worth.statements import judgements
@@ -55,8 +56,17 @@ def _requests(method: str, route: str, status: int) -> Any:
 
 def count_request(scope: Scope, status: int) -> None:
     """By the route's template, never the path: "none" where no route was meant, or none was looked for."""
-    method, route = scope["method"], scope.get("route")
-    _requests(method if method in METHODS else "other", getattr(route, "path", "none"), status).inc()
+    _requests(known_method(scope), route_of(scope), status).inc()
+
+
+def known_method(scope: Scope) -> str:
+    """The method of a request; "other" for what is none."""
+    return scope["method"] if scope["method"] in METHODS else "other"
+
+
+def route_of(scope: Scope) -> str:
+    """The template of its route; "none" where there is none."""
+    return str(getattr(scope.get("route"), "path", "none"))
 
 
 def render(collectors: Iterable[Collector]) -> bytes:
@@ -121,6 +131,12 @@ class LedgerGauges(Collector):
         yield _gauge(
             "dpserve_queue_oldest_seconds", "Seconds that the oldest of them has waited.", found.oldest_seconds
         )
+        left = GaugeMetricFamily(
+            "dpserve_queue_left", "Jobs that a worker left in the queue for another, by why.", labels=["why"]
+        )
+        for why in WAITING:
+            left.add_metric([why], found.left.get(why, 0))
+        yield left
         yield _gauge("dpserve_jobs_running", "Jobs that have started and not ended.", found.running)
 
 

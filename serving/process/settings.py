@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, ValidationInfo
+from pydantic import BeforeValidator, ValidationInfo, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from accountant import traces
 from accountant.budget import exact_decimal
 from accountant.canonical import whole_number
 from accountant.errors import InputError
 from accountant.home import Setting
 from accountant.home import settings as home_settings
+from accountant.ledger.records import check_labels
 from accountant.processors import processors
 from serving.process.startup import AUDIT_SECONDS, DRAIN_SECONDS, HOST, JOB_WORKERS, PORT
 
@@ -90,16 +92,32 @@ class ServerSettings(BaseSettings):
     )
     drain_seconds: Annotated[float, BeforeValidator(_drain_seconds)] = DRAIN_SECONDS
     job_workers: Annotated[int, _within(0, 1000, "a whole number of processes, at most 1000")] = JOB_WORKERS
+    worker_labels: str = ""
     models_in_memory: Above0 = 100
     trail_bytes: Above0 = 100_000_000
     trail_files: Above0 = 20
     upload_bytes: Annotated[int, _within(0, 1 << 40, "a whole number of bytes, at most 2^40; 0: no uploads")] = 2 << 30
     data_folders: Annotated[str, BeforeValidator(_absolute)] = ""
 
+    @model_validator(mode="after")
+    def _mean_something(self) -> Self:
+        """What no field's own type says."""
+        traces.collector(os.environ)
+        try:
+            check_labels(self.labels)
+        except InputError as error:
+            raise InputError(f"{variable('worker_labels')}: {error.message}") from None
+        return self
+
     @property
     def folders(self) -> list[Path]:
         """Below which a steward may name files in a browser."""
         return [Path(each) for each in self.data_folders.split(os.pathsep) if each]
+
+    @property
+    def labels(self) -> list[str]:
+        """Of the jobs that name some, which those workers take that are told no others."""
+        return sorted(each for each in self.worker_labels.split(",") if each)
 
     @classmethod
     def given(cls, **flags: str) -> ServerSettings:
@@ -111,6 +129,7 @@ class ServerSettings(BaseSettings):
 def all_settings(environment: Mapping[str, str] = os.environ) -> list[Setting]:
     """The home's settings, then the server's, as they were given: each with its value and where it came from."""
     defaults = {variable(name): str(field.default) for name, field in ServerSettings.model_fields.items()}
+    defaults |= {traces.EXPORTER: "otlp if there is an endpoint", traces.ENDPOINT: "", traces.OWN_ENDPOINT: ""}
     serving = [
         Setting(name, environment.get(name) or default, "environment" if environment.get(name) else "default")
         for name, default in defaults.items()

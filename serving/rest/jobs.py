@@ -17,7 +17,7 @@ from accountant.budget import MAX_KEY, check_key
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
 from accountant.ledger.grants import ASKING, Access
-from accountant.ledger.records import PUBLIC_STATES
+from accountant.ledger.records import MOST_LABELS, PUBLIC_STATES
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
 from serving.http.routes import (
     TEXT,
@@ -58,6 +58,7 @@ OPTIONAL: Fields = {
     "target": (str,),
     "promote": (bool,),
     "blocks": (str,),
+    "labels": (list,),
 }
 KEYED: Fields = {**OPTIONAL, "evaluate": NUMBER, "idempotency_key": (str,)}
 
@@ -95,6 +96,7 @@ def asked(body: dict[str, Any]) -> Asked:
         body.get("promote", False),
         body.get("evaluate"),
         body.get("blocks"),
+        body.get("labels") or (),
     )
 
 
@@ -206,7 +208,7 @@ async def cancel_job(request: Request) -> Response:
 
 def cancelled(home: Home, seq: int) -> dict[str, Any]:
     """Give a reservation back; the job afterwards. WrongState once it has started."""
-    home.ledger.release(seq)
+    job.cancel(home, seq)
     return _job(home, seq)
 
 
@@ -243,6 +245,13 @@ async def show_dataset(request: Request) -> Response:
 STREAM = "A job's progress as server-sent events: `job` at each change, `end` at the end"
 DECIMAL = {"oneOf": [{"type": "number"}, {"type": "string"}], "description": "a decimal; a text keeps every digit"}
 BLOCKS = {**TEXT, "description": "of a dataset that grows, which blocks: all, last:12, 3-7 or 4; each is charged"}
+LABELS = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 1, "maxLength": 64},
+    "maxItems": MOST_LABELS,
+    "uniqueItems": True,
+    "description": "of workers: only one that has all of them takes the job",
+}
 TUNING = {
     "type": "object",
     "description": "private tuning: values to try for each parameter, and how many runs on average",
@@ -260,6 +269,7 @@ ASKED = {
     "model": TEXT,
     "target": {**TEXT, "description": "what to predict; must be said where the dataset has several targets"},
     "blocks": BLOCKS,
+    "labels": LABELS,
     "promote": {"type": "boolean", "description": "make its model champion of its name at once"},
     "evaluate": {**DECIMAL, "description": "epsilon at which the model is evaluated then, on what is kept aside"},
     "idempotency_key": {"type": "string", "minLength": 1, "maxLength": MAX_KEY},

@@ -15,7 +15,7 @@ from accountant.ledger.grants import ASKING
 from serving.http.rights import NAMED, READS, unnamed
 from serving.http.routes import TEXT, Door, access, in_thread, job_number, require_dataset, state
 from serving.rest import json_schemas
-from serving.rest.jobs import BLOCKS, DECIMAL, NUMBER, counting_refusals
+from serving.rest.jobs import BLOCKS, DECIMAL, LABELS, NUMBER, counting_refusals
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import Fields, json_fields, known_query
 from training import job_views
@@ -23,7 +23,8 @@ from training.profiles import profile, release
 
 REQUIRED: Fields = {"dataset": (str,), "epsilon": NUMBER}
 OPTIONAL: Fields = {
-    "part": (str,), "delta": NUMBER, "columns": (list,), "pairs": (list,), "blocks": (str,), "idempotency_key": (str,)
+    "part": (str,), "delta": NUMBER, "columns": (list,), "pairs": (list,), "blocks": (str,), "labels": (list,),
+    "idempotency_key": (str,),
 }  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def _asked(body: dict[str, Any]) -> profile.AskedProfile:
         raise InputError("pairs: must be a list of lists of two names")
     together = tuple((first, second) for first, second in pairs)
     more = body.get("delta"), body.get("part"), tuple(columns), together
-    return profile.AskedProfile(body["dataset"], body["epsilon"], *more, body.get("blocks"))
+    return profile.AskedProfile(body["dataset"], body["epsilon"], *more, body.get("blocks"), body.get("labels") or ())
 
 
 async def show_profile(request: Request) -> Response:
@@ -97,6 +98,7 @@ ASKED = {
         "epsilon": DECIMAL,
         "delta": {**DECIMAL, "description": "the dataset's when left out; 0 for noise that needs none"},
         "blocks": BLOCKS,
+        "labels": LABELS,
         "part": {"enum": ["holdout", "training"], "description": "what learners read, unless holdout is asked for"},
         "columns": {"type": "array", "items": TEXT, "description": "these alone; all when left out"},
         "pairs": {

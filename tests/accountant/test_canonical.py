@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accountant.canonical import (
+    MAX_DEPTH,
     CanonicalError,
+    Flat,
     decimal_string,
     decode,
     decode_base64,
@@ -150,6 +152,22 @@ def test_a_cycle_is_refused():
     value.append(value)
     with pytest.raises(CanonicalError, match="deep"):
         encode(value)
+
+
+def test_what_is_looked_at_once_is_refused_as_everything_else_is():
+    flat = Flat({"pure": "0.5", "rdp": {"8.9": "1"}, "unbounded": 0, "none": None})
+    for odd in ({"a": 0.5}, {"é": 1}, {1: 1}, {"a": 2**53}, {"a": {"b": {}}}, {"a": [[]]}, {"a": "\ud800"}):
+        with pytest.raises(CanonicalError):
+            Flat(odd)
+    with pytest.raises(TypeError):
+        flat["pure"] = 0.5
+    value, plain = flat, dict(flat)
+    for depth in range(MAX_DEPTH - 1):
+        assert encode(value) == encode(plain), depth
+        value, plain = [value], [plain]
+    for each in (value, plain):
+        with pytest.raises(CanonicalError, match="deep"):
+            encode(each)
 
 
 def test_error_is_the_users_and_has_its_code():

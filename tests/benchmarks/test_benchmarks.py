@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import auto, bounds, datasets, peers, rare, report, tree_rule, utility
+from benchmarks import auto, bounds, datasets, peers, rare, report, speed, speed_before, tree_rule, utility
 from training.rows.data import check_names
 from training.rows.schema import parse_schema
 
@@ -256,3 +257,18 @@ def test_a_rare_class_is_what_is_left_of_a_dataset():
     """Of 40 fits AUROC was .885 by .005, the mean chance .89 of the share by .10: false alarm below 1e-7."""
     line = rare.fit("adult", None, 2000, 0.05, "8", 0, "lazybb", 0.5)
     assert (line["records"], line["auroc"] > 0.6, 0.3 < line["mean"] < 3) == (2000, True, True)
+
+
+def test_fits_beside_an_earlier_commit(monkeypatch, capsys):
+    """What each checkout's interpreter runs, run by this one: the fit that was asked for; and the page's table."""
+    asked = ["-c", "forest", "adult", json.dumps({**speed_before.SAME, "trees": 3})]
+    monkeypatch.setattr(sys, "argv", asked)
+    fitted = {}
+    exec(compile(speed_before.FIT, "FIT", "exec"), fitted)
+    line = json.loads(capsys.readouterr().out)
+    assert (line["rows"], line["features"], fitted["more"]) == (32561, 14, {"trees": 3})  # a forest has no cut points
+    assert 0 < line["cpu"] < 60
+    about = {"what": "before", "learner": "forest", "data": "adult", "rows": 32561, "features": 14, "load": 0.5}
+    times = {"then": [2.0, 4.0, 1.0], "same": [1.0, 1.0, 1.0], "now": [3.0, 3.0, 3.5]}
+    page = speed.report([about | {f"{which}_{key}": of for which, of in times.items() for key in ("seconds", "cpu")}])
+    assert "| forest | 1.00 | 1.00 | 3.00 | 1.00 | 1.00 | 3.00 | 0.50 (0.25 to 1.00) |" in page

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
-from benchmarks import serving
+from benchmarks import serving_sent
 from benchmarks.serving_report import bounds, report
 
 
@@ -64,8 +64,8 @@ def test_report_says_what_was_met_and_what_was_not():
 
 
 def test_every_form_says_the_same_rows(tmp_path):
-    sent = serving.bodies(tmp_path)
-    table = serving.rows(serving.BATCH)
+    sent = serving_sent.bodies(tmp_path)
+    table = serving_sent.rows(serving_sent.BATCH)
     assert json.loads(sent["batch"].file.read_bytes())["records"] == table.to_pylist()
     assert pa.ipc.open_stream(sent["arrow"].file.read_bytes()).read_all() == table
     array = np.load(io.BytesIO(sent["npy"].file.read_bytes()), allow_pickle=False)

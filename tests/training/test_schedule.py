@@ -18,7 +18,7 @@ from accountant.ledger.blocks.appending import NewBlock
 from accountant.ledger.records import PUBLIC_STATES
 from training import queue
 from training.growing import schedule
-from training.growing.schedule import add, lasts, remove, schedules, submit_due
+from training.growing.schedule import add, described, lasts, remove, schedules, submit_due
 
 OPEN = [state for state, of in PUBLIC_STATES.items() if of.open]
 WEEK = schedule.PERIODS["week"]
@@ -31,13 +31,17 @@ def home(tmp_path) -> Home:
     return Home.open(place(copy(prepared(), tmp_path / "home")))
 
 
+def begin(home: Home, *about: object, **more: object) -> schedule.Schedule:
+    return add(home, described(home, *about, **more))
+
+
 def grow(home: Home, number: int) -> None:
     appending.append(home.ledger.log, NewBlock("adult", hexes(f"{number}"), 400, "steward"), number)
 
 
 def test_a_job_is_asked_once_a_period_by_whatever_clock(home):
     """Back, forth, looked at again, its file set back: the ledger has one job for each period that was met."""
-    weekly = add(home, "weekly", "week", ASKED, "cli:test", since=1000)
+    weekly = begin(home, "weekly", "week", ASKED, "cli:test", since=1000)
     at = lambda now: submit_due(home, lambda: now)  # noqa: E731
     assert at(999) == []
     first = at(1000)
@@ -60,7 +64,7 @@ def test_a_job_is_asked_once_a_period_by_whatever_clock(home):
 
 def test_it_stops_where_a_block_is_exhausted_and_says_so(home):
     grow(home, 2)
-    add(home, "weekly", "week", ASKED, "cli:test", since=0)
+    begin(home, "weekly", "week", ASKED, "cli:test", since=0)
     told = lasts(home, schedules(home)[0])["alone"]
     asked = [submit_due(home, lambda week=week: week * WEEK) for week in range(told + 3)]
     assert [len(each) for each in asked] == [1] * told + [0] * 3
@@ -75,7 +79,7 @@ def test_it_stops_where_a_block_is_exhausted_and_says_so(home):
 def test_how_long_a_rule_can_be_kept_is_how_long_it_is_kept(home, blocks, epsilon):
     """Played with a new block each period: the number that was told before is the number of jobs that were admitted."""
     grow(home, 2)
-    add(home, "weekly", "week", ASKED | {"blocks": blocks, "epsilon": epsilon}, "cli:test", since=0)
+    begin(home, "weekly", "week", ASKED | {"blocks": blocks, "epsilon": epsilon}, "cli:test", since=0)
     told, made = lasts(home, schedules(home)[0])["fed"], 0
     for week in range(14):
         made += len(submit_due(home, lambda week=week: week * WEEK))
@@ -84,17 +88,17 @@ def test_how_long_a_rule_can_be_kept_is_how_long_it_is_kept(home, blocks, epsilo
 
 
 def test_what_is_no_rule(home):
-    add(home, "weekly", "week", ASKED, "cli:test")
+    begin(home, "weekly", "week", ASKED, "cli:test")
     with pytest.raises(NameTaken):
-        add(home, "weekly", "week", ASKED, "cli:test")
+        begin(home, "weekly", "week", ASKED, "cli:test")
     with pytest.raises(InputError, match="must be one of hour, day, week"):
-        add(home, "often", "minute", ASKED, "cli:test")
+        begin(home, "often", "minute", ASKED, "cli:test")
     with pytest.raises(InputError, match="must be all, last:12"):
-        add(home, "odd", "week", ASKED | {"blocks": "newest"}, "cli:test")
+        begin(home, "odd", "week", ASKED | {"blocks": "newest"}, "cli:test")
     with pytest.raises(BudgetRefused):
-        add(home, "dear", "week", ASKED | {"epsilon": "9"}, "cli:test")
+        begin(home, "dear", "week", ASKED | {"epsilon": "9"}, "cli:test")
     with pytest.raises(UnknownName):
-        add(home, "nowhere", "week", ASKED | {"dataset": "nowhere"}, "cli:test")
+        begin(home, "nowhere", "week", ASKED | {"dataset": "nowhere"}, "cli:test")
     assert remove(home, "weekly").name == "weekly"
     with pytest.raises(UnknownName):
         remove(home, "weekly")
@@ -102,7 +106,7 @@ def test_what_is_no_rule(home):
 
 
 def test_a_damaged_file_stops_the_rules_and_not_the_queue(home, caplog):
-    add(home, "weekly", "week", ASKED, "cli:test", since=0)
+    begin(home, "weekly", "week", ASKED, "cli:test", since=0)
     good = (home.path / schedule.FILE).read_text()
     for bad in ("", "[]", "{", good.replace("week", "weak"), good.replace('"since"', '"sinse"'), "[" * 100_000):
         (home.path / schedule.FILE).write_text(bad)
@@ -119,7 +123,7 @@ def test_a_damaged_file_stops_the_rules_and_not_the_queue(home, caplog):
 def test_two_workers_that_are_killed_while_it_is_due_run_it_once(home, tmp_path):
     """Real processes: two begin at once, both are killed when the job is in the ledger, a third goes on from there."""
     asked = ASKED | {"blocks": None, "parameters": {"rounds": 3}}
-    add(home, "weekly", "week", asked, "cli:test", since=int(time.time()) - 60)
+    begin(home, "weekly", "week", asked, "cli:test", since=int(time.time()) - 60)
     log = tmp_path / "workers.log"
 
     def worker() -> subprocess.Popen:

@@ -20,8 +20,9 @@ from accountant.ledger import evaluations
 from accountant.ledger.blocks.block_rows import require_window
 from accountant.ledger.evaluations import certified_of
 from accountant.ledger.families import Dataset
-from accountant.ledger.records import HOLDOUT, Job, Registration, Request
+from accountant.ledger.records import HOLDOUT, Job, Registration, Request, check_labels
 from accountant.ledger.refusal import refusal
+from accountant.traces import span
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
@@ -49,7 +50,7 @@ class AskedWorth:
     TRAINING, or None: what is kept aside, or all rows where none are. `delta` 0: noise that needs none. `against`:
     another model, named likewise, that it is compared with on the same rows. `group`: by the groups of this column,
     which the schema names. `scores`: of three or more classes, what their probabilities say too. `blocks`: of a dataset
-    that grows, which.
+    that grows, which. `labels`: that a worker must have to run it; with any, it is queued for one.
     """
 
     model: str
@@ -61,6 +62,7 @@ class AskedWorth:
     group: str | None = None
     scores: bool = False
     blocks: str | None = None
+    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
         against=certificates[1].issued if asked.against is not None else None,
         blocks=asked.blocks,
         window=dataset.window,
+        labels=check_labels(asked.labels),
     )
     recipe = evaluator.recipe(public_of(dataset, schema.question(target), budget))
     known = evaluations.same(home.ledger.log.database, request)
@@ -164,7 +167,7 @@ def plan_following(home: Home, training: Request, epsilon: str | float | Decimal
     budget = Budget.of(str(epsilon), "0")
     request = Request(
         training.dataset, NAME, budget, {"cells": layout.size}, training.model, training.target, 0, HOLDOUT,
-        blocks=training.blocks, window=dataset.window,
+        blocks=training.blocks, window=dataset.window, labels=training.labels,
     )  # fmt: skip
     recipe = Evaluator(CellCounts(None, layout)).recipe(public_of(dataset, asked, budget))
     _require_room(dataset, request, recipe)
@@ -285,14 +288,15 @@ def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:
 
 def submit(home: Home, asked: AskedWorth, *, by: str, key: str | None = None, queued: bool = True) -> Job:
     """Plan and reserve: from here on the budget is held. The job whose statement answers the same is given instead."""
-    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued)
+    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued or bool(asked.labels))
 
 
 def reserve(home: Home, plan: Callable[[], Planned], *, by: str, key: str | None, queued: bool) -> Job:
     """Of what is planned and priced, the job that is reserved, or the one that is known already. Without `queued` the
     caller runs it here, where its rows must be.
     """
-    planned = plan()
+    with span("rehearse"):
+        planned = plan()
     if planned.known is not None:
         return home.ledger.job(planned.known)
     if not queued:
@@ -300,7 +304,8 @@ def reserve(home: Home, plan: Callable[[], Planned], *, by: str, key: str | None
     what = planned.request, planned.recipe.unit, planned.recipe.plan
     owner = None if queued else this_process()
     try:
-        return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
+        with span("reserve"):
+            return home.ledger.reserve(*what, by=by, key=key, owner=owner, lease=Lease.SECONDS)
     except BudgetRefused:  # somebody was faster between plan and reserve: say what fits now
         plan()
         raise

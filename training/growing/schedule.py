@@ -71,27 +71,6 @@ class Schedule:
         return Asked(**self.asked)
 
 
-def add(
-    home: Home,
-    name: str,
-    every: str,
-    asked: dict[str, Any],
-    by: str,
-    since: int | None = None,
-    clock: Clock = time.time,
-) -> Schedule:
-    """Enter a rule, as `described`. NameTaken where the name is in use, WrongState where `by` has MOST_OF_ONE."""
-    made = described(home, name, every, asked, by, since, clock)
-    with locked(home.path / LOCK):
-        known = _read(home)
-        if name in known:
-            raise NameTaken(f"schedule={name}: there is one of that name")
-        if sum(each.by == by for each in known.values()) >= MOST_OF_ONE:
-            raise WrongState(f"schedules: {by} has {MOST_OF_ONE}; remove one of them first")
-        _write(home, known | {name: made})
-    return made
-
-
 def described(
     home: Home,
     name: str,
@@ -101,7 +80,7 @@ def described(
     since: int | None = None,
     clock: Clock = time.time,
 ) -> Schedule:
-    """A rule whose job would be admitted now; it is not entered. `asked`: as `Asked` has it. InputError where there is
+    """A rule whose job would be admitted now; `add` enters it. `asked`: as `Asked` has it. InputError where there is
     no such period, Forbidden where `by` may not train on the dataset; else as `plan`.
     """
     if every not in PERIODS:
@@ -110,6 +89,18 @@ def described(
         check_name("schedule", name), every, int(clock()) if since is None else since, by, asked, str(uuid.uuid4())
     )
     plan(home, made.job, by, _promotes(home, made))
+    return made
+
+
+def add(home: Home, made: Schedule) -> Schedule:
+    """Enter a rule that was `described`. NameTaken where its name is in use, WrongState where `by` has MOST_OF_ONE."""
+    with locked(home.path / LOCK):
+        known = _read(home)
+        if made.name in known:
+            raise NameTaken(f"schedule={made.name}: there is one of that name")
+        if sum(each.by == made.by for each in known.values()) >= MOST_OF_ONE:
+            raise WrongState(f"schedules: {made.by} has {MOST_OF_ONE}; remove one of them first")
+        _write(home, known | {made.name: made})
     return made
 
 

@@ -18,7 +18,7 @@ from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.blocks.block_rows import require_window
 from accountant.ledger.families import Dataset
-from accountant.ledger.records import HOLDOUT, Job, Request
+from accountant.ledger.records import HOLDOUT, Job, Request, check_labels
 from accountant.ledger.refusal import refusal
 from models.profile.columns import Column
 from models.profile.figures import Noise
@@ -44,7 +44,8 @@ ROOM = 8192  # bytes of a statement that are no figures of columns
 class AskedProfile:
     """A profile in the words of the one who asks. `delta` None: the dataset's. `part`: HOLDOUT, or None for what
     learners read. `columns`: of these alone; none: of all. `pairs`: of columns that are counted together as well.
-    `blocks`: of a dataset that grows, which.
+    `blocks`: of a dataset that grows, which. `labels`: that a worker must have to run it; with any, it is
+    queued for one.
     """
 
     dataset: str
@@ -54,6 +55,7 @@ class AskedProfile:
     columns: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     blocks: str | None = None
+    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,9 @@ def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfi
         "noise": norm,
     }
     request = Request(
-        asked.dataset, NAME, budget, parameters, "", part=part, profile=True, blocks=asked.blocks, window=dataset.window
-    )
+        asked.dataset, NAME, budget, parameters, "", part=part, profile=True, blocks=asked.blocks,
+        window=dataset.window, labels=check_labels(asked.labels),
+    )  # fmt: skip
     _check_room(columns, pairs, noise_of(recipe.plan, GRID))
     known = evaluations.same(home.ledger.log.database, request)
     costs = dataset.costs(recipe.plan)
@@ -210,4 +213,4 @@ def _check_room(columns: Sequence[Column], pairs: Pairs, noise: Noise) -> None:
 
 def submit(home: Home, asked: AskedProfile, *, by: str, key: str | None = None, queued: bool = True) -> Job:
     """Plan and reserve: from here on the budget is held. The job whose statement answers the same is given instead."""
-    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued)
+    return reserve(home, lambda: plan(home, asked, by), by=by, key=key, queued=queued or bool(asked.labels))

@@ -6,18 +6,18 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Dialect, Update, bindparam, insert, select, update
 
 from accountant.canonical import parse_decimal
 from accountant.errors import InputError, LedgerInvalid, WrongState
 from accountant.ledger import family_rows
 from accountant.ledger.blocks.windows import SAY_BLOCKS, Block, Period, Window, window_of
 from accountant.ledger.families import Dataset, Family, Spent, Whole, account_of
-from accountant.ledger.family_rows import WHOLE, mismatch
+from accountant.ledger.family_rows import WHOLE, mismatch, text_of
 from accountant.ledger.records import Request, window_from_entry
-from accountant.log.entries import Signed, dumps, read_entry
+from accountant.log.entries import Signed, read_entry
 from accountant.log.newest import account_number
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import price_from_json, price_to_json
@@ -31,7 +31,7 @@ _BLOCKS = (
     .order_by(block_table.c.number)
 )
 _ACCOUNTS = (
-    select(family_table, analyst_table.c.used.label("spent"))
+    select(*(family_table.c[name] for name in ("id", "seq", "changed", "used", "reserved")), analyst_table.c.used)
     .outerjoin(
         analyst_table, (analyst_table.c.family == family_table.c.id) & (analyst_table.c.name == bindparam("who"))
     )
@@ -42,7 +42,9 @@ _PUT_ANALYST = update(analyst_table).where(
     analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who")
 )
 _NEW_ANALYST = insert(analyst_table)
-_SUMS = ("pure", "unbounded", WHOLE)
+
+
+_Sums: TypeAlias = tuple[dict[str, Any], Price]  # as a row says them, and what that is
 
 
 def load(
@@ -140,52 +142,55 @@ def _accounts(
     found = {1: replace(first, block=1)}
     ids = {block.number: account_of(first.identity, first.part, block.number) for block in blocks if block.number > 1}
     asked = connection.execute(_ACCOUNTS, {"ids": [*ids.values()], "who": analyst}) if ids else ()
-    rows = {row.id: row for row in asked}
+    rows = {row[0]: tuple(row[1:]) for row in asked}
     numbers = [account_number(block.seq, first.part) for block in blocks]
     newest = dict(zip(numbers, signed.newest.of(numbers), strict=True)) if signed else {}
     charged = dict(zip(numbers, signed.newest.spent(numbers, analyst), strict=True)) if signed and analyst else {}
     nothing = price_to_json(first.filter.nothing(), first.filter.orders)
     untouched = {"used": nothing, "reserved": nothing}
-    alike: dict[tuple[str, str, str | None], Family] = {}
+    alike: dict[tuple[str, str, str | None], dict[str, Any]] = {}
+    sums: dict[str | None, _Sums] = {None: (nothing, first.filter.nothing())}
     for block, number in zip(blocks, numbers, strict=True):
         if block.number == 1:
             continue
-        row = rows.get(ids[block.number])
-        if row is None or (row.seq, row.changed) != (block.seq, None):
+        row = rows.get(ids[block.number], ())
+        if row[:2] != (block.seq, None):
             raise mismatch(f"account of block {block.number}", block.seq)
-        said = row.used, row.reserved, row.spent
+        said = row[2:]
         if said not in alike:
-            alike[said] = _standing(connection, first, analyst, *said)
+            sums |= {text: _sums(text, first.filter.orders) for text in said if text not in sums}
+            alike[said] = _standing(connection, first, analyst, said, sums)
         if signed:
-            used, reserved, own = (nothing if text is None else _sums(text, first.filter.orders)[0] for text in said)
+            (used, _), (reserved, _), (own, _) = (sums[text] for text in said)
             entry = newest[number]
             line = signed.said_of(entry, number) if entry else untouched
             if line is None or (used, reserved) != (line["used"], line["reserved"]):
                 raise mismatch(f"account of block {block.number}", entry or block.seq)
             if analyst is not None and own != _said_spent(signed, charged[number], number, analyst, nothing):
                 raise mismatch(f"analyst {analyst} on block {block.number}", block.seq)
-        found[block.number] = alike[said].but(seq=block.seq, block=block.number)
+        found[block.number] = first.but(seq=block.seq, block=block.number, **alike[said])
     return tuple(found[block.number] for block in blocks)
 
 
 def _standing(
-    connection: Connection, first: Family, analyst: str | None, used: str, reserved: str, spent: str | None
-) -> Family:
-    """How the accounts of blocks stand whose rows, and their analyst's, say this."""
-    orders = first.filter.orders
-    (sums, spent_of_all), (_, waits), whole = _sums(used, orders), _sums(reserved, orders), None
-    if WHOLE in sums:
-        claimed = read_entry(sums[WHOLE], body_at(connection, sums[WHOLE])).value["claim"]
-        whole = Whole(sums[WHOLE], parse_decimal(claimed["epsilon"]))
-    own, quota = None, None
-    if analyst is not None:
-        own = Spent(analyst, first.filter.nothing() if spent is None else _sums(spent, orders)[1], spent is not None)
-        quota = first.quota and replace(first.quota, used=own.used)
-    return first.but(changed=None, used=spent_of_all, reserved=waits, whole=whole, spent=own, quota=quota)
+    connection: Connection,
+    first: Family,
+    analyst: str | None,
+    said: tuple[str | None, ...],
+    sums: Mapping[str | None, _Sums],
+) -> dict[str, Any]:
+    """What the accounts of blocks are beside `first` whose rows say this: used, reserved, and of it the analyst's."""
+    (stated, used), (_, reserved), (_, own) = (sums[text] for text in said)
+    whole, spent = None, None if analyst is None else Spent(analyst, own, said[2] is not None)
+    if WHOLE in stated:
+        claimed = read_entry(stated[WHOLE], body_at(connection, stated[WHOLE])).value["claim"]
+        whole = Whole(stated[WHOLE], parse_decimal(claimed["epsilon"]))
+    quota = spent and first.quota and replace(first.quota, used=own)
+    return {"changed": None, "used": used, "reserved": reserved, "whole": whole, "spent": spent, "quota": quota}
 
 
 @lru_cache(maxsize=8192)  # of many blocks most stand alike
-def _sums(text: str, orders: tuple[Any, ...]) -> tuple[dict[str, Any], Price]:
+def _sums(text: str, orders: tuple[Any, ...]) -> _Sums:
     try:
         found: dict[str, Any] = json.loads(text)
         return found, price_from_json(found, orders)
@@ -208,28 +213,35 @@ def _said_spent(
 
 def put(connection: Connection, families: Sequence[Family], lines: Sequence[Mapping[str, Any]]) -> None:
     """Put each family's sums, and what its analyst has used, at what its line of `after` says."""
-    texts: dict[int, str] = {}  # of the same objects
     rows, known, new = [], [], []
     for family, line in zip(families, lines, strict=True):
-        for figures in (line["used"], line["reserved"]):
-            if id(figures) not in texts:
-                texts[id(figures)] = dumps(figures)
         at = family.account
-        rows.append({"at": at, "used": texts[id(line["used"])], "reserved": texts[id(line["reserved"])]})
+        rows.append({"at": at, "used": text_of(line["used"]), "reserved": text_of(line["reserved"])})
         if "analyst" not in line or family.spent is None:
             continue
-        spent = line["analyst"]["used"]
-        if id(spent) not in texts:
-            texts[id(spent)] = dumps(spent)
+        who, spent = line["analyst"]["name"], text_of(line["analyst"]["used"])
         if family.spent.known:
-            known.append({"at": at, "who": line["analyst"]["name"], "used": texts[id(spent)]})
+            known.append({"at": at, "who": who, "used": spent})
         else:
-            new.append({"family": at, "name": line["analyst"]["name"], "share": None, "used": texts[id(spent)]})
-    connection.execute(_PUT, rows)
-    if known:
-        connection.execute(_PUT_ANALYST, known)
+            new.append({"family": at, "name": who, "share": None, "used": spent})
+    _execute(connection, _PUT, rows)
+    _execute(connection, _PUT_ANALYST, known)
     if new:
         connection.execute(_NEW_ANALYST, new)
+
+
+def _execute(connection: Connection, statement: Update, rows: Sequence[dict[str, Any]]) -> None:
+    """An update of texts for each of these rows, as the driver takes it: a row less dear than by `execute`."""
+    if rows:
+        text, places = driven(statement, connection.dialect, tuple(rows[0]))
+        connection.exec_driver_sql(text, rows if places is None else [tuple(row[at] for at in places) for row in rows])
+
+
+@lru_cache(maxsize=32)
+def driven(statement: Update, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, tuple[str, ...] | None]:
+    """A statement with values of these names as the database's driver has it, and in which places they stand."""
+    compiled = statement.compile(dialect=dialect, column_keys=[*names])
+    return str(compiled), None if compiled.positiontup is None else tuple(compiled.positiontup)
 
 
 def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -243,8 +255,7 @@ def together(families: Iterable[Family], lines: Iterable[dict[str, Any]]) -> lis
             found.append(line)
             continue
         figures = line["used"], line["reserved"], line.get("analyst", {}).get("used", {})
-        flat = ((*(each.get(name) for name in _SUMS), *each.get("rdp", {}).items()) for each in figures)
-        own = line["changed"], *flat
+        own = line["changed"], *map(text_of, figures)
         if own in known:
             known[own].setdefault("also", []).append(line["family"])
         else:

@@ -15,8 +15,8 @@ from accountant.errors import InputError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0006"
-KNOWN = ("0001", "0002", "0003", "0004", "0005", HEAD)
+HEAD = "0007"
+KNOWN = ("0001", "0002", "0003", "0004", "0005", "0006", HEAD)
 FOLDER = Path(__file__).parent
 _SPINE = {"entry", "node", "checkpoint", "dataset", "job", "token"}  # revision 0001, which kept no number
 

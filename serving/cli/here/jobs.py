@@ -8,11 +8,13 @@ from typing import Any
 
 from accountant.errors import Forbidden
 from accountant.home import Home
+from accountant.later import later
 from accountant.ledger.records import PUBLIC_STATES
 from serving.cli.terminal import allowed, this_user
 from training.job_views import job_to_json, jobs_to_json
 
 LOOK_SECONDS = 0.5
+running = later("training.job")  # most commands on jobs run none
 
 
 def listed(dataset: str | None, state: str | None, after: int | None, limit: int) -> dict[str, Any]:
@@ -40,7 +42,7 @@ def cancelled(number: int) -> dict[str, Any]:
     home = Home.open()
     if not allowed(home).may_cancel(home.ledger.job(number)):
         raise Forbidden(f"job {number}: {this_user()} may not cancel it: it is another's, and no grant names it")
-    home.ledger.release(number)
+    running.cancel(home, number)
     return _job(home, number)
 
 

@@ -14,8 +14,8 @@ def added(name: str, every: str, start: str | None, asked: Mapping[str, Any]) ->
     """Enter one; how long it can be kept."""
     home = Home.open()
     allowed(home, "train", dataset=asked["dataset"])
-    made = schedule.add(home, name, every, dict(asked), this_user(), schedule.moment(start))
-    return schedule.schedule_to_json(home, made)
+    made = schedule.described(home, name, every, dict(asked), this_user(), schedule.moment(start))
+    return schedule.schedule_to_json(home, schedule.add(home, made))
 
 
 def listed() -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from accountant.home import Home
 from models.store.bundle import ModelStore
-from serving.cli.terminal import allowed, this_user
+from serving.cli.terminal import allowed, awaits, this_user
 from training import plans
 from training.plans import Asked
 from training.pricing import telling
@@ -33,6 +33,7 @@ def trained(asked: Mapping[str, Any], key: str | None, progress: Callable[[int, 
     job_asked, home = _asked(asked), Home.open()
     promotes = _promotes(home, job_asked)
     job.recover(home)
+    awaits(asked)
     return job.train(home, job_asked, by=this_user(), key=key, progress=progress, promotes=promotes)
 
 

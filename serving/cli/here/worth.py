@@ -15,7 +15,7 @@ from models.worth.stated import report_of
 from models.worth.statements import ENVELOPE, statement_of
 from serving.cli.here.released import opened
 from serving.cli.released.reports import write_report
-from serving.cli.terminal import allowed, this_user
+from serving.cli.terminal import allowed, awaits, this_user
 from training import job
 from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth
@@ -33,6 +33,7 @@ def evaluated(asked: Mapping[str, Any], key: str | None, out: Path | None) -> di
     """An evaluation to its end, with `worth`, and the place of its `statement`; a report goes to `out`."""
     home = _home(asked)
     job.recover(home)
+    awaits(asked)
     body = job.evaluate(home, AskedWorth(**asked), by=this_user(), key=key)
     if out is not None:
         unit = statement_of(home, body["job"])[2].form.claim.unit
@@ -60,6 +61,7 @@ def profiled(asked: Mapping[str, Any], key: str | None, out: Path | None) -> dic
     """A profile to its end, with its figures, and the place of its `statement`; a report goes to `out`."""
     home = _home(asked)
     job.recover(home)
+    awaits(asked)
     body = job.profile(home, AskedProfile(**asked), by=this_user(), key=key)
     if out is not None:
         profile_report.write(body["profile"], out)

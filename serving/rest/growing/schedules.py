@@ -54,9 +54,9 @@ def begun(home: Home, body: Mapping[str, Any], held: Access, dry: bool) -> dict[
     given = {name: body.get(name) for name in (*REQUIRED, *OF_A_JOB, "evaluate")}
     asked = {name: _plain(value) for name, value in given.items() if value is not None}
     asked |= {"learner": asked.get("learner", "auto")}
-    make = described if dry else add
-    made = make(home, body["name"], body.get("every") or "week", asked, held.principal, moment(body.get("start")))
-    return schedule_to_json(home, made)
+    every, start = body.get("every") or "week", moment(body.get("start"))
+    made = described(home, body["name"], every, asked, held.principal, start)
+    return schedule_to_json(home, made if dry else add(home, made))
 
 
 def _plain(value: Any) -> Any:
@@ -86,7 +86,7 @@ SCHEDULE = json_schemas.record(
     {
         "delta": json_schemas.DECIMAL, "model": json_schemas.TEXT, "target": json_schemas.TEXT,
         "blocks": json_schemas.TEXT, "promote": {"type": "boolean"}, "evaluate": json_schemas.DECIMAL,
-        "parameters": json_schemas.ANY_OBJECT,
+        "parameters": json_schemas.ANY_OBJECT, "labels": json_schemas.array(json_schemas.TEXT),
     },
     says="`alone`: how many more runs the budgets admit if no block comes, `until`: the day on which one is refused "
     "then; `fed`, `fed_until`: the same with a new block each period, null: for as long as that goes on; `since`: "

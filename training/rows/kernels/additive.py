@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from training.rows.kernels import FRACTION
 
+BLOCK = 2048  # rows whose values stay in cache
 LANES = 4  # neighbouring rows add to different places: an addition waits for the one before it to the same place
 Integers = NDArray[np.int64]
 
@@ -58,12 +59,17 @@ def sum_classes(
 
     `leaves`: the leaf of each code; `table`: (2, scores).
     """
-    sums = np.zeros((LANES, size), dtype=np.int64)
-    last = table.shape[1] - 1
-    for i in range(codes.size):
-        place = min(max(scores[i] - low, 0), last)
-        sums[i & (LANES - 1), leaves[codes[i]]] += table[labels[i], place]
-    return np.asarray(sums.sum(axis=0))
+    sums = np.zeros((LANES, leaves.size), dtype=np.int64)
+    flat, width = table.ravel(), table.shape[1]
+    place, value = np.empty(BLOCK, dtype=np.uint32), np.empty(BLOCK, dtype=np.int32)
+    for first in range(0, codes.size, BLOCK):
+        some, own, found = codes[first : first + BLOCK], scores[first : first + BLOCK], labels[first : first + BLOCK]
+        for j in range(some.size):
+            place[j] = min(max(own[j] - low, 0), width - 1) + found[j] * width
+        for j in range(some.size):
+            value[j] = flat[place[j]]
+        _add(some, value, sums[0], sums[1], sums[2], sums[3])
+    return _by_leaf(sums, leaves, size)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -80,12 +86,38 @@ def sum_numbers(
     """Sum per leaf of the residual target - score - constant, clipped to -clip..clip, times factor / 2^FRACTION, each
     rounded toward zero: (size,).
     """
-    sums = np.zeros((LANES, size), dtype=np.int64)
-    for i in range(codes.size):
-        residual = targets[i] - scores[i] - constant
-        part = (min(abs(residual), clip) * factor) >> FRACTION
-        sums[i & (LANES - 1), leaves[codes[i]]] += part if residual > 0 else -part
-    return np.asarray(sums.sum(axis=0))
+    sums = np.zeros((LANES, leaves.size), dtype=np.int64)
+    value = np.empty(BLOCK, dtype=np.int32)
+    for first in range(0, codes.size, BLOCK):
+        some, own, found = codes[first : first + BLOCK], scores[first : first + BLOCK], targets[first : first + BLOCK]
+        number_values(found, own, constant, clip, factor, value[: some.size])
+        _add(some, value, sums[0], sums[1], sums[2], sums[3])
+    return _by_leaf(sums, leaves, size)
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _add(
+    codes: NDArray[Any], value: NDArray[np.int32], first: Integers, second: Integers, third: Integers, fourth: Integers
+) -> None:
+    """The values of rows to the sums of their codes."""
+    whole = codes.size - codes.size % LANES
+    for j in range(0, whole, LANES):
+        first[codes[j]] += value[j]
+        second[codes[j + 1]] += value[j + 1]
+        third[codes[j + 2]] += value[j + 2]
+        fourth[codes[j + 3]] += value[j + 3]
+    for j in range(whole, codes.size):
+        first[codes[j]] += value[j]
+
+
+@numba.njit(nogil=True, cache=True)
+def _by_leaf(sums: Integers, leaves: Integers, size: int) -> Integers:
+    """(size,) from (LANES, codes)."""
+    found = np.zeros(size, dtype=np.int64)
+    for lane in range(LANES):
+        for code in range(leaves.size):
+            found[leaves[code]] += sums[lane, code]
+    return found
 
 
 @numba.njit(nogil=True, cache=True)
