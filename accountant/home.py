@@ -60,6 +60,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> dict[str, Setting]:
         "DPSERVE_LOCAL": home,
         "DPSERVE_LEDGER_URL": f"sqlite:///{Path(home).absolute() / 'ledger.db'}",
         "DPSERVE_ENGINE": "local",
+        "DPSERVE_RESUME": "0",
         "DPSERVE_ISSUER_KEY": "",
         "DPSERVE_WITNESS_POLICY": "",
     }

@@ -15,10 +15,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from accountant import answers
+from accountant.answers import Answers, CannotResume
 from accountant.budget import Budget, check_key
 from accountant.errors import BudgetRefused, DpserveError, IdempotencyConflict, JobFailed, PlanMismatch, WrongState
 from accountant.home import Home
 from accountant.ledger.families import Started
+from accountant.ledger.job_rows import resume
 from accountant.ledger.records import PUBLIC_STATES, Holding, Job, State, request_from_entry
 from accountant.traces import span
 from models.forms.ensemble import Ensemble
@@ -29,7 +32,8 @@ from training.evaluation import evaluate as evaluations
 from training.evaluation.evaluate import AskedWorth, evaluator_of, measured_by
 from training.evaluation.release import finish_evaluation, keep_counts
 from training.job_views import following, job_to_json
-from training.lease import Lease, is_dead, this_process
+from training.job_words import TUNING
+from training.lease import Lease, is_dead, lives, this_process
 from training.plans import Asked, plan, public_of, request_of
 from training.profiles import profile as profiles
 from training.profiles.profile import AskedProfile, profiler_of
@@ -105,7 +109,15 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
         except DpserveError:  # it was lost or revoked since: no row is read, and nothing is spent
             home.ledger.release(seq)
             raise
+    keeps = answers.is_on() and TUNING not in request.parameters  # a tuned job's runs are one release
     started = home.ledger.start(seq, owner, Lease.SECONDS)
+    with Answers(home, seq, keeps) as kept:
+        return _carried(home, started, owner, progress, kept)
+
+
+def _carried(home: Home, started: Started, owner: str, progress: Progress, kept: Answers) -> Path:
+    """A job that has started, to its end. What it draws is `kept` until it is committed."""
+    seq = started.seq
     with Lease(home.ledger, seq) as lease:
 
         def tell(done: int, total: int) -> None:
@@ -113,11 +125,12 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
                 lease.progress(done)  # setting, and only that of the best is released
             progress(done, total)
 
-        released = _play(home, started, owner, tell, lease.check)
+        released = _play(home, started, owner, tell, lease.check, kept)
         try:
             home.ledger.commit(seq, released, owner)
         except WrongState:
             raise _lost(home, seq) from None
+        kept.end()
     return _finish(home, seq)
 
 
@@ -132,9 +145,10 @@ def _finish(home: Home, seq: int) -> Path:
     return place
 
 
-def _play(home: Home, started: Started, owner: str, progress: Progress, held: Callable[[], None]) -> str:
+def _play(home: Home, started: Started, owner: str, progress: Progress, held: Callable[[], None], kept: Answers) -> str:
     """Play the plan and put what it released on disk; its sha256."""
     try:
+        kept.begin()
         schema, request = schema_of(home, started.dataset), started.request
         target = schema.target_names[0] if request.profile else request.target
         public = public_of(started.dataset, schema.question(target), request.budget)
@@ -144,7 +158,7 @@ def _play(home: Home, started: Started, owner: str, progress: Progress, held: Ca
         counter = evaluator_of(measured, schema, request.parameters) if measured else profiler
         opened = open_table(home, started, schema, names) if names else open_rows(home, started, schema)
         with closing(opened) as rows:
-            session = Session(public, started.unit, started.plan, rows, progress, held)
+            session = Session(public, started.unit, started.plan, rows, progress, held, kept)
             released = _learn(home, started, session) if counter is None else counter.learn(session)
         if session.close() != started.plan:
             raise PlanMismatch("what was played is not what was reserved")
@@ -157,6 +171,7 @@ def _play(home: Home, started: Started, owner: str, progress: Progress, held: Ca
         except WrongState:
             raise _lost(home, started.seq) from None
         job_traces.tell(home, started.seq)
+        kept.end()
         forget_choice(home, started.seq)
         reason = error.message if isinstance(error, JobFailed) else type(error).__name__
         raise JobFailed(
@@ -249,7 +264,8 @@ def cancel(home: Home, seq: int) -> None:
 
 
 def recover(home: Home) -> dict[str, list[int]]:
-    """After a crash: burn what had started and has no living owner, give back what had not, finish what was committed.
+    """After a crash: what had started and has no living owner goes on here where its answers were kept, else is burned;
+    what had not is given back, and what was committed is finished.
 
     A job that cannot be finished now (a full disk, a damaged file) is "stuck": it keeps no other from being settled.
     """
@@ -267,6 +283,10 @@ def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None
     """Only while the dead owner holds it, just as it was seen: another may clean up as well, or it lives after all."""
     try:
         if holding.state is State.STARTED:
+            came_to = _resumed(home, holding)
+            if came_to is not None:
+                settled.get(came_to, []).append(holding.seq)
+                return
             home.ledger.burn(holding.seq, "interrupted", holding.owner, holding.expires)
             forget_choice(home, holding.seq)
         else:
@@ -275,6 +295,35 @@ def _settle(home: Home, holding: Holding, settled: dict[str, list[int]]) -> None
         return
     job_traces.tell(home, holding.seq)
     settled["burned" if holding.state is State.STARTED else "released"].append(holding.seq)
+
+
+def _resumed(home: Home, holding: Holding) -> str | None:
+    """What came of a job whose answers were kept, by going on with it here: finished, burned or stuck; "" where it is
+    left to who is at it, None where it is not resumed. Raises as `Ledger.burn`.
+    """
+    seq = holding.seq
+    try:
+        with Answers.reopen(home, seq, home.ledger.job(seq).done) as kept:
+            request = request_from_entry(home.ledger.reservation(seq).value)
+            require_rows(home, home.ledger.dataset_of(seq))
+            measured_by(home, request)
+            started = resume(home.ledger.log, holding, this_process(), Lease.SECONDS)
+            LOG.info("job %d: goes on after the end of who ran it", seq)
+            try:
+                _carried(home, started, this_process(), lambda done, total: None, kept)
+                return "finished"
+            except (DpserveError, OSError) as error:
+                LOG.error("job %d: %s", seq, type(error).__name__)
+                return "burned" if home.ledger.job(seq).state is State.BURNED else "stuck"
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return "" if lives(holding.owner) is False else None
+    except CannotResume as error:
+        LOG.warning("job %d: is not resumed: its answers are %s", seq, error)
+    except (DpserveError, OSError) as error:
+        LOG.warning("job %d: is not resumed (%s)", seq, type(error).__name__)
+    return None
 
 
 def _tidy(home: Home, seq: int, settled: dict[str, list[int]]) -> None:

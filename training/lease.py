@@ -146,6 +146,7 @@ class Lease:
             self._renewed = asked
 
     def __enter__(self) -> Lease:
+        Lease.over.discard((self._ledger.log.database.url, self._seq))  # it may be resumed where it ended
         self._thread.start()
         return self
 

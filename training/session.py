@@ -114,6 +114,17 @@ class Releaser(Protocol):
         """What `mechanism` makes of the query's answer. PlanMismatch where the plan has something else next."""
 
 
+class Kept(Protocol):
+    """The answers of a plan's releases, in order (`accountant.answers`)."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the next one is there already, so that nothing is asked of rows for it."""
+
+    def next(self, draw: Callable[[], Any]) -> Any:
+        """The next one: what is there, else what `draw` gives, kept before it is returned."""
+
+
 class Selection(Protocol):
     """Private selection among runs (`training.tuning.selecting`): `charge` is its one line of a plan."""
 
@@ -188,6 +199,7 @@ class Rehearsal:
 class Session:
     """Holds the rows and plays a reserved plan. `progress(done, total)` counts rounds of the plan, or a selection's
     public number of runs: data-independent. `held()`, before every draw, raises where the job is another's by now.
+    `answers`: keep what is drawn, and have it where an earlier process drew it; None: nothing is kept.
     """
 
     def __init__(
@@ -198,9 +210,11 @@ class Session:
         rows: Rows,
         progress: Callable[[int, int], None] = lambda done, total: None,
         held: Callable[[], None] = lambda: None,
+        answers: Kept | None = None,
     ) -> None:
         self.public, self.unit, self.plan = public, unit, plan
         self._rows, self._progress, self._held = rows, progress, held
+        self._answers = answers
         self._next = [release for release, count in reversed(plan.runs) for _ in range(count)]
         self._played: list[Release] = []
 
@@ -210,9 +224,14 @@ class Session:
         """
         asked = _release(query, mechanism, self.public)
         self._pop(asked)
-        exact = query(self._rows)
+        kept = self._answers
+        exact = np.zeros(0, np.int64) if kept is not None and kept.is_kept else query(self._rows)
         self._held()
-        answer = mechanism.draw(exact, asked.sensitivity)
+
+        def draw() -> Any:
+            return mechanism.draw(exact, asked.sensitivity)
+
+        answer = draw() if kept is None else kept.next(draw)
         self._progress(len(self._played), len(self.plan))
         return answer
 

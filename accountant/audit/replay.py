@@ -25,6 +25,7 @@ from accountant.errors import DpserveError, LedgerInvalid
 from accountant.keys.trust import PublicKeys
 
 FORMAT = "dpserve-ledger/v1"
+MOST_RESUMED = 5
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class JobState:
     profile: bool = False
     window: tuple[int, int] | None = None
     labels: str | None = None
+    resumed: int = 0
     state: str = "reserved"
     committed: int | None = None
     issued: int | None = None
@@ -195,6 +197,13 @@ class Replay:
         self.books.start(dataset, job.costs)
         self.books.judge_after(value, dataset.families, None, job.window)
 
+    def _resumed(self, seq: int, value: Value) -> None:
+        """It goes on, for nothing: what was drawn is not drawn again (docs/privacy/resumed.md)."""
+        job, times = self._move(value, "started", "started"), value["times"]
+        sound = type(times) is int and times == job.resumed + 1 <= MOST_RESUMED
+        require(sound, f"times={times!r:.40}: must be {job.resumed + 1}, and at most {MOST_RESUMED}")
+        job.resumed = times
+
     def _committed(self, seq: int, value: Value) -> None:
         require_hex(value, "released")
         self.campaigns.require_answered(value["reservation"], value["released"])
@@ -337,6 +346,7 @@ class Replay:
             _reserved,
         ),
         "started": ("reservation", _started),
+        "resumed": ("reservation times", _resumed),
         "committed": ("reservation released", _committed),
         "burned": ("reservation reason", _burned),
         "released": ("reservation", _released),

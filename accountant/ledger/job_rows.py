@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from accountant.errors import IdempotencyConflict, LedgerInvalid, UnknownName, WrongState
-from accountant.ledger.records import Holding, Job, Request, SeenJobs, State
-from accountant.log.entries import Signed
+from accountant.ledger.blocks import block_rows
+from accountant.ledger.families import Started
+from accountant.ledger.records import Holding, Job, Request, SeenJobs, State, request_from_entry
+from accountant.log.entries import Signed, TransparencyLog, read_entry
 from accountant.log.newest import account_number
+from accountant.privacy.events import plan_from_json
 from accountant.store import engines
 from accountant.store.store import Store
 from accountant.store.tables import job_table
@@ -22,6 +26,7 @@ _BY_KEY = select(job_table).where(
     job_table.c.analyst == bindparam("by"), job_table.c.idempotency_key == bindparam("at")
 )
 _NEW_JOB = insert(job_table)
+MOST_RESUMED = 5  # times: a job that ends whoever runs it comes to its end
 _QUEUED = (job_table.c.state == State.RESERVED) & (job_table.c.queued == 1)
 
 
@@ -211,3 +216,39 @@ def require_holder(connection: Connection, job: Job, verb: str, owner: str, expi
     holder, until = connection.execute(query).one()
     if owner != holder or (expires is not None and expires != (until or 0.0)):
         raise WrongState(f"job {job.seq}: cannot {verb} it, it is held by another", job=job.seq, state=job.state.value)
+
+
+def resume(log: TransparencyLog, holding: Holding, owner: str, lease: float) -> Started:
+    """STARTED -> STARTED: held by `owner` from now on, who goes on with it and draws nothing that was drawn. In one
+    transaction, to one caller alone.
+
+    Raises:
+        WrongState: it is not held any more as the `holding` has it, or went on MOST_RESUMED times before.
+        LedgerInvalid: its row says that it runs, and the newest entry about it that it is over.
+    """
+    seq = holding.seq
+    with log.writing() as writer:
+        job = read_job(writer.connection, seq)
+        require_state(job, State.STARTED, "resume")
+        require_holder(writer.connection, job, "resume", holding.owner, holding.expires)
+        last = writer.signed.after(account_number(seq))
+        said = read_entry(last, writer.signed.body(last)).value
+        if said["type"] not in ("started", "resumed") or said["reservation"] != seq:
+            raise LedgerInvalid(
+                f"index: job {seq}: cannot resume it: its row says {job.state.value}, and entry {last} {said['type']}: "
+                "somebody else wrote the row (dpserve ledger audit)",
+                entry=last,
+                index=f"job {seq}",
+            )
+        times = int(said.get("times", 0)) + 1
+        if times > MOST_RESUMED:
+            raise WrongState(
+                f"job {seq}: went on {MOST_RESUMED} times, and ended each time", job=seq, state=job.state.value
+            )
+        writer.append("resumed", reservation=seq, times=times)
+        held = {"owner": owner, "expires": engines.clock(writer.connection) + lease, "doubted": None}
+        writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**held))
+        stored = read_entry(seq, writer.signed.body(seq)).value
+        dataset = block_rows.charged_by(writer.connection, stored, None, writer.signed)
+        plan = plan_from_json(stored["plan"])
+        return Started(seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan)

@@ -40,6 +40,7 @@ KINDS = {
     "quota-set": EntryKind(),
     "reserved": EntryKind(model="model"),
     "started": EntryKind(),
+    "resumed": EntryKind(),
     "committed": EntryKind(),
     "burned": EntryKind(),
     "released": EntryKind(),

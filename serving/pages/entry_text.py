@@ -162,6 +162,8 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
+ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+
 # Kind -> (badge of the pages, what it is called there, what an entry says).
 _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
     "genesis": (
@@ -203,6 +205,14 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         "job finished",
         lambda value: (
             f"Job {value['reservation']} released its numbers. Their digest stands here, so they cannot be exchanged."
+        ),
+    ),
+    "resumed": (
+        "run",
+        "job goes on",
+        lambda value: (
+            f"Job {value['reservation']} goes on in another process, after the one that ran it ended, for the "
+            f"{ORDINALS[value['times']]} time. What was drawn before is not drawn again; it costs nothing more."
         ),
     ),
     "burned": (

@@ -14,12 +14,14 @@ import importlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import ledgers
+from ledgers import ROOT
 
 from accountant.home import Home
 from training import job
@@ -28,6 +30,33 @@ from training.rows import datasets
 from training.session import Session
 
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
+
+
+class Driver:
+    """This file, or another that serves, in a process of its own."""
+
+    def __init__(self, script: str = __file__, **more: str) -> None:
+        command = [sys.executable, script]
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}", **more}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+        self._process = subprocess.Popen(command, **pipes)
+        assert self._process.stdout.readline() == "ready\n"
+
+    def run(self, task: str, home: Path, point: str | None = None, delay: float | None = None) -> int | None:
+        """Exit status of the child, or None where it was killed."""
+        request = {"task": task, "home": str(home), "files": str(files()), "point": point, "delay": delay}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        status = int(self._process.stdout.readline())
+        return None if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL else os.WEXITSTATUS(status)
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def files() -> Path:
+    return ledgers.prepared().parent / "files"
 
 
 def die_at(point: str) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,7 +11,8 @@ from pathlib import Path
 import ledgers
 import pytest
 from charged import check_charged
-from ledgers import ROOT, copy, place, prepared
+from crash_driver import Driver, files
+from ledgers import copy, place, prepared
 
 from accountant.audit.audit import audit_home
 from accountant.budget import Relation
@@ -34,33 +31,6 @@ pytestmark = pytest.mark.slow
 ASKED = Asked("adult", "lazybb", "0.05", parameters={"rounds": 8})
 KILLS = int(os.environ.get("ROBUST_KILLS", "24"))  # the long form: 600
 OF_ONE = 40
-
-
-class Driver:
-    """tests/helpers/crash_driver.py in a process of its own."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, str(ROOT / "tests" / "helpers" / "crash_driver.py")]
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}"}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-        self._process = subprocess.Popen(command, **pipes)
-        assert self._process.stdout.readline() == "ready\n"
-
-    def run(self, task: str, home: Path, point: str | None = None, delay: float | None = None) -> int | None:
-        """Exit status of the child, or None where it was killed."""
-        request = {"task": task, "home": str(home), "files": str(files()), "point": point, "delay": delay}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        status = int(self._process.stdout.readline())
-        return None if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL else os.WEXITSTATUS(status)
-
-    def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
-
-
-def files() -> Path:
-    return prepared().parent / "files"
 
 
 @pytest.fixture(scope="module")

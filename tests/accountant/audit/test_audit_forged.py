@@ -141,6 +141,26 @@ ILLEGAL = [
 ]
 
 
+GONE_ON = {
+    "of a job that waits": [("reserved", {"times": 1})],
+    "of a job that is over": [("burned", {"times": 1})],
+    "from the second time": [("started", {"times": 2})],
+    "the same time twice": [("started", {"times": 1}), ("started", {"times": 1})],
+    "truth for a number": [("started", {"times": True})],
+    "not at all": [("started", {"times": 0})],
+    "once too often": [("started", {"times": time}) for time in range(1, 7)],
+}
+
+
+@pytest.mark.parametrize("what", GONE_ON)
+def test_a_job_that_goes_on_as_none_can_is_named(home, what):
+    more = [entry("resumed", reservation=job_in(state), **fields) for state, fields in GONE_ON[what]]
+    rewrite(home, [*LEAVES, *more[:-1]])
+    assert report(home).problems == ()
+    rewrite(home, [*LEAVES, *more])
+    assert report(home).first == COUNT + len(more) - 1
+
+
 @pytest.mark.parametrize("what", MORE)
 def test_one_signed_entry_too_many_is_named(home, what):
     rewrite(home, [*LEAVES, MORE[what]])
