@@ -5,7 +5,8 @@
 
 Every figure comes from a process of its own on one processor: processor seconds, and the most anonymous memory (what
 cannot be dropped and read again from a file), looked at a hundred times a second. A round or a release is what stands
-between two draws, the median of the last of a job. 1e8 rows of 20 features need 26 GB of disk.
+between two draws, the median of the last of a job. 1e8 rows of 20 features need 26 GB of disk. `--peers` asks others
+on the same rows, in the environment of benchmarks/requirements.txt.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.plots import OURS, Spec, draw
+from benchmarks.scale_peers import PEERS
 
 ROOT = Path(__file__).parent.parent
 FEATURES, BINS, FILE_ROWS = 20, 32, 1_000_000
@@ -86,6 +88,16 @@ class Anonymous:
             return next(int(line.split()[1]) / 1000 for line in file if line.startswith("RssAnon:"))
 
 
+def one_peer(folder: Path, what: str) -> Line:
+    """In a process of its own, on the rows that were packed below `folder`."""
+    clock, processor = time.perf_counter(), time.process_time()
+    with Anonymous() as memory:
+        times = PEERS[what][0](folder)
+    found: Line = {"cpu": time.process_time() - processor, "seconds": time.perf_counter() - clock}
+    steps = [1000 * (after - before) for before, after in pairwise(times)]
+    return found | {"anonymous_mb": memory.most, "ms": median(steps)}
+
+
 def one(folder: Path, what: str) -> Line:
     """In a process of its own, whose home is below `folder`."""
     from accountant.budget import Budget, Relation
@@ -116,14 +128,15 @@ def one(folder: Path, what: str) -> Line:
     return found | {"anonymous_mb": memory.most} | ({"ms": median(steps)} if steps else {})
 
 
-def measure(rows: int, place: Path) -> list[Line]:
-    """Register so many rows, then every job on them."""
+def measure(rows: int, place: Path | None, peers: bool = False) -> list[Line]:
+    """Register so many rows, then every job on them, and every other learner."""
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder = Path(name)
         write(folder, rows)
         size = sum(path.stat().st_size for path in (folder / "rows").rglob("*.parquet"))
         lines = []
-        for what in (REGISTER, *JOBS):
+        others = [what for what, (_, most) in PEERS.items() if peers and rows <= most]
+        for what in (REGISTER, *JOBS, *others):
             command = [sys.executable, "-m", "benchmarks.scale", "--one", name, what]
             done = subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE)
             found = json.loads(done.stdout.splitlines()[-1])
@@ -150,6 +163,17 @@ def report(lines: Sequence[Line]) -> str:
         f"| {what} | {' | '.join(_per_row(latest.get((rows, what))) for rows in sizes)} |\n"
         for what in (REGISTER, *JOBS)
     )
+    others = [what for what in PEERS if any(told == what for _, told in latest)]
+    others = ["lazybb, a round", "ebm, a release", *others] if others else []
+    beside = f"""
+## Beside others, on the same rows in the same run
+
+The same codes, one thread each. **LightGBM and XGBoost are not private**; XGBoost reads its rows from files (external
+memory), as we do. DP-EBM is private: of it nothing is told where more than 8 GB of memory are needed. A stump is one
+cut of one feature, as a round of lazybb is; a term is one feature of DP-EBM once, as a release of ebm is.
+
+{table("ms", "".join(row(what, "ms") for what in others))}
+{table("MB", "".join(row(what, "anonymous_mb", digits=0) for what in others))}"""
     load, python = max(line["load"] for line in lines), platform.python_version()
     return f"""# Time and memory against rows
 
@@ -175,7 +199,7 @@ The bounds: {BOUNDS["register"]} for registration at any size, and {BOUNDS["trai
 {table("MB", "".join(row(what, "anonymous_mb", digits=0) for what in (REGISTER, *JOBS)))}
 ## Processor seconds
 
-{table("s", "".join(row(what, "cpu", digits=1) for what in (REGISTER, *JOBS)))}"""
+{table("s", "".join(row(what, "cpu", digits=1) for what in (REGISTER, *JOBS)))}{beside if others else ""}"""
 
 
 def _per_row(line: Line | None) -> str:
@@ -192,6 +216,7 @@ def plot(lines: Sequence[Line], path: Path) -> None:
     values = [
         line | {"took": line["cpu"] if what == REGISTER else line["ms"] / 1000}
         for (_, what), line in sorted(latest.items())
+        if what in kinds
     ]
     colour = {"domain": kinds, "range": [*OURS[: len(kinds)], "#D55E00"][: len(kinds)]}
 
@@ -224,17 +249,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="lines of JSON are added to it")
     parser.add_argument("--report", type=Path, help="write the page and its plot from all lines of --out")
     parser.add_argument("--place", type=Path, default=None, help="where rows and homes lie meanwhile")
+    parser.add_argument("--peers", action="store_true", help="others as well")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     if asked.one:
-        print(json.dumps(one(Path(asked.one[0]), asked.one[1])))
+        folder, what = asked.one
+        print(json.dumps((one_peer if what in PEERS else one)(Path(folder), what)))
         return
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one processor, for what is started as well
     lines = (
         [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out and asked.out.exists() else []
     )
     for rows in asked.rows:
-        found = measure(rows, asked.place)
+        found = measure(rows, asked.place, asked.peers)
         lines += found
         if asked.out:
             with asked.out.open("a") as file:

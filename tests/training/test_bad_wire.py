@@ -10,6 +10,8 @@ import json
 import os
 import shutil
 import subprocess
+import threading
+import time
 
 import bad_wire_driver
 import ledgers
@@ -17,13 +19,16 @@ import pytest
 import warm
 from charged import check_charged
 from crash_driver import ASKED
-from faulty_wire import FaultyWire
+from faulty_wire import FaultyWire, SilentWire
 from ledgers import ROOT, place
 from postgres import server
 
 from accountant.audit.audit import audit_home
+from accountant.errors import LedgerUnavailable
 from accountant.home import Home
+from accountant.store import patience
 from training import job, queue
+from training.lease import Lease
 
 pytestmark = pytest.mark.slow
 
@@ -69,3 +74,46 @@ def test_what_is_drawn_is_charged_whatever_the_wire_does(homes, tmp_path):
     assert all(each.issued is not None for each in first.ledger.jobs() if each.state == "committed")
     assert audit_home(first, [*ledgers.bundles(homes[0]), *ledgers.bundles(homes[1])]).problems == ()
     print({"draws": draws, "struck": [wire.struck for wire in wires], "came to": [out for (out, _), _ in found]})
+
+
+@pytest.mark.parametrize("lease", [30.0, 1.0])
+def test_a_ledger_that_is_cut_off_within_a_job_is_waited_for_as_long_as_a_lease(homes, monkeypatch, lease):
+    """Nothing is drawn meanwhile. Within a lease the job goes on and is committed; beyond, it ends, and is burned by
+    whoever can reach the ledger again."""
+    home, wire, checks = homes[0], SilentWire(server().folder), []
+    (home / "database.url").write_text(wire.url((home / "database.url").read_text().split("@/")[1].split("?")[0]))
+    monkeypatch.setattr(patience, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(Lease, "SECONDS", lease)
+    monkeypatch.setattr(Lease, "FRESH", 0.3)
+    monkeypatch.setattr(Lease, "BEAT", 0.1)
+    opened = Home.open(place(home))
+    held = job.submit(opened, ASKED, by="test")
+    plain = Lease.check
+
+    def check(own: Lease) -> None:
+        checks.append(wire.silent.is_set())
+        if len(checks) == 3:
+            wire.silent.set()
+            time.sleep(0.5)  # what was renewed is not fresh any more
+            if lease > 1:
+                threading.Timer(2.0, wire.silent.clear).start()
+        plain(own)
+        assert not wire.silent.is_set()
+
+    monkeypatch.setattr(Lease, "check", check)
+    try:
+        if lease > 1:
+            job.run(opened, held.seq)
+            assert len(checks) > 3
+        else:
+            with pytest.raises(LedgerUnavailable):
+                job.run(opened, held.seq)
+            assert len(checks) <= 3
+    finally:
+        wire.silent.clear()
+    monkeypatch.undo()
+    again = Home.open(place(home))
+    assert job.recover(again)["burned"] == ([] if lease > 1 else [held.seq])
+    assert again.ledger.job(held.seq).state.value == ("committed" if lease > 1 else "burned")
+    assert audit_home(again, [*ledgers.bundles(home)]).problems == ()
+    wire.close()
