@@ -21,22 +21,26 @@ Integers = NDArray[np.int64]
 FINE = 20  # binary digits of a class's weight
 ONE = 1 << FINE
 RARE, FEWEST, ROOT = 0.05, 25.0, 0.5  # share, and rows x epsilon, of the rarer class: docs/results/rare.md
+UNEVEN, ENOUGH = 0.5, 100.0  # of three classes or more: share over an even one's, and the same rows, to weigh below
 
 
 @dataclass(frozen=True)
 class Balance:
     """`pairs`: of each output, what rows of the other classes and of its own weigh, in 2^-20; two classes have one
-    output. The larger of the two is 1. `offsets`: what scores learnt so lack, in log-odds of each output.
+    output. The larger of the two is 1. `offsets`: what scores learnt so lack, in log-odds of each output. `power`: how
+    far classes are made alike, 1 altogether.
     """
 
     pairs: tuple[tuple[int, int], ...]
     offsets: tuple[float, ...]
+    power: float = 1.0
 
     @property
     def words(self) -> str:
         """For the purpose of a release, and so for plans and certificates."""
         if len(self.pairs) > 1:
-            return ", each class weighing as much as the others by the declared shares"
+            alike = "as much as the others" if self.power == 1 else f"nearer to the others, to the power {self.power:g}"
+            return f", each class weighing {alike} by the declared shares"
         first, last = (f"{weight / ONE:.4g}" for weight in self.pairs[0])
         return f", rows of the first class weighing {first} and of the second {last}"
 
@@ -63,12 +67,15 @@ def check_balance(balance: float | None, public: Public) -> None:
 
 
 def balance_of(public: Public, strength: float) -> float:
-    """The public rule of boosting by smooth reweighting: by the root of what would make two classes alike, where the
-    rarer is rare, and has rows enough for this epsilon to tell something by.
+    """The public rule of boosting by smooth reweighting: by the root of what would make classes alike, where the rarest
+    is rare, and has rows enough for this epsilon to tell something by; of three or more not so many that it does well
+    without.
     """
-    rarer = min(public.prevalence, default=1.0)
-    rare = len(public.prevalence) == 2 and rarer < RARE and rarer * strength >= FEWEST
-    return ROOT if rare else 0.0
+    rarest, many = min(public.prevalence, default=1.0), len(public.prevalence)
+    told = rarest * strength
+    if many > 2 and (rarest >= UNEVEN / many or told >= ENOUGH):
+        return 0.0
+    return ROOT if rarest < RARE and told >= FEWEST else 0.0
 
 
 def class_weights(public: Public, balance: float | None) -> Balance | None:
@@ -85,7 +92,7 @@ def class_weights(public: Public, balance: float | None) -> Balance | None:
         return None
     if len(shares) == 2:
         return Balance(pairs, (log(pairs[0][0] / pairs[0][1]),))
-    return Balance(pairs, tuple(power * log(share) for share in shares))
+    return Balance(pairs, tuple(power * log(share) for share in shares), power)
 
 
 def words_of(weights: Balance | None) -> str:

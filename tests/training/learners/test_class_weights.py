@@ -155,11 +155,19 @@ def test_the_rule_weighs_rare_classes_where_they_have_rows_enough():
     for shares, strength, found in (
         ((), 1e5, 0.0), ((0.96, 0.04), 1e5, 0.5), ((0.04, 0.96), 1e5, 0.5), ((0.96, 0.04), 600.0, 0.0),
         ((0.9, 0.1), 1e5, 0.0), ((0.9, 0.06, 0.04), 1e5, 0.0),
+        ((0.9, 0.06, 0.04), 2_400.0, 0.5), ((0.9, 0.06, 0.04), 2_600.0, 0.0), ((0.9, 0.06, 0.04), 600.0, 0.0),
+        ((0.84, 0.08, 0.08), 1_000.0, 0.0), ((0.04,) * 25, 2_000.0, 0.0),
     ):  # fmt: skip
         assert balance_of(replace(public, prevalence=shares), strength) == found
     assert LazyBB().class_weights(replace(public, prevalence=(0.96, 0.04))).pairs == ((round(ONE / 24**0.5), ONE),)
     assert LazyBB(balance=0.0).class_weights(replace(public, prevalence=(0.96, 0.04))) is None
     assert LazyBB(reweighting="projected").class_weights(replace(public, prevalence=(0.96, 0.04))) is None
+    three = replace(public, classes=("a", "b", "c"), records=2_000, prevalence=(0.8, 0.16, 0.04))
+    plans = [rehearse(LazyBB(rounds=3, balance=balance), three, Decimal("0.1")) for balance in (None, 0.5, 0.0)]
+    assert plans[0] == plans[1] != plans[2]
+    said = ", each class weighing nearer to the others, to the power 0.5 by the declared shares"
+    assert all(release.purpose.endswith(said) for release, _ in plans[0].runs)
+    assert [release.event for release, _ in plans[0].runs] == [release.event for release, _ in plans[2].runs]
     told = [choose(replace(public, records=40_000, prevalence=shares)) for shares in ((), (0.93, 0.07), (0.95, 0.05))]
     assert [each.learner for each in told] == ["lazybb-tree", "lazybb-tree", "lazybb"]
     assert "of which the rarer class has 2,000, below 2,500" in told[-1].why
