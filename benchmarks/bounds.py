@@ -98,7 +98,8 @@ def regrets(cells: dict[Cell, Figures]) -> list[str]:
     """Against our own best learner per cell, by strength."""
     bands: dict[tuple[float, str], list[float]] = defaultdict(list)
     for (_, epsilon), figures in cells.items():
-        own = [name for name in OWN if name in figures]
+        every = max((len(common(figures, AUTO, name)) for name in OWN if name in figures), default=0)
+        own = [name for name in OWN if name in figures and len(common(figures, AUTO, name)) == every]
         seeds = common(figures, AUTO, *own) if len(own) > 1 else []
         if not seeds:
             continue

@@ -16,7 +16,7 @@ from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
-from models.features import BooleanFeature, NumericFeature
+from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.store.loading import load_verified
 from serving.cli import app
 from training import job, plans
@@ -46,9 +46,15 @@ features:
 WHICH = {"income": "lazybb", "region": "lazybb", "hours": "ebm"}
 
 
+COLLIDING = tuple(CategoricalFeature(name, ("x", "y")) for name in ("a", "b", "a & b"))  # what a pair would be called
+
+
 def public_of(records: int, epsilon: str = "1", features: int = 14, **more) -> Public:
     budget = Budget.of(epsilon, more.pop("delta", "1e-6"))
-    names = tuple(BooleanFeature(f"f{i}") for i in range(features))
+    words = more.pop("words", 0)  # so many features are categories
+    names = tuple(
+        CategoricalFeature(f"f{i}", ("x", "y")) if i < words else BooleanFeature(f"f{i}") for i in range(features)
+    )
     return replace(Public(names, "y", ("a", "b"), records, Relation.ADD_REMOVE, budget, budget.delta == 0), **more)
 
 
@@ -93,6 +99,14 @@ def home(made, tmp_path, monkeypatch):
         (public_of(10**6, classes=("a", "b", "c")), "lazybb"),
         (public_of(10**6, classes=None, target_range=(0.0, 1.0)), "ebm"),
         (public_of(600, delta="0", pure=False), "lazybb"),
+        (public_of(10_000, words=8), "ebm"),
+        (public_of(10_000, words=7), "lazybb-tree"),
+        (public_of(9_999, words=14), "lazybb-tree"),
+        (public_of(15_000, words=14, relation=Relation.REPLACE_ONE), "lazybb-tree"),
+        (public_of(100_000, words=14, delta="0"), "lazybb-tree"),
+        (public_of(10_000, words=1000, features=1000), "lazybb"),
+        (public_of(10_000, words=14, prevalence=(0.9, 0.1)), "lazybb"),
+        (replace(public_of(10_000, words=2, features=2), features=COLLIDING), "lazybb-tree"),
     ],
 )
 def test_the_rule_reads_public_numbers_alone(public, learner):
