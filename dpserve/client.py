@@ -277,13 +277,14 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
         return Predictions.of(self._post("/predict", {"model": model, "records": list(records)}))
 
     def predict_table(self, model: str, table: bytes, kind: str, answer: str | None = None) -> bytes:
-        """As `predict`, of a table in bytes with a column for each feature: an Arrow stream or file, a `.npy` or a CSV.
+        """As `predict`, of a table in bytes with a column for each feature: Arrow, `.npy`, CSV or Parquet.
 
         Args:
             model: As for `predict`.
             table: At most 20,000 records and 16 MiB.
-            kind: Its media type: `application/vnd.apache.arrow.stream`, `application/x-npy` or `text/csv`.
-            answer: The media type that is wanted back; as `kind` where left out.
+            kind: Its media type: `application/vnd.apache.arrow.stream`, `application/x-npy`, `text/csv` or
+                `application/vnd.apache.parquet`.
+            answer: The media type that is wanted back, which is never Parquet; as `kind` where left out.
         """
         headers = {"Content-Type": kind, "Accept": answer or kind}
         return self._transport.answer(

@@ -22,7 +22,7 @@ from serving.http.rights import LISTED, NAMED, allowed, seen_models
 from serving.http.routes import PREDICTING, Door, access, in_thread, state
 from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
-from serving.wire import csv_tables, tables_in
+from serving.wire import csv_tables, parquet_tables, tables_in
 from serving.wire.bounds import check_answer
 from serving.wire.errors import TooLarge, json_response
 from serving.wire.quick_json import quick_json
@@ -34,7 +34,7 @@ PREDICT_BYTES = 16 << 20
 RECORDS = 20_000
 AT_ONCE = 512 << 10  # bytes: what is larger is answered off the loop
 PREDICT_FIELDS = {"model": (str,), "records": (list,)}
-TABLES = (*tables_in.KINDS, csv_tables.CSV)
+TABLES = (*tables_in.KINDS, csv_tables.CSV, parquet_tables.PARQUET)
 PREDICT_KINDS = (JSON, *TABLES)
 
 Find = Callable[[str], Served]
@@ -56,7 +56,9 @@ async def predict(request: Request) -> Response:
     posted = await _posted(request)
     serving = state(request)
     serving.require_ready()
-    return await quickly(serving.registry, access(request), len(posted.raw), answer, posted)
+    packed = posted.model is not None and parquet_tables.is_parquet(posted.raw)
+    size = AT_ONCE + 1 if packed else len(posted.raw)  # what must be unpacked first is never answered on the loop
+    return await quickly(serving.registry, access(request), size, answer, posted)
 
 
 async def quickly(
@@ -97,7 +99,7 @@ def _form(accept: bytes) -> str:
 
 
 def answer(find: Find, posted: Posted) -> Response:
-    """Predict what was sent: in JSON, Arrow, CSV or .npy as it was asked for. Blocks."""
+    """Predict what was sent: in JSON, Arrow, CSV or .npy as it was asked for; Parquet is answered in Arrow. Blocks."""
     start = perf_counter()
     if posted.model is None:
         served, columns = from_records(find, posted.raw)
@@ -105,7 +107,10 @@ def answer(find: Find, posted: Posted) -> Response:
     else:
         served = find(posted.model)
         model = served.verified
-        reading = posted.raw, model.ensemble.features, model.runtime.reads, RECORDS
+        raw = posted.raw
+        if not posted.is_csv and parquet_tables.is_parquet(raw):
+            raw = parquet_tables.as_arrow(raw, model.ensemble.features, RECORDS)
+        reading = raw, model.ensemble.features, model.runtime.reads, RECORDS
         if posted.is_csv:
             found, columns = "csv", csv_tables.columns_of(*reading)
         else:
@@ -231,7 +236,11 @@ PREDICT = {
         "records": {"type": "array", "items": RECORD, "maxItems": RECORDS},
     },
 }
-TABLE = {"type": "string", "format": "binary", "description": "Arrow IPC, .npy or CSV: one column for each feature"}
+TABLE = {
+    "type": "string",
+    "format": "binary",
+    "description": "Arrow IPC, .npy, CSV, Parquet: a column for each feature",
+}
 MODEL_QUERY = {"type": "string", "description": "the model, where the body is a table; JSON names it itself"}
 DOORS = (
     Door(

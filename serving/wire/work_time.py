@@ -30,6 +30,11 @@ def check_time() -> None:
         raise TakesTooLong(f"not done within {WORK_SECONDS:g} seconds, and given up; send fewer records")
 
 
+def seconds_left() -> float:
+    """Of the time that the request which this thread works for has; WORK_SECONDS where nothing was said."""
+    return max(0.0, min(WORK_SECONDS, _END.get() - time.monotonic()))
+
+
 async def in_turn(work: Callable[..., T], *arguments: Any) -> T:
     """Blocking work off the loop, when it is its turn. It must call `check_time`: it is waited for until it ends."""
     _END.set(time.monotonic() + WORK_SECONDS)

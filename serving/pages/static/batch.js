@@ -3,6 +3,7 @@
 const form = document.querySelector("form.batch");
 const model = document.getElementById("model").dataset.model;
 const CELLS = 150_000, RECORDS = 10_000, BYTES = 4 << 20; // of one part: soon enough answered
+const WHOLE = 16 << 20; // of a file that is sent as it is
 const wait = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
 
 // Rows of a CSV as they come: quotes may hold delimiters, line breaks and doubled quotes.
@@ -41,10 +42,10 @@ function pointed(cell) {
   return cell;
 }
 
-async function predicted(lines) {
+async function predicted(body, kind = "text/csv") {
   for (let tries = 1; ; tries += 1) {
     const answer = await fetch(`/predict?model=${encodeURIComponent(model)}`, {
-      method: "POST", headers: { "Content-Type": "text/csv", Accept: "text/csv" }, body: lines.join("\r\n"),
+      method: "POST", headers: { "Content-Type": kind, Accept: "text/csv" }, body,
     });
     if (answer.ok) return answer.text();
     const said = (await answer.json().catch(() => null))?.error;
@@ -53,7 +54,17 @@ async function predicted(lines) {
   }
 }
 
+// Parquet is unpacked by the server, the whole file at once.
+async function unpacked(file, told, bar) {
+  if (file.size > WHOLE) throw new Error(`A Parquet file may have ${WHOLE >> 20} MB and 20,000 records here. A larger one: dpserve predict ${model} --data FILE --out FILE`);
+  const text = await predicted(file, "application/vnd.apache.parquet");
+  told.textContent = `${(text.trimEnd().split("\n").length - 1).toLocaleString("en")} records are predicted`;
+  bar.value = 1;
+  return new Blob([text], { type: "text/csv" });
+}
+
 async function run(file, told, bar) {
+  if (await file.slice(0, 4).text() === "PAR1") return unpacked(file, told, bar);
   const features = JSON.parse(form.dataset.features), numbers = new Set(JSON.parse(form.dataset.numbers)), answers = [];
   const encoding = document.getElementById("batch-encoding").value, comma = document.getElementById("batch-decimal").value === ",";
   const written = features.map((name) => (comma && numbers.has(name) ? pointed : (cell) => cell));
@@ -61,7 +72,7 @@ async function run(file, told, bar) {
   const header = features.map(quote).join(",");
   const ask = async () => {
     try {
-      const [first, ...rest] = (await predicted([header, ...part])).trimEnd().split("\n");
+      const [first, ...rest] = (await predicted([header, ...part].join("\r\n"))).trimEnd().split("\n");
       if (!head) answers.push(head = first);
       answers.push(...rest);
     } catch (error) {
@@ -103,7 +114,7 @@ form?.addEventListener("submit", async (event) => {
   try {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await run(file, told, bar));
-    link.download = `${file.name.replace(/\.csv$/i, "")}.predicted.csv`;
+    link.download = `${file.name.replace(/\.(csv|parquet)$/i, "")}.predicted.csv`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (error) {

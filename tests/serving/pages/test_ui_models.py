@@ -641,6 +641,12 @@ def test_a_file_is_predicted_in_the_browser(page, server, tmp_path):
     found = list(csv.DictReader(given.value.path().read_text().splitlines()))
     answer = server.post("/predict", {"model": "adult", "records": rows}).json()
     assert [line["label"] for line in found] == answer["predictions"]
+    pq.write_table(pa.Table.from_pylist([{"note": "kept", **row} for row in rows]), tmp_path / "some.parquet")
+    page.get_by_label("File of records").set_input_files(tmp_path / "some.parquet")
+    with page.expect_download() as given:
+        page.get_by_role("button", name="Predict", exact=True).press("Enter")
+    assert given.value.suggested_filename == "some.predicted.csv"
+    assert list(csv.DictReader(given.value.path().read_text().splitlines())) == found
     with (tmp_path / "west.csv").open("w", newline="", encoding="cp1252") as file:  # as it is written in much of Europe
         writer = csv.DictWriter(file, ["größe", *rows[0]], delimiter=";")
         writer.writeheader()

@@ -1,0 +1,53 @@
+"""Records as a Parquet file. It is unpacked by a program of its own (`training.rows.sources.unpacked`), with a limit
+on its memory, whose answer is read as any Arrow body is.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from accountant.errors import InputError
+from models.features import Feature
+from serving.wire.bounds import TEXT_BYTES
+from serving.wire.errors import TakesTooLong, TooLarge
+from serving.wire.work_time import seconds_left
+
+PARQUET = b"application/vnd.apache.parquet"
+# Never imported: it runs alone, and what it loads is heavy.
+PROGRAM = Path(__file__).parents[2] / "training" / "rows" / "sources" / "unpacked.py"
+MARK, REFUSED = b"PAR1", 3
+# One heap and one thread; nothing of the server's own variables, which may hold secrets.
+VARIABLES = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
+
+
+def is_parquet(raw: bytes) -> bool:
+    """By its first bytes."""
+    return raw.startswith(MARK)
+
+
+def as_arrow(raw: bytes, features: Sequence[Feature], limit: int) -> bytes:
+    """The features' columns as an uncompressed Arrow stream; others are not read. Blocks, for a fraction of a second.
+
+    InputError: no Parquet file, spoilt, nested, or without a column; TooLarge: more than `limit` records, or more than
+    TEXT_BYTES unpacked, as its footer says or as it turns out; TakesTooLong.
+    """
+    asked = [json.dumps([each.name for each in features]), str(limit), str(TEXT_BYTES)]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", str(PROGRAM), *asked],
+            input=raw, capture_output=True, timeout=seconds_left(), env=VARIABLES, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise TakesTooLong("body: Parquet was not unpacked in time; send fewer records") from None
+    if done.returncode == 0:
+        return done.stdout
+    if done.returncode != REFUSED:  # ended by a limit, or by its decoder
+        raise TooLarge("body: Parquet that takes too much to unpack, or harms who does", limit=TEXT_BYTES)
+    said = json.loads(done.stderr.splitlines()[-1])
+    if "large" in said:
+        raise TooLarge(f"body: Parquet {said['large']}", limit=limit)
+    raise InputError(f"body: Parquet {said['bad']}")

@@ -1,0 +1,140 @@
+"""A Parquet file from standard input as an Arrow stream on standard output: a program of its own, run in isolation, for
+whoever sends a file decides what its bytes stand for. It takes a limit on memory, time and files before it reads one.
+
+Arguments: the columns (JSON), and how many rows, and bytes of what is unpacked, it may have. It ends with 0; or with
+REFUSED and {"large": ...} or {"bad": ...} as JSON on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import ipc
+
+REFUSED = 3
+ROOM = 384 << 20  # bytes of address space beside what the program takes by itself
+SECONDS = 5  # of a processor
+MARK = b"PAR1"
+FOOTER, GROUPS, COLUMNS = 4 << 20, 1000, 10_000
+BATCH = 1000  # rows at a time
+PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string,
+         pa.types.is_date, pa.types.is_timestamp, pa.types.is_time, pa.types.is_null)  # fmt: skip
+
+
+def refuse(kind: str, problem: str) -> NoReturn:
+    """Says why, and ends."""
+    print(json.dumps({kind: problem}), file=sys.stderr)
+    sys.exit(REFUSED)
+
+
+def confine() -> None:
+    """Memory, time and files from here on: by the operating system, whatever the decoder is made to do."""
+    with open("/proc/self/statm") as held:
+        size = int(held.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    for what, most in (
+        (resource.RLIMIT_AS, size + ROOM),
+        (resource.RLIMIT_CPU, SECONDS),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(what)[1]
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (least, least))
+
+
+def opened(raw: bytes) -> pq.ParquetFile:
+    """Its footer, and nothing else, is read."""
+    size = int.from_bytes(raw[-8:-4], "little")
+    if len(raw) < 12 or raw[:4] != MARK or raw[-4:] != MARK or size > len(raw) - 12:
+        refuse("bad", "does not begin and end as Parquet does, or is cut; an encrypted file is not taken")
+    if size > FOOTER:
+        refuse("large", f"its footer has {size} bytes; at most {FOOTER}")
+    return pq.ParquetFile(
+        pa.BufferReader(raw), pre_buffer=False, page_checksum_verification=True,
+        thrift_string_size_limit=FOOTER, thrift_container_size_limit=GROUPS + COLUMNS,
+    )  # fmt: skip
+
+
+def check_footer(file: pq.ParquetFile, names: list[str], rows: int, size: int) -> None:
+    """What it says of itself, before anything is unpacked: rows, groups, columns, their types and sizes."""
+    said, schema = file.metadata, file.schema_arrow
+    if said.num_rows > rows:
+        refuse("large", f"has {said.num_rows} records; at most {rows} a request")
+    if said.num_row_groups > GROUPS or said.num_columns > COLUMNS:
+        found = f"{said.num_row_groups} row groups and {said.num_columns} columns"
+        refuse("large", f"has {found}; at most {GROUPS} and {COLUMNS}")
+    groups = [said.row_group(at) for at in range(said.num_row_groups)]
+    counts = [group.num_rows for group in groups]
+    if min(counts, default=0) < 0 or sum(counts) != said.num_rows:
+        refuse("bad", "its row groups have other numbers of records than the file")
+    for name in names:
+        places = schema.get_all_field_indices(name)
+        if len(places) != 1:
+            problem = "stands there twice" if places else "is missing; a column of nulls says that it is not known"
+            refuse("bad", f"{name[:80]}: {problem}")
+        kind = schema.field(places[0]).type
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not any(fits(plain) for fits in PLAIN):
+            wanted = "must be numbers, text, booleans, dates or times"
+            refuse("bad", f"{name[:80]}: is a column of {str(kind)[:60]}; {wanted}")
+    asked, claimed = set(names), 0
+    for group in groups:
+        for at in range(group.num_columns):
+            chunk = group.column(at)
+            if chunk.file_path:
+                refuse("bad", "its columns stand in other files")
+            if chunk.path_in_schema in asked:
+                claimed += max(0, chunk.total_uncompressed_size)
+    if claimed > size:
+        refuse("large", f"unpacks to {claimed} bytes; at most {size} a request")
+
+
+def unpack(file: pq.ParquetFile, names: list[str], size: int) -> pa.Buffer:
+    """These columns as an Arrow stream, counted as they come: a footer may lie."""
+    count, held, batches = 0, 0, []
+    for batch in file.iter_batches(BATCH, columns=names, use_threads=False):
+        if sorted(batch.schema.names) != sorted(names):
+            refuse("bad", "has nested columns called as the model's are")
+        count, held = count + batch.num_rows, held + batch.nbytes
+        if count > file.metadata.num_rows or held > size:
+            refuse("large", f"unpacks to more than it says, or to more than {size} bytes")
+        batches.append(batch)
+    if count != file.metadata.num_rows:
+        refuse("bad", f"says that it has {file.metadata.num_rows} records, and holds {count}")
+    schema = batches[0].schema if batches else pa.schema([file.schema_arrow.field(name) for name in names])
+    kinds = [each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema]
+    plain = pa.schema(list(zip(schema.names, kinds, strict=True)))
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, plain) as writer:
+        for batch in batches:
+            writer.write_table(pa.Table.from_batches([batch]).cast(plain))
+    found: pa.Buffer = sink.getvalue()
+    return found
+
+
+def main() -> None:
+    """One file."""
+    names, rows, size = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    confine()
+    try:
+        file = opened(sys.stdin.buffer.read())
+        check_footer(file, names, rows, size)
+        stream = unpack(file, names, size)
+    except MemoryError:  # Arrow's own is one
+        refuse("large", "unpacks to more than there is room for")
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        refuse("bad", f"is not Parquet that can be read ({type(error).__name__})")
+    sys.stdout.buffer.write(stream)
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
