@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ import ledgers
 import pytest
 from in_process import Site
 from ledgers import bundles, copy, place, prepared, request, reserve
+from pages_in_process import Pages, words
 from sqlalchemy import update
 from typer.testing import CliRunner
 
@@ -199,3 +201,20 @@ def test_the_command_line_leaves_it_to_such_a_worker_and_waits(home):
     (seq,) = schedule.submit_due(home)
     assert home.ledger.job(seq).labels == ("north",)
     assert audit_home(home, bundles(home.path)).ok
+
+
+def test_the_form_of_a_job_asks_for_labels_and_its_page_shows_them(home):
+    pages = Pages(home)
+    typed = {"dataset": "adult", "learner": "lazybb", "epsilon": "0.1", "labels": " north, large "}
+    shown = pages.page("/ui/jobs/new", params=typed)
+    assert 'name="labels"' in shown.text
+    (priced,) = re.findall(r'name="priced" value="([0-9a-f]{64})"', shown.text)
+    sent = pages.send("/ui/jobs/new", **typed, priced=priced, idempotency_key="once")
+    assert sent.status_code == 303, sent.text
+    seq = int(sent.headers["location"].rpartition("/")[2])
+    assert home.ledger.job(seq).labels == ("large", "north")
+    assert queue.work_once(home) is None
+    told = words(pages.page(f"/ui/jobs/{seq}"))
+    assert "Labels large, north" in told
+    assert WAITS.capitalize() in told
+    assert "label" in words(pages.page("/ui/jobs/price", params=typed | {"labels": "North"}))
