@@ -123,6 +123,22 @@ def test_killed_at(driver, home, point):
     assert model_of(home) == unkilled(home, [answered[at] for at in range(only.total)])
 
 
+def test_it_goes_on_where_the_ledger_is_another_process(driver, tmp_path, monkeypatch):
+    """PostgreSQL: killed in the middle, and again in the transaction of the commit."""
+    monkeypatch.setenv("DPSERVE_RESUME", "1")
+    home = ledgers.copy_on_postgresql(ledgers.prepared_on_postgresql(), tmp_path / "home")
+    assert driver.run("train", home, "training.session:Session.release:after:5") is None
+    assert driver.run("recover", home, "accountant.store.store:Tree.append:after:2") is None
+    opened, found = settled(home)
+    (only,) = opened.ledger.jobs()
+    assert (found["finished"], [each["draw"] for each in made(home) if "draw" in each]) == (
+        [only.seq],
+        [*range(only.total)],
+    )
+    assert [each["times"] for each in entries(opened, "resumed")] == [1, 2]
+    opened.ledger.log.database.close()
+
+
 def model_of(home: Path) -> bytes:
     return (home / "models" / "adult" / "1" / "ensemble.json").read_bytes()
 
