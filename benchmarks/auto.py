@@ -2,8 +2,8 @@
 classes, which of them is best where, what the rule loses against the best one, and, for every dataset, what the others
 alone would have chosen. And how far their probabilities mean what they say.
 
-    python -m benchmarks.auto --data DIR --out docs/results/auto.jsonl    # fits; goes on where a file ends
-    python -m benchmarks.auto --out docs/results/auto.jsonl --report      # the tables; fits nothing
+    python -m benchmarks.auto --data DIR --out docs/results/choice.jsonl    # fits; goes on where a file ends
+    python -m benchmarks.auto --out docs/results/choice.jsonl --report      # the tables; fits nothing
 
 Every fit is a real one: exact samplers, add/remove, delta 1e-6, random 80/20 splits, figures on the held-out fifth.
 """
@@ -188,7 +188,8 @@ def words(rule: Rule) -> str:
 
 def chosen(cells: list[Cell], found: Means) -> Rule:
     """The rule of the smallest mean regret on these cells."""
-    return min(rules(), key=lambda rule: mean(regret(cell, by_rule(rule, cell, found), found) for cell in cells))
+    lost = {cell: {name: regret(cell, name, found) for name in NAMES} for cell in cells}
+    return min(rules(), key=lambda rule: sum(lost[cell][by_rule(rule, cell, found)] for cell in cells))
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:

@@ -26,6 +26,7 @@ from benchmarks import (
     tree_rule,
     utility,
 )
+from training.learners.choice import CURVES_FROM
 from training.rows.data import check_names
 from training.rows.schema import parse_schema
 
@@ -254,6 +255,18 @@ def test_a_fit_of_the_study_goes_on_where_its_file_ends(tmp_path, monkeypatch):
         tree_rule.play(out, None, 1)
     (line,) = auto.read(out)
     assert (line["data"], line["setting"], line["records"]) == ("adult", "rate .3", 26048)
+
+
+def test_auto_takes_curves_where_the_other_datasets_with_categories_would():
+    found = auto.means(auto.read(Path(auto.__file__).parents[1] / "docs" / "results" / "choice.jsonl"))
+    cells = [cell for cell in found if auto.categories(cell[0]) and auto.strength(cell, found) >= CURVES_FROM]
+    sets = {data for data, _ in cells}
+    assert sets == {"adult", "bank", "telco", "mushroom"}
+    for left_out in sets:
+        others = [cell for cell in cells if cell[0] != left_out]
+        lost = {name: sum(auto.regret(cell, name, found) for cell in others) for name in auto.NAMES}
+        assert lost["ebm"] < 0.5 * lost["lazybb-tree"]
+    assert {auto.by_auto(cell, found) for cell in cells} == {"ebm"}
 
 
 def test_the_tables_of_rare_classes_are_those_of_their_fits_and_the_rule_holds_left_out():
