@@ -91,7 +91,7 @@ def states_after(part: Partition, votes: Sequence[Vote], bound: int) -> list[NDA
         raise InputError(f"bound={bound}: must be at least the total weight of the votes of an output")
     for output, states in enumerate(known.states):
         _advance(part, [vote for vote in ahead if vote.output == output], states)
-    known.votes = tuple(votes)
+    known.votes = (*known.votes, *ahead)  # and not `votes` anew: it hands them out one by one
     part.memo[MEMO] = known
     return known.states
 
