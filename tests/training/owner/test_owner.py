@@ -315,6 +315,7 @@ def test_who_may_train_on_the_owners_ends_turns_and_campaigns(place):
     owners.asking(place.folder, place.home, OWNERS, 4, "ends", learner="local-stump", rounds="2", epsilon="0.5")
     for number in (0, 2, 4):
         campaigns.receive(place.home, "ends", campaigns.invitation(place.home, "ends", number), 3)
+    owners.asking(place.folder, place.home, OWNERS, 4, "ends3", classes="3")  # of another population
     for principal, on in (("here", "folk"), ("elsewhere", "folk3")):
         grants.add(place.home.ledger, [Grant(principal, "train", "dataset", on)], "test")
     here, elsewhere = (new_token(place.home, name, [], principal=name)[0] for name in ("here", "elsewhere"))
