@@ -32,7 +32,7 @@ def test_page_is_written_from_its_lines_and_keeps_the_bounds():
     tables = [line for line in scale.report(LINES).splitlines() if line.startswith("|")]
     assert tables == [line for line in page.splitlines() if line.startswith("|")]
     at = {(line["rows"], line["what"]): line for line in LINES}
-    for (_, what), line in at.items():
+    for (_, what), line in ((about, at[about]) for about in at if about[1] in (scale.REGISTER, *scale.JOBS)):
         assert line["anonymous_mb"] <= scale.BOUNDS["register" if what == scale.REGISTER else "train"]
     assert at[10**7, "lazybb, a round"]["ms"] <= 60
     assert at[10**8, "lazybb, a round"]["ms"] <= 600

@@ -5,7 +5,7 @@ The terms and the leaves are public; what the rows derive from them stays with t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from training.rows.partitions.partition import Integers, Partition
 from training.rows.rows import Rows
 
 MEMO = "additive"
+BLOCK = 1 << 20  # rows whose values are held at one time
 WIDEST = 1 << 30  # of a score without its constant, whatever the row: 32 bits hold it, and what is added to it
 
 
@@ -145,9 +146,12 @@ class ClassCells:
     low: int
 
     def __call__(self, part: Partition) -> Integers:
-        left = np.empty(part.size, np.int32)
-        kernels.additive.class_values(part.labels, _known(part, self.model).scores, self.table, self.low, left)
-        return _cell_sums(part, self.pairs, left)
+        scores = _known(part, self.model).scores
+
+        def values(some: slice, found: NDArray[np.int32]) -> None:
+            kernels.additive.class_values(part.labels[some], scores[some], self.table, self.low, found)
+
+        return _cell_sums(part, self.pairs, values)
 
 
 @dataclass(frozen=True)
@@ -161,15 +165,28 @@ class NumberCells:
     factor: int
 
     def __call__(self, part: Partition) -> Integers:
-        left, scores = np.empty(part.size, np.int32), _known(part, self.model).scores
-        kernels.additive.number_values(part.targets, scores, self.constant, self.clip, self.factor, left)
-        return _cell_sums(part, self.pairs, left)
+        scores, about = _known(part, self.model).scores, (self.constant, self.clip, self.factor)
+
+        def values(some: slice, found: NDArray[np.int32]) -> None:
+            kernels.additive.number_values(part.targets[some], scores[some], *about, found)
+
+        return _cell_sums(part, self.pairs, values)
 
 
-def _cell_sums(part: Partition, pairs: tuple[Joint, ...], left: NDArray[np.int32]) -> Integers:
+def _cell_sums(
+    part: Partition, pairs: tuple[Joint, ...], values: Callable[[slice, NDArray[np.int32]], None]
+) -> Integers:
+    """What `values` writes of some rows, added up over the cells of each pair: block by block, so that no value is
+    held for long.
+    """
     found = np.zeros((len(pairs), max(pair.cells for pair in pairs)), np.int64)
-    for pair, sums in zip(pairs, found, strict=True):
-        sums[: pair.cells] = kernels.additive.sum_joint(*pair.sides(part), left, pair.cells)
+    sides, left = [pair.sides(part) for pair in pairs], np.empty(min(part.size, BLOCK), np.int32)
+    for start in range(0, part.size, BLOCK):
+        some = slice(start, min(start + BLOCK, part.size))
+        own = left[: some.stop - start]
+        values(some, own)
+        for pair, (one, other, down, across), sums in zip(pairs, sides, found, strict=True):
+            sums[: pair.cells] += kernels.additive.sum_joint(one[some], other[some], down, across, own, pair.cells)
     return found
 
 

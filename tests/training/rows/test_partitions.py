@@ -16,8 +16,10 @@ from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError, JobFailed
 from models.votes import Vote
 from training.profiles.counts import TableCounts
-from training.rows.additive_rows import BinCounts
+from training.rows import additive_rows
+from training.rows.additive_rows import AdditiveRows, BinCounts, Joint
 from training.rows.data import rows_of
+from training.rows.kernels import FRACTION
 from training.rows.packed import scratch
 from training.rows.partitions import threads
 from training.rows.partitions.votes import SignedSums
@@ -73,6 +75,28 @@ def test_a_partition_is_checked_and_one_that_is_fresh_knows_nothing():
     assert rows.parts[0].memo
     assert not rows.fresh().parts[0].memo
     assert rows.fresh().parts[0].cells is rows.parts[0].cells
+
+
+@pytest.mark.parametrize("block", [7, 1 << 20])
+def test_cells_of_pairs_are_added_up_block_by_block(block, monkeypatch):
+    """Against the definition, for classes and for a number; the last block is not whole."""
+    monkeypatch.setattr(additive_rows, "BLOCK", block)
+    random = np.random.default_rng(8)
+    bins, labels = random.integers(0, 4, (3, 100)).astype(np.uint8), random.integers(0, 2, 100).astype(np.uint8)
+    targets = random.integers(-900, 900, 100).astype(np.int32)
+    terms = tuple(random.integers(-3, 4, 4) for _ in range(3))
+    pairs = Joint((0, 1), ((0, 0, 1, 2), (1, 0, 2, 0))), Joint((2, 0), ((0, 1, 1, 1), (0, 0, 0, 1)))
+    table = random.integers(-9, 9, (2, 31)).astype(np.int32)
+    scores = sum(term[code] for term, code in zip(terms, bins, strict=True))
+    left = {True: table[labels, np.clip(scores + 15, 0, 30)], False: np.clip(targets - scores - 5, -400, 400)}
+    for classes, column in ((2, labels), (0, targets)):
+        rows = AdditiveRows(Rows(bins, column, [4, 4, 4], classes), terms)
+        found = rows.class_cells(pairs, table, -15) if classes else rows.number_cells(pairs, 5, 400, 1 << FRACTION)
+        for pair, sums in zip(pairs, found, strict=True):
+            own = [np.array(groups)[bins[feature]] for feature, groups in zip(pair.features, pair.groups, strict=True)]
+            cell = own[0] * pair.shape[1] + own[1]
+            wanted = [int(left[bool(classes)][cell == each].sum()) for each in range(pair.cells)]
+            assert sums[: pair.cells].tolist() == wanted
 
 
 def test_large_merged_bins_lie_in_a_file_without_a_name_and_a_full_disk_is_told(tmp_path, monkeypatch):

@@ -106,7 +106,7 @@ class Workers:
                 self._meeting[address] = asyncio.ensure_future(self._meet(address, own))
 
     def _hear(self, event: Any) -> None:
-        about = event[1]
+        about = event[1] if isinstance(event[1], dict) else {}  # others may write there what they like
         if about.get("action") == "remove-worker":
             self.listed.discard(about["worker"])
             self.threads.pop(about["worker"], None)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import JobFailed
 
-IN_MEMORY = 1 << 26  # bytes: smaller arrays are held
+IN_MEMORY = 1 << 24  # bytes: smaller arrays are held; a learner may ask for a dozen of a partition
 
 
 def scratch(shape: tuple[int, int], kind: type[np.unsignedinteger[Any]], folder: Path | None) -> NDArray[Any]:
