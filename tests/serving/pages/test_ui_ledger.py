@@ -14,6 +14,7 @@ from accountant.ledger import grants, model_names
 from accountant.ledger.blocks import appending
 from accountant.ledger.blocks.appending import NewBlock
 from accountant.ledger.blocks.windows import Period
+from accountant.ledger.job_rows import resume
 from accountant.ledger.key_life import mark_compromised, revoke, rotate
 from accountant.ledger.records import NewPeople, Why
 from accountant.log.entries import read_entry
@@ -163,6 +164,8 @@ def test_every_kind_has_words_of_its_own(pages):
     block = NewBlock("grown", hexes("more"), 10, "steward", days, NewPeople("a test", "steward"))
     appending.append(home.ledger.log, block, 2)
     appending.drop(home.ledger.log, "grown", 1, Why("steward", "yearly"))
+    running = next(each for each in home.ledger.leases() if each.state == "started")
+    resume(home.ledger.log, running, "another", 60.0)
     said = {entry.value["type"]: told(entry).words for entry in home.ledger.log.entries()}
     for words_of in said.values():
         assert words_of.endswith((".", "yearly", "lost", "better", "a test", EVIL))
