@@ -56,6 +56,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
         "schema": registration.schema,
         **_holdout(home, dataset),
         **_blocks(dataset),
+        **({} if dataset.person is None else {"person": dataset.person.summary()}),
         "budget": {**dataset.summary(), **fits},
     } | more
 
@@ -73,7 +74,7 @@ def _blocks(dataset: Dataset) -> dict[str, Any]:
             "left": f"{1 - family.share:.6f}",
             "closed_by": None if family.whole is None else family.whole.job,
         }
-        for block, family in zip(dataset.blocks, dataset.families, strict=True)
+        for block, family in zip(dataset.blocks, dataset.own, strict=True)
     ]
     return {"blocks": {"last": dataset.last, "dropped": dataset.dropped, "listed": listed}}
 

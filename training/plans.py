@@ -114,7 +114,7 @@ def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True)
     offer = offer_for(request, public)
     recipe, costs = offer.recipe, dataset.costs(offer.recipe.plan)
     whole = dataset.refusing(costs) is not None
-    if whole and not dataset.gives_whole(recipe.claim):
+    if whole and not dataset.gives_whole(recipe.claim, costs):
         raise refusal(dataset, request, costs, fit_for(request, public, dataset, recipe.unit))
     warnings = (*((CLOSES,) if whole else ()), *offer.warnings)
     place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)

@@ -56,11 +56,13 @@ def fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Deci
     learner = _learner(name, parameters, at_any=True)
     if any(family.whole for family in dataset.families):
         return None
-    total = min(family.budget.epsilon for family in dataset.families)
+    total = min(family.budget.epsilon for family in dataset.own)
     whole = replace(public, budget=Budget(total, public.budget.delta))
     try:
-        if total < public.budget.epsilon and dataset.has_whole and dataset.gives_whole(learner.recipe(whole).claim):
-            return whole.budget.to_json()
+        if total < public.budget.epsilon and dataset.has_whole:
+            recipe = learner.recipe(whole)
+            if dataset.gives_whole(recipe.claim, dataset.costs(recipe.plan)):
+                return whole.budget.to_json()
     except InputError:  # no plan is so cheap
         pass
 

@@ -54,7 +54,8 @@ class Figures:
 @dataclass(frozen=True)
 class Account:
     """Where a family's budget stands, for a certificate that says so. `epsilon`: what `used` comes to; `rdp`: its
-    figures with their orders; `whole`: whether one job took the whole total.
+    figures with their orders; `whole`: whether one job took the whole total; `person`: it is of one person over all
+    blocks.
     """
 
     family: str
@@ -64,6 +65,7 @@ class Account:
     rdp: tuple[tuple[Decimal, int], ...]
     epsilon: Decimal
     whole: bool
+    person: bool = False
 
 
 def require(holds: bool, otherwise: str) -> None:

@@ -17,7 +17,7 @@ from accountant.budget import from_nano
 from accountant.canonical import decimal_string, parse_decimal
 from accountant.certificates.certificate import LAST_DIGITS, Certificate, verify
 from accountant.certificates.edited_models import same_promise
-from accountant.certificates.predicate import DatasetForm, FamilyForm
+from accountant.certificates.predicate import DatasetForm, FamilyForm, PersonForm
 from accountant.errors import DpserveError
 from accountant.keys.trust import PublicKeys
 from accountant.log.proofs import parse_proof
@@ -105,11 +105,14 @@ class Models:
                 window, named = replay.jobs[job].window, dataset.blocks
                 if window != (named and (named.first, named.last)):
                     self._findings.add(None, f"model {name}: its certificate names other blocks than job {job}")
-                elif named is not None:  # of all of them, the account that it names
-                    stood = [accounts[named.tightest - named.first :][:1] for accounts in stood]
+                elif named is not None:  # of all of them, the account that it names, and that of one person
+                    own, people = slice(named.tightest - named.first, named.tightest - named.first + 1), -1
+                    stood = [(*each[own], *(one for one in each[people:] if one.person)) for each in stood]
                 stands = (
-                    families[0].family == dataset.family and len(families) == len(accounts)
+                    families[0].family == dataset.family
+                    and len(families) + (dataset.person is not None) == len(accounts)
                     and all(map(_tells, families, accounts))
+                    and (dataset.person is None or (accounts[-1].person and _sums(dataset.person, accounts[-1])))
                     for accounts in stood
                 )  # fmt: skip
                 if not any(stands):
@@ -163,14 +166,20 @@ class Models:
 
 def _tells(said: FamilyForm | DatasetForm, account: Account) -> bool:
     """Certificates of before `largest` was told put no more than the total beside the sums, and are read so."""
-    after, used, total = said.after, account.used, account.budget.epsilon
-    rdp = {decimal_string(order): decimal_string(from_nano(figure)) for order, figure in account.rdp}
-    sums = (after.pure, after.unbounded, after.rdp) == (decimal_string(from_nano(used.pure)), used.unbounded, rdp)
-    if (said.family, said.budget.model_dump()) != (account.family, account.budget.to_json()) or not sums:
+    if said.family != account.family or not _sums(said, account, said.largest is not None):
         return False
     if said.largest is None:
         return not account.whole
+    return bool(said.whole) == account.whole and parse_decimal(said.largest) == account.largest
+
+
+def _sums(said: FamilyForm | DatasetForm | PersonForm, account: Account, converted: bool = True) -> bool:
+    """Whether the total and the sums are an account's, and what these come to, where it is to be told."""
+    after, used, total = said.after, account.used, account.budget.epsilon
+    rdp = {decimal_string(order): decimal_string(from_nano(figure)) for order, figure in account.rdp}
+    sums = (after.pure, after.unbounded, after.rdp) == (decimal_string(from_nano(used.pure)), used.unbounded, rdp)
+    if said.budget.model_dump() != account.budget.to_json() or not sums:
+        return False
     left = Decimal(0) if account.whole else max(Decimal(0), total - account.epsilon)
-    figures = ((said.largest, account.largest), (after.epsilon, account.epsilon), (after.left, left))
-    near = all(each is not None and abs(parse_decimal(each) - own) <= LAST_DIGITS for each, own in figures)
-    return near and bool(said.whole) == account.whole and parse_decimal(said.largest) == account.largest
+    figures = ((after.epsilon, account.epsilon), (after.left, left)) if converted else ()
+    return all(each is not None and abs(parse_decimal(each) - own) <= LAST_DIGITS for each, own in figures)

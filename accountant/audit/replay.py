@@ -18,6 +18,7 @@ from accountant.audit.replay_budget import Books
 from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
 from accountant.audit.replay_names import Names, judge_labels
+from accountant.audit.replay_person import person_total
 from accountant.budget import check_name
 from accountant.canonical import parse_decimal
 from accountant.canonical_bytes import decode_entry
@@ -324,6 +325,7 @@ class Replay:
             "dataset uuid family relation budget filter unit records schema commitment",
             lambda self, seq, value: self.books.registered(seq, value),
         ),
+        "person-total": ("dataset family budget filter", lambda self, seq, value: person_total(self.books, seq, value)),
         "dataset-joined": (
             "dataset uuid families relation unit records schema commitment",
             lambda self, seq, value: self.books.joined(seq, value),
@@ -385,7 +387,7 @@ class Replay:
     _OPTIONAL: ClassVar = {
         "token-created": frozenset({"limits", "principal"}),
         "token-revoked": frozenset({"created"}),
-        "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout", "cells"}),
+        "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout", "cells", "person"}),
         "dataset-joined": frozenset({"targets", "cells"}),
         "dataset-appended": frozenset({"period", "new_rows"}),
         "reserved": frozenset(

@@ -27,7 +27,8 @@ class FamilyState:
     """A family as its entries leave it. `criteria`: (order, cap in nano-units). `analysts`: what each has used.
     `largest`: total epsilon ever in force; `judged`: whether its jobs were judged again at their start, as they
     are since entries of other totals name the largest; `whole`: the job that took the whole total, and its claim;
-    `family`: of a block's account, whose total and quotas it has; `aside`: it is of units that are kept aside.
+    `family`: of a block's account, whose total and quotas it has; `aside`: it is of units that are kept aside;
+    `person`: of one person over all blocks, with a total of its own.
     """
 
     seq: int
@@ -45,6 +46,7 @@ class FamilyState:
     analysts: dict[str, Figures] = field(default_factory=dict)
     family: str | None = None
     aside: bool = False
+    person: bool = False
 
     @property
     def budget(self) -> Budget:
@@ -95,7 +97,8 @@ class DatasetState:
     """A dataset as its entry leaves it. `orders`: all that one of its families adds up, which a price must state; they
     stay whatever becomes of the budgets. `targets`: where it has several, what a job may be about. `remote`: the rows
     stay with owners, who are the units and report; `shared`: in shares, to two aggregators. `held`: the accounts of the
-    units that its families keep aside, beside those of the others, `families`; empty where none are.
+    units that its families keep aside, beside those of the others, `families`; empty where none are. `promised`: the
+    total for one person over all blocks, whose accounts, for either part, are `people`.
     """
 
     seq: int
@@ -108,6 +111,8 @@ class DatasetState:
     remote: bool = False
     shared: bool = False
     held: tuple[str, ...] = ()
+    promised: Budget | None = None
+    people: tuple[str, ...] = ()
 
 
 @dataclass
@@ -138,8 +143,7 @@ class Books:
         require(called not in self._names, f"family={called}: is another family's name")
         self._names.add(called)
         nothing = Figures(0, 0, (0,) * len(criteria))
-        design = Filter.design(budget)
-        state = FamilyState(seq, relation, unit, design, criteria, nothing, nothing, budget.epsilon)
+        state = FamilyState(seq, relation, unit, Filter.design(budget), criteria, nothing, nothing, budget.epsilon)
         self.families[value["uuid"]] = state
         if "holdout" in value:
             share = parse_decimal(value["holdout"])
@@ -163,8 +167,9 @@ class Books:
             family = self.family(identity)
             family.budget.check_delta(value["records"])
             require(relation is family.relation is Relation.ADD_REMOVE, "relation: families need add-remove")
-            grown = any(self.datasets[name].uuid == identity for name in self.blocks.known)
-            require(not grown, "families: one grows by blocks, and nobody joins it")
+            founded = {name: each for name, each in self.datasets.items() if each.uuid == identity}
+            grows = any(name in self.blocks.known or each.promised for name, each in founded.items())
+            require(not grows, "families: one grows by blocks, and nobody joins it")
             require(unit == family.unit, f"unit: must be the family's, {family.unit}")
         self._enter(seq, value, tuple(known))
 
@@ -200,8 +205,8 @@ class Books:
         require(not remote or pure != shared, "relation: owners need replace-one for reports, add-remove for shares")
         about = (value["records"], value["commitment"], tuple(value.get("targets", ())))
         held = tuple(self.held[identity] for identity in families if identity in self.held)
-        state = DatasetState(seq, *who, *about, remote, shared, held)
-        self.datasets[value["dataset"]] = state
+        person = read_budget(value["person"]) if "person" in value else None
+        self.datasets[value["dataset"]] = DatasetState(seq, *who, *about, remote, shared, held, person)
 
     def appended(self, seq: int, value: Value) -> None:
         """`dataset-appended`: rows of units who are in this block, with an account of the family's total."""
@@ -238,14 +243,13 @@ class Books:
         largest = max(family.largest, budget.epsilon)
         if "largest" in value:
             require(value["largest"] == decimal_string(largest), f"largest: must be {largest}")
-        of_blocks = [each for each in self.families.values() if each.family == value["family"]]
+        of_blocks = [each for each in self.families.values() if each.family == value["family"] and not each.person]
         for each in (*self.accounts_of(value["family"]), *of_blocks):
             each.judged = each.judged or "largest" in value
             each.design, each.largest = design, largest
             each.changed = seq if each.family is None else None  # a block's total is that of its family
             each.criteria = tuple((line.order, line.cap) for line in design.criteria)
-        held = self.held.get(value["family"])
-        self.judge_after(value, [value["family"], *([] if held is None else [held])])
+        self.judge_after(value, filter(None, (value["family"], self.held.get(value["family"]))))
 
     def judge_after(
         self, value: Value, accounts: Iterable[str], by: str | None = None, window: tuple[int, int] | None = None
@@ -259,7 +263,7 @@ class Books:
             names = any("analyst" in line for line in value["after"])
             for identity in accounts:
                 each = self.families[identity]
-                part = {"part": "holdout"} if each.aside else {}
+                part = ({"part": "holdout"} if each.aside else {}) | ({"person": True} if each.person else {})
                 lines.append({"family": each.seq, "changed": each.changed, "used": each.sums(), **part})
                 lines[-1] |= {"reserved": each.stored(each.reserved)} if waits else {}
                 if names and by is not None:
@@ -281,10 +285,8 @@ class Books:
     def family(self, identity: Any) -> FamilyState:
         """The family of this identity. LedgerInvalid where no entry founded one."""
         found = self.families.get(identity)
-        require(
-            found is not None and not found.aside and found.family is None,
-            f"family={identity!r:.80}: was never founded",
-        )
+        own = found is not None and not found.aside and found.family is None
+        require(own, f"family={identity!r:.80}: was never founded")
         return self.families[identity]
 
     def accounts_of(self, identity: str) -> list[FamilyState]:
@@ -303,11 +305,13 @@ class Books:
         found = self.datasets[name]
         has = part is None or (part == "holdout" and bool(found.held))
         require(has, f"part={part!r:.40}: the dataset has no such part")
-        families = found.families if part is None else found.held
-        if window is None:
-            return found if part is None else replace(found, families=families)
-        accounts, records = self.blocks.of(name, window, families, found.records, part is not None)
-        return replace(found, families=accounts, records=records)
+        families, records = found.families if part is None else found.held, found.records
+        require(found.promised is None or bool(found.people), "person-total: must follow the dataset's entry")
+        if window is not None:
+            families, records = self.blocks.of(name, window, families, records, part is not None)
+        if part is None and window is None and not found.people:
+            return found
+        return replace(found, families=(*families, *found.people[part is not None :][:1]), records=records)
 
     def of(self, dataset: DatasetState) -> list[FamilyState]:
         """The families whose budgets a job on this dataset is charged to."""
@@ -330,8 +334,8 @@ class Books:
                 epsilon = to_epsilon(float(line.order), figure / NANO, float(total.delta * line.weight))
                 epsilons.append(Decimal(max(0.0, epsilon)))
             epsilons = epsilons if family.whole is None else [family.whole[1]]
-            whole = family.whole is not None
-            accounts.append(Account(family.family or identity, total, family.largest, used, rdp, min(epsilons), whole))
+            who = family.family or identity, total, family.largest
+            accounts.append(Account(*who, used, rdp, min(epsilons), family.whole is not None, family.person))
         return tuple(accounts)
 
     def reserve(
@@ -346,19 +350,19 @@ class Books:
         """
         fits = True
         for family, cost in zip(self.of(dataset), costs, strict=True):
-            if whole is not None:
-                untouched = family.used == family.nothing() and family.whole is None
-                require(untouched, "whole: the family must be untouched")
-                small = whole[1] <= family.budget.epsilon and whole[2] <= family.budget.delta
-                require(small, f"whole: epsilon {whole[1]} is above the family's total {family.budget.epsilon}")
+            taken = None if family.person else whole
+            if taken is not None:
+                require(family.sums() == family.stored(family.nothing()), "whole: the family must be untouched")
+                small = taken[1] <= family.budget.epsilon and taken[2] <= family.budget.delta
+                require(small, f"whole: epsilon {taken[1]} is above the family's total {family.budget.epsilon}")
                 share = family.quotas.get(by, family.quotas.get(EVERYBODY))
                 require(share in (None, 1), f"whole: the quota {share} of {by:.80} is exceeded")
             family.used, family.reserved = family.used.plus(cost), family.reserved.plus(cost)
             family.analysts[by] = family.analysts.get(by, family.nothing()).plus(cost)
-            if whole is None:
+            if taken is None:
                 family.require_room(by)
             else:
-                fits, family.whole = fits and family.within(family.used), whole[:2]
+                fits, family.whole = fits and family.within(family.used), taken[:2]
         require(whole is None or not fits, "whole: the job fits beside others")
 
     def start(self, dataset: DatasetState, costs: Iterable[Figures]) -> None:

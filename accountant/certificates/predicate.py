@@ -179,6 +179,14 @@ class BlocksForm(Form):
     together: Text = Field(description="what the promise comes to for who stands in several blocks")
 
 
+class PersonForm(Form):
+    """Of a dataset that may grow, the total for one person over all blocks, and where it stood."""
+
+    budget: BudgetForm
+    after: SpentForm
+    promise: Text = Field(description="what the two totals promise, of a block and of all of them")
+
+
 class DatasetForm(Form):
     """What the model was learnt from. Its first family's budget; all of them in `families` where there are several."""
 
@@ -191,6 +199,7 @@ class DatasetForm(Form):
     schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
     records: Count | None = Field(None, description="only where the number is public: under replace-one")
     blocks: BlocksForm | None = Field(None, description="only of a dataset that grows")
+    person: PersonForm | None = Field(None, description="only where one person has a total over all blocks")
     budget: BudgetForm
     largest: Figure | None = LARGEST
     whole: Literal[True] | None = WHOLE

@@ -38,6 +38,11 @@ TOGETHER = (
     "the promise is to each unit in each block; whoever stands in b blocks of the dataset has, for all that is ever "
     "released from it, b times the family's epsilon E at delta D (e^(b E) - 1) / (e^E - 1)"
 )
+PERSON = (
+    "the rows of each person are bounded over all blocks that a job reads; so all that is ever released from the "
+    "dataset keeps, for each person in however many blocks, the total for one person, and for whoever stands in one "
+    "block alone the family's as well"
+)
 LISTED = 1 << 16  # most characters of names and domains; beyond, the schema's digest speaks for them
 CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed mechanisms
     "pure": "epsilon = the sum of the pure figures of all releases",
@@ -157,8 +162,11 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
     orders = sorted({float(order) for order in dataset.orders} | ({found.order} if found.order else set()))
     pure = compose_pure(spent.events)
     unit, shared = dataset.registration.unit, dataset.registration.shared
-    name = unit.name if dataset.window is None else f"{unit.name} in a block"
-    bounds = bounding(unit, shared) + ("" if dataset.window is None or unit.column is None else ", in each block")
+    grown, over = dataset.window is not None, dataset.person is not None
+    name = f"{unit.name} in a block" if grown and not over else unit.name
+    bounds = bounding(unit, shared)
+    if grown and unit.column is not None:
+        bounds += ", of all blocks that are read, block by block" if over else ", in each block"
     return {
         "variant": "pure" if found.delta == 0 else "approximate",
         "epsilon": decimal_string(found.epsilon),
@@ -205,7 +213,7 @@ def _accounting(spent: Plan) -> dict[str, Any]:
 
 def _dataset(dataset: Dataset) -> dict[str, Any]:
     registration = dataset.registration
-    first = dataset.families[0] if dataset.window is None else dataset.tightest
+    first = dataset.own[0] if dataset.window is None else dataset.tightest
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
     several = [_account(family) for family in dataset.families] if len(dataset.identities) > 1 else None
     return {
@@ -218,7 +226,14 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         "schema": registration.schema,
         **public_count,
         **({} if dataset.window is None else {"blocks": blocks_to_json(dataset)}),
+        **({} if dataset.person is None else {"person": person_to_json(dataset.person)}),
     }
+
+
+def person_to_json(person: Family) -> dict[str, Any]:
+    """The total for one person over all blocks, where it stood, and what it promises."""
+    stood = _account(person)
+    return {"budget": stood["budget"], "after": stood["after"], "promise": PERSON}
 
 
 def blocks_to_json(dataset: Dataset) -> dict[str, Any]:
@@ -230,7 +245,7 @@ def blocks_to_json(dataset: Dataset) -> dict[str, Any]:
         "of": dataset.last or 1,
         "tightest": dataset.tightest.block or 1,
         "commitments": hashlib.sha256("\n".join(dataset.commitments).encode()).hexdigest(),
-        "together": TOGETHER,
+        "together": TOGETHER if dataset.person is None else PERSON,
     }
 
 

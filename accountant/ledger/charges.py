@@ -97,7 +97,7 @@ def reserve(
     cost = dataset.price_to_json(plan)
     costs = dataset.costs_from_json(cost)  # what the entry says is what is charged
     whole = dataset.refusing(costs) is not None
-    if whole and not dataset.gives_whole(claimed):
+    if whole and not dataset.gives_whole(claimed, costs):
         raise refusal(dataset, request, costs)
     fields = reservation_fields(request, unit, plan, claimed, cost, by, key, whole, bound)
     if dataset.window is not None:

@@ -64,7 +64,8 @@ class Family:
     `spent` what they have used; `before`: the largest total epsilon that was in force before this one; `whole`: what
     closed it, if anything did; `name`: given at founding, else that of the dataset that founded it; `holdout`: the
     share of its units that are kept aside; `part`: HOLDOUT where this is their account, which has the same total as
-    that of the others; `changed`: the entry that gave the total; `block`: of a dataset that grows, whose account it is.
+    that of the others; `changed`: the entry that gave the total; `block`: of a dataset that grows, whose account it is;
+    `person`: it is the account of one person over all blocks, with a total of its own.
     """
 
     identity: str
@@ -83,11 +84,12 @@ class Family:
     changed: int | None = None
     spent: Spent | None = None
     block: int | None = None
+    person: bool = False
 
     @property
     def account(self) -> str:
         """What its sums are kept under: the family's identity, or that of its holdout's or a block's account."""
-        return account_of(self.identity, self.part, self.block)
+        return account_of(self.identity, self.part, self.block, self.person)
 
     def but(self, **changes: Any) -> Family:
         """As `replace`, without what that costs, which a window of many blocks would feel."""
@@ -193,10 +195,12 @@ class Family:
 
 
 @lru_cache(maxsize=1 << 16)
-def account_of(identity: str, part: str | None, block: int | None = None) -> str:
+def account_of(identity: str, part: str | None, block: int | None = None, person: bool = False) -> str:
     """Under what the sums of a part of a family are kept, or of a block of it: a name that follows from the family's,
-    which is that of the first block.
+    which is that of the first block; or of one person over all blocks.
     """
+    if person:
+        identity = str(uuid.uuid5(uuid.UUID(identity), "person"))
     if block is not None and block > 1:
         identity = str(uuid.uuid5(uuid.UUID(identity), f"block-{block}"))
     return identity if part is None else str(uuid.uuid5(uuid.UUID(identity), part))
@@ -204,9 +208,10 @@ def account_of(identity: str, part: str | None, block: int | None = None) -> str
 
 @dataclass(frozen=True)
 class Dataset:
-    """A registered dataset and the families its rows belong to, with the accounts of one part of them. `version`: its
-    ordinal in the first family. `last`: of one that grew, how many blocks it has, `dropped` of which are deleted from
-    disk; `blocks`: those whose accounts these are, and `window` where somebody named them.
+    """A registered dataset and the families its rows belong to, with the accounts of one part of them; behind them,
+    that of one person over all blocks, where such a total was declared. `version`: its ordinal in the first family.
+    `last`: of one that grew, how many blocks it has, `dropped` of which are deleted from disk; `blocks`: those whose
+    accounts these are, and `window` where somebody named them.
     """
 
     registration: Registration
@@ -235,9 +240,19 @@ class Dataset:
         return tuple(dict.fromkeys(family.identity for family in self.families))
 
     @property
+    def own(self) -> tuple[Family, ...]:
+        """Its families, or the accounts of its blocks, without that of one person over all blocks."""
+        return tuple(family for family in self.families if not family.person)
+
+    @property
+    def person(self) -> Family | None:
+        """The account of one person over all blocks, where such a total was declared."""
+        return next((family for family in self.families if family.person), None)
+
+    @property
     def tightest(self) -> Family:
         """The family with the least left: what a job will feel first. The figures below are its."""
-        return max(self.families, key=lambda family: family.share)
+        return max(self.own, key=lambda family: family.share)
 
     @property
     def holdout(self) -> Decimal | None:
@@ -317,24 +332,27 @@ class Dataset:
     @property
     def has_whole(self) -> bool:
         """Whether the whole of every family is there to take."""
-        return all(family.has_whole for family in self.families)
+        return all(family.has_whole for family in self.own)
 
-    def gives_whole(self, claimed: Claim) -> bool:
-        """Whether a job of this claim, which the filters do not admit, may take the whole total of every family, each
-        of them untouched, and close them (docs/privacy/filter.md).
+    def gives_whole(self, claimed: Claim, costs: Sequence[Price]) -> bool:
+        """Whether a job of this claim and these prices, which the filters do not admit, may take the whole total of
+        every family, each of them untouched, and close them (docs/privacy/filter.md). The total for one person over all
+        blocks is never taken whole: there it must fit beside others.
         """
-        return all(family.gives_whole(claimed) for family in self.families)
+        pairs = zip(self.families, costs, strict=True)
+        return all(family.admits(cost) if family.person else family.gives_whole(claimed) for family, cost in pairs)
 
     def jobs_left(self, costs: Sequence[Price], claimed: Claim) -> int:
         """How many such jobs would still be admitted, one after the other."""
         left = min(family.jobs_left(cost) for family, cost in zip(self.families, costs, strict=True))
-        return max(left, int(self.gives_whole(claimed)))
+        return max(left, int(self.gives_whole(claimed, costs)))
 
     def with_job(self, costs: Sequence[Price], claimed: Claim) -> Dataset:
         """As it would stand with one more job of these prices, one for each family, and of this claim."""
         whole = Whole(None, claimed.epsilon) if self.refusing(costs) else None
         pairs = zip(self.families, costs, strict=True)
-        return replace(self, families=tuple(family.with_job(cost, whole) for family, cost in pairs))
+        stood = (family.with_job(cost, None if family.person else whole) for family, cost in pairs)
+        return replace(self, families=tuple(stood))
 
     def one_job(self, delta: Decimal) -> OneJob:
         """A single job at `delta` on these rows that would surely be admitted now (docs/budgets.md)."""
@@ -349,7 +367,7 @@ class Dataset:
 
 def one_job_in(families: Sequence[Family], delta: Decimal) -> OneJob:
     """A job is charged to each of these, or takes the whole of each."""
-    if all(family.has_whole and delta <= family.budget.delta for family in families):
+    if all(family.has_whole and delta <= family.budget.delta and not family.person for family in families):
         return OneJob(min(family.budget.epsilon for family in families), delta)
     return one_job([each for family in families for each in family.beside(delta)], delta)
 

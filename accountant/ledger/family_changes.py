@@ -17,7 +17,7 @@ from accountant.canonical import decimal_string
 from accountant.errors import InputError, NameTaken, WrongState
 from accountant.ledger.blocks import block_rows
 from accountant.ledger.families import Family, account_of
-from accountant.ledger.family_rows import after, family_names, found_family, load, load_family, put_share
+from accountant.ledger.family_rows import PERSON, after, family_names, found_family, load, load_family, put_share
 from accountant.ledger.records import HOLDOUT, Registration, registration_fields
 from accountant.log.entries import Writer, dumps
 from accountant.privacy.filter import Filter
@@ -108,8 +108,16 @@ def _found(writer: Writer, registration: Registration, budget: Budget, identity:
     seq = writer.append(
         "dataset-registered", **fields, family=identity, budget=budget.to_json(), filter=design.to_json()
     )
-    for part in (None,) if registration.holdout is None else (None, HOLDOUT):
+    parts = (None,) if registration.holdout is None else (None, HOLDOUT)
+    for part in parts:
         found_family(writer.connection, account_of(identity, part), seq, design)
+    if registration.person is not None:
+        registration.person.check_delta(registration.records)
+        design = Filter.design(registration.person)
+        own = {"dataset": registration.name, "family": identity}
+        founded = writer.append(PERSON, **own, budget=design.budget.to_json(), filter=design.to_json())
+        for part in parts:
+            found_family(writer.connection, account_of(identity, part, person=True), founded, design)
     return seq, [identity]
 
 
@@ -118,7 +126,13 @@ def _join(writer: Writer, registration: Registration, identity: str) -> tuple[in
     families: dict[str, Family] = {}
     for other in registration.families:
         block_rows.require_alone(writer.connection, other)
-        families |= {family.identity: family for family in load(writer.connection, other).families}
+        joined = load(writer.connection, other)
+        if joined.registration.person is not None:
+            raise InputError(
+                f"family: of dataset {other} one person has a total over all blocks, and rows of another dataset would "
+                f"be bounded apart from them; append them (dpserve dataset append {other}), or say that they are new"
+            )
+        families |= {family.identity: family for family in joined.families}
     if len(families) > 1 and registration.unit.column is None:
         raise InputError(
             "unit=record: rows of several families need the column (unit) that names the person in all of them; else a "

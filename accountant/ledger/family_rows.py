@@ -22,6 +22,7 @@ from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.store.store import body_at
 from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
 
+PERSON = "person-total"  # the kind of the entry that founds the account of one person over all blocks
 WHOLE = "whole"  # beside the sums of a family's row: the job that took the whole total
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
@@ -86,6 +87,7 @@ def load(
         tuple(entry.get("targets", ())),
         _holdout(entry),
         "cells" in entry,
+        _budget(entry, "person") if "person" in entry else None,
     )
     version = _version(connection, signed, row.seq, identities[0])
     return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)
@@ -258,7 +260,7 @@ def family_names(connection: Connection) -> dict[str, str]:
         select(family_table.c.seq).where(family_table.c.seq.not_in(of_blocks)).distinct()
     ).scalars()
     founding = [read_entry(seq, body_at(connection, seq)).value for seq in seqs]
-    return {family_name(value): value["family"] for value in founding}
+    return {family_name(value): value["family"] for value in founding if value["type"] != PERSON}
 
 
 def member(connection: Connection, name: str) -> str:
@@ -292,8 +294,8 @@ def _largest(connection: Connection, identity: str, founded: int, changed: int, 
     return max(totals)
 
 
-def _budget(entry: dict[str, Any]) -> Budget:
-    return _budget_of(entry["budget"]["epsilon"], entry["budget"]["delta"])
+def _budget(entry: dict[str, Any], which: str = "budget") -> Budget:
+    return _budget_of(entry[which]["epsilon"], entry[which]["delta"])
 
 
 _budget_of = lru_cache(maxsize=1024)(Budget.of)  # of few families, at each admission
@@ -347,12 +349,14 @@ def after(
         orders = family.filter.orders
         used, said = moved(family.used, cost, sign, orders)
         _, waits = moved(family.reserved, cost, sign or -1, orders)
-        job = whole if family.whole is None else family.whole.job
+        job = None if family.person else whole if family.whole is None else family.whole.job
         if job is not None and used != family.filter.nothing():
             said = said | {WHOLE: job}
         line: dict[str, Any] = {"family": family.seq, "changed": family.changed, "used": said, "reserved": waits}
         if family.part is not None:
             line["part"] = family.part
+        if family.person:
+            line["person"] = True
         if sign and family.spent is not None:
             line["analyst"] = {"name": family.spent.analyst, "used": moved(family.spent.used, cost, sign, orders)[1]}
         lines.append(line)

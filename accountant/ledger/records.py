@@ -123,7 +123,8 @@ class Registration:
     of the datasets named in `families`. `family_name`: what the family it founds is called; None: as the dataset.
     `targets`: what a job may be asked to predict, where there are several to choose from. `holdout`: of a family that
     it founds, the share of units that are kept aside for evaluation (docs/privacy/parts.md); None: of none. `cells`:
-    whether its numbers are packed in fine cells as well, so that a job may find where to cut them.
+    whether its numbers are packed in fine cells as well, so that a job may find where to cut them. `person`: of one
+    that may grow, the total for one person over all its blocks (docs/privacy/blocks.md); None: none was declared.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Registration:
     targets: tuple[str, ...] = ()
     holdout: Decimal | None = None
     cells: bool = False
+    person: Budget | None = None
 
     @property
     def shared(self) -> bool:
@@ -148,12 +150,27 @@ class Registration:
     def __post_init__(self) -> None:
         if self.holdout is not None:
             self._check_holdout(self.holdout)
+        if self.person is not None:
+            self._check_person(self.person)
         if self.family_name and self.families:
             raise InputError(f"dataset={self.name}: joins families that have names; give a family or a name of one")
         if self.new_people and self.families:
             raise InputError(f"dataset={self.name}: the people of a family are not new; give a family or a reason")
         if (self.budget is None) != bool(self.families) or len(set(self.families)) != len(self.families):
             raise InputError(f"dataset={self.name}: must have a budget, or families to join, each once, and not both")
+
+    def _check_person(self, total: Budget) -> None:
+        if self.budget is None:
+            raise InputError("person-epsilon: is declared where a family is founded; leave it out")
+        if self.unit.column is None or self.relation is Relation.REPLACE_ONE:
+            raise InputError(
+                "person-epsilon: needs add-remove, and the column (unit) that names the person: the rows of each are "
+                "bounded over all blocks that a job reads"
+            )
+        if total.epsilon < self.budget.epsilon:
+            raise InputError(
+                f"person-epsilon={total.epsilon}: must be at least the total of a block, epsilon {self.budget.epsilon}"
+            )
 
     def _check_holdout(self, share: Decimal) -> None:
         if self.families:
@@ -293,6 +310,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         **({"targets": list(registration.targets)} if registration.targets else {}),
         **({} if registration.holdout is None else {"holdout": canonical.decimal_string(registration.holdout)}),
         **({"cells": True} if registration.cells else {}),
+        **({} if registration.person is None else {"person": registration.person.to_json()}),
     }
 
 

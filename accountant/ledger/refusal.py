@@ -31,7 +31,10 @@ def refusal(
         fits = f"; closed by job {family.whole.job}, which took the whole total"
     quota = family.quota if by_quota else None
     why = "" if quota is None else f"{quota.analyst} may use {quota.share} of it; "
-    where, block = ("", {}) if family.block is None else (f", block {family.block}", {"block": family.block})
+    which: dict[str, Any] = {} if family.block is None else {"block": family.block}
+    where = "" if family.block is None else f", block {family.block}"
+    if family.person:
+        where, which = ", one person over all its blocks", {"person": True}
     message = (
         f"dataset={request.dataset}{where}: asked epsilon {request.budget.epsilon} at delta {request.budget.delta}; "
         f"of epsilon {family.budget.epsilon}, {summary['spent']['epsilon']} is spent and "
@@ -40,7 +43,7 @@ def refusal(
     )
     return BudgetRefused(
         message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=left,
-        reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit, **block,
+        reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit, **which,
     )  # fmt: skip
 
 

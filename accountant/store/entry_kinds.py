@@ -33,6 +33,7 @@ _PLACED = EntryKind(model="name", certificate="issued")
 KINDS = {
     "genesis": EntryKind(),
     "dataset-registered": EntryKind(),
+    "person-total": EntryKind(),
     "dataset-joined": EntryKind(),
     "dataset-appended": EntryKind(),
     "blocks-dropped": EntryKind(),

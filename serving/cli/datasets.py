@@ -50,6 +50,8 @@ def register(
         bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
     ] = False,
     reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
+    person_epsilon: Annotated[str | None, typer.Option(help="Epsilon for one person over all blocks to come.")] = None,
+    person_delta: Annotated[str | None, typer.Option(help="Delta for one person over all blocks to come.")] = None,
     tries: Annotated[bool, typer.Option("--made-up", help="The rows are made up, to try things with.")] = False,
     json: Json = False,
 ) -> None:
@@ -75,7 +77,7 @@ def register(
     home = Home.open()
     asked = AskedRegistration(
         name, epsilon, delta, relation, unit, contributions, tuple(family or ()), family_name, holdout, new_people,
-        reason, tries,
+        reason, tries, person_epsilon, person_delta,
     )  # fmt: skip
     asked.check()
     for shared in asked.family:

@@ -68,6 +68,15 @@ def _registered(value: Value) -> str:
     )
 
 
+def _person(value: Value) -> str:
+    budget = value["budget"]
+    return (
+        f"Of dataset {value['dataset']}, whoever stands in however many blocks has a total as well: epsilon "
+        f"{budget['epsilon']} at delta {budget['delta']}, over all blocks that will ever come. Every job is charged to "
+        "it too, and the rows of each person are bounded over all blocks that it reads."
+    )
+
+
 def _appended(value: Value) -> str:
     period = value.get("period")
     days = "" if period is None else f" Every row is of {period['since']} to {period['until']}, by {period['column']}."
@@ -175,6 +184,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         ),
     ),
     "dataset-registered": ("run", "dataset registered", _registered),
+    "person-total": ("run", "total for one person", _person),
     "dataset-joined": (
         "run",
         "dataset joined",

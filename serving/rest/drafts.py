@@ -33,6 +33,7 @@ REGISTER = {"name": (str,)}
 REGISTER_MORE: Mapping[str, tuple[type, ...]] = {
     "epsilon": (str,), "delta": (str,), "relation": (str,), "unit": (str,), "contributions": (int,), "family": (list,),
     "family_name": (str,), "holdout": (str,), "new_people": (bool,), "reason": (str,), "made_up": (bool,),
+    "person_epsilon": (str,), "person_delta": (str,),
 }  # fmt: skip
 
 

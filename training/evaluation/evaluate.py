@@ -147,7 +147,7 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
 
 def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
     costs = dataset.costs(recipe.plan)
-    if dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim):
+    if dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim, costs):
         most = dataset.one_job(Decimal(0)).epsilon  # the noise is pure, whatever delta was asked for
         raise refusal(dataset, request, costs, Budget(most, request.budget.delta).to_json() if most else None)
 

@@ -26,6 +26,7 @@ from accountant.ledger.records import NewPeople
 from models.features import DateFeature, MomentFeature
 from training.rows.datasets import (
     LOCK,
+    before_of,
     check_new_people,
     content_of,
     files_of,
@@ -109,7 +110,8 @@ def append(
         with working_folder(home.datasets) as folder, suppress(WrongState):
             with explaining(schema, data):
                 parting = parting_of(home, about, [dataset])
-                packed, sketch = pack(data, schema, about.unit, watch, parting, folder), scan.sketch()
+                before = before_of(home, about, dataset)
+                packed, sketch = pack(data, schema, about.unit, watch, parting, folder, before), scan.sketch()
             people = naming_people(sketch, about.unit.column, [each for each in by_name if each not in scan.fractions])
             write_packed(folder, packed, schema, schema_text(home, dataset), people)
             commitment = home.keys.commitment(content_of(folder, files_of(dataset)))

@@ -219,12 +219,14 @@ def lasts(home: Home, schedule: Schedule) -> dict[str, int | None]:
 def _fed(dataset: Dataset, planned: Planned) -> int | None:
     """The block that is asked for the `age`-th time is read size - age times more; a fresh one, size times."""
     words = planned.request.blocks or ""
-    left = [family.jobs_left(cost) for family, cost in zip(dataset.families, planned.costs, strict=True)]
+    person = [each.jobs_left(cost) for each, cost in zip(dataset.families, planned.costs, strict=True) if each.person]
+    left = [family.jobs_left(cost) for family, cost in zip(dataset.own, planned.costs, strict=False)]
     if not words.startswith("last:"):
-        return min(left) if words != ALL else min([*left, 1 + _fresh(dataset, planned)])
+        return min(left + person) if words != ALL else min([*left, 1 + _fresh(dataset, planned), *person])
     size = int(words.partition(":")[2])
     ends = [own for age, own in enumerate(reversed(left)) if own < size - age]
     ends += [1 + _fresh(dataset, planned)] if _fresh(dataset, planned) < size else []
+    ends += person  # over all blocks, which no new one renews
     return min(ends, default=None)
 
 

@@ -118,7 +118,7 @@ def plan(home: Home, asked: AskedProfile, by: str | None = None) -> PlannedProfi
     _check_room(columns, pairs, noise_of(recipe.plan, GRID))
     known = evaluations.same(home.ledger.log.database, request)
     costs = dataset.costs(recipe.plan)
-    if known is None and dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim):
+    if known is None and dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim, costs):
         raise refusal(dataset, request, costs, _would_fit(columns, pairs, public, dataset))
     return PlannedProfile(request, recipe, dataset, known, tuple(column.name for column in columns))
 
@@ -138,7 +138,8 @@ def _would_fit(columns: Sequence[Column], pairs: Pairs, public: Public, dataset:
         if one.epsilon:
             budget = Budget(one.epsilon, delta)
             _, recipe = _cheapest(columns, pairs, replace(public, budget=budget))
-            if dataset.refusing(dataset.costs(recipe.plan)) is None or dataset.gives_whole(recipe.claim):
+            costs = dataset.costs(recipe.plan)
+            if dataset.refusing(costs) is None or dataset.gives_whole(recipe.claim, costs):
                 return budget.to_json()
     return None
 

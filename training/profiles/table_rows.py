@@ -10,8 +10,8 @@ import numpy as np
 from accountant.home import Home
 from accountant.ledger.families import Started
 from training.rows.data import answer_codes, answer_feature
-from training.rows.datasets import checked
-from training.rows.packed.names import row_files
+from training.rows.datasets import begins_of, checked
+from training.rows.packed.names import row_files, since_file
 from training.rows.rows import Rows
 from training.rows.schema import Schema
 
@@ -21,12 +21,16 @@ def open_table(home: Home, started: Started, schema: Schema, columns: Sequence[s
     registered: every row of its part, with an answer or without. Answers stand in the bins of `answer_feature`; of
     labels there are none.
     """
-    return Rows.joined([_open(folder, started, schema, columns) for folder in checked(home, started)])
+    folders = zip(checked(home, started), begins_of(started.dataset), strict=True)
+    return Rows.joined([_open(folder, started, schema, columns, begins) for folder, begins in folders])
 
 
-def _open(folder: Path, started: Started, schema: Schema, columns: Sequence[str]) -> Rows:
+def _open(folder: Path, started: Started, schema: Schema, columns: Sequence[str], begins: int | None) -> Rows:
     files = row_files(len(schema.targets), started.request.part)
     bins, *answers = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in files)
+    if begins is not None:
+        used = np.load(folder / since_file(started.request.part), allow_pickle=False) < begins
+        bins, answers = bins[:, used], [each[used] for each in answers]
     found = {
         feature.name: (feature.bins, codes)
         for feature, codes in zip(schema.features, bins[: len(schema.features)], strict=True)

@@ -16,7 +16,8 @@ from training.rows import datasets, made_up
 @dataclass(frozen=True)
 class AskedRegistration:
     """As it was typed: decimals are texts. `family`: datasets of the same people, whose budget it shares; else epsilon
-    and delta are given, once and for ever. `made_up`: the rows are nobody's.
+    and delta are given, once and for ever. `made_up`: the rows are nobody's. `person_epsilon`, `person_delta`: the
+    total for one person over all blocks that may come.
     """
 
     name: str
@@ -31,6 +32,8 @@ class AskedRegistration:
     new_people: bool = False
     reason: str | None = None
     made_up: bool = False
+    person_epsilon: str | None = None
+    person_delta: str | None = None
 
     def total(self) -> Budget | None:
         """None where a family's is shared. InputError where both or none is given."""
@@ -40,9 +43,18 @@ class AskedRegistration:
             raise InputError("budget: give --epsilon and --delta, or --family whose budget is shared, and not both")
         return Budget.of(self.epsilon, self.delta)
 
+    def person(self) -> Budget | None:
+        """The total for one person over all blocks. InputError where half of it is given."""
+        if self.person_epsilon is None and self.person_delta is None:
+            return None
+        if self.person_epsilon is None or self.person_delta is None:
+            raise InputError("person: give --person-epsilon and --person-delta, or none of them")
+        return Budget.of(self.person_epsilon, self.person_delta)
+
     def check(self) -> None:
         """InputError for what is wrong whatever the rows say."""
         self.total()
+        self.person()
         parse_relation(self.relation)
         if self.holdout is not None:
             exact_decimal("holdout", self.holdout)
@@ -60,5 +72,5 @@ def registered(
         home, asked.name, rows, schema, asked.total(), parse_relation(asked.relation), asked.unit, asked.contributions,
         [home.ledger.member(name) for name in asked.family],
         None if asked.reason is None else NewPeople(asked.reason, by), asked.family_name,
-        None if asked.holdout is None else exact_decimal("holdout", asked.holdout), origin,
+        None if asked.holdout is None else exact_decimal("holdout", asked.holdout), origin, asked.person(),
     )  # fmt: skip

@@ -32,8 +32,9 @@ from training.rows.file_check import explaining
 from training.rows.known_rows import sketches
 from training.rows.overlap import SKETCH, Scan, Sketch, same_people
 from training.rows.packed.cells import spans_of
-from training.rows.packed.names import cells_file, row_files
+from training.rows.packed.names import cells_file, row_files, since_file
 from training.rows.packed.packing import Packed, pack
+from training.rows.packed.persons import Before
 from training.rows.packed.source import Source
 from training.rows.packed.working import working_folder
 from training.rows.partitions.threads import Threads, cuts
@@ -65,12 +66,14 @@ def register(
     family_name: str | None = None,
     holdout: Decimal | None = None,
     origin: str | None = None,
+    person: Budget | None = None,
 ) -> Dataset:
     """Register `data` under `name`, with a total budget or in the `families` of other datasets, if it fits the schema.
 
     `unit`: the column that names the person, or "record"; None is asked about (`training.rows.unit_question`). Rows or
     people registered, outside of `families`, raise NameTaken, but for `new_people`. `family_name`, `holdout`: of a new
-    one, what it is called and the share of its units that is kept aside. `origin`: where `data` came from.
+    one, what it is called and the share of its units that is kept aside. `origin`: where `data` came from. `person`:
+    the total for one person over all blocks that may come.
     """
     check_left_out(schema := parse_schema(raw := schema_bytes(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
@@ -83,7 +86,8 @@ def register(
         raise ask(by_name, "by name")
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
-        schema.target_names if len(schema.targets) > 1 else (), holdout, any(spans_of(schema.features, schema.ends)),
+        schema.target_names if len(schema.targets) > 1 else (), holdout,
+        any(spans_of(schema.features, schema.ends)), person,
     )  # fmt: skip
     parting = parting_of(home, about, relatives)
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
@@ -96,7 +100,8 @@ def register(
         scan = scan_of(home, schema, types, naming, others)
         with working_folder(home.datasets) as folder:
             with explaining(schema, data):
-                packed, sketch = pack(data, schema, how, scan, parting, folder), scan.sketch()
+                before = before_of(home, about)
+                packed, sketch = pack(data, schema, how, scan, parting, folder, before), scan.sketch()
             people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
             whole = [name for name in by_values if name not in scan.fractions]
             like = [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]
@@ -160,8 +165,8 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     group = request.parameters.get("group")
     by = None if group is None else str(group)
     sources = [
-        Source(folder, schema, request.target, request.part, by, about.cells)
-        for folder in folders_of(home, started.dataset)
+        Source(folder, schema, request.target, request.part, by, about.cells, begins)
+        for folder, begins in zip(folders_of(home, started.dataset), begins_of(started.dataset), strict=True)
     ]
     address = engine_address()
     if address is None:
@@ -183,6 +188,30 @@ def folders_of(home: Home, dataset: Dataset) -> list[Path]:
     return [home.datasets / commitment for commitment in dataset.commitments]
 
 
+def begins_of(dataset: Dataset) -> list[int | None]:
+    """Of each folder of `folders_of`: the first block of the window, by which one person's rows are bounded over all of
+    it; None where nothing is to be left out, in the first block itself or where no total for one person was declared.
+    """
+    if dataset.registration.person is None or not dataset.blocks:
+        return [None] * len(dataset.commitments)
+    first = dataset.blocks[0].number
+    return [None if block.number == first else first for block in dataset.blocks]
+
+
+def before_of(home: Home, about: Registration, dataset: Dataset | None = None) -> Before | None:
+    """Who has rows in the blocks of `dataset` whose rows are there, where one person is bounded over all of them."""
+    if about.person is None:
+        return None
+    called = (about.family_name or about.name).encode()
+    key = bytes.fromhex(home.keys.commitment([b"the key of the people of family ", called]))
+    if dataset is None:
+        return Before(key, about.unit.contributions)
+    last = dataset.last or 1
+    folders = folders_of(home, home.ledger.dataset(about.name, blocks=(dataset.dropped + 1, last)))
+    earlier = [*zip(range(dataset.dropped + 1, last + 1), folders, strict=True)] if dataset.dropped < last else []
+    return Before(key, about.unit.contributions, last + 1, earlier[::-1])
+
+
 def checked(home: Home, started: Started) -> list[Path]:
     """The folders of a started job's rows. JobFailed where they are not those that were registered."""
     folders = folders_of(home, started.dataset)
@@ -199,13 +228,14 @@ def _check(home: Home, started: Started, folder: Path, read: Read | None = None)
 def files_of(dataset: Dataset) -> list[str]:
     """The files of a registered dataset that its commitment is over, in its order."""
     about = dataset.registration
-    return _files(max(1, len(about.targets)), dataset.holdout is not None, about.cells)
+    return _files(max(1, len(about.targets)), dataset.holdout is not None, about.cells, about.person is not None)
 
 
-def _files(targets: int, parted: bool, cells: bool = False) -> list[str]:
+def _files(targets: int, parted: bool, cells: bool, person: bool) -> list[str]:
     parts = (None, HOLDOUT) if parted else (None,)
-    fine = [cells_file(part) for part in parts] if cells else []
-    return [*(name for part in parts for name in row_files(targets, part)), *fine, "schema.yaml"]
+    more = [cells_file(part) for part in parts] if cells else []
+    more += [since_file(part) for part in parts] if person else []
+    return [*(name for part in parts for name in row_files(targets, part)), *more, "schema.yaml"]
 
 
 def schema_bytes(path: Path) -> bytes:
@@ -335,7 +365,7 @@ def write_packed(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketc
         file.chmod(PRIVATE)
         sync_file(file)
     _write_sketch(folder, sketch)
-    return _files(len(schema.targets), packed.aside is not None, bool(len(packed.cells)))
+    return _files(len(schema.targets), packed.aside is not None, bool(len(packed.cells)), packed.since is not None)
 
 
 def _write_sketch(folder: Path, sketch: Sketch) -> None:

@@ -15,12 +15,12 @@ from accountant.errors import InputError, LedgerInvalid, WrongState
 from accountant.ledger import family_rows
 from accountant.ledger.blocks.windows import SAY_BLOCKS, Block, Period, Window, window_of
 from accountant.ledger.families import Dataset, Family, Spent, Whole, account_of
-from accountant.ledger.family_rows import WHOLE, mismatch, text_of
+from accountant.ledger.family_rows import PERSON, WHOLE, mismatch, text_of
 from accountant.ledger.records import Request, window_from_entry
 from accountant.log.entries import Signed, read_entry
 from accountant.log.newest import account_number
 from accountant.privacy.claims import Price
-from accountant.privacy.filter import price_from_json, price_to_json
+from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.store.store import body_at
 from accountant.store.tables import analyst_table, block_table, dataset_table, family_table
 
@@ -59,8 +59,9 @@ def load(
     whose rows are there, where the dataset has grown. InputError where the words name others.
     """
     dataset = family_rows.load(connection, name, analyst, part, signed)
+    person = _person(connection, dataset, analyst, signed)
     if dataset.last is None and blocks is None:
-        return dataset
+        return replace(dataset, families=(*dataset.families, *person)) if person else dataset
     last, dropped = dataset.last or 1, dataset.dropped
     if blocks is None:
         window = (min(dropped, last - 1) + 1, last)
@@ -70,7 +71,7 @@ def load(
         raise InputError(f"blocks: dataset {name} belongs to several families, and cannot grow; leave it out")
     found = _blocks(connection, dataset, window, signed)
     accounts = _accounts(connection, dataset.families[0], found, analyst, signed)
-    return replace(dataset, families=accounts, blocks=found, window=None if blocks is None else window)
+    return replace(dataset, families=(*accounts, *person), blocks=found, window=None if blocks is None else window)
 
 
 def charged_by(
@@ -139,23 +140,53 @@ def _accounts(
     connection: Connection, first: Family, blocks: Sequence[Block], analyst: str | None, signed: Signed | None
 ) -> tuple[Family, ...]:
     """Of each block; that of the first is `first`, whose total, quotas and analyst are those of all."""
-    found = {1: replace(first, block=1)}
-    ids = {block.number: account_of(first.identity, first.part, block.number) for block in blocks if block.number > 1}
-    asked = connection.execute(_ACCOUNTS, {"ids": [*ids.values()], "who": analyst}) if ids else ()
+    before = (replace(first, block=1),) if blocks[0].number == 1 else ()
+    places = [
+        (block.number, block.seq, account_of(first.identity, first.part, block.number))
+        for block in blocks
+        if block.number > 1
+    ]
+    return (*before, *_stood(connection, first, places, analyst, signed))
+
+
+def _person(connection: Connection, dataset: Dataset, analyst: str | None, signed: Signed | None) -> tuple[Family, ...]:
+    """The account of one person over all blocks, where its total was declared: by the entry behind the dataset's."""
+    total, first, seq = dataset.registration.person, dataset.families[0], dataset.seq + 1
+    if total is None:
+        return ()
+    value = (signed.entry(seq) if signed else read_entry(seq, body_at(connection, seq))).value
+    design = Filter.design(total)
+    if (value["type"], value.get("family"), value.get("filter")) != (PERSON, first.identity, design.to_json()):
+        raise mismatch(f"dataset {dataset.registration.name}", seq)
+    quota = first.quota and replace(first.quota, filter=design.part(first.quota.share))
+    base = first.but(filter=design, before=total.epsilon, quota=quota, person=True)
+    return _stood(connection, base, [(None, seq, base.account)], analyst, signed)
+
+
+def _stood(
+    connection: Connection,
+    first: Family,
+    places: Sequence[tuple[int | None, int, str]],
+    analyst: str | None,
+    signed: Signed | None,
+) -> tuple[Family, ...]:
+    """Accounts of the total, quotas and analyst of `first`: each by its block, the entry that founded it, and what it
+    is kept under.
+    """
+    found = list[Family]()
+    asked = connection.execute(_ACCOUNTS, {"ids": [each[2] for each in places], "who": analyst}) if places else ()
     rows = {row[0]: tuple(row[1:]) for row in asked}
-    numbers = [account_number(block.seq, first.part) for block in blocks]
+    numbers = [account_number(seq, first.part) for _, seq, _ in places]
     newest = dict(zip(numbers, signed.newest.of(numbers), strict=True)) if signed else {}
     charged = dict(zip(numbers, signed.newest.spent(numbers, analyst), strict=True)) if signed and analyst else {}
     nothing = price_to_json(first.filter.nothing(), first.filter.orders)
     untouched = {"used": nothing, "reserved": nothing}
     alike: dict[tuple[str, str, str | None], dict[str, Any]] = {}
     sums: dict[str | None, _Sums] = {None: (nothing, first.filter.nothing())}
-    for block, number in zip(blocks, numbers, strict=True):
-        if block.number == 1:
-            continue
-        row = rows.get(ids[block.number], ())
-        if row[:2] != (block.seq, None):
-            raise mismatch(f"account of block {block.number}", block.seq)
+    for (block, seq, kept), number in zip(places, numbers, strict=True):
+        row, called = rows.get(kept, ()), "one person" if block is None else f"block {block}"
+        if row[:2] != (seq, None):
+            raise mismatch(f"account of {called}", seq)
         said = row[2:]
         if said not in alike:
             sums |= {text: _sums(text, first.filter.orders) for text in said if text not in sums}
@@ -165,11 +196,11 @@ def _accounts(
             entry = newest[number]
             line = signed.said_of(entry, number) if entry else untouched
             if line is None or (used, reserved) != (line["used"], line["reserved"]):
-                raise mismatch(f"account of block {block.number}", entry or block.seq)
+                raise mismatch(f"account of {called}", entry or seq)
             if analyst is not None and own != _said_spent(signed, charged[number], number, analyst, nothing):
-                raise mismatch(f"analyst {analyst} on block {block.number}", block.seq)
-        found[block.number] = first.but(seq=block.seq, block=block.number, **alike[said])
-    return tuple(found[block.number] for block in blocks)
+                raise mismatch(f"analyst {analyst} on {called}", seq)
+        found.append(first.but(seq=seq, block=block, **alike[said]))
+    return tuple(found)
 
 
 def _standing(

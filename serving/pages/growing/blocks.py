@@ -44,7 +44,8 @@ def _window(dataset: Dataset, words: str) -> dict[str, Any] | None:
         return None
     begin = dataset.blocks[0].number
     chosen = slice(first - begin, last - begin + 1)
-    part = replace(dataset, blocks=dataset.blocks[chosen], families=dataset.families[chosen], window=(first, last))
+    accounts = (*dataset.own[chosen], *([] if dataset.person is None else [dataset.person]))
+    part = replace(dataset, blocks=dataset.blocks[chosen], families=accounts, window=(first, last))
     least = part.tightest
     left = left_to_json(1 - least.share, part.one_job(part.delta))
     return {
@@ -62,7 +63,7 @@ def blocks_of(home: Home, dataset: Dataset, before: int) -> dict[str, Any] | Non
     if dataset.last is None:
         return None
     whole = home.ledger.dataset(dataset.registration.name, blocks=(1, dataset.last)) if dataset.dropped else dataset
-    pairs = [*zip(whole.blocks, whole.families, strict=True)]
+    pairs = [*zip(whole.blocks, whole.own, strict=True)]
     lines: list[dict[str, Any]] = [
         {
             "number": block.number, "entry": block.seq, "records": block.records, "period": block.period,

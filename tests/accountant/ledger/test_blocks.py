@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
@@ -15,7 +16,7 @@ from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid, NameTaken, WrongState
 from accountant.home import Home
-from accountant.ledger.blocks import appending
+from accountant.ledger.blocks import appending, block_rows
 from accountant.ledger.blocks.appending import NewBlock
 from accountant.ledger.blocks.windows import Period, check_words, window_of
 from accountant.ledger.records import HOLDOUT, NewPeople, Unit, Why
@@ -275,22 +276,124 @@ def test_a_row_that_was_set_back_is_found_before_anything_is_spent(tmp_path, tab
     assert json.loads(home.ledger.log.entries(after=home.ledger.log.size() - 1)[0].body)["type"] == "reserved"
 
 
-def most_loss(families, stands: set[int], charged=lambda window: window) -> float:
+def all_of_theirs(stands: set[int], window: tuple[int, ...]) -> int:
+    return len(stands & set(window))
+
+
+def most_loss(families, stands: set[int], charged=lambda window: window, rows=all_of_theirs) -> float:
     """The largest log-likelihood ratio of a whole transcript that an adversary reaches who chooses each window and
     price by all answers before, about somebody who stands in the blocks `stands`: exact, over every path that the
-    families' own rule admits. A job answers with a count of its window's rows and discrete Laplace noise.
+    families' own rule admits. A job answers with a count of its window's rows and discrete Laplace noise; `rows`: how
+    many of theirs are in what is counted.
     """
     found = 0.0
     for window in ((1,), (2,), (1, 2)):
         for tenths in (5, 10):
             cost = price(plan(PureDp(Decimal(tenths) / 10), 1), families[0].filter.orders)
-            if any(not families[block - 1].admits(cost) for block in charged(window)):
+            asked = [each for each in families if each.person or each.block in charged(window)]
+            if any(not each.admits(cost) for each in asked):
                 continue
-            after = [each.with_job(cost, None) if each.block in charged(window) else each for each in families]
-            rows = len(stands & set(window))  # of theirs, in what is counted
-            answers = [tenths / 10 * (abs(answer) - abs(answer - rows)) for answer in (-1, 0, 1, 2)]
-            found = max(found, max(answers) + most_loss(after, stands, charged))
+            after = [each.with_job(cost, None) if each in asked else each for each in families]
+            own = rows(stands, window)
+            answers = [tenths / 10 * (abs(answer) - abs(answer - own)) for answer in (-1, 0, 1, 2)]
+            found = max(found, max(answers) + most_loss(after, stands, charged, rows))
     return found
+
+
+def test_no_adversary_gets_more_about_one_person_than_the_total_over_all_blocks(tmp_path):
+    """Where that was declared, and a job reads of one person one row of all its blocks: 3, attained by who stands in
+    both, and 2 by who stands in one alone. A rule that leaves that account out, or rows that are bounded in each block
+    by itself, are found out.
+    """
+    home = Home.init(place(tmp_path / "home"))
+    about = registration("visits", Budget.of("2"), unit=Unit("person", "name"), person=Budget.of("3"))
+    home.ledger.register(about)
+    grow(home, 2)
+    families = home.ledger.dataset("visits", None, None, "all").families
+    assert [each.person for each in families] == [False, False, True]
+    once = {"rows": lambda stands, window: min(1, len(stands & set(window)))}
+    assert most_loss(families, {1, 2}, **once) == pytest.approx(3)
+    assert most_loss(families, {2}, **once) == pytest.approx(2)
+    assert most_loss(families[:2], {1, 2}, **once) == pytest.approx(4)
+    assert most_loss(families, {1, 2}) > 3.9
+
+
+@pytest.mark.parametrize("holdout", [None, Decimal("0.25")])
+def test_every_job_is_charged_to_one_person_or_to_nothing(tmp_path, holdout, monkeypatch):
+    """At either part; given back with the job; by the quota of who asks; never as a whole, though a block may be; and
+    the auditor finds a job that was not, an account that was set back, and one that nobody founded.
+    """
+    home = Home.init(place(tmp_path / "home"))
+    about = registration("visits", Budget.of("2"), unit=Unit("person", "name"), person=Budget.of("3"), holdout=holdout)
+    home.ledger.register(about)
+    assert [each.value["type"] for each in home.ledger.log.entries()][1:] == ["dataset-registered", "person-total"]
+    sound(home)
+    reserve(home.ledger, request("visits", "1", "0"), PURE)  # before it grows, too
+    grow(home, 3)
+    seq = reserve(home.ledger, on("2-3"), PURE).seq
+    left = home.ledger.dataset("visits", None, None, "all").person
+    assert (left.budget.epsilon, left.epsilon_of(left.used), left.epsilon_of(left.reserved)) == (3, 2, 2)
+    home.ledger.release(seq)
+    with raw(home.path) as index:
+        row = index.execute("SELECT * FROM family WHERE id = ?", (left.account,)).fetchone()
+    home.ledger.set_quota("visits", "bob", Decimal("0.5"), "half", "steward")
+    reserve(home.ledger, on("3"), PURE, by="bob")
+    with pytest.raises(BudgetRefused) as refused:
+        reserve(home.ledger, on("2"), PURE, by="bob")
+    assert (refused.value.details["reason"], refused.value.details["person"]) == ("quota", True)
+    advance(home.ledger, reserve(home.ledger, on("2"), PURE).seq, "started")
+    with pytest.raises(BudgetRefused, match="one person over all its blocks") as refused:
+        reserve(home.ledger, on("3"), PURE)
+    assert refused.value.details["left"]["one_job"] is None
+    if holdout is not None:
+        aside = on("1-3", part=HOLDOUT, evaluates=None, profile=True, model="")
+        reserve(home.ledger, aside, PURE)
+        assert home.ledger.dataset("visits", None, HOLDOUT, "all").person.share == pytest.approx(1 / 3)
+    sound(home)
+    with raw(home.path) as index:
+        index.execute("UPDATE family SET used = ?, reserved = ? WHERE id = ?", (row[3], row[4], left.account))
+    with pytest.raises(LedgerInvalid, match="somebody else wrote it"):
+        reserve(home.ledger, on("3"), PURE)
+    assert not audit_home(home).ok
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "told"),
+    [
+        ("person-total", {"budget": {"epsilon": "4", "delta": "0"}}, "budget: must be that of the dataset"),
+        ("person-total", {"family": "00000000-0000-0000-0000-000000000000"}, "family="),
+        ("person-total", {"filter": [{"order": "2", "weight": "1", "cap": "9"}]}, "filter"),
+        ("dataset-registered", {"person": {"epsilon": "4", "delta": "0"}}, "must be that of the dataset"),
+        ("reserved", {"after": lambda lines: lines[:-1]}, "after:"),
+    ],
+)
+def test_the_audit_finds_a_total_for_one_person_that_is_none(tmp_path, kind, changes, told, monkeypatch):
+    home, real = Home.init(place(tmp_path / "home")), Writer.append
+
+    def forged(self, this, **entry):
+        if this == kind:
+            entry |= {name: new(entry[name]) if callable(new) else new for name, new in changes.items()}
+        return real(self, this, **entry)
+
+    monkeypatch.setattr(Writer, "append", forged)
+    about = registration("visits", Budget.of("2"), unit=Unit("person", "name"), person=Budget.of("3"))
+    with suppress(LedgerInvalid):  # what is forged is not shown
+        home.ledger.register(about)
+    if kind == "reserved":
+        reserve(home.ledger, request("visits", "1", "0"), PURE)
+    problems = audit_home(home).problems
+    assert any(told in each for each in problems), problems
+
+
+def test_a_job_whose_dataset_lost_its_total_for_one_person_is_found(tmp_path, monkeypatch):
+    """A writer that forgets the account is found by the auditor's own sums."""
+    home = Home.init(place(tmp_path / "home"))
+    home.ledger.register(registration("visits", Budget.of("2"), unit=Unit("person", "name"), person=Budget.of("3")))
+    monkeypatch.setattr(block_rows, "_person", lambda *_: ())
+    reserve(home.ledger, request("visits", "1", "0"), PURE)
+    problems = audit_home(home).problems
+    assert any("after:" in each for each in problems), problems
+    assert any("index: family" in each for each in problems), problems
 
 
 def test_no_adversary_who_chooses_windows_gets_more_than_the_total_at_any_block(home):

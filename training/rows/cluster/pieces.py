@@ -46,6 +46,7 @@ class Piece:
     part: str | None
     by: str | None
     fine: bool
+    begins: int | None
     origin: tuple[str, int] = ("", 0)
     seen: frozenset[Seen] = field(default=frozenset(), repr=False, compare=False)
 
@@ -75,7 +76,8 @@ class Piece:
     @property
     def source(self) -> Source:
         """What it is read from."""
-        return Source(self.folder, _schema(self.schema, self.public), self.target, self.part, self.by, self.fine)
+        schema = _schema(self.schema, self.public)
+        return Source(self.folder, schema, self.target, self.part, self.by, self.fine, self.begins)
 
     @property
     def state(self) -> State:

@@ -9,6 +9,11 @@ def row_files(targets: int, part: str | None = None) -> list[str]:
     return names if part is None else [f"{part}-{name}" for name in names]
 
 
+def since_file(part: str | None = None) -> str:
+    """The file that says of each row since which block its person has as many as are used (`packed.persons`)."""
+    return "since.npy" if part is None else f"{part}-since.npy"
+
+
 def cells_file(part: str | None = None) -> str:
     """The file of the fine cells."""
     return "cells.npy" if part is None else f"{part}-cells.npy"

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,12 +31,14 @@ from training.rows.data import (
 )
 from training.rows.packed.cells import spans_of
 from training.rows.packed.growing import Growing, chosen
-from training.rows.packed.names import cells_file, row_files
+from training.rows.packed.names import cells_file, row_files, since_file
+from training.rows.packed.persons import WORDS, Before
 from training.rows.parts import Parting
 from training.rows.people import FirstOfEach, unit_ids
 from training.rows.rows import row_bound
 from training.rows.schema import Schema
 
+WHO = "who.npy"  # whose rows they are: gone when it is known since when each may be used
 HELD = "held.npy"  # which rows are kept aside: gone when they lie apart
 
 
@@ -44,13 +46,15 @@ HELD = "held.npy"  # which rows are kept aside: gone when they lie apart
 class Packed:
     """Rows as integers, mapped from files: `bins` (features, then groups, rows), for each target its `answers` (rows,):
     uint8 classes, or int32 targets of a number, and `cells` (numbers, rows), uint16, of the features that have fine
-    cells. `aside`: those that are kept aside for evaluation, where the family has such a part.
+    cells. `aside`: those that are kept aside for evaluation, where the family has such a part; `since` (rows,): as in
+    `persons`, where one person is bounded over all blocks.
     """
 
     bins: NDArray[Any]
     answers: tuple[NDArray[Any], ...]
     cells: NDArray[np.uint16]
     aside: Packed | None = None
+    since: NDArray[np.uint32] | None = None
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -84,16 +88,18 @@ def pack(
     scan: Watch | None = None,
     parting: Parting | None = None,
     folder: Path | None = None,
+    before: Before | None = None,
 ) -> Packed:
     """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute.
-    `scan` sees every row as it stands in the file. `parting` says which units are kept aside.
+    `scan` sees every row as it stands in the file. `parting` says which units are kept aside, `before` who has rows in
+    earlier blocks, where one person is bounded over all of them.
 
     `folder`: an empty one, in which the files of `names` then lie; None: they are gone once nobody looks at them.
     Memory holds a batch of rows; how many rows each person has lies in a file without a name.
     """
     if folder is None:
         with tempfile.TemporaryDirectory() as place:
-            return pack(data, schema, unit, scan, parting, Path(place))
+            return pack(data, schema, unit, scan, parting, Path(place), before)
     keep = FirstOfEach(unit.column, unit.contributions, folder) if unit.column else None
     described = {feature.name for feature in schema.stored} | {*schema.target_names}
     seen = set() if scan is None else set(scan.names)
@@ -103,7 +109,7 @@ def pack(
         raise DataError(f"data={data.name}: the file has no rows")
     bound = row_bound(schema.records)
     most, start, used = min(most_rows(data, schema.form), bound), 0, 0
-    files = _Files(folder, schema, most, parting is not None and bool(unit.column))
+    files = _Files(folder, schema, most, parting is not None and bool(unit.column), before)
     # Three at one time: the next batch is read, this one is looked at, and it is packed.
     with closing(files), ThreadPoolExecutor(2, thread_name_prefix="rows") as others:
         for batch in chain([first], _ahead(batches, others)):
@@ -119,6 +125,10 @@ def pack(
                 files.write(batch, start, used, own)
                 if parting is not None and unit.column and files.held is not None:
                     files.held.write(0, used, parting.of_units(unit_ids(unit.column, batch[unit.column]))[own])
+                if before is not None and unit.column and files.who is not None:
+                    own_ids = unit_ids(unit.column, batch[unit.column]).filter(pa.array(own))
+                    for at, words in enumerate(before.digests(own_ids)):
+                        files.who.write(at, used, words)
             finally:
                 if looked is not None:
                     looked.result()  # what is wrong with the rows as they stand is told first
@@ -145,7 +155,7 @@ class _Files:
     in. `unanswered`: the targets to which no row has an answer so far.
     """
 
-    def __init__(self, folder: Path, schema: Schema, most: int, held: bool) -> None:
+    def __init__(self, folder: Path, schema: Schema, most: int, held: bool, before: Before | None = None) -> None:
         self._folder, self._targets, self._schema = folder, len(schema.targets), schema
         spans = spans_of(schema.features, schema.ends)
         self._spans = spans + (None,) * (len(schema.stored) - len(spans))  # groups are not learnt from
@@ -157,6 +167,9 @@ class _Files:
         self.answers = [Growing(path, kind, None, most) for path, kind in zip(others, kinds, strict=True)]
         self.cells = Growing(folder / cells_file(), np.uint16, self._numbers, most)
         self.held = Growing(folder / HELD, np.bool_, None, most) if held else None
+        self.who, self._before = None, before
+        if before is not None:
+            self.who = Growing(folder / WHO, np.uint64, WORDS, most)
 
     def write(self, batch: pa.RecordBatch, start: int, used: int, own: Any) -> None:
         """The rows of a batch that are `own`, from place `used` on; `start`: the place of its first in the file."""
@@ -176,7 +189,7 @@ class _Files:
 
     def close(self) -> None:
         """Nothing more is written."""
-        for file in (self.bins, *self.answers, self.cells, self.held):
+        for file in (self.bins, *self.answers, self.cells, self.held, self.who):
             if file is not None:
                 file.close()
 
@@ -186,23 +199,33 @@ class _Files:
         cells = self.cells.done(rows)
         if not self._numbers:
             self.cells.path.unlink()
+        since = None
+        if self.who is not None and self._before is not None:
+            told = self._before.since(self.who.done(rows), self._folder)
+            self.who.path.unlink()
+            file = Growing(self._folder / since_file(), np.uint32, None, rows)
+            file.write(0, 0, told)
+            since = file.done(rows)
         if parting is None:
-            return Packed(bins, answers, cells)
+            return Packed(bins, answers, cells, since=since)
         if self.held is None:
             aside = parting.of_records([*bins, *answers, *cells], self._folder)
         else:
             aside = self.held.done(rows)
             self.held.path.unlink()
-        whole = [bins, *answers, *([cells] if self._numbers else [])]
+        whole = [bins, *answers, *([cells] if self._numbers else []), *([] if since is None else [since])]
         others, own = (self._part(whole, part, which) for part, which in ((HOLDOUT, aside), (None, ~aside)))
-        return Packed(own.bins, own.answers, own.cells, others)
+        return replace(own, aside=others)
 
     def _part(self, whole: Sequence[NDArray[Any]], part: str | None, own: NDArray[np.bool_]) -> Packed:
         """These rows of the `whole`, in files of their own: for those that are learnt from, in its place."""
-        count, names = int(np.count_nonzero(own)), [*row_files(self._targets, part), cells_file(part)]
+        count, names = int(np.count_nonzero(own)), row_files(self._targets, part)
+        names += [cells_file(part)] if self._numbers else []
+        names += [] if self._before is None else [since_file(part)]
         found = []
-        for name, array in zip(names, whole, strict=False):  # of fine cells there may be none
+        for name, array in zip(names, whole, strict=True):
             with replacing(self._folder / name) as partial:
                 found.append(chosen(array, own, count, partial))
+        since = None if self._before is None else found.pop()
         cells = found.pop() if self._numbers else np.empty((0, count), np.uint16)
-        return Packed(found[0], tuple(found[1:]), cells)
+        return Packed(found[0], tuple(found[1:]), cells, since=since)

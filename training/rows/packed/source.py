@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from models.features import Codes
 from training.rows.data import has_answer
 from training.rows.packed.cells import Cells, spans_of
-from training.rows.packed.names import cells_file, row_files
+from training.rows.packed.names import cells_file, row_files, since_file
 from training.rows.packed.scratch import scratch
 from training.rows.partitions.partition import Partition
 from training.rows.schema import Schema
@@ -26,7 +26,8 @@ Span = tuple[int, int]  # the first row of a piece, and the first behind it
 @dataclass(frozen=True)
 class Source:
     """A packed `folder` by its `schema`, and what a job reads of it: the `part` of the rows, one `target`, the public
-    group that `by` names, and `fine` cells where rows stand in such.
+    group that `by` names, and `fine` cells where rows stand in such. `begins`: of one person bounded over all
+    blocks of a window the first block, where this folder is of another.
     """
 
     folder: Path
@@ -35,13 +36,15 @@ class Source:
     part: str | None = None
     by: str | None = None
     fine: bool = False
+    begins: int | None = None
 
     @property
     def files(self) -> list[str]:
         """The files that are read: the bins, the answers, and the fine cells."""
         first, *others = row_files(len(self.schema.targets), self.part)
         answers = others[self.schema.target_names.index(self.schema.question(self.target).target)]
-        return [first, answers, *([cells_file(self.part)] if self.fine else [])]
+        since = [] if self.begins is None else [since_file(self.part)]
+        return [first, answers, *([cells_file(self.part)] if self.fine else []), *since]
 
     @property
     def size(self) -> int:
@@ -50,11 +53,15 @@ class Source:
 
     def partition(self, low: int, high: int, place: Path) -> Partition:
         """Rows low .. high - 1 of the files, of them those that have an answer: which have one is decided row by row,
-        so that adding a row adds at most that row. `place`: where large derived arrays may lie.
+        so that adding a row adds at most that row; and those that are used of their person. `place`: where large
+        derived arrays may lie.
         """
         schema, asked = self.schema, self.schema.question(self.target)
         bins, labels = map(self._load, self.files[:2])
         present = has_answer(labels[low:high]) if asked.only.leave_out else None
+        if self.begins is not None:
+            used = self._load(self.files[-1])[low:high] < self.begins
+            present = used if present is None else present & used
         columns = [at for at, feature in enumerate(schema.features) if feature in asked.features]
         group = None if self.by is None else bins[schema.stored.index(schema.group(self.by)), :]
         about = [feature.bins for feature in asked.features], len(asked.classes or ())
