@@ -182,6 +182,7 @@ def dataset_text(body: dict[str, Any]) -> str:
         ("reserved", f"epsilon {budget['reserved']['epsilon']}, converted at delta {body['delta']}"),
         ("left", left_words(budget["left"])),
         *([("blocks", _blocks_text(body["blocks"]))] if "blocks" in body else []),
+        *([("one person", _person_text(body["person"]))] if "person" in body else []),
         *(
             ("kept aside", f"{float(kept['share']) * 100:g} %; left {left_words(kept['budget']['left'], 'evaluation')}")
             for kept in [body.get("holdout")]
@@ -193,6 +194,14 @@ def dataset_text(body: dict[str, Any]) -> str:
         *(("quota", f"{q['analyst']}: {q['used']} used of {q['quota'] or 'any'}") for q in body["quotas"]),
     ]
     return aligned(lines)
+
+
+def _person_text(person: dict[str, Any]) -> str:
+    total, spent = person["total"], person["spent"]["epsilon"]
+    return (
+        f"epsilon {total['epsilon']} at delta {total['delta']} over all blocks that will ever come; {spent} is spent, "
+        f"left {left_words(person['left'])}"
+    )
 
 
 def _blocks_text(blocks: dict[str, Any]) -> str:

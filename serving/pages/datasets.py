@@ -151,6 +151,7 @@ def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]
         "keeps": held.may("steward", dataset=name),
         "profiles": profiles_of(home, name),
         "blocks": blocks_of(home, found, before),
+        "person": None if found.person is None else found.person.summary(),
     }
 
 

@@ -77,6 +77,9 @@ def test_every_command_of_the_page_runs(folder):
     blocks = shown_dataset(home, "clinic")["blocks"]
     assert (blocks["last"], blocks["dropped"], [each["block"] for each in blocks["listed"]]) == (2, 1, [2])
     assert "1 to 2" in done.stdout
+    person = shown_dataset(home, "clinic")["person"]
+    assert (person["total"]["epsilon"], float(person["left"]["share"]) < 1) == ("4", True)
+    assert "over all blocks that will ever come" in dpserve(home, "dataset", "show", "clinic").stdout
     assert dpserve(home, "ledger", "audit").returncode == 0
 
 

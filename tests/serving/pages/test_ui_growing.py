@@ -7,14 +7,15 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from ledgers import copy, hexes, place, plan, prepared, request, reserve
+from ledgers import copy, hexes, place, plan, prepared, registration, request, reserve
 from pages_in_process import pages_at, words
 
+from accountant.budget import Budget
 from accountant.home import Home
 from accountant.ledger.blocks import appending
 from accountant.ledger.blocks.appending import NewBlock
 from accountant.ledger.blocks.windows import Period
-from accountant.ledger.records import Why
+from accountant.ledger.records import Unit, Why
 from accountant.privacy.events import PureDp
 
 BLOCKS = 40
@@ -31,6 +32,9 @@ def home(tmp_path_factory) -> Home:
     asked = replace(request("adult", "1", "0.0000001"), blocks="7-9")
     reserve(found.ledger, asked, plan(PureDp(Decimal("0.5")), 2))
     appending.drop(found.ledger.log, "adult", 2, Why("s", "kept for a year"))
+    about = registration("clinic", Budget.of("2"), unit=Unit("person", "name"), person=Budget.of("3"))
+    found.ledger.register(replace(about, schema=found.ledger.dataset("adult").registration.schema))
+    reserve(found.ledger, request("clinic", "1", "0"), plan(PureDp(Decimal("0.5")), 2))
     return found
 
 
@@ -59,6 +63,16 @@ def test_a_dataset_shows_its_blocks_a_page_at_a_time(pages):
     assert pages.page("/ui/datasets/adult?before=1").status_code == 400
     assert "?before=29" in pages.page("/ui/datasets/adult").text
     assert "?before=41" in pages.page("/ui/datasets/adult?before=29").text
+
+
+def test_a_dataset_tells_of_the_total_for_one_person(pages, home):
+    shown = words(pages.page("/ui/datasets/clinic"))
+    assert re.search(
+        r"ε 3 at δ 0, over all blocks that will ever come\. 0 is spent and 1 reserved, \d+ % is left", shown
+    )
+    assert "One person, over all blocks" not in words(pages.page("/ui/datasets/adult"))
+    entry = home.ledger.dataset("clinic").seq + 1
+    assert "has a total as well: epsilon 3 at delta 0" in words(pages.page(f"/ui/ledger/{entry}"))
 
 
 def test_a_new_job_is_offered_windows_with_what_fits(pages, home):

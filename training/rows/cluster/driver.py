@@ -97,8 +97,10 @@ def manifest(
         for at in range(parts):
             own = cuts[at * PARTS : (at + 1) * PARTS]
             name, (low, _), (_, high) = f"piece {at + 1} of {parts} of block {source.folder.name}", own[0], own[-1]
-            same = schema, source.schema.digest, source.target, source.part, source.by, source.fine, source.begins
-            found.append(Piece(name, source.folder, low, high, rows, (*done[at * PARTS : (at + 1) * PARTS],), *same))
+            same = schema, source.schema.digest, source.target, source.part, source.by, source.fine
+            digested = (*done[at * PARTS : (at + 1) * PARTS],)
+            piece = Piece(name, source.folder, low, high, rows, digested, *same, begins=source.begins)
+            found.append(piece)
     check_manifest(found)
     return tuple(found)
 

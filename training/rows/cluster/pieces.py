@@ -46,9 +46,9 @@ class Piece:
     part: str | None
     by: str | None
     fine: bool
-    begins: int | None
     origin: tuple[str, int] = ("", 0)
     seen: frozenset[Seen] = field(default=frozenset(), repr=False, compare=False)
+    begins: int | None = None
 
     @property
     def whose(self) -> str:
