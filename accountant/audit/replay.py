@@ -330,10 +330,7 @@ class Replay:
             "dataset uuid families relation unit records schema commitment",
             lambda self, seq, value: self.books.joined(seq, value),
         ),
-        "dataset-appended": (
-            "dataset block commitment records by",
-            lambda self, seq, value: self.books.appended(seq, value),
-        ),
+        "dataset-appended": ("dataset block commitment records by", lambda self, *entry: self.books.appended(*entry)),
         "blocks-dropped": (
             "dataset upto reason by",
             lambda self, seq, value: self.books.blocks.dropped_rows(value, self.books.datasets),

@@ -72,8 +72,7 @@ def register(
 
     `unit`: the column that names the person, or "record"; None is asked about (`training.rows.unit_question`). Rows or
     people registered, outside of `families`, raise NameTaken, but for `new_people`. `family_name`, `holdout`: of a new
-    one, what it is called and the share of its units that is kept aside. `origin`: where `data` came from. `person`:
-    the total for one person over all blocks that may come.
+    one, its name and the share of its units that is kept aside; `person`: one person's total. `origin`: of `data`.
     """
     check_left_out(schema := parse_schema(raw := schema_bytes(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
@@ -100,8 +99,7 @@ def register(
         scan = scan_of(home, schema, types, naming, others)
         with working_folder(home.datasets) as folder:
             with explaining(schema, data):
-                before = before_of(home, about)
-                packed, sketch = pack(data, schema, how, scan, parting, folder, before), scan.sketch()
+                packed, sketch = pack(data, schema, how, scan, parting, folder, before_of(home, about)), scan.sketch()
             people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
             whole = [name for name in by_values if name not in scan.fractions]
             like = [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]
