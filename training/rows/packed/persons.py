@@ -60,15 +60,12 @@ class Before:
             at = np.minimum(np.searchsorted(others, people), len(others) - 1)
             known += np.where(others[at] == people, many[at], 0)
             found[(found == 0) & (known[person] >= missing)] = number
-        self._write(folder, people, counts)
-        placed = np.empty_like(found)
-        placed[order] = found
-        return placed
-
-    def _write(self, folder: Path, people: NDArray[np.bytes_], counts: NDArray[np.int64]) -> None:
         body = io.BytesIO()
         np.savez(body, people=people, counts=counts.astype(np.uint32))
         (folder / PEOPLE).write_bytes(self._seal(self.number, body.getvalue()) + body.getvalue())
+        placed = np.empty_like(found)
+        placed[order] = found
+        return placed
 
     def read(self, folder: Path, number: int) -> tuple[NDArray[np.bytes_], NDArray[np.uint32]]:
         """Who has rows in the block of this number, sorted, and how many. LedgerUnavailable where that is not there as
