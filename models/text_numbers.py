@@ -40,6 +40,18 @@ class Numbers:
         at[at == len(ordered)] = 0
         return self.table[np.where(ordered[at] == texts, places[at], len(places))]
 
+    def of_one(self, text: str) -> NDArray[np.float32]:
+        """A text -> its number (1,), not to be written to."""
+        return self._each.get(text, self._none)
+
+    @cached_property
+    def _each(self) -> dict[str, NDArray[np.float32]]:
+        return dict(zip(self.texts, self.table.reshape(-1, 1), strict=False))
+
+    @cached_property
+    def _none(self) -> NDArray[np.float32]:
+        return self.table[-1:]
+
     @cached_property
     def ordered(self) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
         """Its texts in order, and the place of each in `texts`: for columns of fixed width."""

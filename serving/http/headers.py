@@ -32,9 +32,10 @@ TLS: Headers = [(b"strict-transport-security", b"max-age=31536000")]
 def with_ours(scope: Scope, headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """An answer's headers and ours; nobody keeps a copy of an answer that does not say otherwise."""
     found = list(headers)
+    said = [name for name, _ in found]
     found += PAGE if scope["path"].partition("/")[2].partition("/")[0] in PAGES else DATA
     if scope["scheme"] == "https":
         found += TLS
-    if not any(name == b"cache-control" for name, _ in found):
+    if b"cache-control" not in said:
         found.append(KEPT_BY_NOBODY)
     return found

@@ -46,6 +46,7 @@ QUICK_BYTES = 64 << 10  # of a body that came with its head: it is handed over a
 QUICK_PATHS = frozenset({"/predict"})
 
 
+_on_header = HttpToolsProtocol.on_header
 _FRONT: list[ASGIApp] = []  # what answers quick requests in this process
 
 
@@ -200,12 +201,12 @@ class Patient(HttpToolsProtocol):
         if self._fields > HEAD_FIELDS:
             raise ValueError("too many header fields")  # the parser's caller answers 400 and hangs up
         if self._in_head:
-            super().on_header(name, value)
+            _on_header(self, name, value)
 
     def on_headers_complete(self) -> None:
         """It is over. One host exactly (RFC 9112, section 3.2), or a proxy in front may have meant another."""
         self._in_head = False
-        hosts = sum(name == b"host" for name, _ in self.headers)
+        hosts = [name for name, _ in self.headers].count(b"host")
         if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
             raise ValueError("must name one host")
         super().on_headers_complete()

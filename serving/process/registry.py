@@ -50,7 +50,7 @@ class Served:
     version: int
     verified: VerifiedModel
 
-    @property
+    @cached_property
     def reference(self) -> str:
         """`adult@2`."""
         return f"{self.name}@{self.version}"

@@ -24,7 +24,7 @@ from serving.process.registry import NotHeld, Registry, Served
 from serving.rest import json_schemas
 from serving.wire import csv_tables, parquet_tables, tables_in
 from serving.wire.bounds import check_answer
-from serving.wire.errors import TooLarge, json_response
+from serving.wire.errors import JsonBytes, TooLarge, json_response
 from serving.wire.quick_json import quick_json
 from serving.wire.request_bodies import JSON, check_fields, known_query, query_text, read_body
 from serving.wire.tables_out import Source, table_answer
@@ -119,7 +119,7 @@ def answer(find: Find, posted: Posted) -> Response:
     label, probabilities = predicted(served, columns)
     if form == "json":
         content = orjson.dumps(answer_json(served, label, probabilities), option=orjson.OPT_SERIALIZE_NUMPY)
-        response = Response(content, media_type="application/json")
+        response: Response = JsonBytes(content)
     else:
         source = Source(served.reference, served.certificate, served.verified.ensemble.classes)
         response = table_answer(form, source, label, probabilities)

@@ -117,6 +117,14 @@ def status_of(error: DpserveError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
+class JsonBytes(Response):
+    """An answer of JSON that is encoded already: its headers are these two, whatever it is."""
+
+    def __init__(self, content: bytes) -> None:
+        self.status_code, self.body, self.background = 200, content, None
+        self.raw_headers = [(b"content-length", b"%d" % len(content)), (b"content-type", b"application/json")]
+
+
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """The body as JSON; decimals as texts, arrays of numpy as lists."""
     content = orjson.dumps(body, default=str, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -145,6 +145,12 @@ def check_fields(body: Any, required: Fields, optional: Fields, longest: int = T
     """
     if not isinstance(body, dict):
         raise InputError("body: must be a JSON object")
+    if body.keys() == required.keys():
+        for name, value in body.items():
+            if type(value) not in required[name] or (type(value) is str and len(value) > longest):
+                break
+        else:
+            return body
     known = {**required, **optional}
     unknown = sorted(body.keys() - known.keys())
     if unknown:
