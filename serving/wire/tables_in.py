@@ -315,8 +315,10 @@ def _array_texts(feature: Feature, cells: NDArray[Any]) -> NDArray[Any]:
     width = cells.dtype.itemsize // 4
     if width == 0:
         return np.full(len(cells), MISSING_TEXT)
-    native = np.ascontiguousarray(cells).astype(cells.dtype.newbyteorder("="))
+    native = np.array(cells, cells.dtype.newbyteorder("="), order="C")
     points = native.view(np.uint32)
+    if points.size and points.max() < 0xD800:  # as nearly always
+        return native
     wrong = (points > 0x10FFFF) | ((points >= 0xD800) & (points < 0xE000))
     if wrong.any():
         index = int(np.argmax(wrong)) // width
