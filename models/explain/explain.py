@@ -9,7 +9,7 @@ classes[1], or the target's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from typing import Any
@@ -258,13 +258,11 @@ def _pair_shape(ensemble: FeatureSum, pair: PairTerm, votes: list[float]) -> Pai
 
 def _released(ensemble: FeatureSum, at: int, votes: list[float]) -> list[Bin]:
     """Every bin by itself, with its error and count."""
-    feature = ensemble.features[at]
-    found = [Bin(label, each, low, high) for (label, low, high), each in zip(places(feature), votes, strict=True)]
-    if ensemble.errors:
-        found = [replace(b, error=e * ensemble.link) for b, e in zip(found, ensemble.errors[at], strict=True)]
-    if ensemble.counts:
-        found = [replace(b, count=n) for b, n in zip(found, ensemble.counts[at], strict=True)]
-    return found
+    nothing = [None] * len(votes)
+    errors = [each * ensemble.link for each in ensemble.errors[at]] if ensemble.errors else nothing
+    counts = ensemble.counts[at] if ensemble.counts else nothing
+    told = zip(places(ensemble.features[at]), votes, errors, counts, strict=True)
+    return [Bin(label, each, low, high, error, count) for (label, low, high), each, error, count in told]
 
 
 def places(feature: Feature) -> list[tuple[str, float | None, float | None]]:
