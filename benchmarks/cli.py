@@ -136,9 +136,10 @@ Lists load what reads the ledger and nothing that computes; a list of models hol
 issued it. A price that somebody has asked for before is kept beside the ledger, under the digest of all that it follows
 from (`training/kept_prices.py`): that is the second column. It is told and never charged: a job is rehearsed and
 calibrated anew. The first time, a price loads the learner whose plan it rehearses, and neither scikit-learn, which only
-fits and searches need, nor a compiler: the first claims of a process are derived by numpy, three of them for a plan
-(`training/calibrate.py`). A refusal that says what would fit derives a dozen, and the budgets of a dataset those of
-every learner, which is what takes them over their goals; to load the compiled rules (numba) for so few takes longer.
+fits and searches need, nor ONNX, where a look at a plan says that its model can be exported, nor a compiler: the first
+claims of a process are derived by numpy, three of them for a plan (`training/calibrate.py`). A refusal that says what
+would fit derives a dozen, and the budgets of a dataset those of every learner; to load the compiled rules (numba) for
+so few takes longer.
 Whoever verifies a model runs it (onnxruntime), and an audit derives every claim by a second way. On a terminal a
 spinner shows after half a second.
 """
