@@ -42,15 +42,13 @@ class Numbers:
 
     def of_one(self, text: str) -> NDArray[np.float32]:
         """A text -> its number (1,), not to be written to."""
-        return self._each.get(text, self._none)
+        found = self.arrays.get(text)
+        return self.table[-1:] if found is None else found
 
     @cached_property
-    def _each(self) -> dict[str, NDArray[np.float32]]:
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """The number of each of its `texts`, (1,)."""
         return dict(zip(self.texts, self.table.reshape(-1, 1), strict=False))
-
-    @cached_property
-    def _none(self) -> NDArray[np.float32]:
-        return self.table[-1:]
 
     @cached_property
     def ordered(self) -> tuple[NDArray[np.str_], NDArray[np.intp]]:

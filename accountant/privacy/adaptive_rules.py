@@ -4,7 +4,6 @@ takes five times as long as by `adaptive_compiled`, which does the same operatio
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import exp, expm1, tanh
 
 import numpy as np
@@ -15,20 +14,19 @@ Floats = NDArray[np.float64]
 STEP_SLACK = 1e-14  # floating point, relative, for one release
 
 
-@lru_cache(maxsize=64)
-def _left(steps: int, step: float) -> tuple[Floats, Floats, NDArray[np.intp]]:
+Left = tuple[Floats, Floats, NDArray[np.intp]]
+
+
+def _left(steps: int, step: float) -> Left:
     """1 - e^-x, e^-x and the place of V(x) for each V(-x), at x = steps h .. h."""
-    back = range(steps, 0, -1)
-    return (
-        np.array([-expm1(-i * step) for i in back]),
-        np.array([exp(-i * step) for i in back]),
-        np.arange(steps, 0, -1),
-    )
+    places = np.arange(steps, 0, -1)
+    more, share = ([each(-i * step) for i in places.tolist()] for each in (expm1, exp))
+    return -np.array(more), np.array(share), places
 
 
-def _widen(values: Floats, steps: int, step: float) -> Floats:
+def _widen(values: Floats, left: Left) -> Floats:
     """values at 0.. as they are at -steps..: V(-x) = 1 - e^-x + e^-x V(x) to the left, the last value to the right."""
-    more, share, places = _left(steps, step)
+    more, share, places = left
     return np.concatenate((more + share * values.take(places, mode="clip"), values))
 
 
@@ -39,7 +37,7 @@ def bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
     row of the same values, shifted: all of them are asked at once, in buffers that are made once.
     """
     size, out, whole, grown = values.size, values.copy(), expm1(steps * step), exp(step)
-    moves, places = range(1, steps + 1), size + steps + 1
+    moves, places, left = range(1, steps + 1), size + steps + 1, _left(steps + 1, step)
     high = np.array([exp(j * step) * expm1((steps - j) * step) / whole for j in moves])[:, np.newaxis]
     low = np.array([expm1(j * step) / whole for j in moves])[:, np.newaxis]
     rise = np.array([exp((j - 1) * step) * tanh(step / 4) / whole for j in moves])[:, np.newaxis]
@@ -49,7 +47,7 @@ def bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
     here, top, most = np.empty((steps + 1, size)), np.empty((steps, size)), spare[:size]
     last, now = here[:-1], here[1:]
     for _ in range(count):
-        wide[: steps + 1 + size] = _widen(out, steps + 1, step)
+        wide[: steps + 1 + size] = _widen(out, left)
         wide[steps + 1 + size :] = out[-1]
         np.subtract(wide[:places], wide[steps : steps + places], out=bend)
         np.multiply(bend, grown, out=bend)
@@ -74,9 +72,9 @@ def _shifted(values: Floats, steps: int, size: int) -> Floats:
 
 def pure(values: Floats, steps: int, step: float, count: int) -> Floats:
     """`count` randomized responses of e = steps * step, the worst of the e-DP releases."""
-    size, out, yes = values.size, values, 1 / (1 + exp(-steps * step))
+    size, out, yes, left = values.size, values, 1 / (1 + exp(-steps * step)), _left(steps, step)
     for _ in range(count):
-        wide = np.concatenate((_widen(out, steps, step), np.full(steps, out[-1])))
+        wide = np.concatenate((_widen(out, left), np.full(steps, out[-1])))
         out = yes * wide[:size] + exp(-steps * step) * yes * wide[2 * steps : 2 * steps + size]
         out = np.minimum(1.0, out * (1 + STEP_SLACK))
     return out
