@@ -1,5 +1,6 @@
-"""The only place where noise exists. Price and draw read one number. Samplers are exact, over OS entropy: noise that is
-added is OpenDP's; choices are a few lines of our own, of uniform numbers with as many bits as tell.
+"""The only place where noise exists. Price and draw read one number. Samplers are exact, over OS entropy: Laplace noise
+and randomized responses are OpenDP's; choices and Gaussian noise are a few lines of our own, of uniform numbers with as
+many bits as tell.
 
 Every mechanism takes exact integers (fixed-point statistics) and the query's integer sensitivity, so no float order
 and no float rounding can betray a row. Floating point appears once, in the scale, and is rounded towards more noise.
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
+from accountant.exact_weights import block_ends, block_sums, place, rough_weights, run_sums, weight, width_of
 from accountant.later import later
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
@@ -32,7 +33,7 @@ measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehea
 
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
-STEPS, REACH = 64, 60  # of the table of exp(-x): by 1/64, up to 60
+WIDEST = 2.0**55  # of our own Gaussian: 64 bits hold its sizes
 
 
 class Mechanism(Protocol):
@@ -147,8 +148,13 @@ class DiscreteGaussian:
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The noisy integers, of the shape (len(values),)."""
-        scale = _round_up(Fraction(self.noise_multiplier) * sensitivity)
-        return np.asarray(_gaussian(scale)(np.ascontiguousarray(values, np.int64)), np.int64)
+        scale, values = _round_up(Fraction(self.noise_multiplier) * sensitivity), np.ascontiguousarray(values, np.int64)
+        if scale > WIDEST:
+            return np.asarray(_gaussian(scale)(values), np.int64)
+        noise = _normal(scale, values.size)
+        total = values + noise
+        wrapped = ((values ^ total) & (noise ^ total)) < 0  # clamped, as OpenDP clamps: what is made of a release
+        return np.where(wrapped, np.where(noise > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min), total)
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ def _select(values: Integers, scale: float) -> Integers:
     """
     below = (values.max(axis=1, keepdims=True) - values).view(np.uint64)  # the difference of int64s never overflows so
     slack = below.shape[1] * 2.0**-52  # of sums of floats, one by one
-    low, high = (each.cumsum(axis=1) for each in _weights(below, scale))
+    low, high = (each.cumsum(axis=1) for each in rough_weights(below, scale))
     low, high = low * (1 - slack), high * (1 + slack)
     uniform = np.frombuffer(os.urandom(8 * len(below)), np.uint64)
     place, rows = uniform * 2.0**-64, np.arange(len(below))
@@ -200,25 +206,69 @@ def _exactly(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
     """Among weights exp(-below / scale), where the number falls that begins with the 64 bits of `uniform`."""
     bits = 64
     while True:
-        bounds = [_weight(int(gap), scale, bits + 64) for gap in below]
+        bounds = [weight(int(gap), scale, bits + 64) for gap in below]
         low, high = (accumulate(ends) for ends in zip(*bounds, strict=True))
         unit = 1 << 2 * bits
         most = [ceil(unit * end) for end in high]
-        found = _place([floor(unit * end) for end in low], most, most[-1], uniform, bits)
+        found = place([floor(unit * end) for end in low], most, most[-1], uniform, bits)
         if found is not None:
             return found
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
 
 
-def _coins(below: NDArray[np.uint64], scale: float) -> NDArray[np.bool_]:
+def _normal(scale: float, count: int) -> Integers:
+    """Independent discrete Gaussian noise, P(z) ~ exp(-z^2 / (2 scale^2)): (count,).
+
+    By rejection: a size |z| is in a block of sizes with the chance of exp(-first^2 / (2 scale^2)), its own place in the
+    block has chance 1 / width; it is kept with chance exp(-(z^2 - first^2) / (2 scale^2)), and so is its sign, but for
+    that of a zero. All three are exact (docs/privacy/prices.md), and their work has to do with the noise alone.
+    """
+    width, scale_twice = width_of(scale), 2 * Fraction(scale) ** 2
+    found = np.empty(0, np.int64)
+    while found.size < count:
+        asked = (count - found.size) * 9 // 8 + 8
+        words = np.frombuffer(os.urandom(16 * asked), np.uint64)
+        first = width * _blocks(words[:asked], scale)
+        inside, negative = (words[asked:] & np.uint64(width - 1)).view(np.int64), words[asked:] >> np.uint64(63) > 0
+        size = first + inside
+
+        def chance(i: int, bits: int, first: Integers = first, size: Integers = size) -> tuple[Fraction, Fraction]:
+            return weight(int(size[i]) ** 2 - int(first[i]) ** 2, scale_twice, bits)
+
+        kept = _coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
+        kept &= ~negative | (size > 0)
+        found = np.concatenate([found, np.where(negative, -size, size)[kept]])
+    return found[:count]
+
+
+def _blocks(uniform: NDArray[np.uint64], scale: float) -> Integers:
+    """The block of sizes in which each number falls, by inversion; more bits of it are drawn where 64 do not tell."""
+    ended, holds = block_ends(scale)
+    found = np.searchsorted(ended, uniform).astype(np.int64)
+    for i in np.flatnonzero(uniform >= holds[found]):
+        bits, number, block = 64, int(uniform[i]), None
+        while block is None:
+            bits, number = bits + 64, number << 64 | int.from_bytes(os.urandom(8), "big")
+            block = place(*block_sums(scale, bits), number, bits)
+        found[i] = block
+    return found
+
+
+def _coins(
+    below: NDArray[Any], scale: float, chance: Callable[[int, int], tuple[Fraction, Fraction]] | None = None
+) -> NDArray[np.bool_]:
     """Independent exact coins, each true with chance exp(-below / scale), in a time that hardly depends on `below`:
-    one in 1e8 needs more than 64 bits and the rough bounds of its chance."""
+    one in 1e8 needs more than 64 bits and the rough bounds of its chance.
+
+    `chance(i, bits)`: that of coin i, between two numbers closer than 2^-bits, where `below` and `scale` are floats
+    near the true ones (a 2^-50th of their size).
+    """
     uniform = np.frombuffer(os.urandom(8 * below.size), np.uint64)
-    (low, high), place = _weights(below, scale), uniform * 2.0**-64
-    heads = place * (1 + 1e-12) + 2.0**-63 <= low
-    for i in np.flatnonzero(~heads & (place * (1 - 1e-12) - 2.0**-63 < high)):
-        chance = partial(_weight, int(below[i]), scale)
-        heads[i] = _coin(int(uniform[i]), Fraction(float(low[i])), Fraction(float(high[i])), chance)
+    (low, high), near = rough_weights(below, scale), uniform * 2.0**-64
+    heads = near * (1 + 1e-12) + 2.0**-63 <= low
+    for i in np.flatnonzero(~heads & (near * (1 - 1e-12) - 2.0**-63 < high)):
+        exact = partial(chance, int(i)) if chance else partial(weight, int(below[i]), scale)
+        heads[i] = _coin(int(uniform[i]), Fraction(float(low[i])), Fraction(float(high[i])), exact)
     return heads
 
 
@@ -238,36 +288,6 @@ def _coin(uniform: int, low: Fraction, high: Fraction, chance: Callable[[int], t
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
 
 
-def _weights(below: NDArray[np.uint64], scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """exp(-x), x = below / scale, between two numbers each, from sums and products of floats alone: x is a step of the
-    table and a rest r < 1/64, and the series of exp(-r) alternates. Floats are off by 1e-12 of either; 1e-9 is allowed
-    for, also in a sum of them.
-    """
-    x = np.minimum(below / scale, REACH)
-    step = (x * STEPS).astype(np.int64)
-    rest, weight = x - step / STEPS, _table()[step]
-    low = weight * (1 - rest * (1 - rest / 2 * (1 - rest / 3)))
-    return np.where(x < REACH, low * (1 - 1e-9), 0.0), (low + weight * rest**4 / 24) * (1 + 1e-9)
-
-
-@lru_cache(maxsize=1)
-def _table() -> NDArray[np.float64]:
-    with localcontext(prec=30):
-        return np.array([float((Decimal(-step) / STEPS).exp()) for step in range(STEPS * REACH + 1)])
-
-
-def _weight(gap: int, scale: float, bits: int) -> tuple[Fraction, Fraction]:
-    """exp(-gap / scale) between two numbers that are closer than 2^-bits.
-
-    Decimal's functions are correctly rounded, and x exp(-x) < 1: it is off by less than 4 units of its last digit.
-    """
-    digits = bits // 3 + 30
-    with localcontext(prec=digits):
-        weight = Fraction((-(Decimal(gap) / Decimal(scale))).exp())
-    slack = Fraction(4, 10 ** (digits - 1))
-    return max(weight - slack, Fraction(0)), weight + slack
-
-
 def draw_runs(distribution: Distribution) -> int:
     """An exact draw of how often a private selection runs. Never to be released, nor betrayed by the time it takes."""
     if isinstance(distribution, Poisson):  # a sum of smaller ones, whose weights stay small
@@ -283,34 +303,8 @@ def _draw(slope: Fraction, offset: Fraction, shift: int) -> int:
     found: int | None = None
     while found is None:  # 64 bits nearly always tell; if not, more of the same uniform number are drawn
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
-        found = _place(*_sums(slope, offset, shift, bits), uniform, bits)
+        found = place(*run_sums(slope, offset, shift, bits), uniform, bits)
     return found
-
-
-def _place(low: list[int], high: list[int], total: int, uniform: int, bits: int) -> int | None:
-    """The i whose share of the whole holds all of [uniform, uniform + 1) / 2^bits, if these bounds can tell."""
-    i = bisect_left(low, -(-(uniform + 1) * total >> bits))
-    begins = high[i - 1] << bits if i else 0
-    return i if i < len(low) and begins <= uniform * low[-1] else None
-
-
-@lru_cache(maxsize=16)
-def _sums(slope: Fraction, offset: Fraction, shift: int, bits: int) -> tuple[list[int], list[int], int]:
-    """Partial sums of the weights between integers, in units of 4^-bits, until what follows is below 2^-bits of the
-    whole; and a bound of the whole. Ratios only grow or only fall, to `slope`: the rest is below a geometric series.
-    """
-    least = most = 1 << 2 * bits
-    low, high, rest = [least], [most], most << bits
-    while rest << bits >= low[-1]:
-        i = len(low) - 1
-        ratio = (slope * i + offset) / (i + shift)
-        least = least * ratio.numerator // ratio.denominator
-        most = -(-most * ratio.numerator // ratio.denominator)
-        low.append(low[-1] + least)
-        high.append(high[-1] + most)
-        after = max(slope, (slope * (i + 1) + offset) / (i + 1 + shift))
-        rest = ceil(most * after / (1 - after)) if after < 1 else most << bits
-    return low, high, high[-1] + rest
 
 
 def _keep(epsilon: Decimal, categories: int) -> float:

@@ -284,8 +284,8 @@ def listed(what: list[Any]) -> list[Any] | None:
 
 
 def sampler() -> str:
-    """What draws the noise (`accountant.mechanisms`)."""
-    return f"opendp {version('opendp')}"
+    """What draws the noise: `accountant.mechanisms`, which has Laplace noise and randomized responses from OpenDP."""
+    return f"dpserve {dict(implementation())['dpserve']} with opendp {version('opendp')}"
 
 
 @lru_cache(maxsize=1)

@@ -94,7 +94,7 @@ def test_rough_bounds_and_digits_choose_the_same(gaps, uniform):
 
 
 def test_what_floats_tell_asks_for_no_digits(monkeypatch):
-    monkeypatch.setattr(mechanisms, "_weight", None)
+    monkeypatch.setattr(mechanisms, "weight", None)
     fixed(monkeypatch, [2**63])
     assert chosen([0, *[161] * 5000], 10.0) == 0
 
@@ -102,14 +102,14 @@ def test_what_floats_tell_asks_for_no_digits(monkeypatch):
 @pytest.mark.parametrize("fault", ["a scale of half the size", "the first part twice as long"])
 def test_faults_are_seen(monkeypatch, fault):
     """Each would cost twice the privacy."""
-    real = mechanisms._weights
+    real = mechanisms.rough_weights
     wrong = {
         "a scale of half the size": lambda below, scale: real(below, scale / 2),
         "the first part twice as long": lambda below, scale: [
             w * (1 + (below == below[0, 0])) for w in real(below, scale)
         ],
     }
-    monkeypatch.setattr(mechanisms, "_weights", wrong[fault])
+    monkeypatch.setattr(mechanisms, "rough_weights", wrong[fault])
     with pytest.raises(AssertionError):
         test_each_part_ends_where_it_should(monkeypatch, [0, 25])
 
@@ -140,7 +140,7 @@ def test_any_of_the_heads_is_the_law_of_permute_and_flip():
 @pytest.mark.parametrize("gap", [1, 7, 25, 400])
 def test_each_of_the_coins_turns_at_its_exact_chance(monkeypatch, gap):
     """On either side of it, and closer to it than the rough bounds are; the best always is heads."""
-    low, high = mechanisms._weight(gap, 10.0, 64)
+    low, high = mechanisms.weight(gap, 10.0, 64)
     assert 0 <= high - low < Fraction(1, 2**64)
     assert float(low) == pytest.approx(exp(-gap / 10), rel=1e-9)
     turn, close = int(low * 2**64), int(low * 2**64) >> 40
@@ -151,7 +151,7 @@ def test_each_of_the_coins_turns_at_its_exact_chance(monkeypatch, gap):
 
 
 def test_coins_ask_for_more_bits_until_they_tell(monkeypatch):
-    exact = int(mechanisms._weight(7, 10.0, 256)[0] * 2**192)
+    exact = int(mechanisms.weight(7, 10.0, 256)[0] * 2**192)
     for last, expected in ((0, True), (2**64 - 1, False)):
         words = [np.array([exact >> 128], np.uint64).tobytes(), (exact >> 64 & 2**64 - 1).to_bytes(8, "big")]
         words.append(last.to_bytes(8, "big"))
@@ -166,9 +166,9 @@ def test_how_much_is_drawn_does_not_depend_on_the_scores(monkeypatch, gaps):
     """64 bits for every candidate, and hardly ever a digit more; one number among the heads. The sampler before this
     one flipped until the first heads: 1.2 ms or 242 ms. False alarm: 2e-4 (one coin in 1e8 asks for digits)."""
     asked, digits = [], []
-    real, exact = mechanisms.os.urandom, mechanisms._weight
+    real, exact = mechanisms.os.urandom, mechanisms.weight
     monkeypatch.setattr(mechanisms.os, "urandom", lambda size: asked.append(size) or real(size))
-    monkeypatch.setattr(mechanisms, "_weight", lambda *given: digits.append(given) or exact(*given))
+    monkeypatch.setattr(mechanisms, "weight", lambda *given: digits.append(given) or exact(*given))
     values = -np.append(gaps, 0).astype(np.int64)
     for _ in range(5):
         assert 0 <= PermuteAndFlip(Decimal("0.1")).draw(values, 1) < values.size

@@ -1,0 +1,114 @@
+"""Weights between bounds, and where a uniform number falls among them: what exact draws are made of. Nothing here is
+random; the draws are in `accountant.mechanisms`, the proofs in docs/privacy/prices.md.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, floor, frexp
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+STEPS, REACH = 64, 60  # of the table of exp(-x): by 1/64, up to 60
+Sums = tuple[list[int], list[int], int]  # partial sums of weights between whole numbers, and a bound of them all
+
+
+def rough_weights(below: NDArray[Any], scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """exp(-x), x = below / scale, between two numbers each, from sums and products of floats alone: x is a step of the
+    table and a rest r < 1/64, and the series of exp(-r) alternates. Floats are off by 1e-12 of either; 1e-9 is allowed
+    for, also in a sum of them.
+    """
+    x = np.minimum(below / scale, REACH)
+    step = (x * STEPS).astype(np.int64)
+    rest, whole = x - step / STEPS, _table()[step]
+    low = whole * (1 - rest * (1 - rest / 2 * (1 - rest / 3)))
+    return np.where(x < REACH, low * (1 - 1e-9), 0.0), (low + whole * rest**4 / 24) * (1 + 1e-9)
+
+
+@lru_cache(maxsize=1)
+def _table() -> NDArray[np.float64]:
+    with localcontext(prec=30):
+        return np.array([float((Decimal(-step) / STEPS).exp()) for step in range(STEPS * REACH + 1)])
+
+
+def weight(gap: int, scale: float | Fraction, bits: int) -> tuple[Fraction, Fraction]:
+    """exp(-gap / scale) between two numbers that are closer than 2^-bits.
+
+    Decimal's functions are correctly rounded, and x exp(-x) < 1: it is off by less than 4 units of its last digit.
+    """
+    digits, exact = bits // 3 + 30, gap / Fraction(scale)
+    with localcontext(prec=digits):
+        found = Fraction((-(Decimal(exact.numerator) / Decimal(exact.denominator))).exp())
+    slack = Fraction(4, 10 ** (digits - 1))
+    return max(found - slack, Fraction(0)), found + slack
+
+
+def place(low: list[int], high: list[int], total: int, uniform: int, bits: int) -> int | None:
+    """The i whose share of the whole holds all of [uniform, uniform + 1) / 2^bits, if these bounds can tell."""
+    i = bisect_left(low, -(-(uniform + 1) * total >> bits))
+    begins = high[i - 1] << bits if i else 0
+    return i if i < len(low) and begins <= uniform * low[-1] else None
+
+
+@lru_cache(maxsize=16)
+def run_sums(slope: Fraction, offset: Fraction, shift: int, bits: int) -> Sums:
+    """Partial sums of the weights between integers, in units of 4^-bits, until what follows is below 2^-bits of the
+    whole; and a bound of the whole. Ratios only grow or only fall, to `slope`: the rest is below a geometric series.
+    """
+    least = most = 1 << 2 * bits
+    low, high, rest = [least], [most], most << bits
+    while rest << bits >= low[-1]:
+        i = len(low) - 1
+        ratio = (slope * i + offset) / (i + shift)
+        least = least * ratio.numerator // ratio.denominator
+        most = -(-most * ratio.numerator // ratio.denominator)
+        low.append(low[-1] + least)
+        high.append(high[-1] + most)
+        after = max(slope, (slope * (i + 1) + offset) / (i + 1 + shift))
+        rest = ceil(most * after / (1 - after)) if after < 1 else most << bits
+    return low, high, high[-1] + rest
+
+
+def width_of(scale: float) -> int:
+    """How many sizes of noise are one block: the largest power of two that is at most scale / 8, or 1."""
+    return 1 << max(0, frexp(scale / 8)[1] - 1)
+
+
+def block_sums(scale: float, bits: int) -> Sums:
+    """As `run_sums`, of exp(-(width b)^2 / (2 scale^2)), b = 0, 1, ..: of blocks by what their first size weighs.
+
+    From one block to the next they fall by exp(-c), exp(-3 c), exp(-5 c), ..: all that follow w are together at most
+    w exp(-c) / (1 - exp(-c)).
+    """
+    unit = 2 * bits + 64
+    falls = weight(width_of(scale) ** 2, 2 * Fraction(scale) ** 2, unit)
+    fall_low, fall_high = floor(falls[0] * 2**unit), ceil(falls[1] * 2**unit)
+    twice_low, twice_high = fall_low**2 >> unit, -(-(fall_high**2) >> unit)
+    least = most = 1 << unit
+    low, high, now_low, now_high = [least], [most], fall_low, fall_high
+    while True:
+        least, most = least * now_low >> unit, -(-most * now_high >> unit)
+        rest = -(-(most << unit) // ((1 << unit) - fall_high))
+        if rest << bits < low[-1]:
+            return low, high, high[-1] + rest
+        low.append(low[-1] + least)
+        high.append(high[-1] + most)
+        now_low, now_high = now_low * twice_low >> unit, -(-now_high * twice_high >> unit)
+
+
+@lru_cache(maxsize=64)
+def block_ends(scale: float) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Between which numbers of 64 bits each block ends: (sure to have ended, one less; not yet ended, 0 for the rest).
+
+    A number u of them stands for [u, u + 1) / 2^64: it is behind a block where it is above the first of its two, and
+    in a block or before it where it is below the second.
+    """
+    low, high, total = block_sums(scale, 64)
+    ended = [-(-(end << 64) // low[-1]) - 1 for end in high]
+    holds = [(end << 64) // total for end in low]
+    return np.array([min(end, 2**64 - 1) for end in ended], np.uint64), np.array([*holds, 0], np.uint64)

@@ -1,0 +1,192 @@
+"""Gaussian noise that is exact: blocks of sizes by inversion, a place in the block, and a coin (docs/privacy/prices.md,
+"Draws"). Every part is held against the weights by Decimal's exponential, to more digits than the part has bits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from accountant import exact_weights, mechanisms
+from accountant.mechanisms import DiscreteGaussian
+
+SCALES = [1e-9, 0.001, 0.3, 1.0, 7.9, 8.0, 100.7, 2.0**20 * 1.37, 2.0**54]
+ALL = 2**64
+
+
+def exact(gap: int, scale: float, digits: int = 120) -> Fraction:
+    """exp(-gap / (2 scale^2))."""
+    with localcontext(prec=digits):
+        return Fraction((-Decimal(gap) / (2 * Decimal(scale) * Decimal(scale))).exp())
+
+
+def ends(scale: float) -> list[Fraction]:
+    """Where each block ends, of 1; as many blocks as are above 2^-140 of the whole."""
+    width, weights = exact_weights.width_of(scale), [Fraction(1)]
+    while weights[-1] * 2**140 > 1:
+        weights.append(exact((width * len(weights)) ** 2, scale))
+    whole, found = sum(weights), [Fraction(0)]
+    for weight in weights:
+        found.append(found[-1] + weight / whole)
+    return found[1:]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_blocks_end_where_they_should(scale):
+    """Both bounds of every end, which are a 2^-63rd apart or less; and blocks are between a 16th and an 8th wide."""
+    width = exact_weights.width_of(scale)
+    assert width & (width - 1) == 0
+    assert width == 1 or scale / 16 < width <= scale / 8
+    assert width > 1 or scale < 16
+    ended, holds = exact_weights.block_ends(scale)
+    assert holds.size == ended.size + 1
+    assert holds[-1] == 0
+    for end, before, within in zip(ends(scale), ended.tolist(), holds.tolist(), strict=False):
+        assert within <= end * ALL <= before + 1
+        assert before + 1 - within <= 2
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.7, 2.0**20 * 1.37])
+def test_a_number_falls_into_its_block(monkeypatch, scale):
+    """On either side of each end; where 64 bits do not tell, the bits that follow do."""
+    monkeypatch.setattr(mechanisms.os, "urandom", lambda size: b"\x80" + bytes(size - 1))
+    exactly = ends(scale)
+    for block, end in enumerate(exactly[:-1]):
+        turn = int(end * ALL)
+        near = [u for u in (turn - 9, turn - 2, turn - 1, turn, turn + 1, turn + 2, turn + 9) if 0 <= u < ALL]
+        found = mechanisms._blocks(np.array(near, np.uint64), scale).tolist()
+        assert found == [sum(each <= Fraction(2 * u + 1, 2 * ALL) for each in exactly) for u in near], block
+    assert mechanisms._blocks(np.array([0], np.uint64), scale).tolist() == [0]
+
+
+@pytest.mark.parametrize(("last", "expected"), [(0, 2), (ALL - 1, 3)])
+def test_a_block_asks_for_more_bits_until_they_tell(monkeypatch, last, expected):
+    """A number whose first 128 bits are those of the end of block 2."""
+    end = int(ends(100.7)[2] * 2**192)
+    left = [(end >> 64 & (ALL - 1)).to_bytes(8, "big"), last.to_bytes(8, "big")]
+    monkeypatch.setattr(mechanisms.os, "urandom", lambda size: left.pop(0))
+    assert mechanisms._blocks(np.array([end >> 128], np.uint64), 100.7).tolist() == [expected]
+    assert left == []
+
+
+def words(monkeypatch, blocks: list[int], places: list[int]) -> None:
+    """The first two draws of a proposal, number by number; what comes after is the system's own."""
+    real, given = mechanisms.os.urandom, [np.array([*blocks, *places], np.uint64).tobytes()]
+    monkeypatch.setattr(mechanisms.os, "urandom", lambda size: given.pop(0) if given else real(size))
+
+
+@pytest.mark.parametrize("scale", [3.0, 100.7, 2.0**20 * 1.37, 2.0**54])
+def test_a_size_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale):
+    """What the coin is flipped with: floats near (z^2 - first^2) / (2 scale^2), and bounds of its exponential."""
+    count, width = 24, exact_weights.width_of(scale)
+    asked = count * 9 // 8 + 8
+    turns = [ALL * k // asked for k in range(asked)]
+    inside = [(k * 0x9E3779B97F4A7C15 % ALL) for k in range(asked)]
+    blocks = mechanisms._blocks(np.array(turns, np.uint64), scale).tolist()
+    seen = []
+
+    def coins(below, twice, chance):
+        for i in range(asked):
+            first, size = width * blocks[i], width * blocks[i] + inside[i] % width
+            true = Fraction(size**2 - first**2) / (2 * Fraction(scale) ** 2)
+            assert abs(Fraction(float(below[i])) / Fraction(twice) - true) <= true / 2**50
+            low, high = chance(i, 200)
+            assert low <= exact(size**2 - first**2, scale) <= high
+            assert high - low <= Fraction(1, 2**200)
+        seen.append(asked)
+        return np.ones(asked, np.bool_)
+
+    monkeypatch.setattr(mechanisms, "_coins", coins)
+    words(monkeypatch, turns, inside)
+    drawn = mechanisms._normal(scale, count).tolist()
+    sizes = [width * block + place % width for block, place in zip(blocks, inside, strict=True)]
+    signed = [-size if place >> 63 else size for size, place in zip(sizes, inside, strict=True)]
+    assert drawn == [z for z, place in zip(signed, inside, strict=True) if z or not place >> 63][:count]
+    assert seen == [asked]
+
+
+def law(scale: float, most: int) -> dict[int, float]:
+    weights = {z: float(np.exp(-(z**2) / (2 * scale**2))) for z in range(-most, most + 1)}
+    whole = sum(weights.values())
+    return {z: weight / whole for z, weight in weights.items()}
+
+
+def p_value(drawn: np.ndarray, scale: float) -> float:
+    """Chi-square of at most a hundred groups of neighbouring sizes, of about the same chance."""
+    chances, seen = law(scale, int(12 * scale) + 9), Counter(drawn.tolist())
+    found, expected = [0], [0.0]
+    for z, chance in chances.items():
+        if expected[-1] >= 0.01:
+            found, expected = [*found, 0], [*expected, 0.0]
+        found[-1], expected[-1] = found[-1] + seen.pop(z, 0), expected[-1] + chance
+    if seen:
+        return 0.0
+    found = [*found[:-2], found[-2] + found[-1]]
+    shares = np.array([*expected[:-2], expected[-2] + expected[-1]])
+    return float(chisquare(found, shares / shares.sum() * drawn.size).pvalue)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("scale", [0.6, 3.0, 40.0, 700.0])
+def test_the_law_of_what_is_drawn(scale):
+    """A scale that is off by a twelfth is seen: missing it is less likely than 1e-9. False alarm: 1e-6."""
+    drawn = mechanisms._normal(scale, 60_000)
+    assert p_value(drawn, scale) > 1e-6
+    assert p_value(drawn, scale * 1.08) < 1e-6
+    assert p_value(drawn, scale / 1.08) < 1e-6
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("fault", ["no coin", "a negative zero", "blocks of another scale", "one sign"])
+def test_faults_are_seen(monkeypatch, fault):
+    """Missing one of them is less likely than 1e-9."""
+    coins, ends_of, frombuffer = mechanisms._coins, mechanisms.block_ends, np.frombuffer
+    if fault == "no coin":  # 64 has blocks of 8: what a coin takes is little, and seen
+        monkeypatch.setattr(mechanisms, "_coins", lambda below, *_: np.ones(below.size, np.bool_))
+    elif fault == "a negative zero":
+        monkeypatch.setattr(mechanisms, "_coins", lambda *given: coins(*given).astype(np.int64).view(Anyway))
+    elif fault == "blocks of another scale":
+        monkeypatch.setattr(mechanisms, "block_ends", lambda scale: ends_of(scale * 1.5))
+    else:
+        monkeypatch.setattr(
+            mechanisms.np, "frombuffer", lambda data, kind: frombuffer(data, kind) & np.uint64(ALL // 2 - 1)
+        )
+    scale = 0.6 if fault == "a negative zero" else 64.0
+    assert p_value(mechanisms._normal(scale, 400_000), scale) < 1e-6
+
+
+class Anyway(np.ndarray):
+    """Keeps what it had, whatever is asked of it beside."""
+
+    def __iand__(self, other):
+        return self.astype(np.bool_).view(np.ndarray)
+
+
+def test_what_floats_tell_asks_for_no_digits(monkeypatch):
+    """False alarm: 1e-5 (a coin in 1e8, and 64 bits at an end of a block, ask for more)."""
+    exact_weights.block_ends(50.0)
+    monkeypatch.setattr(mechanisms, "weight", None)
+    monkeypatch.setattr(mechanisms, "block_sums", None)
+    assert mechanisms._normal(50.0, 1000).size == 1000
+
+
+def test_as_many_as_asked_for_however_few_are_kept(monkeypatch):
+    """Nine of ten are rejected: it goes on until there are enough."""
+    monkeypatch.setattr(mechanisms, "_coins", lambda below, *_: np.arange(below.size) % 10 == 0)
+    assert mechanisms._normal(50.0, 1000).shape == (1000,)
+    assert mechanisms._normal(50.0, 0).shape == (0,)
+
+
+def test_noise_beyond_64_bits_is_drawn_by_opendp(monkeypatch):
+    """Sizes of our own fit 64 bits up to 8 scales and far beyond; wider noise is OpenDP's, which clamps."""
+    asked = []
+    monkeypatch.setattr(mechanisms, "_gaussian", lambda scale: asked.append(scale) or (lambda values: values))
+    draw = DiscreteGaussian(Decimal(2)).draw
+    draw(np.zeros(3, np.int64), 1 << 54)
+    assert asked == []
+    draw(np.zeros(3, np.int64), (1 << 54) + 1)
+    assert asked == [2.0**55 + 2**3]
