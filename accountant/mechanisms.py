@@ -23,16 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError
-from accountant.exact_weights import block_ends, block_sums, place, rough_weights, run_sums, weight, width_of
 from accountant.later import later
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
+from accountant.weights import LEAST, NEAR, block_ends, block_sums, place, rough_weights, run_sums, weight, width_of
 
 domains, metrics = later("opendp.domains"), later("opendp.metrics")
 measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehearsal draws nothing
 
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
+AT_ONCE = 1 << 13  # candidates
 WIDEST = 2.0**55  # of our own Gaussian: 64 bits hold its sizes
 
 
@@ -186,17 +187,24 @@ def _select(values: Integers, scale: float) -> Integers:
 
     By inversion: a uniform number in [0, 1) falls among the weights, laid side by side, where it falls. 64 bits of it
     and rough bounds of the sums nearly always tell; if not, more bits are drawn of the same number, and the sums are
-    computed to more digits than those. So nothing is rounded, and the time hardly depends on the values.
+    computed to more digits than those. So nothing is rounded, and the time hardly depends on the values. Some rows at a
+    time: what they need stays near the processor.
     """
+    some = max(1, AT_ONCE // values.shape[1])
+    return np.concatenate([_chosen(values[at : at + some], scale) for at in range(0, len(values), some)])
+
+
+def _chosen(values: Integers, scale: float) -> Integers:
     below = (values.max(axis=1, keepdims=True) - values).view(np.uint64)  # the difference of int64s never overflows so
-    slack = below.shape[1] * 2.0**-52  # of sums of floats, one by one
-    low, high = (each.cumsum(axis=1) for each in rough_weights(below, scale))
-    low, high = low * (1 - slack), high * (1 + slack)
+    slack = 2 * NEAR + below.shape[1] * 2.0**-51  # of sums of floats, one by one
+    sums = rough_weights(below, scale).cumsum(axis=1)
+    low, high = sums[:, -1] * (1 - slack), sums[:, -1] * (1 + slack) + below.shape[1] * LEAST
     uniform = np.frombuffer(os.urandom(8 * len(below)), np.uint64)
     place, rows = uniform * 2.0**-64, np.arange(len(below))
-    top, bottom = (place * (1 + 1e-12) + 2.0**-63) * high[:, -1], (place * (1 - 1e-12) - 2.0**-63) * low[:, -1]
-    found: Integers = (low[:, :-1] < top[:, None]).sum(axis=1)  # the first that is sure to end behind the number
-    sure = (found == 0) | (high[rows, found - 1] <= bottom)
+    top, bottom = (place * (1 + 1e-12) + 2.0**-63) * high, (place * (1 - 1e-12) - 2.0**-63) * low
+    behind = top * (1 + 2 * slack)  # a sum as large as this is
+    found: Integers = (sums[:, :-1] < behind[:, None]).sum(axis=1)  # the first that is sure to end behind the number
+    sure = (found == 0) | (sums[rows, found - 1] * (1 + slack) + below.shape[1] * LEAST <= bottom)
     for row in np.flatnonzero(~sure):
         found[row] = _exactly(below[row], scale, int(uniform[row]))
     return found
@@ -223,7 +231,7 @@ def _normal(scale: float, count: int) -> Integers:
     block has chance 1 / width; it is kept with chance exp(-(z^2 - first^2) / (2 scale^2)), and so is its sign, but for
     that of a zero. All three are exact (docs/privacy/prices.md), and their work has to do with the noise alone.
     """
-    width, scale_twice = width_of(scale), 2 * Fraction(scale) ** 2
+    width = width_of(scale)
     found = np.empty(0, np.int64)
     while found.size < count:
         asked = (count - found.size) * 9 // 8 + 8
@@ -233,7 +241,7 @@ def _normal(scale: float, count: int) -> Integers:
         size = first + inside
 
         def chance(i: int, bits: int, first: Integers = first, size: Integers = size) -> tuple[Fraction, Fraction]:
-            return weight(int(size[i]) ** 2 - int(first[i]) ** 2, scale_twice, bits)
+            return weight(int(size[i]) ** 2 - int(first[i]) ** 2, 2 * Fraction(scale) ** 2, bits)
 
         kept = _coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
         kept &= ~negative | (size > 0)
@@ -264,7 +272,8 @@ def _coins(
     near the true ones (a 2^-50th of their size).
     """
     uniform = np.frombuffer(os.urandom(8 * below.size), np.uint64)
-    (low, high), near = rough_weights(below, scale), uniform * 2.0**-64
+    rough, near = rough_weights(below, scale), uniform * 2.0**-64
+    low, high = rough * (1 - NEAR), rough * (1 + NEAR) + LEAST
     heads = near * (1 + 1e-12) + 2.0**-63 <= low
     for i in np.flatnonzero(~heads & (near * (1 - 1e-12) - 2.0**-63 < high)):
         exact = partial(chance, int(i)) if chance else partial(weight, int(below[i]), scale)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from accountant import exact_weights, mechanisms
+from accountant import mechanisms, weights
 from accountant.mechanisms import DiscreteGaussian
 
 SCALES = [1e-9, 0.001, 0.3, 1.0, 7.9, 8.0, 100.7, 2.0**20 * 1.37, 2.0**54]
@@ -26,23 +26,23 @@ def exact(gap: int, scale: float, digits: int = 120) -> Fraction:
 
 def ends(scale: float) -> list[Fraction]:
     """Where each block ends, of 1; as many blocks as are above 2^-140 of the whole."""
-    width, weights = exact_weights.width_of(scale), [Fraction(1)]
-    while weights[-1] * 2**140 > 1:
-        weights.append(exact((width * len(weights)) ** 2, scale))
-    whole, found = sum(weights), [Fraction(0)]
-    for weight in weights:
-        found.append(found[-1] + weight / whole)
+    width, sizes = weights.width_of(scale), [Fraction(1)]
+    while sizes[-1] * 2**140 > 1:
+        sizes.append(exact((width * len(sizes)) ** 2, scale))
+    whole, found = sum(sizes), [Fraction(0)]
+    for size in sizes:
+        found.append(found[-1] + size / whole)
     return found[1:]
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_blocks_end_where_they_should(scale):
     """Both bounds of every end, which are a 2^-63rd apart or less; and blocks are between a 16th and an 8th wide."""
-    width = exact_weights.width_of(scale)
+    width = weights.width_of(scale)
     assert width & (width - 1) == 0
     assert width == 1 or scale / 16 < width <= scale / 8
     assert width > 1 or scale < 16
-    ended, holds = exact_weights.block_ends(scale)
+    ended, holds = weights.block_ends(scale)
     assert holds.size == ended.size + 1
     assert holds[-1] == 0
     for end, before, within in zip(ends(scale), ended.tolist(), holds.tolist(), strict=False):
@@ -82,7 +82,7 @@ def words(monkeypatch, blocks: list[int], places: list[int]) -> None:
 @pytest.mark.parametrize("scale", [3.0, 100.7, 2.0**20 * 1.37, 2.0**54])
 def test_a_size_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale):
     """What the coin is flipped with: floats near (z^2 - first^2) / (2 scale^2), and bounds of its exponential."""
-    count, width = 24, exact_weights.width_of(scale)
+    count, width = 24, weights.width_of(scale)
     asked = count * 9 // 8 + 8
     turns = [ALL * k // asked for k in range(asked)]
     inside = [(k * 0x9E3779B97F4A7C15 % ALL) for k in range(asked)]
@@ -110,9 +110,9 @@ def test_a_size_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale)
 
 
 def law(scale: float, most: int) -> dict[int, float]:
-    weights = {z: float(np.exp(-(z**2) / (2 * scale**2))) for z in range(-most, most + 1)}
-    whole = sum(weights.values())
-    return {z: weight / whole for z, weight in weights.items()}
+    chances = {z: float(np.exp(-(z**2) / (2 * scale**2))) for z in range(-most, most + 1)}
+    whole = sum(chances.values())
+    return {z: chance / whole for z, chance in chances.items()}
 
 
 def p_value(drawn: np.ndarray, scale: float) -> float:
@@ -168,7 +168,7 @@ class Anyway(np.ndarray):
 
 def test_what_floats_tell_asks_for_no_digits(monkeypatch):
     """False alarm: 1e-5 (a coin in 1e8, and 64 bits at an end of a block, ask for more)."""
-    exact_weights.block_ends(50.0)
+    weights.block_ends(50.0)
     monkeypatch.setattr(mechanisms, "weight", None)
     monkeypatch.setattr(mechanisms, "block_sums", None)
     assert mechanisms._normal(50.0, 1000).size == 1000

@@ -79,7 +79,8 @@ class AdditiveRows:
     """
 
     def __init__(self, rows: Rows, terms: Sequence[Integers], joints: tuple[Joint, ...] = ()) -> None:
-        if sum(int(np.abs(term).max()) for term in terms) > WIDEST:
+        starts = np.cumsum([0, *(term.size for term in terms[:-1])])
+        if np.maximum.reduceat(np.abs(np.concatenate(terms)), starts).sum() > WIDEST:
             raise InputError(f"terms: the largest of each may add up to at most {WIDEST}")
         self._rows, self._model = rows, (tuple(terms), joints)
 

@@ -16,7 +16,7 @@ from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import chisquare
 
-from accountant import exact_weights, mechanisms
+from accountant import mechanisms, weights
 from accountant.budget import NANO
 from accountant.errors import InputError
 from accountant.mechanisms import draw_runs
@@ -287,10 +287,10 @@ def test_every_uniform_number_falls_where_the_law_says(law):
         shape = (going_on, going_on * (1 + Fraction(law.shape)), 2)
     else:
         shape = (Fraction(0), Fraction(law.mean), 1)
-    sums = exact_weights.run_sums(*shape, 32)
+    sums = weights.run_sums(*shape, 32)
     reached = np.cumsum([chance(law, k) for k in range(first, 60_000 if first else 300)])
     for uniform in range(0, 2**32, 2**22 + 12345):
-        found = exact_weights.place(*sums, uniform, 32)
+        found = weights.place(*sums, uniform, 32)
         assert found is not None
         assert (reached[found - 1] if found else 0.0) - 1e-9 <= uniform / 2**32 <= reached[found] + 1e-9
 

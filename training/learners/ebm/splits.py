@@ -49,8 +49,10 @@ def _evenly(ordered: int, leaves: int, at: tuple[int, int]) -> Integers:
 
 def _cut(share: Floats, leaves: int, at: tuple[int, int]) -> Integers:
     found = np.searchsorted(_cuts(leaves - 1, at), np.cumsum(share) - share / 2)
-    gaps = np.diff(found, prepend=found[0], append=found[-1] + 1) > 0
-    return np.cumsum(gaps, dtype=np.int64)
+    leaf = np.zeros(share.size + 1, np.int64)
+    np.cumsum(found[1:] > found[:-1], out=leaf[1:-1])
+    leaf[-1] = leaf[-2] + 1
+    return leaf
 
 
 @lru_cache(maxsize=8192)
