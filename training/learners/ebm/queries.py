@@ -87,10 +87,13 @@ class ClassResiduals:
         """The scores that the table has: a row beyond counts as one at its end."""
         return min(max(self.low, -CLIP), CLIP), max(min(self.high, CLIP), -CLIP)
 
-    @property
+    @cached_property
     def worth(self) -> float:
         """One grid step of a sum, in logits."""
-        return _worth(*self.span, self.clip, *self.weights, self.relation, self.norm)
+        (low, high), (first, last) = self.span, self.weights
+        up, down = (w * min(self.clip, 1 / (1 + exp(end / SCORES))) for w, end in ((last, low), (first, -high)))
+        fine = 1 << 40
+        return reach(int(fine * up) + 1, int(fine * down) + 1, self.relation, self.norm) / fine / (GRID - 2)
 
     @cached_property
     def table(self) -> NDArray[np.int32]:
@@ -108,13 +111,6 @@ class ClassResiduals:
     def cells(self, rows: AdditiveRows, pairs: Sequence[Joint]) -> Integers:
         """The same per cell of each pair: (pairs, most cells)."""
         return rows.class_cells(pairs, self.table, self.span[0] - self.constant)
-
-
-@lru_cache(maxsize=64)  # each is asked for several times
-def _worth(low: int, high: int, clip: float, first: float, last: float, relation: Relation, norm: Norm) -> float:
-    up, down = (w * min(clip, 1 / (1 + exp(end / SCORES))) for w, end in ((last, low), (first, -high)))
-    fine = 1 << 40
-    return reach(int(fine * up) + 1, int(fine * down) + 1, relation, norm) / fine / (GRID - 2)
 
 
 @lru_cache(maxsize=4)  # rounds that know the same of the scores share it
