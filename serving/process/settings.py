@@ -106,7 +106,7 @@ class ServerSettings(BaseSettings):
         try:
             check_labels(self.labels)
         except InputError as error:
-            raise InputError(f"{variable('worker_labels')}: {error.message}") from None
+            raise InputError(f"{variable('worker_labels')}={self.worker_labels!r:.80}: {error.message}") from None
         return self
 
     @property
