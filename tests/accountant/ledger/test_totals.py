@@ -23,6 +23,7 @@ from ledgers import (
     rewrite,
 )
 
+from accountant.answers import Answers
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget
 from accountant.certificates import statement
@@ -282,7 +283,8 @@ def queued(home: Home, epsilon: str) -> int:
 def lowered_meanwhile(home: Home) -> None:
     """A job of epsilon 1 that had begun when the total of 3 became .2."""
     started = home.ledger.start(queued(home, "1"), "owner:1:1", 60.0)
-    released = job._play(home, started, "owner:1:1", lambda done, total: None, lambda: None)
+    with Answers(home, started.seq, False) as kept:
+        released = job._play(home, started, "owner:1:1", lambda done, total: None, lambda: None, kept)
     home.ledger.change_budget("adult", Decimal("0.2"), "less", "steward")
     home.ledger.commit(started.seq, released)
     finish(home, started.seq)
