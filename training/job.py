@@ -145,8 +145,11 @@ def _finish(home: Home, seq: int) -> Path:
     return place
 
 
-def _play(home: Home, started: Started, owner: str, progress: Progress, held: Callable[[], None], kept: Answers) -> str:
+def _play(
+    home: Home, started: Started, owner: str, progress: Progress, held: Callable[[], None], kept: Answers | None = None
+) -> str:
     """Play the plan and put what it released on disk; its sha256."""
+    kept = kept or Answers(home, started.seq, keeps=False)
     try:
         kept.begin()
         schema, request = schema_of(home, started.dataset), started.request
