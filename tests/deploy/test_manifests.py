@@ -132,5 +132,5 @@ def test_what_the_image_is_built_from_is_not_ignored():
 
 def test_continuous_integration_judges_the_files_and_make_test_leaves_the_image_out():
     called = (ROOT / ".ci" / "run").read_text().splitlines()
-    assert [line.split()[1] for line in called if line.startswith("make ")] == ["lint-deploy", "test"]
+    assert [line.split()[1] for line in called if line.startswith("make ")] == ["lint-deploy", "stores-test", "test"]
     assert "not image and not stores$(if $(FAST)" in (ROOT / "Makefile").read_text()
