@@ -42,7 +42,7 @@ def place(image, tmp_path_factory):
     """Two containers of one image: a home that both see, a PostgreSQL that both reach, and of each one's own."""
     folder = tmp_path_factory.mktemp("volumes")
     for parent in (folder, *folder.parents[:3]):
-        parent.chmod(0o755)
+        parent.chmod(parent.stat().st_mode | 0o055)  # the last may be everybody's, who write to it, too
     owner, port, database = 10001, free_port(), server()
     database.folder.chmod(0o711)  # its socket is for the containers too
     inputs = write_files(folder / "inputs")

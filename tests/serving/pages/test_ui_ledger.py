@@ -10,13 +10,14 @@ import pytest
 from ledgers import hexes, registration
 from pages_in_process import pages_at, words
 
+from accountant.budget import Budget
 from accountant.ledger import grants, model_names
 from accountant.ledger.blocks import appending
 from accountant.ledger.blocks.appending import NewBlock
 from accountant.ledger.blocks.windows import Period
 from accountant.ledger.job_rows import resume
 from accountant.ledger.key_life import mark_compromised, revoke, rotate
-from accountant.ledger.records import NewPeople, Why
+from accountant.ledger.records import NewPeople, Unit, Why
 from accountant.log.entries import read_entry
 from accountant.log.proofs import parse_proof, verify_proof
 from accountant.merkle import leaf_hash
@@ -164,6 +165,8 @@ def test_every_kind_has_words_of_its_own(pages):
     block = NewBlock("grown", hexes("more"), 10, "steward", days, NewPeople("a test", "steward"))
     appending.append(home.ledger.log, block, 2)
     appending.drop(home.ledger.log, "grown", 1, Why("steward", "yearly"))
+    each = {"unit": Unit("person", "name"), "person": Budget.of("9", "0.000001"), "commitment": hexes("persons")}
+    home.ledger.register(registration("persons", **each))
     running = next(each for each in home.ledger.leases() if each.state == "started")
     resume(home.ledger.log, running, "another", 60.0)
     said = {entry.value["type"]: told(entry).words for entry in home.ledger.log.entries()}
