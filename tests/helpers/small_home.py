@@ -87,6 +87,13 @@ def until(holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any
     raise AssertionError(f"waited in vain: {what}")
 
 
+def of_every_worker(holds: Callable[[], Any], what: str) -> None:
+    """Wait until it holds for a second on end, in which every worker looks at the home twice: one that is idle may take
+    all of eight requests that follow one another at once.
+    """
+    until(lambda: all(holds() and time.sleep(0.125) is None for _ in range(8)), what)
+
+
 @dataclass
 class Server:
     """A running server, and a token of each scope."""

@@ -17,7 +17,19 @@ import httpx
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from small_home import ROOT, SCOPES, client, environment, free_port, records, running, serving, until, write_files
+from small_home import (
+    ROOT,
+    SCOPES,
+    client,
+    environment,
+    free_port,
+    of_every_worker,
+    records,
+    running,
+    serving,
+    until,
+    write_files,
+)
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -279,11 +291,9 @@ def test_malformed_tokens(server, header):
 
 def test_new_token_opens_and_revoked_token_closes_in_every_worker(server):
     server.tokens["new"], _ = new_token(server.home, "passing", ["audit"])
-    until(lambda: all(server.get("/v1/models", scope="new").status_code == 200 for _ in range(8)), "the token is known")
+    of_every_worker(lambda: server.get("/v1/models", scope="new").status_code == 200, "the token is known")
     tokens.revoke(server.home.ledger, "passing")
-    until(
-        lambda: all(server.get("/v1/models", scope="new").status_code == 401 for _ in range(8)), "it is known no more"
-    )
+    of_every_worker(lambda: server.get("/v1/models", scope="new").status_code == 401, "it is known no more")
 
 
 # Jobs
@@ -317,7 +327,7 @@ def test_job_from_submission_to_prediction(server):
         None,
         {"done": done["rounds"], "total": done["rounds"]},
     )
-    until(lambda: all(server.predict("fresh").status_code == 200 for _ in range(8)), "every worker serves the model")
+    of_every_worker(lambda: server.predict("fresh").status_code == 200, "every worker serves the model")
     assert server.predict("fresh@1").json()["certificate"]["entry"] == done["certificate"]["entry"]
     assert metric(server, "dpserve_jobs_total", dataset="adult", learner="lazybb", state="issued") == before + 1
 
@@ -340,7 +350,7 @@ def test_trail_names_what_was_asked_for_where_there_is_such_a_thing(server):
         ("/v1/plans", {**JOB, "model": "asked", "dataset": "nope"}, None),
     ]
     server.tokens["asker"], _ = new_token(server.home, "asker", ["predict", "train"])
-    until(lambda: all(server.get("/nope", scope="asker").status_code == 404 for _ in range(8)), "the token is known")
+    of_every_worker(lambda: server.get("/nope", scope="asker").status_code == 404, "the token is known")
     for path, body, _ in asks:
         server.post(path, body, scope="asker")
     found = [line for line in lines(server.path) if line["token"] == "asker"][: len(asks)][::-1]
@@ -517,7 +527,7 @@ def test_tampered_model_is_refused_and_the_others_go_on(server):
     path = server.path / "models" / "spare" / "1" / "model.onnx"
     good = path.read_bytes()
     path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    until(lambda: all(server.predict("spare").status_code == 503 for _ in range(8)), "no worker serves it")
+    of_every_worker(lambda: server.predict("spare").status_code == 503, "no worker serves it")
     assert code(server.predict("spare")) == (503, "model_invalid")
     assert server.predict("adult").status_code == 200
     assert server.get("/readyz", scope=None).status_code == 200
@@ -528,9 +538,9 @@ def test_tampered_model_is_refused_and_the_others_go_on(server):
         return line["state"], line["verified"]
 
     # the other worker may answer, which still has it, or is at it just now (None)
-    until(lambda: all(listed() == ("champion", False) for _ in range(8)), "every worker lists it as unsound")
+    of_every_worker(lambda: listed() == ("champion", False), "every worker lists it as unsound")
     path.write_bytes(good)
-    until(lambda: all(server.predict("spare").status_code == 200 for _ in range(8)), "every worker serves it again")
+    of_every_worker(lambda: server.predict("spare").status_code == 200, "every worker serves it again")
 
 
 def test_ledger_behind_its_mark_stops_everything_but_life(server):
@@ -539,13 +549,13 @@ def test_ledger_behind_its_mark_stops_everything_but_life(server):
     size, root = HighWater(mark).read()
     try:
         HighWater(mark).advance(size + 5, root)
-        until(lambda: all(server.get("/readyz", scope=None).status_code == 503 for _ in range(8)), "it is not ready")
+        of_every_worker(lambda: server.get("/readyz", scope=None).status_code == 503, "it is not ready")
         assert code(server.predict()) == (503, "not_ready")
         assert code(server.post("/v1/jobs", JOB)) == (503, "not_ready")
         assert server.get("/livez", scope=None).status_code == 200
     finally:
         mark.write_bytes(good)
-    until(lambda: all(server.ready() for _ in range(8)), "it is ready again")
+    of_every_worker(server.ready, "it is ready again")
 
 
 def test_bug_is_answered_at_once_and_says_nothing():

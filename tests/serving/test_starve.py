@@ -119,7 +119,7 @@ def test_a_hundred_prices_of_one_caller_stop_nobody(server):
     late = [(head, body["error"]) for status, head, body in found if status == 429]
     assert len(late) > ATTACKS / 2
     assert all("retry-after: 1" in head and error["code"] == "too_many_requests" for head, error in late)
-    assert any(status in (200, 504) for status, _, _ in found)  # some were worked out, to the end or to the timeout
+    assert any(status == 200 for status, _, _ in found)
     until(lambda: not forks(server)[1], "nothing goes on for nobody")
     mine = {**MANY_ROUNDS, "epsilon": "1.5"}
     until(lambda: server.ask("POST", "/v1/plans", "train", json=mine).status_code == 200, "the caller has prices again")

@@ -13,7 +13,7 @@ import pytest
 from browser import as_new, chromium, new_page, no_faults, sign_in
 from ledgers import registration
 from pages import blocks, checkout, follow
-from small_home import free_port, serving, until
+from small_home import free_port, of_every_worker, serving, until
 
 from accountant.home import Home
 from accountant.ledger import tokens
@@ -35,7 +35,7 @@ def token(server, name, scopes=("audit",), limits=tokens.NO_LIMITS):
     """A new one, once every worker knows it."""
     server.tokens[name], found = new_token(server.home, name, scopes, limits)
     known = "all workers know it"
-    until(lambda: all(server.get("/nope", scope=name).status_code == 404 for _ in range(8)), known)
+    of_every_worker(lambda: server.get("/nope", scope=name).status_code == 404, known)
     return found
 
 

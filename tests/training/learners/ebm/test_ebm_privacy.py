@@ -157,7 +157,7 @@ def test_the_exact_loss_sees_half_the_noise(kind, relation, monkeypatch):
 def test_residuals_twice_too_large_are_refused_before_they_are_summed(kind, relation, monkeypatch):
     if kind is ClassResiduals:
         worth = ClassResiduals.worth
-        monkeypatch.setattr(ClassResiduals, "worth", property(lambda self: worth.fget(self) / 2))
+        monkeypatch.setattr(ClassResiduals, "worth", property(lambda self: worth.func(self) / 2))
         residuals = ClassResiduals(0, -500, 900, 1.0, relation, "l2")
     else:
         monkeypatch.setattr(NumberResiduals, "most", 2 * GRID)
