@@ -4,9 +4,12 @@
     python -m benchmarks.dashboard --home folder                       # made there once, and taken from there again
     python -m benchmarks.dashboard --report docs/results/dashboard.md
 
-The home is made as `benchmarks.ledger` makes its own, with models trained on real rows of Adult on top. One worker
-serves it as `dpserve serve` does. Figures are milliseconds by the clock over the loopback interface, from the request
-to the answer's last byte: the first time that a page is asked for, and the median and the worst of the times after it.
+The home is made as `benchmarks.ledger` makes its own, with models trained on real rows of Adult on top, every tenth of
+them evaluated, and two on the messy table of `examples/messy.py`, which has 185 laboratory values among its features.
+One worker serves it as `dpserve serve` does. Figures are milliseconds by the clock over the loopback interface, from
+the request to the answer's last byte: the first time that a page is asked for, and the median and the worst of the
+times after it. How high the pages of many features are is measured in Chromium, with every picture drawn that comes by
+itself.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 import signal
 import socket
 import statistics
@@ -29,6 +33,7 @@ from typing import Any
 
 import httpx
 import pyarrow.parquet as pq
+from playwright.sync_api import sync_playwright
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
@@ -39,13 +44,17 @@ from benchmarks import made_ledger
 from models.store.bundle import ModelStore
 from serving.process.tokens import new_token
 from training import job
+from training.evaluation.evaluate import AskedWorth
 from training.plans import Asked
 from training.profiles.profile import AskedProfile
 from training.rows.datasets import register
 
 ROOT = Path(__file__).parent.parent
 ADULT = ROOT / "examples" / "data"
-ROWS, ENTRIES_OF_A_MODEL = 400, 4
+MESSY = ROOT / "examples" / "messy.py"
+WIDE = {"lazybb": "0", "ebm": "0.000001"}  # learner: delta; each learns a model of many features
+ROWS, ENTRIES_OF_A_MODEL, MEASURED = 400, 4, 10  # every so manieth model is evaluated
+SCREEN, SCREENS = (1280, 900), 3  # pixels; a page of many features is as high as so many at most
 BOUND = 300.0  # milliseconds
 REPEATS = 9
 READY_SECONDS = 300.0
@@ -70,9 +79,15 @@ PAGES = (
     ("Models", "/ui/models"),
     ("Models, the last page", "/ui/models?after=950"),
     ("Models, search", "/ui/models?q=77"),
+    ("Models, by worth", "/ui/models?sort=worth"),
     ("Model", "/ui/models/model-0"),
     ("Edit a curve", "/ui/models/model-0/edit"),
     ("Model not in memory", "/ui/models/model-{turn}"),
+    ("Model of 192 features, lazybb", "/ui/models/messy-lazybb"),
+    (PART + "its pictures", "/ui/models/messy-lazybb/shapes"),
+    ("Model of 192 features, ebm", "/ui/models/messy-ebm"),
+    (PART + "its pictures, ebm", "/ui/models/messy-ebm/shapes"),
+    ("Edit a curve of 192", "/ui/models/messy-ebm/edit"),
     ("Verify files", "/ui/verify"),
     ("Ledger", "/ui/ledger"),
     ("Ledger, the oldest page", "/ui/ledger?before=50"),
@@ -128,7 +143,7 @@ class Line:
 
 def make(folder: Path, size: Size) -> Home:
     """A home of that size, but for a few entries."""
-    own = size.models * ENTRIES_OF_A_MODEL
+    own = (size.models + -(-size.models // MEASURED)) * ENTRIES_OF_A_MODEL  # an evaluation has as many
     made_ledger.JOBS_PER_DATASET = (size.entries - own) // (4 * (size.datasets - 1)) + 1
     made_ledger.make(folder, size.entries - own)
     home = Home.open({"DPSERVE_HOME": str(folder)})
@@ -143,9 +158,25 @@ def make(folder: Path, size: Size) -> Home:
     for number in range(size.models):
         asked = Asked("adult", "lazybb", "0.01", parameters={"rounds": 2}, model=f"model-{number}")
         job.train(home, asked, by=f"analyst-{number % 7}")
+        if number % MEASURED == 0:
+            job.evaluate(home, AskedWorth(asked.model, "adult", "0.01", "training"), by=f"analyst-{number % 7}")
     job.profile(home, AskedProfile("adult", "0.1"), by="analyst-0")
     grants.add(home.ledger, [Grant("team", "audit", "everything", "", None, None)], "benchmark")
     return home
+
+
+def make_wide(home: Home) -> None:
+    """A model of the messy table by each learner of WIDE, evaluated: `messy-lazybb`, `messy-ebm`."""
+    with tempfile.TemporaryDirectory() as files:
+        data, schema = Path(files) / "messy.csv", Path(files) / "messy.yaml"
+        subprocess.run([sys.executable, MESSY, data, schema], check=True)
+        nobody = NewPeople("made up, they have no rows to compare others with", "benchmark")
+        budget, each_patient = Budget.of("9", "0.00001"), ("patient_id", 4)
+        register(home, "messy", data, schema, budget, Relation.ADD_REMOVE, *each_patient, new_people=nobody)
+    for learner, delta in WIDE.items():
+        asked = Asked("messy", learner, "1", delta=delta, model=f"messy-{learner}", target="readmitted")
+        job.train(home, asked, by="analyst-0")
+        job.evaluate(home, AskedWorth(asked.model, "messy", "1", "training"), by="analyst-0")
 
 
 def size_of(home: Home) -> Size:
@@ -214,6 +245,24 @@ def _line(
     return Line(name, path, times[0], min(times[1:]), statistics.median(times[1:]), max(times[1:]), size)
 
 
+def heights(client: httpx.Client) -> dict[str, int]:
+    """Pixels of the page of each model of `make_wide`, by learner, once it has drawn all that comes by itself."""
+    found = {}
+    width, height = SCREEN
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": height}, base_url=str(client.base_url))
+        secret = client.headers["Cookie"].partition("=")[2]
+        page.context.add_cookies([{"name": "dpserve", "value": secret, "url": str(client.base_url)}])
+        for learner in WIDE:
+            page.goto(f"/ui/models/messy-{learner}")
+            page.locator("#decides").scroll_into_view_if_needed()
+            page.locator("#plots[aria-busy=false] .plot svg").first.wait_for()
+            found[learner] = int(page.evaluate("document.documentElement.scrollHeight"))
+        browser.close()
+    return found
+
+
 def table(lines: Sequence[Line]) -> str:
     rows = [_row(line) for line in lines]
     head = ["| page | address | first | least | median | worst | kB |", "|---|---|--:|--:|--:|--:|--:|"]
@@ -225,10 +274,11 @@ def _row(line: Line) -> str:
     return f"| {line.name} | `{line.path}` | {times} | {line.size / 1000:.0f} |"
 
 
-def report(lines: Sequence[Line], size: Size) -> str:
+def report(lines: Sequence[Line], size: Size, pixels: dict[str, int], load: float) -> str:
     slow = [line.name for line in lines if line.slow]
     none = f"No page took more than {BOUND:g} ms, by the first time and by the median."
     said = f"Over {BOUND:g} ms, by the first time or by the median: {', '.join(slow)}." if slow else none
+    high = "; ".join(f"{learner} {found:,} pixels{told(found)}" for learner, found in pixels.items())
     return f"""# The dashboard over a large home
 
 {size.entries:,} entries in the ledger, {size.datasets:,} datasets, {size.models:,} models, one worker. Milliseconds by
@@ -238,9 +288,18 @@ first answer of one may take longer, since a price is found by rehearsing the le
 
 {said}
 
+The messy table's models have 192 features, 185 of them laboratory values. Their pages on a screen of {SCREEN[0]} by
+{SCREEN[1]} pixels: {high}. {SCREENS} screens are {SCREENS * SCREEN[1]:,}.
+
 {table(lines)}
-Python {platform.python_version()}, {os.cpu_count()} cores ({platform.machine()}); `python -m benchmarks.dashboard`.
+Python {platform.python_version()}, {os.cpu_count()} cores ({platform.machine()}), load {load:.1f} when it began,
+niceness {os.getpriority(os.PRIO_PROCESS, 0)}; `python -m benchmarks.dashboard`.
 """
+
+
+def told(pixels: int) -> str:
+    """Whether a page is higher than it may be."""
+    return ", too high" if pixels > SCREENS * SCREEN[1] else ""
 
 
 def free_port() -> int:
@@ -261,9 +320,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.home or Path(scratch) / "home"
         home = Home.open({"DPSERVE_HOME": str(folder)}) if (folder / "keys").exists() else make(folder, size)
+        if "messy-ebm" not in ModelStore(home.models).names():
+            make_wide(home)
+        load = os.getloadavg()[0]
         with served(home, free_port()) as client:
             lines = measure(client, home, size.models)
-        text = report(lines, size_of(home))
+            pixels = heights(client)
+        text = report(lines, size_of(home), pixels, load)
     print(text)
     if given.report:
         given.report.write_text(text, "utf-8")

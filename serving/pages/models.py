@@ -44,17 +44,32 @@ MEDIA = {
 }
 
 
+BETTER = {"auroc": -1, "accuracy": -1, "rmse": 1}  # what models are judged by, in the list's order; 1: less is better
+
+
+def _by_worth(line: dict[str, Any]) -> tuple[Any, ...]:
+    """The best first among those that compare: of two classes by AUROC, of more by accuracy, of numbers by RMSE, each
+    target by itself, for it is in the target's own unit. Where nothing is told, last."""
+    worth = line["worth"]
+    if worth is None or worth["value"] is None or worth["metric"] not in BETTER:
+        return (len(BETTER),)
+    target = (line["target"], line["dataset"]) if worth["metric"] == "rmse" else ()
+    return [*BETTER].index(worth["metric"]), *target, BETTER[worth["metric"]] * float(worth["value"])
+
+
 ORDERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "name": lambda line: (),  # as they come
     "newest": lambda line: -(line["certificate"] or {"entry": -1})["entry"],
     "dataset": lambda line: line["dataset"] or "",
     "learner": lambda line: line["learner"] or "",
     "epsilon": lambda line: float((line["certificate"] or {"epsilon": "inf"})["epsilon"]),
+    "worth": _by_worth,  # of lines that tell it
 }
 
 
 FORMS = ("csv", "json")
-COLUMNS = ("model", "state", "dataset", "target", "learner", "epsilon", "delta", "released", "worth", "low", "high")
+FIGURES = {"worth": "value", "low": "low", "high": "high", "metric": "metric"}
+COLUMNS = ("model", "state", "dataset", "target", "learner", "epsilon", "delta", "released", *FIGURES)
 
 
 async def models(request: Request) -> Response:
@@ -78,6 +93,8 @@ async def models(request: Request) -> Response:
         for line in found
         if line["name"] in holds or any(asked.lower() in (line[word] or "").lower() for word in words)
     ]
+    if order == "worth":
+        kept = await in_thread(_judged, serving.home, kept)
     kept.sort(key=ORDERS[order])
     form = request.query_params.get("form")
     if form is not None:
@@ -103,7 +120,7 @@ def _as_file(form: str, lines: list[dict[str, Any]]) -> Response:
     for line in lines:
         claim, worth = line["certificate"] or {}, line["worth"] or {}
         plain = {name: line[name] for name in ("model", "state", "dataset", "target", "learner", "released")}
-        figures = {"worth": worth.get("value"), "low": worth.get("low"), "high": worth.get("high")}
+        figures = {name: worth.get(key) for name, key in FIGURES.items()}
         rows.append({**plain, "epsilon": claim.get("epsilon"), "delta": claim.get("delta"), **figures})
     if form == "json":
         return json_response({"models": rows}, headers=_attached("models.json"))
@@ -122,13 +139,20 @@ def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [_summary(name, versions) for name, versions in found.items()]
 
 
+def _judged(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines with the first figure of the statement that each is judged by."""
+    return [
+        {**line, "worth": own and {**own["metrics"][0], "better": own["better"]}}
+        for line, own in judgements(home, lines)
+    ]
+
+
 def _told(home: Home, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines with when each was released, and the first figure of the statement that it is judged by."""
+    """Lines with when each was released, and what it is worth."""
     found = []
-    for line, own in judgements(home, lines):
+    for line in _judged(home, lines):
         entry = line["certificate"] and home.ledger.log.entry(line["certificate"]["entry"])
-        worth = own and {**own["metrics"][0], "better": own["better"]}
-        found.append({**line, "released": entry and entry.value["time"], "worth": worth})
+        found.append({**line, "released": entry and entry.value["time"]})
     return found
 
 

@@ -14,7 +14,6 @@ UNTIMED = {
     "/ui/",
     "/ui/static/{path:path}",
     "/ui/trust.json",
-    "/ui/models/{name}/shapes",
     "/ui/models/{name}/files/{file}",
     "/ui/models/{name}/bundle.zip",
     "/ui/drafts/{draft}",  # of a file that somebody brought
@@ -42,6 +41,8 @@ def test_home_is_as_large_as_it_says(tmp_path, monkeypatch):
 
 def test_slow_page_is_named():
     fast, slow = Line("A", "/a", 10, 1, 2, 3, 1000), Line("B", "/b", 10, 1, dashboard.BOUND + 1, 302, 1000)
-    assert "by the median: B." in report([fast, slow], Size(1, 1, 1))
-    assert "No page took more than 300 ms" in report([fast], Size(1, 1, 1))
-    assert "| B | `/b` | 10 | 1.0 | 301.0 | 302 | 1 |" in report([slow], Size(1, 1, 1))
+    text = report([fast, slow], Size(1, 1, 1), {"ebm": 2700, "lazybb": 2701}, 0.5)
+    assert "by the median: B." in text
+    assert "No page took more than 300 ms" in report([fast], Size(1, 1, 1), {}, 0.5)
+    assert "| B | `/b` | 10 | 1.0 | 301.0 | 302 | 1 |" in text
+    assert "ebm 2,700 pixels; lazybb 2,701 pixels, too high. 3 screens are 2,700." in text

@@ -3,9 +3,9 @@
 
 import { amount, dateOf, featureSpec, heatSpec, hereRows, importanceSpec, plain, reach, shownBars, votesSpec } from "./plot_specs.js";
 
-const HEAVIEST = 15; // votes drawn; the table has more
 const model = document.getElementById("model").dataset;
 const room = document.getElementById("plots");
+const HEAVIEST = "few" in room.dataset ? 10 : 15; // votes drawn; the table has more
 // Features drawn before more are asked for: one row of them, where there are many; else a few more rather than a button.
 const FIRST = "few" in room.dataset ? 3 : matchMedia("(max-width: 46rem)").matches ? 4 : 12;
 const SPARE = "few" in room.dataset ? 0 : 3;

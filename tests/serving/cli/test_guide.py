@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import subprocess
 import sys
-import time
 
 import pytest
 from ledgers import ROOT
+from pseudo_terminal import talk
 
 from accountant.home import Home
 from serving.cli.app import run
 from training.rows.schema import parse_schema
 
-PATIENCE = 120.0  # seconds: a way out and not a claim
 ANSWERS = [
     ("Columns to predict", "readmitted, nothing"), ("nothing: no such column.*Columns to predict", "readmitted, cost"),
     ("readmitted: its classes", "no, yes"), ("cost: its classes", "0 .. 30000 leave-out"),
@@ -35,39 +32,10 @@ ANSWERS = [
 @pytest.mark.slow
 def test_the_messy_table_is_registered_by_answers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    home = {
-        **os.environ,
-        "DPSERVE_HOME": str(tmp_path / "home"),
-        "PYTHONPATH": str(ROOT),
-        "TERM": "dumb",
-        "COLUMNS": "200",
-    }
+    home = {**os.environ, "DPSERVE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, ROOT / "examples" / "messy.py", "messy.csv", "said.yaml"], check=True)
     subprocess.run([sys.executable, "-m", "serving.cli", "init"], env=home, check=True, capture_output=True)
-    ours, theirs = pty.openpty()
-    waiting = select.poll()  # select() itself ends at the thousandth open file
-    waiting.register(ours, select.POLLIN | select.POLLHUP)
-    command = [sys.executable, "-m", "serving.cli", "dataset", "guide", "messy.csv"]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=home, start_new_session=True)
-    os.close(theirs)
-    seen, at, end = "", 0, time.monotonic() + PATIENCE
-    answers = iter(ANSWERS)
-    awaited = next(answers)
-    while time.monotonic() < end:
-        if waiting.poll(200):
-            try:
-                said = os.read(ours, 1 << 16)
-            except OSError:  # the other end is closed
-                break
-            seen += said.decode("utf-8", "replace")
-        if awaited and re.search(awaited[0] + r"[^\n]*: $", seen[at:], re.S):
-            at = len(seen)
-            os.write(ours, awaited[1].encode() + b"\n")
-            awaited = next(answers, None)
-    if awaited:
-        process.kill()
-    assert awaited is None, seen[-3000:]
-    assert process.wait(timeout=10) == 0, seen[-3000:]
+    seen = talk([sys.executable, "-m", "serving.cli", "dataset", "guide", "messy.csv"], tmp_path, home, ANSWERS)
     assert re.search(r"visit_date +date +YYYY-MM-DD or DD.MM.YYYY +feature", seen)
     assert re.search(r"lab_001 \.\. lab_185 \(185\) +numeric +decimal either +feature", seen)
     assert re.search(r"patient_id +unit\?", seen)

@@ -36,6 +36,7 @@ from models.votes import Vote
 from serving.pages import models
 from serving.pages.shapes import inputs, picture
 from training import job
+from training.evaluation.evaluate import AskedWorth
 from training.plans import Asked
 from training.rows.datasets import register
 
@@ -71,6 +72,8 @@ def server(tmp_path_factory):
     register(home, "wide", data, schema, Budget.of(2, "1e-5"), Relation.ADD_REMOVE, None)
     job.train(home, Asked("wide", "lazybb", "1", parameters={"rounds": 12}), by="ui-test")
     job.train(home, Asked("wide", "lazybb", "0.01", parameters={"rounds": 12}, model="noise"), by="ui-test")
+    for name, dataset in {"woods": "adult", "terms": "adult", "kin": "kin", "noise": "wide"}.items():
+        job.evaluate(home, AskedWorth(name, dataset, "0.5", "training"), by="ui-test")
     with serving(home.path, workers=1) as found:
         yield found
 
@@ -182,6 +185,42 @@ def test_a_model_is_found_by_its_file_and_the_list_is_saved(page, server):
     assert [each["model"] for each in found] == ["terms@1"]
     assert server.get(f"/ui/models?form=json&q={digest[1:9]}", **cookie).json()["models"] == []  # begins, not holds
     assert server.get("/ui/models?form=xml", **cookie).status_code == 400
+
+
+def test_models_stand_by_worth_among_those_that_compare(page, server):
+    cookie = {"headers": {"Cookie": f"dpserve={server.tokens['predict']}"}, "scope": None}
+    found = server.get("/ui/models?form=json&sort=worth", **cookie).json()["models"]
+    names = [each["model"].partition("@")[0] for each in found]
+    assert (sorted(names[:3]), names[3:]) == (["noise", "terms", "woods"], ["kin", "adult", "wide"])
+    assert [each["metric"] for each in found] == [*3 * ["auroc"], "accuracy", None, None]
+    assert [each["worth"] for each in found[:3]] == sorted((each["worth"] for each in found[:3]), reverse=True)
+    lines = csv.DictReader(io.StringIO(server.get("/ui/models?form=csv&sort=worth", **cookie).text))
+    assert [line["model"] for line in lines] == [each["model"] for each in found]
+    page.goto("/ui/models")
+    page.get_by_role("link", name="Worth").click()
+    expect(page.locator("#found tbody th a")).to_have_text(names)
+    expect(page.get_by_role("columnheader", name="Worth")).to_have_attribute("aria-sort", "other")
+    expect(page.locator("#by-worth")).to_contain_text("do not compare")
+    no_serious_findings(page)
+
+
+def test_by_worth_each_kind_of_target_is_a_list_of_its_own():
+    told = [
+        ("best", "auroc", "0.9", "income"),
+        ("good", "auroc", "0.75", "smoker"),
+        ("most", "accuracy", "0.95", "ward"),
+        ("some", "accuracy", "0.5", "ward"),
+        ("near", "rmse", "900.5", "cost"),
+        ("far", "rmse", "1000.0", "cost"),
+        ("days", "rmse", "2.5", "stay"),  # days and money do not compare
+        ("told by no count", "auroc", None, "income"),
+        ("nobody measured it", None, None, "income"),
+    ]
+    lines = [
+        {"name": name, "dataset": "d", "target": target, "worth": metric and {"metric": metric, "value": value}}
+        for name, metric, value, target in told
+    ]
+    assert sorted(lines[-2:] + lines[-3::-1], key=models.ORDERS["worth"]) == lines
 
 
 def test_the_list_has_a_line_for_each_model():
@@ -621,7 +660,8 @@ def test_of_many_features_the_first_are_shown_and_the_others_found(page):
     page.get_by_label("Find", exact=True).fill(other)
     expect(page.locator("#all-inputs tbody tr:visible")).to_have_count(1)
     no_serious_findings(page)
-    opened(page, "noise")  # a dozen features matter by noise alone: as high as such a page gets
+    opened(page, "noise")  # a dozen features matter by noise alone, and it was measured: as high as such a page gets
+    expect(page.locator("#worth > details > summary")).to_contain_text("auroc")
     assert page.evaluate(height) <= 3 * 900
 
 
