@@ -152,7 +152,7 @@ def audit_place(
     """As `audit_home`, for a home that may refuse to open: needs its trust file and no private key.
 
     `environment`: names home and database (`accountant.home.settings`). Raises KeyInvalid where the trust file is not
-    to be had, LedgerUnavailable where the database cannot be read."""
+    to be had, LedgerUnavailable where the database cannot be read, InputError where another version made its tables."""
     path, url = homes.place(environment)
     database = Store(url)
     try:
@@ -172,7 +172,7 @@ def _audit_store(
 ) -> Report:
     problems, mark = _beside(path, trust)  # the mark first: it may only lag behind the snapshot
     try:
-        with database.reading() as connection:
+        with database.auditing() as connection:
             report = audit(
                 leaves(connection),
                 checkpoints(connection),

@@ -58,6 +58,13 @@ class Store:
             yield connection
 
     @contextmanager
+    def auditing(self) -> Iterator[Connection]:
+        """As `reading`, for who changes nothing, tables neither. InputError where another version made them."""
+        with self.reading() as connection:
+            migrations.require_current(connection)
+            yield connection
+
+    @contextmanager
     def _connection(self, begin: engines.Begin) -> Iterator[Connection]:
         try:
             with engines.begun(self.engine, begin) as connection:

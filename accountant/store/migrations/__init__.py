@@ -33,19 +33,34 @@ def upgrade(connection: Connection) -> None:
     """Bring the database to HEAD. Only inside `Store.writing`: another process may have done it meanwhile, and all of
     it is one transaction. InputError, before anything is changed, for a database that is not ours or is newer.
     """
-    before = revision(connection)
+    before = _known(connection)
     if before == HEAD:
         return
-    if before is not None and before not in KNOWN:
-        raise InputError(
-            f"ledger: its tables are of revision {before}, this version knows {', '.join(KNOWN)}; use a newer dpserve"
-        )
     from alembic import command  # loads slowly, and tables that are up to date need none of it
 
     config = configuration(connection)
     if before is None and _is_spine(connection):
         command.stamp(config, KNOWN[0])
     command.upgrade(config, HEAD)
+
+
+def require_current(connection: Connection) -> None:
+    """InputError where the tables are of another version's revision, for who reads them and changes nothing."""
+    before = _known(connection)
+    if before not in (None, HEAD):
+        raise InputError(
+            f"ledger: its tables are of revision {before}, this version reads {HEAD}; a command that opens it, as "
+            "`dpserve dataset list`, or the service when it starts, brings them up to date"
+        )
+
+
+def _known(connection: Connection) -> str | None:
+    found = revision(connection)
+    if found is not None and found not in KNOWN:
+        raise InputError(
+            f"ledger: its tables are of revision {found}, this version knows {', '.join(KNOWN)}; use a newer dpserve"
+        )
+    return found
 
 
 def configuration(connection: Connection) -> Config:

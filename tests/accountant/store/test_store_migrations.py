@@ -20,7 +20,9 @@ from sqlalchemy import Integer, inspect, text
 from stores import kind, rows
 
 from accountant.audit import audit
+from accountant.audit.audit import audit_place
 from accountant.errors import InputError, LedgerInvalid
+from accountant.home import Home
 from accountant.keys.trust import IssuerKey, PublicKeys
 from accountant.store import migrations
 from accountant.store.store import Store, checkpoints, leaves
@@ -220,6 +222,24 @@ def test_a_newer_database_is_refused(database):
     with pytest.raises(InputError, match=r"revision 9999, this version knows 0001, .*0007; use a newer"):
         database.create()
     assert rows(database) == before
+
+
+def test_an_audit_says_what_another_versions_tables_want_and_not_that_they_are_unsound(tmp_path):
+    place = {"DPSERVE_HOME": str(tmp_path / "home")}
+    store = Home.init(place).ledger.log.database
+    with store.writing() as connection:  # as 0.1 left them before jobs had labels
+        for column in ("labels", "trace"):
+            connection.execute(text(f"ALTER TABLE job DROP COLUMN {column}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0006'"))
+    store.close()
+    with pytest.raises(InputError, match=r"revision 0006, this version reads 0007; a command that opens it"):
+        audit_place(place)
+    Home.open(place).ledger.log.database.close()
+    assert audit_place(place).ok
+    with store.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(InputError, match="revision 9999.*use a newer"):
+        audit_place(place)
 
 
 def test_somebody_elses_database_is_refused(database):
