@@ -22,6 +22,7 @@ from accountant.privacy.selection import Poisson
 
 Floats = NDArray[np.float64]
 Runs = Iterable[tuple[Event, int]]
+SLACK = 1e-9  # floating point of looking where the worst case is
 SECOND = 1 + np.exp(np.arange(-160, 441) / 40)  # orders from 1.02 to 60,000, for private selection
 
 
@@ -156,13 +157,14 @@ def discrete_gaussian_mu(noise_multiplier: Decimal, sensitivity: int) -> Fractio
 def adaptive_delta(events: Runs, epsilon: float, step: float, size: int) -> float:
     """What the best adaptive adversary reaches at `epsilon`, from above: V(x) on a grid of `size` steps, the last
     release first. Any step and any size give a true bound."""
-    value = np.zeros(size + 1)
+    value, reached = np.zeros(size + 1), 0
     for event, count in reversed(tuple(events)):
         exact = pure(event)
         cells = ceil((exact or Fraction(0)) / Fraction(step))
-        for _ in range(count):
+        for _ in range(count if cells else 0):
+            reached = min(size, reached + cells)  # beyond, V is still 0
             if isinstance(event, BoundedRange):
-                value = _worst_range(value, cells, step)
+                value[: reached + 1] = _worst_range(value[: reached + 1], cells, step)
             else:  # a coin
                 line, e = _line(value, cells, step), cells * step
                 value = (exp(e) * line[: value.size] + line[2 * cells :]) / (1 + exp(e))
@@ -183,21 +185,25 @@ def _worst_range(value: Floats, cells: int, step: float) -> Floats:
     """One release with losses in [t - e, t], the worst t at every x, solved for within each step of t.
 
     With q = e^(jh - t) in [r, 1], r = e^-h, both outcomes spread to the grid points about them. That gives
-    f(q) = next + (q - r) / (1 - r) (slope + bend (1 - q) / q), largest at q^2 = r bend / (bend - slope), or at an end.
+    f(q) = next + (q - r) / (1 - r) (slope + bend (1 - q) / q), largest at q^2 = r bend / (bend - slope), or at an end:
+    at few x for each step, since there the slope is within bend (1 - r) / r.
     """
     line, e, r = _line(value, cells + 1, step), cells * step, exp(-step)
 
     def at(j: int) -> Floats:
         return line[cells + 1 + j : cells + 1 + j + value.size]
 
-    best, here, gap = value, value, value - at(cells)
+    best, here, gap, looked = value.copy(), value, value - at(cells), []
     for j in range(cells):
-        low = expm1((j + 1) * step) / expm1(e)
-        following, gap_next = at(-j - 1) + low * (at(cells - j - 1) - at(-j - 1)), at(-j - 1) - at(cells - j - 1)
-        slope, bend = here - following, exp(j * step) / expm1(e) * (gap_next / r - gap)
-        inside = (bend > 0) & (bend > slope)
-        square = np.divide(r * bend, bend - slope, out=np.ones_like(bend), where=inside)
-        q = np.clip(np.sqrt(square), r, 1)
-        best = np.maximum(best, following + (q - r) / (1 - r) * (slope + bend * (1 - q) / q))
+        steep, near = exp(j * step) / expm1(e), at(-j - 1)
+        gap_next = near - at(cells - j - 1)
+        following = near - expm1((j + 1) * step) / expm1(e) * gap_next
+        slope, bend = here - following, gap_next / r - gap
+        np.maximum(best, following, out=best)
+        (inside,) = np.nonzero(np.abs(slope) < (1 + SLACK) * steep * (1 - r) / r * bend)
+        looked.append((inside, following[inside], slope[inside], steep * bend[inside]))
         here, gap = following, gap_next
+    inside, following, slope, bend = (np.concatenate(each) for each in zip(*looked, strict=True))
+    q = np.maximum(np.sqrt(r * bend / np.maximum(bend - slope, r * bend)), r)
+    np.maximum.at(best, inside, following + (q - r) / (1 - r) * (slope + bend * (1 - q) / q))
     return best

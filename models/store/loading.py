@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accountant.certificates.certificate import Certificate, digest, verify
 from accountant.certificates.policy import Policy
@@ -19,13 +20,18 @@ from accountant.errors import CertificateInvalid, ModelInvalid
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
+from accountant.later import later
 from models.explain.card import model_card
 from models.features import CalendarFeature, CategoricalFeature, Feature, NumericFeature
 from models.forms.ensemble import Ensemble
 from models.forms.registry import ensemble_from_bytes
-from models.onnx.runtime import OnnxModel
 from models.store.bundle import FILES, Bundle, read_bundle
 from models.store.lineage import check_edits, check_released
+
+if TYPE_CHECKING:
+    from models.onnx import runtime as graphs
+else:
+    graphs = later("models.onnx.runtime")  # who looks at the released numbers runs no graph
 
 STRICT = Policy()
 FEW = 64  # categories that a certificate lists
@@ -33,12 +39,16 @@ FEW = 64  # categories that a certificate lists
 
 @dataclass(frozen=True)
 class VerifiedModel:
-    """A model that may be served: its certificate, its graph in a session, and its released numbers."""
+    """A model that may be served: its certificate, its released numbers, and its graph in a session."""
 
     certificate: Certificate
-    runtime: OnnxModel
     ensemble: Ensemble
     bundle: Bundle
+
+    @cached_property
+    def runtime(self) -> graphs.OnnxModel:
+        """Its graph, checked and in a session: there already, unless the model was loaded to be looked at."""
+        return graphs.OnnxModel(self.bundle.onnx)
 
     @property
     def travelling(self) -> Bundle:
@@ -54,12 +64,13 @@ def unvouched(directory: Path, verified: VerifiedModel) -> list[str]:
     return sorted(found if verified.bundle == verified.travelling else found | {"card.md"})
 
 
-def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT) -> VerifiedModel:
-    """Read a bundle once, verify certificate, proof and graph, then open it. Raises VerificationError; never warns."""
-    return verified_bundle(read_bundle(directory), trust, policy)
+def load_verified(directory: Path, trust: PublicKeys, policy: Policy = STRICT, runs: bool = True) -> VerifiedModel:
+    """Read a bundle once, verify certificate, proof and files, then open the graph; not where it never `runs`, as for
+    whoever looks at the released numbers. Raises VerificationError; never warns."""
+    return verified_bundle(read_bundle(directory), trust, policy, runs)
 
 
-def verified_bundle(bundle: Bundle, trust: PublicKeys, policy: Policy = STRICT) -> VerifiedModel:
+def verified_bundle(bundle: Bundle, trust: PublicKeys, policy: Policy = STRICT, runs: bool = True) -> VerifiedModel:
     """As `load_verified`, of what was read already."""
     try:
         proof = bundle.proof.decode("utf-8")
@@ -73,13 +84,18 @@ def verified_bundle(bundle: Bundle, trust: PublicKeys, policy: Policy = STRICT) 
     check_edits(ensemble, certificate)
     if certificate.form.public.target not in (None, ensemble.target):
         raise ModelInvalid("ensemble.json: predicts another target than the certificate names")
-    return VerifiedModel(certificate, OnnxModel(bundle.onnx), ensemble, bundle)
+    found = VerifiedModel(certificate, ensemble, bundle)
+    if runs:
+        found.runtime  # noqa: B018 - ModelInvalid
+    return found
 
 
-def load_of_home(home: Home, folder: Path, name: str, trust: PublicKeys | None = None) -> VerifiedModel:
+def load_of_home(
+    home: Home, folder: Path, name: str, trust: PublicKeys | None = None, runs: bool = True
+) -> VerifiedModel:
     """Verified offline, as anybody would; and, because the ledger is at hand, against what stands in it now: a ledger
     put back to yesterday knows nothing of a model of today. `trust`: the home's, where the caller has it already."""
-    verified = load_verified(folder, trust or home.trust)
+    verified = load_verified(folder, trust or home.trust, runs=runs)
     certificate = verified.certificate
     if certificate.model != name:
         raise ModelInvalid(f"certificate: speaks of {certificate.model!r}, not of {name!r}")

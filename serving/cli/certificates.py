@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +22,7 @@ from accountant.certificates.worth import Worth
 from accountant.errors import InputError, ModelInvalid, VerificationError
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
-from models.onnx.runtime import OnnxModel
+from accountant.later import later
 from models.profile.stated import check as check_profile
 from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched
@@ -30,6 +30,11 @@ from models.worth.card import with_worth
 from models.worth.stated import check
 from serving.cli.side import server, side
 from serving.cli.terminal import Json, busy, paint, show
+
+if TYPE_CHECKING:
+    from models.onnx import runtime
+else:
+    runtime = later("models.onnx.runtime")  # who shows a certificate runs no graph
 
 BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a single .onnx: suffix -> most bytes
 PROFILE_SUFFIX = ".dsse.json"
@@ -120,7 +125,7 @@ def _verify(path: Path, trust: PublicKeys, policy: Policy) -> tuple[Certificate,
         return loaded.certificate, [name for name in unvouched(path, loaded) if name not in vouched]
     onnx, envelope, proof = (_read(Path(f"{path}{suffix}"), most) for suffix, most in BESIDE.items())
     verified = certificates.verify(envelope, proof.decode("utf-8", "replace"), onnx, trust, policy)
-    OnnxModel(onnx)  # the graph holds allowed operators alone, and opens
+    runtime.OnnxModel(onnx)  # the graph holds allowed operators alone, and opens
     return verified, []
 
 

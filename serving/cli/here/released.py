@@ -19,12 +19,12 @@ from serving.cli.released.opened import Opened
 
 
 def opened(name: str) -> Opened:
-    """A model, verified. Raises UnknownName, or VerificationError; never warns."""
+    """A model, verified, its graph not opened yet. Raises UnknownName, or VerificationError; never warns."""
     home = Home.open()
     folder = ModelStore(home.models).resolve(name)
     model = folder.parent.name
     try:
-        return Opened(f"{model}@{folder.name}", str(folder), load_of_home(home, folder, model))
+        return Opened(f"{model}@{folder.name}", str(folder), load_of_home(home, folder, model, runs=False))
     except CertificateRevoked as error:
         _, offer = answering(home, model)
         out = way_out(model, offer)

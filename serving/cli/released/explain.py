@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from accountant.errors import InputError
+from accountant.later import later
 from models.explain.compare import Comparison, comparison_picture
 from models.explain.compare import compare as compare_models
 from models.explain.explain import logits, spoken_for, unit
@@ -18,7 +19,11 @@ from serving.cli.certificates import certificate_line
 from serving.cli.complete import Model
 from serving.cli.released.opened import open_model
 from serving.cli.terminal import Json, aligned, show
-from training.rows.row_files import read_columns
+
+if TYPE_CHECKING:
+    from training.rows import row_files
+else:
+    row_files = later("training.rows.row_files")  # loads what reads rows
 
 LISTED = 20  # differences printed
 
@@ -57,7 +62,7 @@ def explain(
 def _record(data: Path, row: int, ensemble: Ensemble) -> RawColumns:
     """One row of a file as columns of length 1."""
     start = 0
-    for columns in read_columns(data, ensemble.features):
+    for columns in row_files.read_columns(data, ensemble.features):
         count = len(next(iter(columns.values())))  # type: ignore[arg-type]
         if row < start + count:
             return {name: values[row - start : row - start + 1] for name, values in columns.items()}  # type: ignore[index]

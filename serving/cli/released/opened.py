@@ -18,6 +18,7 @@ class Opened:
 
 
 def open_model(name: str) -> Opened:
-    """A model of the home or of the server, verified here. Raises UnknownName, or VerificationError; never warns."""
+    """A model of the home or of the server, verified here, its graph opened when it is first asked for. Raises
+    UnknownName, or VerificationError; never warns."""
     found: Opened = side("released").opened(name)
     return found

@@ -83,6 +83,7 @@ def export(
     dpserve model export adult --out adult-model
     """
     opened = open_model(name)
+    opened.verified.runtime  # noqa: B018 - ModelInvalid: no model travels that does not open
     bundle = side("released").witnessed(opened) if witnessed else opened.verified.travelling
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
     stated, signed = [], side("released").statements(opened)

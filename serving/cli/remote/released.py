@@ -17,10 +17,10 @@ from serving.cli.remote.trust import pinned
 
 
 def opened(name: str) -> Opened:
-    """A model, verified here. Raises UnknownName, or VerificationError; never warns."""
+    """A model, verified here, its graph not opened yet. Raises UnknownName, or VerificationError; never warns."""
     with asking() as service:
         reference, bundle = fetched(service, name)
-        verified = verified_bundle(bundle, pinned(service))
+        verified = verified_bundle(bundle, pinned(service), runs=False)
     if verified.certificate.model != reference.partition("@")[0]:
         raise ModelInvalid(f"certificate: speaks of {verified.certificate.model!r}, not of {reference}")
     return Opened(reference, None, verified)

@@ -612,6 +612,7 @@ def test_light_commands_stay_light(home):
         ("token list; grant list; dataset list; job list", listed),
         ("ledger show; config", heavy),
         ("model list", heavy | {"scipy", "onnx", "vl_convert", "pydantic_settings", "starlette", "prometheus_client"}),
+        ("model show adult; model explain adult", heavy | {"scipy", "onnx", "vl_convert", "starlette"}),
         ("ledger audit", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy", "onnx"}),
         (f"verify {home / 'models' / 'adult' / '1'}", {"sklearn", "bentoml", "pyarrow", "opendp", "numba", "scipy"}),
         ("plan adult --learner lazybb --epsilon 0.2", light | {"scipy", "vl_convert", "training.job"}),
