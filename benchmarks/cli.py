@@ -142,10 +142,10 @@ fits and searches need, nor ONNX, where a look at a plan says that its model can
 claims of a process are derived by numpy, three of them for a plan (`training/calibrate.py`). A refusal that says what
 would fit derives a dozen, and the budgets of a dataset those of every learner; to load the compiled rules (numba) for
 so few takes longer.
-What still fits a dataset is told, and so kept, when it is registered and when its budget is changed: its first column is
-met after an upgrade. Whoever verifies a model opens it (onnxruntime); who looks at one or has it explained reads its released
-numbers, verified as well. An audit derives every claim by a second way. On a terminal a spinner shows after half a
-second.
+What still fits a dataset is told, and so kept, when it is registered and when its budget is changed: its first column
+is met after an upgrade. Whoever verifies a model opens it (onnxruntime); who looks at one, or has it explained, reads
+its released numbers, verified as well. An audit derives every claim by a second way. On a terminal a spinner shows
+after half a second.
 """
 
 
