@@ -28,7 +28,6 @@ from training.rows.datasets import (
     LOCK,
     before_of,
     check_new_people,
-    content_of,
     files_of,
     note,
     parting_of,
@@ -111,10 +110,10 @@ def append(
             with explaining(schema, data):
                 parting = parting_of(home, about, [dataset])
                 before = before_of(home, about, dataset)
-                packed, sketch = pack(data, schema, about.unit, watch, parting, folder, before), scan.sketch()
+                pack(data, schema, about.unit, watch, parting, folder, before)
+            sketch = scan.sketch()
             people = naming_people(sketch, about.unit.column, [each for each in by_name if each not in scan.fractions])
-            write_packed(folder, packed, schema, schema_text(home, dataset), people)
-            commitment = home.keys.commitment(content_of(folder, files_of(dataset)))
+            commitment = write_packed(home, folder, files_of(dataset), schema_text(home, dataset), people)[0]
             block = NewBlock(name, commitment, schema.records, by, period, new_rows)
             _enter(home, folder, dataset, block, others, scan, people)
             note(home, f"{name}/{(dataset.last or 1) + 1}", data=origin or str(data.absolute()), rows=commitment)

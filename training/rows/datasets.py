@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -32,8 +33,9 @@ from training.rows.file_check import explaining
 from training.rows.known_rows import sketches
 from training.rows.overlap import SKETCH, Scan, Sketch, same_people
 from training.rows.packed.cells import spans_of
+from training.rows.packed.content import Read, commitments, content_of
 from training.rows.packed.names import cells_file, row_files, since_file
-from training.rows.packed.packing import Packed, pack
+from training.rows.packed.packing import pack
 from training.rows.packed.persons import Before
 from training.rows.packed.source import Source
 from training.rows.packed.working import working_folder
@@ -44,9 +46,7 @@ from training.rows.rows import Rows, most_rows_of, row_bound
 from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
 
-CHUNK = 1 << 24
 EXACT = "under replace-one the number of rows is public and must be exact; it is another"
-Read = Callable[[str], Iterable[bytes]]  # the bytes of one of a folder's files
 LOCK = "datasets.lock"  # held while a packed folder is put in its place and entered
 # By folder: its files as they lay when they were hashed, whether they were those that were registered, and its rows.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool, int]] = {}
@@ -107,9 +107,9 @@ def register(
                 raise ask(like, "their values repeat as ids do")
             if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
                 raise DataError(f"records={schema.records}: {EXACT}")
-            files = write_packed(folder, packed, schema, raw, people)
-            about = replace(about, commitment=home.keys.commitment(content_of(folder, files)))
-            dataset = _enter(home, folder, files, about, others, scan, people)
+            files = _files(len(schema.targets), parting is not None, about.cells, about.person is not None)
+            mac, plain = write_packed(home, folder, files, raw, people)
+            dataset = _enter(home, folder, files, about := replace(about, commitment=mac), plain, others, scan, people)
     note(home, name, data=origin or str(data.absolute()), schema=str(schema_file.absolute()), rows=about.commitment)
     return dataset
 
@@ -258,19 +258,20 @@ def _enter(
     folder: Path,
     files: Sequence[str],
     about: Registration,
+    plain: str,
     others: Sequence[Dataset],
     scan: Scan,
     own: Sketch,
 ) -> Dataset | None:
     """Put the packed `folder` in its place and enter it, where it is compared with each of `others`. None where the
-    ledger has, outside of its families, yet another: registered since, here or on another host.
+    ledger has, outside of its families, yet another: registered since, here or on another host. `plain`: these rows as
+    they were registered before there were fine cells.
 
     A process of this home at a time; between hosts, the ledger's own transaction decides. The sketch is in its place
     before the entry is, so who finds the entry finds the sketch, or asks for it.
     """
     with locked(home.path / LOCK):
-        plain = home.keys.commitment(content_of(folder, [name for name in files if not name.endswith("cells.npy")]))
-        _check_new_rows(home, {about.commitment, plain}, own)  # as these rows were registered before there were cells
+        _check_new_rows(home, {about.commitment, plain}, own)
         if about.new_people is None:
             check_new_people(home, others, scan, own)
         made = put_in_place(home, folder, files, about.commitment, own)
@@ -356,14 +357,18 @@ def check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Ske
             )  # fmt: skip
 
 
-def write_packed(folder: Path, packed: Packed, schema: Schema, raw: bytes, sketch: Sketch) -> list[str]:
-    """The files that the commitment is over, in its order."""
+def write_packed(home: Home, folder: Path, files: Sequence[str], raw: bytes, sketch: Sketch) -> tuple[str, str]:
+    """Everything down to the disk, with the schema and the sketch; at the same time the commitment over `files`, and
+    that over those of them that are no fine cells.
+    """
     (folder / "schema.yaml").write_bytes(raw)
-    for file in folder.iterdir():
-        file.chmod(PRIVATE)
-        sync_file(file)
-    _write_sketch(folder, sketch)
-    return _files(len(schema.targets), packed.aside is not None, bool(len(packed.cells)), packed.since is not None)
+    with ThreadPoolExecutor(1, thread_name_prefix="rows") as others:
+        hashed = others.submit(commitments, home, folder, files)
+        for file in folder.iterdir():
+            file.chmod(PRIVATE)
+            sync_file(file)
+        _write_sketch(folder, sketch)
+        return hashed.result()
 
 
 def _write_sketch(folder: Path, sketch: Sketch) -> None:
@@ -372,17 +377,6 @@ def _write_sketch(folder: Path, sketch: Sketch) -> None:
             sketch.write(file)
         sync_file(partial)
     sync_directory(folder)
-
-
-def content_of(folder: Path, files: Iterable[str], read: Read | None = None) -> Iterator[bytes]:
-    """What a commitment is over: the names and bytes of these files, which `read` gives where there is one."""
-    for name in files:
-        yield name.encode()
-        if read is not None:
-            yield from read(name)
-            continue
-        with (folder / name).open("rb") as file:
-            yield from iter(lambda file=file: file.read(CHUNK), b"")  # type: ignore[misc]
 
 
 def note(home: Home, name: str, **about: str) -> None:

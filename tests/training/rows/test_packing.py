@@ -4,8 +4,10 @@ was killed, and parts that are told apart a few rows at a time.
 
 from __future__ import annotations
 
+import hmac
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,8 +27,9 @@ from accountant.budget import Budget, Relation
 from accountant.errors import DataError, LedgerUnavailable
 from accountant.home import Home
 from training.rows import parts
-from training.rows.datasets import register
+from training.rows.datasets import files_of, register
 from training.rows.packed import growing
+from training.rows.packed.content import commitments
 from training.rows.packed.growing import Growing, chosen
 from training.rows.packed.packing import pack
 from training.rows.packed.working import working_folder
@@ -95,6 +98,35 @@ def test_a_full_disk_is_refused_in_words_and_nothing_is_left(tmp_path):
     assert not list(paths[0].datasets.iterdir())
     put(*paths)
     assert len(paths[0].ledger.datasets()) == 1
+
+
+def test_a_commitment_is_one_mac_over_names_and_bytes_whatever_the_processors(tmp_path):
+    """Whatever is hashed beside what: the definition, on all bytes at once; and that without fine cells, by which rows
+    are known that were registered before there were any.
+    """
+    home, data, schema = home_with(tmp_path, 150_000)
+    processors, found = sorted(os.sched_getaffinity(0)), set()
+    for count in (1, 2, 3):
+        copied = tmp_path / str(count)
+        shutil.copytree(home.path, copied)
+        os.sched_setaffinity(0, processors[:count])
+        try:
+            put(opened := Home.open({"DPSERVE_HOME": str(copied)}), data, schema)
+        finally:
+            os.sched_setaffinity(0, processors)
+        (dataset,) = opened.ledger.datasets()
+        folder, files = copied / "datasets" / dataset.registration.commitment, files_of(dataset)
+        assert files == [f"{part}{name}.npy" for part in ("", "holdout-") for name in ("bins", "labels")] + [
+            "cells.npy", "holdout-cells.npy", "schema.yaml"
+        ]  # fmt: skip
+        key, plain, same = home.keys._commitment_key, [name for name in files if "cells" not in name], []
+        for names in (files, plain):
+            whole = b"".join(name.encode() + (folder / name).read_bytes() for name in names)
+            same.append(hmac.new(key, whole, "sha256").hexdigest())
+        assert commitments(home, folder, files) == tuple(same)
+        assert dataset.registration.commitment == same[0]
+        found.add(same[0])
+    assert len(found) == 1
 
 
 def test_what_a_killed_process_left_is_cleared_away_and_what_another_works_in_is_not(tmp_path):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Collection, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -110,10 +110,10 @@ def pack(
     bound = row_bound(schema.records)
     most, start, used = min(most_rows(data, schema.form), bound), 0, 0
     files = _Files(folder, schema, most, parting is not None and bool(unit.column), before)
-    # Three at one time: the next batch is read, this one is looked at, and it is packed.
-    with closing(files), ThreadPoolExecutor(2, thread_name_prefix="rows") as others:
-        for batch in chain([first], _ahead(batches, others)):
-            looked = None if scan is None else others.submit(scan, batch, start)
+    # Three at one time: the next batches are read, this one is looked at, and it is packed.
+    with closing(files), closing(_ahead(first, batches)) as whole, ThreadPoolExecutor(1, "rows") as other:
+        for batch in whole:
+            looked = None if scan is None else other.submit(scan, batch, start)
             try:
                 own: Any = slice(None) if keep is None else keep(batch, start)
                 end = used + (len(batch) if keep is None else int(np.count_nonzero(own)))
@@ -142,12 +142,14 @@ def pack(
         return files.done(used, parting)
 
 
-def _ahead(batches: Iterator[pa.RecordBatch], others: Executor) -> Iterator[pa.RecordBatch]:
-    """The same batches, each read while the one before it is packed."""
-    following = others.submit(next, batches, None)
-    while (batch := following.result()) is not None:
-        following = others.submit(next, batches, None)
-        yield batch
+def _ahead(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    """The first batch and the others, two of them read while the one before them is packed."""
+    with ThreadPoolExecutor(1, "rows") as reader:
+        coming = deque(reader.submit(next, batches, None) for _ in range(2))
+        yield first
+        while (batch := coming.popleft().result()) is not None:
+            coming.append(reader.submit(next, batches, None))
+            yield batch
 
 
 class _Files:
