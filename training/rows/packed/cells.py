@@ -64,7 +64,7 @@ class Grid:
         return codes
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MOST_NUMBERS)  # all of one dataset, each of them 123 KB
 def grid_of(feature: NumericFeature, span: Span) -> Grid:
     """The grid of a number whose declared range is `span`."""
     low, high = span
