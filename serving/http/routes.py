@@ -55,6 +55,7 @@ OWNERS = re.compile(r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|sum))?")
 # have invitations and words of their own, no tokens
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
 STATUS = "dpserve.status"  # of the scope: what was answered
+EVENTS = "text/event-stream"
 BENTOML_PAGE = "/schema.json"  # for its client; its web page calls addresses outside and is not among the doors
 KEPT = ("retry-after", "allow")  # of an error's headers, on its page
 PRICING = anyio.CapacityLimiter(64)  # threads that mostly wait for the price desk, which lets no more than that wait
@@ -312,7 +313,8 @@ class Doors:
 
 def _trace(scope: Scope, span: Any) -> None:
     """What a span says of a request: method, the template of its route, the status. Where only a steward comes in, rows
-    may be read, and the span ends when it began: how long that took is nobody else's.
+    may be read, and a stream of events ends when a job does: the span ends when it began, for how long that took is
+    nobody else's.
     """
     name = f"{known_method(scope)} {route_of(scope)}"
     span.update_name(name)
@@ -320,7 +322,8 @@ def _trace(scope: Scope, span: Any) -> None:
     if STATUS in scope:
         span.set_attribute("http.response.status_code", scope[STATUS])
     door: Door | None = scope.get("dpserve.door")
-    if door is not None and {*door.scopes} == {"steward"} and span.is_recording():
+    is_untimed = door is not None and ({*door.scopes} == {"steward"} or door.media == EVENTS)
+    if is_untimed and span.is_recording():
         span.end(span.start_time)
 
 

@@ -206,18 +206,19 @@ def test_a_job_that_fails_or_is_given_back_says_so(home, receiver, monkeypatch):
 def test_a_request_is_told_by_its_route_and_what_a_steward_asks_takes_no_time(home, receiver):
     site = Site(home, [*jobs.DOORS, *drafts.DOORS])
     secret = site.token("ana", "admin")
-    for path in ("/v1/jobs/77", "/v1/jobs/none", "/nowhere/77", "/v1/drafts", "/v1/drafts/0123"):
+    for path in ("/v1/jobs/77", "/v1/jobs/none", "/nowhere/77", "/v1/drafts", "/v1/drafts/0123", "/v1/jobs/77/events"):
         site.bear(secret, "GET", path, headers={"traceparent": "00-" + "0" * 32 + "-" + "0" * 16 + "-01"})
     site.ask("BREW", "/v1/jobs/77")
-    until(lambda: len(receiver.spans()) == 6, "six are told")
+    until(lambda: len(receiver.spans()) == 7, "seven are told")
     told = [(each["name"], each["attributes"].get("http.response.status_code")) for each in receiver.spans()]
     assert sorted(told) == [
         ("GET /v1/drafts", 200), ("GET /v1/drafts/{draft}", 404), ("GET /v1/jobs/{job}", 404),
-        ("GET /v1/jobs/{job}", 404), ("GET none", 404), ("other none", 401),
+        ("GET /v1/jobs/{job}", 404), ("GET /v1/jobs/{job}/events", 404), ("GET none", 404), ("other none", 401),
     ]  # fmt: skip
-    assert len({each["traceId"] for each in receiver.spans()}) == 6  # a parent of zeros is none
+    assert len({each["traceId"] for each in receiver.spans()}) == 7  # a parent of zeros is none
     lasted = {each["name"]: int(each["endTimeUnixNano"]) - int(each["startTimeUnixNano"]) for each in receiver.spans()}
     assert lasted["GET /v1/drafts"] == lasted["GET /v1/drafts/{draft}"] == 0 < lasted["GET none"]
+    assert lasted["GET /v1/jobs/{job}/events"] == 0  # a stream of them lasts as long as the job
 
 
 def test_nothing_is_sent_where_they_are_off(home, receiver, monkeypatch):
