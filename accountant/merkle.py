@@ -44,7 +44,12 @@ def new_nodes(size: int, leaf: bytes, read: NodeReader) -> list[tuple[int, int, 
 
 def root(size: int, read: NodeReader) -> bytes:
     """2.1.1: the root hash over the first `size` leaves."""
-    return _range(0, size, read) if size else EMPTY_ROOT
+    digest = b""
+    for level in range(size.bit_length()):
+        if size >> level & 1:  # a complete subtree, and all that is right of it
+            left = read(level, (size >> level) - 1)
+            digest = node_hash(left, digest) if digest else left
+    return digest or EMPTY_ROOT
 
 
 def inclusion_proof(index: int, size: int, read: NodeReader) -> list[bytes]:

@@ -7,6 +7,7 @@ Format: c2sp.org/signed-note@v1.0.0. Ed25519 only: 0x01 is the signature type of
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -55,6 +56,7 @@ def check_origin(origin: str) -> None:
         raise InputError(f"origin={origin[:80]!r}: must be like example.org/ledger: ASCII, no blanks, no plus")
 
 
+@lru_cache(maxsize=16)  # a log asks for its own at every entry
 def is_key_name(name: str) -> bool:
     """Signed-note, Format: not empty, no Unicode spaces, no plus; isspace() knows control characters 0x1c-0x1f too."""
     return bool(name) and not any(c.isspace() or c < " " or c == "+" for c in name)

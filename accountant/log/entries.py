@@ -75,7 +75,7 @@ class Writer:
 
     def append(self, kind: str, **fields: Encodable) -> int:
         """Append an entry of this type; `time` is our clock's word and proves nothing."""
-        time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         body = canonical.encode({"type": kind, "time": time, **fields})
         seq = self.tree.append(body)
         self.appended.append((seq, body))
