@@ -41,7 +41,7 @@ test: lint ## Lint, then run all tests (FAST=1: the quick ones)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		-m "not federation and not image and not stores$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
 
-image-test: $(VENV)/dev.stamp ## Build the image and run it (as root on Debian, with buildah; some minutes)
+image-test: $(VENV)/dev.stamp ## Build the image and run it (as root on Debian, with buildah; two minutes)
 	@DPSERVE_NO_SKIP=1 $(BIN)/python -m pytest -s tests/deploy/test_image.py $(ARGS)
 
 federated-test: $(VENV)/dev.stamp $(FEDERATED)/made.stamp ## Run a federation of three institutions with NVFlare (a minute or two)

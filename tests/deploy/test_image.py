@@ -1,5 +1,5 @@
-"""The image, built and run: `make image-test` (root, Debian, buildah). `make test` and
-continuous integration leave it out by its marker, for it takes minutes: whoever changes what it is about runs it.
+"""The image, built and run: `make image-test` (root, Debian, buildah), as continuous integration does. `make test`
+leaves it out by its marker.
 """
 
 from __future__ import annotations

@@ -70,9 +70,19 @@ class Images:
 
     folder: Path
 
+    @cached_property
+    def program(self) -> list[str]:
+        """buildah, its store by overlay, or, where this kernel cannot lay one over the folder, by copies."""
+        for driver in ("overlay", "vfs"):
+            program = ["buildah", "--root", f"{self.folder}/{driver}", "--runroot", f"{self.folder}/{driver}-run"]
+            program += ["--storage-driver", driver]
+            with contextlib.suppress(AssertionError):
+                run(*program, "mount", run(*program, "from", "scratch").strip())
+                return program
+        raise AssertionError("buildah makes no container here")
+
     def buildah(self, *arguments: str, **more) -> str:
-        place = ("--root", str(self.folder / "store"), "--runroot", str(self.folder / "run"), "--storage-driver", "vfs")
-        return run("buildah", *place, *arguments, **more).strip()
+        return run(*self.program, *arguments, **more).strip()
 
     def base(self) -> None:
         container = self.buildah("from", "scratch")
