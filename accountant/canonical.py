@@ -30,7 +30,7 @@ _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", re.ASCII)
 
 
 class CanonicalError(InputError):
-    """Bytes or a value that have no place in canonical form."""
+    """JSON that is signed is not in its one canonical form, for instance with a key twice or a float."""
 
     code = "json_invalid"
     remedy = "give back the bytes as dpserve wrote them: sorted keys, no spaces, numbers without exponents"

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 
 class DpserveError(Exception):
-    """Something unexpected, of which the log knows more.
+    """A fault of dpserve itself. The log has its kind and its place.
 
     The root of the tree. `code` is stable and for programs; the message is for people; `details` is plain JSON;
     `remedy`: what to do, for the table of errors.
@@ -53,7 +53,7 @@ class DpserveError(Exception):
 
 
 class InputError(DpserveError):
-    """The request is wrong; nothing was changed."""
+    """The request is wrong, for instance an epsilon of 0 or a parameter that there is not; nothing was changed."""
 
     code = "bad_input"
     remedy = "the message names what was wrong, where, and what would be right; ask again with that"
@@ -61,21 +61,21 @@ class InputError(DpserveError):
 
 
 class SchemaError(InputError):
-    """The public schema is wrong or incomplete."""
+    """The public schema is wrong or incomplete, for instance with a FILL-IN left in a draft."""
 
     code = "schema_invalid"
     remedy = "mend the schema as the message says; `dpserve schema draft FILE` shows the form"
 
 
 class DataError(InputError):
-    """A file does not fit its schema. Shown to the steward alone."""
+    """A file of rows does not fit its schema, for instance a text in a column of numbers. Shown to the steward alone."""
 
     code = "data_invalid"
     remedy = "mend the file or its schema; `dpserve schema check SCHEMA --data FILE` tells every problem at once"
 
 
 class RecordError(InputError):
-    """A record sent for prediction does not fit; it names record and field."""
+    """A record sent for prediction does not fit the model, for instance without one of its features."""
 
     code = "record_invalid"
     remedy = "send the record with the fields of the model's schema; null where a value is not known"
@@ -89,35 +89,35 @@ class UnknownName(InputError):
 
 
 class NothingServed(UnknownName):
-    """A model of that name is there, and none of its versions answers to it now."""
+    """None of the model's versions answers to its name now, for instance because its champion was retired."""
 
     code = "nothing_served"
     remedy = "promote the version that `details` offers, or name one: NAME@VERSION"
 
 
 class NameTaken(InputError):
-    """The name is in use."""
+    """The name is in use, or the rows are registered already under another one."""
 
     code = "name_taken"
     remedy = "take another name; a budget is given once"
 
 
 class WrongState(InputError):
-    """A job, key or version cannot go from its state to the one asked for."""
+    """A job, key or version cannot go from its state to the one asked for: a job that has started is not cancelled."""
 
     code = "wrong_state"
     remedy = "look at what it is now, `details` or `dpserve job show`; what is over is not undone"
 
 
 class IdempotencyConflict(InputError):
-    """An idempotency key came again with another body."""
+    """An idempotency key came again with another request."""
 
     code = "idempotency_conflict"
     remedy = "give another key, or the request as it was"
 
 
 class NotInvited(DpserveError):
-    """A report by nobody whom its campaign asked."""
+    """An invitation, or an aggregator's token, is not of this campaign."""
 
     code = "not_invited"
     remedy = "answer the campaign that asked you, once, with the invitation as it came"
@@ -125,7 +125,7 @@ class NotInvited(DpserveError):
 
 
 class BudgetRefused(DpserveError):
-    """Nothing was spent. What was asked, spent, left and would fit is in `details`, all public."""
+    """The job would take more than the budget or a quota leaves. `details`: asked, spent, left, what would fit; all public."""
 
     code = "budget_refused"
     remedy = "ask for at most what `details.would_fit` says; nothing was spent"
@@ -133,7 +133,7 @@ class BudgetRefused(DpserveError):
 
 
 class Forbidden(DpserveError):
-    """Who asks is known, and has no grant for this. Names the scope, the object, and how it is granted."""
+    """Who asks is known, and has no grant for this. The message names the scope, the object and how it is granted."""
 
     code = "forbidden"
     remedy = "ask whoever may grant it; the message says the command"
@@ -141,7 +141,7 @@ class Forbidden(DpserveError):
 
 
 class VerificationError(DpserveError):
-    """Something that was signed or hashed is not what it should be."""
+    """What was pinned by its digest is not what it should be, for instance a script of the dashboard."""
 
     code = "verification_failed"
     remedy = "trust nothing of it, and ask whoever gave it to you"
@@ -149,7 +149,7 @@ class VerificationError(DpserveError):
 
 
 class LedgerInvalid(VerificationError):
-    """Tree, checkpoint, entry or state machine."""
+    """The ledger contradicts itself or what its keys signed, for instance after an old copy was restored."""
 
     code = "ledger_invalid"
     remedy = "`dpserve ledger audit` says where; restore the newest copy of the home"
@@ -160,49 +160,49 @@ class LedgerReplaced(LedgerInvalid):
 
 
 class CertificateInvalid(VerificationError):
-    """Envelope, statement, signature or proof."""
+    """A certificate, its signature or its proof does not hold, for instance because one byte was changed."""
 
     code = "certificate_invalid"
     remedy = "trust nothing of it; verify with the keys that were pinned, and audit the ledger"
 
 
 class CertificateRevoked(CertificateInvalid):
-    """It was good, and was revoked since, or what it was derived from."""
+    """The certificate, or that of the model it was edited from, was revoked by `dpserve key revoke`."""
 
     code = "certificate_revoked"
     remedy = "use another version; the message names one where there is one"
 
 
 class ModelInvalid(VerificationError):
-    """The model's bytes or graph."""
+    """The model's file is not the one that was certified, or its graph holds what no model may."""
 
     code = "model_invalid"
     remedy = "fetch or export the model again; where that fails as well, audit the ledger"
 
 
 class KeyInvalid(VerificationError):
-    """A key is missing, readable by others, or not the pinned one."""
+    """A key is missing, can be read by others, or is not the pinned one."""
 
     code = "key_invalid"
     remedy = "restore keys/ from a copy, readable by its owner alone; or name the keys that were pinned with --trust"
 
 
 class LedgerUnavailable(DpserveError):
-    """The ledger's database cannot be used for now: locked, full, unreachable."""
+    """The ledger's database, or the server that was asked, cannot be used now: locked, full or unreachable."""
 
     code = "ledger_unavailable"
     remedy = "mend the database and ask again: nothing was changed unless the message says so"
 
 
 class EngineUnavailable(LedgerUnavailable):
-    """The cluster that DPSERVE_ENGINE names cannot be asked for now, or its workers may not be: nothing was spent."""
+    """The cluster that DPSERVE_ENGINE names does not answer, or its workers have other sources or other files."""
 
     code = "engine_unavailable"
     remedy = "mend the cluster as the message says; a queued job waits until then, and nothing was spent"
 
 
 class JobFailed(DpserveError):
-    """The job had started: its budget is spent."""
+    """The job came to nothing after it had started, for instance because its process was killed: its budget is spent."""
 
     code = "job_failed"
     remedy = "look into the log of the worker; a new job costs its epsilon again"
@@ -210,7 +210,7 @@ class JobFailed(DpserveError):
 
 
 class PlanMismatch(DpserveError):
-    """A learner asked for what it had not rehearsed; nothing was drawn."""
+    """A learner asked for a release that it had not rehearsed; nothing was drawn."""
 
     code = "plan_mismatch"
     remedy = "a fault of the learner: report it; nothing was drawn"

@@ -26,9 +26,6 @@ from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures
 from accountant.ledger.ledger import Ledger
 from dpserve import Client
-from dpserve.audited import Audited
-from dpserve.edited import Edited
-from dpserve.measured import Measured
 from serving.app import DOORS
 from serving.cli.app import app
 from serving.process import metrics, settings
@@ -38,6 +35,7 @@ from serving.wire import errors as doors
 from training.learners import LEARNERS
 from training.learners.base import PrivateClassifier, PrivateRegressor
 from training.local.asking import Refused
+from training.notebook.without_noise import NotPrivate
 from training.notebook_budget import Account
 from training.session import Session
 
@@ -80,7 +78,7 @@ def prose(text: str | None) -> str:
 
 
 def _block(part: str) -> str:
-    command = part.lstrip("\n").startswith("dpserve ")
+    command = re.match(r"\n*(\w+=\S+ )?dpserve ", part)
     return f"```\n{part.strip()}\n```" if command else part.strip()
 
 
@@ -103,7 +101,7 @@ def _commands(command: Any, name: str) -> Iterator[str]:
 
 
 def _parameters(found: list[Any]) -> str:
-    rows = [(_names(each), _default(each), escape(getattr(each, "help", "") or "")) for each in found]
+    rows = [(_names(each), _default(each), escape(getattr(each, "help", "") or "", quote=False)) for each in found]
     return table(("option", "default", "meaning"), rows) if rows else ""
 
 
@@ -143,13 +141,19 @@ def _route(path: str, method: str, found: Mapping[str, Any], spec: Mapping[str, 
     queries = [each for each in found["parameters"] if each["in"] == "query"]
     if queries:
         text += table(("query", "meaning"), [(f"`{each['name']}`", each.get("description", "")) for each in queries])
-    for media, body in found.get("requestBody", {}).get("content", {}).items():
-        text += f"Takes `{media}`:\n\n{_fields(body.get('schema', {}), spec)}"
+    text += _bodies("Takes", found.get("requestBody", {}).get("content", {}), spec)
     for status, answer in found["responses"].items():
-        for media, body in answer.get("content", {}).items():
-            if status.startswith("2"):
-                text += f"Answers {status}, `{media}`:\n\n{_fields(body.get('schema', {}), spec)}"
+        if status.startswith("2"):
+            text += _bodies(f"Answers {status},", answer.get("content", {}), spec)
     return text + _example(f"{method.upper()} {path}")
+
+
+def _bodies(says: str, content: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    """Each media type with its form; those of one form together."""
+    forms: dict[str, list[str]] = {}
+    for media, body in content.items():
+        forms.setdefault(_fields(body.get("schema", {}), spec), []).append(f"`{media}`")
+    return "".join(f"{says} {', '.join(media)}:\n\n{form}" for form, media in forms.items())
 
 
 def _example(door: str) -> str:
@@ -172,6 +176,8 @@ def _shown(body: Any) -> str:
 
 def _fields(schema: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     schema = _resolved(schema, spec)
+    if schema.get("format") == "binary" and "description" not in schema:
+        return "Bytes.\n\n"
     required = schema.get("required", ())
     rows = [
         (
@@ -211,33 +217,41 @@ def _learner(name: str, kind: type[Any]) -> str:
     shared = ("schema", "epsilon", "delta", "relation", "account")
     given = inspect.signature(kind.__init__).parameters.values()
     rows = [
-        (f"`{each.name}`", f"`{each.default!r}`", f"`{each.annotation}`")
+        (f"`{each.name}`", f"`{each.default!r}`", f"`{str(each.annotation).replace(' | ', ' or ')}`")
         for each in given
         if each.name not in ("self", *shared)
     ]
-    parameters = table(("parameter", "default", "kind"), rows)
-    return f"## {name}\n\n`{kind.__module__}.{kind.__name__}`\n\n{prose(says)}{parameters}"
+    parameters = table(("parameter", "default", "kind"), rows) if rows else ""
+    return f"## {name}\n\n`from training.learners import {kind.__name__}`\n\n{prose(says)}{parameters}"
 
 
 OUTSIDE = (  # of the tree: what the edges say by themselves
-    ("http_error", "", "4xx", "The server's own parts refused the request.", "send it as HTTP has it"),
+    ("http_error", "", "4xx", "The web server refused the request before any door saw it.", "send it as HTTP has it"),
+    ("interrupted", 1, "", "The command was ended at a question (Ctrl-C).", "`dpserve job list` says what goes on"),
+    ("method_not_allowed", "", 405, "The door at this address takes other methods.", "`Allow` names them"),
+    ("not_found", "", 404, "There is no door at this address.", "`GET /docs.json` describes all of them"),
     (
-        "interrupted",
-        1,
+        "redirected",
         "",
-        "The command was broken off at a question.",
-        "`dpserve job list` says what goes on",
+        "3xx",
+        "The server sent the client elsewhere. It does not follow, or the token would go there too.",
+        "give the address that it names",
     ),
-    ("method_not_allowed", "", 405, "The path is a door, and takes other methods.", "`Allow` names them"),
-    ("not_found", "", 404, "The path is no door.", "`GET /docs.json` describes all of them"),
-    ("redirected", "", "3xx", "The client was sent elsewhere, and does not go.", "give the address that it names"),
-    ("usage", 2, "", "The command line is not one.", "`--help` after the command says what it takes"),
+    (
+        "usage",
+        2,
+        "",
+        "The command line has a command or an option that there is not, or lacks one that it needs.",
+        "`--help` after the command says what it takes",
+    ),
 )
+PYTHON = (Refused, NotPrivate)  # kinds that no server answers with
 
 
 def errors() -> str:
-    coded = [each for each in {*_tree(DpserveError), Refused} if "code" in each.__dict__]
-    rows = [(each.code, each.exit_code, doors.status_of(each("")), _first(each), each.remedy) for each in coded]
+    coded = [each for each in {*_tree(DpserveError)} if "code" in each.__dict__]
+    status = {each: "" if each in PYTHON else doors.status_of(each("")) for each in coded}
+    rows = [(each.code, each.exit_code, status[each], _first(each), each.remedy) for each in coded]
     shown = sorted((f"`{code}`", *rest) for code, *rest in (*rows, *OUTSIDE))
     intro = (
         "Every code that `error.code` can hold, the command line's exit code, the status over REST, what it means and "
@@ -257,12 +271,62 @@ def _first(kind: type) -> str:
     return inspect.cleandoc(own).split("\n\n")[0]
 
 
+SETTINGS = {  # variable -> default as a person would say it ("": as `dpserve config` does), and what it is
+    "DPSERVE_HOME": ("`~/.local/share/dpserve`", "The home: keys, ledger, rows, models."),
+    "DPSERVE_LOCAL": ("the home", "What is this machine's own: sockets, logs, the trail."),
+    "DPSERVE_LEDGER_URL": ("SQLite, `ledger.db` in the home", "The ledger's database; of PostgreSQL without password."),
+    "DPSERVE_ENGINE": ("", "Who asks the rows: `local`, or `dask://HOST:PORT` and `tls://HOST:PORT` for a cluster."),
+    "DPSERVE_RESUME": ("", "`1`: a job whose process was killed goes on in place of being burned."),
+    "DPSERVE_ISSUER_KEY": ("a file of the home", "Where the issuer's key is kept: a signer URI."),
+    "DPSERVE_WITNESS_POLICY": ("", "The file that says whose cosignatures count."),
+    "DPSERVE_HOST": ("", "The address that the server listens on."),
+    "DPSERVE_PORT": ("", "The port that the server listens on."),
+    "DPSERVE_WORKERS": ("one for each core", "How many processes serve."),
+    "DPSERVE_TLS_CERT": ("", "The certificate chain, PEM: serve HTTPS."),
+    "DPSERVE_TLS_KEY": ("", "The private key of the certificate, PEM."),
+    "DPSERVE_LOG_FORMAT": ("", "`text`, or `json` for one object a line."),
+    "DPSERVE_AUDIT_SECONDS": ("", "Seconds between audits of the ledger; `0`: only when asked."),
+    "DPSERVE_DRAIN_SECONDS": ("", "Seconds for which a server that is told to stop says not ready first."),
+    "DPSERVE_JOB_WORKERS": ("", "How many processes beside the server run queued jobs; `0`: none."),
+    "DPSERVE_WORKER_LABELS": ("", "Labels of this machine's workers, with commas between."),
+    "DPSERVE_MODELS_IN_MEMORY": ("", "How many models each serving process keeps open."),
+    "DPSERVE_TRAIL_BYTES": ("", "Size at which the trail begins a new file."),
+    "DPSERVE_TRAIL_FILES": ("", "How many full files of the trail are kept."),
+    "DPSERVE_UPLOAD_BYTES": ("", "The largest file that a steward may bring in a browser; `0`: none."),
+    "DPSERVE_DATA_FOLDERS": ("none", "Folders on the server from which a steward may register in a browser."),
+    "OTEL_TRACES_EXPORTER": ("`otlp` where there is an endpoint", "`otlp` or `none`: OpenTelemetry's own variable."),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ("", "The collector; `/v1/traces` is added."),
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": ("", "The collector's address for traces, taken as it is."),
+    "DPSERVE_KEY_PASSPHRASE": ("", "The passphrase of the private keys; shown nowhere."),
+}
+OTHERS = {  # that no server has, and `dpserve config` does not list
+    "DPSERVE_URL": "The server that commands and the Python client ask in place of a home.",
+    "DPSERVE_TOKEN": "The token for it.",
+    "DPSERVE_CA": "Certificate authorities to trust for it, PEM, in place of the system's.",
+    "DPSERVE_PLAIN_HTTP": "`1`: ask a server beyond this machine without TLS.",
+    "DPSERVE_DEBUG": "`1`: show where an unexpected error came from.",
+    "DPSERVE_NEW_KEY_PASSPHRASE": "The new passphrase, for `dpserve key passphrase`.",
+    "DPSERVE_HSM_PIN": "The PIN of the token that holds the issuer's key.",
+    "DPSERVE_INVITATION": "An owner's invitation, for `dpserve owner answer`.",
+    "DPSERVE_AGGREGATOR_TOKEN": "An aggregator's token, for `dpserve aggregator answer`.",
+    "NO_COLOR": "Set: no colours. `FORCE_COLOR` puts them anywhere.",
+    "XDG_CONFIG_HOME": "Where `dpserve login` keeps the address and the token; `~/.config` when not set.",
+}
+
+
 def configuration() -> str:
-    rows = [(f"`{each.name}`", f"`{each.value}`" if each.value else "") for each in settings.all_settings({})]
+    rows = []
+    for each in settings.all_settings({}):
+        default, means = SETTINGS[each.name]  # a setting without words has no page
+        rows.append((f"`{each.name}`", default or (f"`{each.value}`" if each.value else ""), means))
     intro = (
-        "Each is a variable of the environment; `dpserve config` prints what is in force, and where it came from.\n\n"
+        "Each is a variable of the environment; a flag of `dpserve serve` goes before its variable. `dpserve config` "
+        "prints what is in force, and where it came from. [Operating it](../operating.md), "
+        "[keys](../keys.md), [monitoring](../monitoring.md) and [clusters](../cluster.md) say more.\n\n"
     )
-    return f"# Settings\n\n{intro}{table(('variable', 'default'), rows)}"
+    others = table(("variable", "meaning"), [(f"`{name}`", means) for name, means in OTHERS.items()])
+    served = table(("variable", "default", "meaning"), rows)
+    return f"# Settings\n\n{intro}{served}## Of commands and clients\n\n{others}"
 
 
 def figures() -> str:
@@ -286,15 +350,20 @@ def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
 
 # ---- Python ----------------------------------------------------------------------------------------------------------
 
-CODE: tuple[Any, ...] = (
-    Client, Measured, Edited, Audited, PrivateClassifier, PrivateRegressor, Account, Session, Ledger, verify, audit_home
-)  # fmt: skip
+CODE: tuple[Any, ...] = (Client, PrivateClassifier, PrivateRegressor, Account, Session, Ledger, verify, audit_home)
+PARTS = ("dpserve.", "training.learners.")  # of a door's bases, those whose methods are for who calls it
+PLATFORMS = {"check", "learn", "rounds_for", "recipe", "guess", "declared", "get_metadata_routing"}  # of a learner
 SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.M)
 
 
 def python() -> str:
     """The doors of the rooms for programs, from their signatures and docstrings."""
-    intro = "What programs call, from the code: the client, the estimators, and the doors of the rooms.\n\n"
+    names = ", ".join(f"`{each}`" for each in sorted({kind.__name__ for kind in LEARNERS.values()}))
+    intro = (
+        "What programs call, from the code: the [client](../client.md) of a service; the [estimators](../notebook.md), "
+        f"which `training.learners` has by name ({names} and the regressors), with the methods of the two bases shown here; "
+        "and, for who builds on the platform itself, the doors of the rooms.\n\n"
+    )
     return f"# Python\n\n{intro}" + "".join(map(_code, CODE))
 
 
@@ -303,17 +372,26 @@ def _code(door: Any) -> str:
     for name, member in members(door).items():
         function = getattr(member, "__func__", member)
         if inspect.isfunction(function) and not name.startswith("_"):
-            text += f"### {door.__name__}.{name}\n\n```python\n{name}{inspect.signature(function)}\n```\n\n"
+            text += f"### {door.__name__}.{name}\n\n```python\n{name}{signature(function)}\n```\n\n"
             text += documented(inspect.getdoc(getattr(door, name)))
     return text
 
 
+def signature(function: Any) -> str:
+    """As it is called: without `self`, quotes around types, and addresses of functions."""
+    text = re.sub(r"^\((self|cls)(, )?", "(", str(inspect.signature(function)))
+    text = re.sub(r"""(: |-> )(['"])(.*?)\2""", r"\1\3", text)
+    return re.sub(r"<function \S+ at 0x[0-9a-f]+>", "...", text)
+
+
 def members(door: Any) -> dict[str, Any]:
-    """Of a class, with what the parts of the client bring to it; of a function nothing."""
+    """Of a class, its own first, then what its parts bring to it; of a function nothing."""
     if not inspect.isclass(door):
         return {}
-    parts = [part for part in reversed(door.__mro__) if part is door or part.__module__.startswith("dpserve.")]
-    return {name: member for part in parts for name, member in vars(part).items()}
+    parts = [part for part in door.__mro__ if part is door or part.__module__.startswith(PARTS)]
+    found = {name: vars(part)[name] for part in reversed(parts) for name in vars(part)}
+    order = dict.fromkeys(name for part in parts for name in vars(part))
+    return {name: found[name] for name in order if name not in PLATFORMS or door.__module__ != "training.learners.base"}
 
 
 def documented(text: str | None) -> str:

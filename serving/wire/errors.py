@@ -19,28 +19,28 @@ LOG = logging.getLogger("dpserve.serving")
 
 
 class Unauthorized(DpserveError):
-    """Nobody is known by the token that came, or none came."""
+    """No token came, or one that is unknown or was revoked."""
 
     code = "unauthorized"
     remedy = "send `Authorization: Bearer dps_...` with a good token, or sign in again under /ui"
 
 
 class CrossSite(DpserveError):
-    """A page of another site used a browser's session."""
+    """A page of another site sent a request with the cookie of somebody who is signed in here."""
 
     code = "cross_site"
     remedy = "open the page by its own address, and send from there"
 
 
 class TooManyRequests(DpserveError):
-    """`details["retry_after"]`: whole seconds until it is worth asking again."""
+    """More requests, prices or streams at once than a token or a caller may have; `details["retry_after"]`: whole seconds."""
 
     code = "too_many_requests"
     remedy = "wait for `Retry-After` seconds; an operator may raise the token's limits"
 
 
 class TooLarge(DpserveError):
-    """A body, or how many records are in it, is above the limit: `details["limit"]`."""
+    """A body, or the number of records in it, is above the limit, `details["limit"]`."""
 
     code = "too_large"
     remedy = "send less at once, at most `details.limit`"
@@ -54,28 +54,28 @@ class WrongMediaType(DpserveError):
 
 
 class NotAdditive(DpserveError):
-    """The model is of trees, and has no contributions of features."""
+    """The model is of trees or lines, which add up no features, so that single features have no contributions."""
 
     code = "not_additive"
     remedy = "explain an additive model (lazybb, ebm), or look at the whole with `dpserve model explain`"
 
 
 class SlowBody(DpserveError):
-    """The body did not come in time."""
+    """The body of the request did not come in time."""
 
     code = "request_timeout"
     remedy = "send the whole body at once, within some seconds"
 
 
 class TakesTooLong(DpserveError):
-    """The work was not done in time; it may still be done."""
+    """The work, for instance a price, was not done within the time of a request; it may still be done."""
 
     code = "timeout"
     remedy = "ask again: a job with its idempotency key; a price was worked on and comes faster"
 
 
 class NotReady(DpserveError):
-    """Nothing can be relied upon now; the server's log says why."""
+    """The server cannot vouch for anything now, for instance at its start, or when its ledger was rolled back."""
 
     code = "not_ready"
     remedy = "wait until GET /readyz says so; the server's log says what it waits for"

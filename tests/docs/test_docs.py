@@ -24,6 +24,7 @@ from training.learners import LEARNERS
 pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
+ROOMS = ("accountant", "models", "training", "serving", "dpserve")
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 LOADS = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src"}
 
@@ -101,7 +102,8 @@ def test_pages_are_in_the_navigation_and_what_they_show_is_run(page):
         assert said, f"no test runs the commands of docs/{page}"
 
 
-PAGES_MADE = ("commands", "rest", "learners", "python")
+PAGES_MADE = ("commands", "rest", "learners", "python", "settings")
+OF_PROCESSES = {"DPSERVE_STOPPING", "DPSERVE_WORKER_PARENT", "DPSERVE_PRICES"}  # that we start: nobody sets these
 
 
 def test_the_reference_speaks_of_everything(site):
@@ -113,6 +115,14 @@ def test_the_reference_speaks_of_everything(site):
     assert all(f'id="{name}"' in text["learners"] for name in LEARNERS)
     methods = [name for name in dir(Client) if not name.startswith("_")]
     assert all(f'id="client{name}"' in text["python"] for name in methods)
+    shown = ("fit", "predict", "score", "explain", "plot", "export")
+    assert all(f'id="privateclassifier{name}"' in text["python"] for name in shown)
+    assert re.findall(r" at 0x|&#39;str|'str'|\(self", text["python"]) == []
+    assert "\\|" not in text["learners"]
+    code = "".join(path.read_text("utf-8") for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+    variables = set(re.findall(r"\bDPSERVE_[A-Z_]*[A-Z]\b", code)) - OF_PROCESSES
+    assert {name for name in variables if f">{name}<" not in text["settings"]} == set()
+    assert re.findall(r"[^~]/\.local/share", text["settings"]) == []  # nothing of the machine that made it
 
 
 def test_docstrings_of_doors_name_arguments_that_there_are():

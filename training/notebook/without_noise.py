@@ -27,6 +27,7 @@ class NotPrivate(InputError, AttributeError):
     """Something was asked of an unprotected model that only a private one has."""
 
     code = "not_private"
+    remedy = "fit the learner itself, with an epsilon; this one is for comparison"
 
 
 class _Exact:
