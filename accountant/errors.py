@@ -68,7 +68,7 @@ class SchemaError(InputError):
 
 
 class DataError(InputError):
-    """A file of rows does not fit its schema, for instance a text in a column of numbers. Shown to the steward alone."""
+    """A file does not fit its schema, for instance a text in a column of numbers. Shown to the steward alone."""
 
     code = "data_invalid"
     remedy = "mend the file or its schema; `dpserve schema check SCHEMA --data FILE` tells every problem at once"
@@ -125,7 +125,7 @@ class NotInvited(DpserveError):
 
 
 class BudgetRefused(DpserveError):
-    """The job would take more than the budget or a quota leaves. `details`: asked, spent, left, what would fit; all public."""
+    """The job would take more than a budget or a quota leaves. `details` has what was asked, left and would fit."""
 
     code = "budget_refused"
     remedy = "ask for at most what `details.would_fit` says; nothing was spent"
@@ -202,7 +202,7 @@ class EngineUnavailable(LedgerUnavailable):
 
 
 class JobFailed(DpserveError):
-    """The job came to nothing after it had started, for instance because its process was killed: its budget is spent."""
+    """The job came to nothing after it had started, for instance as its process was killed: its budget is spent."""
 
     code = "job_failed"
     remedy = "look into the log of the worker; a new job costs its epsilon again"

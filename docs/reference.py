@@ -361,8 +361,8 @@ def python() -> str:
     names = ", ".join(f"`{each}`" for each in sorted({kind.__name__ for kind in LEARNERS.values()}))
     intro = (
         "What programs call, from the code: the [client](../client.md) of a service; the [estimators](../notebook.md), "
-        f"which `training.learners` has by name ({names} and the regressors), with the methods of the two bases shown here; "
-        "and, for who builds on the platform itself, the doors of the rooms.\n\n"
+        f"which `training.learners` has by name ({names} and the regressors), with the methods of the two bases shown "
+        "here; and, for who builds on the platform itself, the doors of the rooms.\n\n"
     )
     return f"# Python\n\n{intro}" + "".join(map(_code, CODE))
 

@@ -33,7 +33,7 @@ class CrossSite(DpserveError):
 
 
 class TooManyRequests(DpserveError):
-    """More requests, prices or streams at once than a token or a caller may have; `details["retry_after"]`: whole seconds."""
+    """More requests, prices or streams than a token or a caller may have at once; `details["retry_after"]`: seconds."""
 
     code = "too_many_requests"
     remedy = "wait for `Retry-After` seconds; an operator may raise the token's limits"
