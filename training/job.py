@@ -210,7 +210,7 @@ def train(
     """Submit and run in this process, or with labels by a worker that has them: `dpserve train`. The same key gives the
     same answer and spends once.
     """
-    before = champion_of(home, asked.model or asked.dataset)
+    before = champion_of(home, asked.dataset if asked.model is None else asked.model)
     reserved = submit(home, asked, by=by, key=key, queued=bool(asked.labels), promotes=promotes)
     told = _through(home, reserved, progress)
     then = following(home, reserved.seq)

@@ -132,7 +132,7 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
     budget.check_delta(dataset.records)
     if budget.delta > dataset.delta:
         raise InputError(f"delta={budget.delta}: dataset {asked.dataset} has {dataset.delta} in all")
-    model = check_name("model", asked.model or asked.dataset)
+    model = check_name("model", asked.dataset if asked.model is None else asked.model)
     target, name, why = _target(home, dataset, asked.target), asked.learner, dict[str, str]()
     if name == AUTO:
         choice = choose(public_of(dataset, schema_of(home, dataset).question(target), budget))

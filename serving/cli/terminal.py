@@ -106,7 +106,7 @@ def awaits(asked: Mapping[str, Any]) -> None:
     """Say that a worker runs what names labels, and which."""
     if asked.get("labels"):
         flags = " ".join(f"--label {each}" for each in asked["labels"])
-        note(f"it waits in the queue for a worker that has its labels: dpserve worker {flags}")
+        note(f"once admitted, it waits in the queue for a worker that has its labels: dpserve worker {flags}")
 
 
 def this_user() -> str:

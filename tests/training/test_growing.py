@@ -185,6 +185,8 @@ def test_what_is_no_new_block(grown, tmp_path):
     refused(tables[4].drop_columns(["ward"]), DataError, "ward")
     refused(tables[4].set_column(1, "age", pa.array(["old"] * ROWS)), DataError, "age")
     refused(tables[4].slice(0, 0), DataError, "no rows")
+    refused(tables[4], InputError, "records=0: must be from 1 to", records=0)
+    refused(tables[4], InputError, "must be from 1 to", records=1 << 70)
     assert grown.ledger.dataset("visits").last == blocks
     assert not [*grown.datasets.glob("*.partial")]
 
@@ -246,6 +248,8 @@ def test_deleted_rows_are_gone_and_their_account_and_sketch_stay(grown, tmp_path
     (leftover := tmp_path / "bins.npy").write_bytes((folders[1] / "bins.npy").read_bytes())
     left = delete(grown, "visits", 2, Why("steward", "kept for two weeks"))
     shutil.copy(leftover, folders[1] / "bins.npy")
+    with pytest.raises(InputError, match="upto=0: must be the number of a block"):
+        delete(grown, "visits", 0, Why("steward", "none"))
     assert delete(grown, "visits", 2, Why("steward", "again")).dropped == left.dropped == 2
     assert [sorted(each.name for each in folder.iterdir()) for folder in folders[:2]] == [
         ["schema.yaml", "sketch.npz"]

@@ -18,7 +18,7 @@ from accountant.ledger.blocks.appending import NewBlock
 from accountant.ledger.records import PUBLIC_STATES
 from training import queue
 from training.growing import schedule
-from training.growing.schedule import add, described, lasts, remove, schedules, submit_due
+from training.growing.schedule import add, described, lasts, moment, remove, schedules, submit_due
 
 OPEN = [state for state, of in PUBLIC_STATES.items() if of.open]
 WEEK = schedule.PERIODS["week"]
@@ -95,6 +95,10 @@ def test_what_is_no_rule(home):
         begin(home, "often", "minute", ASKED, "cli:test")
     with pytest.raises(InputError, match="must be all, last:12"):
         begin(home, "odd", "week", ASKED | {"blocks": "newest"}, "cli:test")
+    with pytest.raises(InputError, match="model='': must be 1 to 64"):
+        begin(home, "nameless", "week", ASKED | {"model": ""}, "cli:test")
+    at_six = moment("2026-01-05T06:00")
+    assert [moment(f"2026-01-05T{each}") for each in ("06:00Z", "08:00+02:00", "01:00-05:00")] == [at_six] * 3
     with pytest.raises(BudgetRefused):
         begin(home, "dear", "week", ASKED | {"epsilon": "9"}, "cli:test")
     with pytest.raises(UnknownName):

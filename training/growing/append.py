@@ -47,6 +47,7 @@ from training.rows.sources.cells import calendar_numbers
 from training.rows.unit_question import columns_to_watch, naming_people
 
 DAY = 86_400
+MOST_RECORDS = 10**12  # as a schema may guess
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,13 @@ def append(
     NameTaken where a noticeable share of the rows stands in another block, or of rows or people in another dataset, but
     for `new_rows`; DataError where the file does not fit; InputError where the dataset cannot grow.
     """
+    if records is not None and not 1 <= records <= MOST_RECORDS:
+        raise InputError(f"records={records}: must be from 1 to {MOST_RECORDS}")
     dataset = home.ledger.dataset(name)
     with home.ledger.log.database.reading() as connection:
         appending.check_grows(connection, dataset)
     about = dataset.registration
-    schema = replace(schema_of(home, dataset), records=records or about.records)
+    schema = replace(schema_of(home, dataset), records=about.records if records is None else records)
     types, dated = column_types(data, schema.form), None if period is None else _dated(schema, period)
     by_name, by_values = columns_to_watch(schema, types)
     naming = [*dict.fromkeys(filter(None, [about.unit.column, *by_name, *by_values]))]

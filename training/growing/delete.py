@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from accountant.errors import InputError
 from accountant.files import locked, sync_directory
 from accountant.home import Home
 from accountant.ledger.blocks import appending
@@ -17,6 +18,8 @@ def delete(home: Home, name: str, upto: int, why: Why) -> Dataset:
     """Delete the packed rows of the blocks up to `upto`, after an entry of the ledger says so; asked again, what a
     crash left of them. Their sketches stay, so that nobody appends the same rows once more. Raises as `appending.drop`.
     """
+    if upto < 1:
+        raise InputError(f"upto={upto}: must be the number of a block, from 1")
     if upto > home.ledger.dataset(name).dropped:
         appending.drop(home.ledger.log, name, upto, why)
     dropped = home.ledger.dataset(name).dropped

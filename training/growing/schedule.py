@@ -105,9 +105,14 @@ def add(home: Home, made: Schedule) -> Schedule:
 
 
 def moment(text: str | None) -> int | None:
-    """The seconds since 1970 of a time like 2026-01-05T06:00, in UTC; InputError where it is none."""
+    """The seconds since 1970 of a time like 2026-01-05T06:00, in UTC where it names no other; InputError where it is
+    none.
+    """
+    if text is None:
+        return None
     try:
-        return None if text is None else int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+        found = datetime.fromisoformat(text)
+        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
     except (ValueError, OverflowError):
         raise InputError(f"start={text!r:.40}: must be like 2026-01-05T06:00, in UTC") from None
 

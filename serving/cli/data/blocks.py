@@ -50,7 +50,7 @@ def append(
     if len({each is None for each in (dated, since, until)}) > 1:
         raise InputError("dated: give --dated, --since and --until together")
     new = None if reason is None else NewPeople(reason, this_user())
-    period = Period(dated, since, until) if dated and since and until else None
+    period = None if dated is None or since is None or until is None else Period(dated, since, until)
     described = home.datasets / home.ledger.dataset(name).registration.commitment / "schema.yaml"
     with busy(f"packing another block of {name}"), rows_at(home, data, query, table, described) as (rows, origin):
         grown = append_rows(home, name, rows, this_user(), records, period, new, origin)

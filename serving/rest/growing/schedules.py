@@ -54,8 +54,8 @@ def begun(home: Home, body: Mapping[str, Any], held: Access, dry: bool) -> dict[
     given = {name: body.get(name) for name in (*REQUIRED, *OF_A_JOB, "evaluate")}
     asked = {name: _plain(value) for name, value in given.items() if value is not None}
     asked |= {"learner": asked.get("learner", "auto")}
-    every, start = body.get("every") or "week", moment(body.get("start"))
-    made = described(home, body["name"], every, asked, held.principal, start)
+    every, start = body.get("every"), moment(body.get("start"))
+    made = described(home, body["name"], "week" if every is None else every, asked, held.principal, start)
     return schedule_to_json(home, made if dry else add(home, made))
 
 

@@ -172,6 +172,7 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
         ({"delta": "0.1"}, "bad_input"),
         ({"relation": "both"}, "bad_input"),
         ({"data": "nowhere.parquet"}, "data_invalid"),
+        ({"data": ""}, "bad_input"),
         ({"data": "rows.xlsx"}, "data_invalid"),
         ({"schema": "nowhere.yaml"}, "schema_invalid"),
         ({"unit": "person"}, "data_invalid"),
@@ -183,6 +184,17 @@ def test_what_cannot_be_registered(home, files, said, changes, error):
     assert (code, body["error"]["code"]) == (2, error)
     assert err.startswith("dpserve: ")
     assert err.count("\n") == 1
+    assert size(home) == before
+
+
+@pytest.mark.parametrize("blank", ["--dated", "--since", "--until"])
+def test_a_block_whose_days_are_blank_is_not_undated(home, files, said, blank):
+    """A variable of a script that was not set takes no check away."""
+    days = {"--dated": "age", "--since": "2026-01-05", "--until": "2026-01-11", blank: ""}
+    words = ("--data", str(files / "rows.parquet"), *(word for pair in days.items() for word in pair))
+    before = size(home)
+    code, body, _ = said("dataset", "append", "adult", *words)
+    assert (code, body["error"]["message"].partition("=")[0]) == (2, blank.removeprefix("--"))
     assert size(home) == before
 
 
@@ -288,6 +300,7 @@ def test_train_spends_once_per_key(home, said):
         (("adult", "--learner", "lazybb", "--epsilon", "1", "--set", "nope=1"), "bad_input"),
         (("adult", "--learner", "lazybb", "--epsilon", "1", "--set", "rounds=many"), "bad_input"),
         (("adult", "--learner", "lazybb", "--epsilon", "1", "--model", "A/B"), "bad_input"),
+        (("adult", "--learner", "lazybb", "--epsilon", "1", "--model", ""), "bad_input"),
         (("adult", "--learner", "lazybb"), "usage"),
         (("--nope",), "usage"),
     ],

@@ -92,6 +92,8 @@ def test_its_runs_are_jobs_of_who_made_it_under_their_quota(site):
         ({"tuning": {}}, 400, "tuning"),
         ({"parameters": {"rounds": [1]}}, 400, "parameters.rounds"),
         ({"blocks": "7-9"}, 400, "blocks"),
+        ({"model": ""}, 400, "model"),
+        ({"every": ""}, 400, "every"),
     ],
 )
 def test_what_is_no_schedule_is_refused(site, changed, status, says):

@@ -21,6 +21,8 @@ def rows_at(
     """The rows' place while they are read, and where they came from, where that is another. InputError where a query is
     given without a database.
     """
+    if not data.strip():
+        raise InputError("data: is blank; name a file, a folder, a pattern or a URL")
     if duck.is_duckdb(data):
         with duck.answered(data, query, table, read_schema(schema).form, home.datasets) as path:
             yield path, data
