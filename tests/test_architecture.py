@@ -199,7 +199,7 @@ def sources() -> dict[str, ast.Module]:
 @pytest.fixture(scope="module", autouse=True)
 def _forget():
     yield
-    for kept in (parsed, walked, imports):
+    for kept in (parsed, walked, imports, imported):
         kept.cache_clear()
 
 
@@ -221,15 +221,27 @@ def within(name: str, prefixes: set[str] | tuple[str, ...]) -> bool:
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-def imported(text: str) -> Iterator[tuple[int, str]]:
+@lru_cache(maxsize=len(SOURCES))
+def imported(text: str) -> tuple[tuple[int, str], ...]:
     """Line and full dotted name of everything imported, also inside functions, by `import_module` and by `later`."""
+    found: list[tuple[int, str]] = []
     for node in walked(text):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__", "later")):
-            yield from ((node.lineno, arg.value) for arg in node.args if isinstance(arg, ast.Constant))
+            found += ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and dotted(node.func)[-1].endswith(("import_module", "__import__", "later")):
+            found += ((node.lineno, arg.value) for arg in node.args if isinstance(arg, ast.Constant))
+    return tuple(found)
+
+
+def dotted(node: ast.expr) -> list[str]:
+    """The names of `a.b.c`; the first is empty where what is before the dots is no name."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [node.id if isinstance(node, ast.Name) else "", *reversed(names)]
 
 
 def used(text: str) -> Iterator[tuple[int, str]]:
@@ -238,8 +250,8 @@ def used(text: str) -> Iterator[tuple[int, str]]:
     aliases = {alias.asname: alias.name for alias in imports if alias.asname}
     for node in walked(text):
         if isinstance(node, ast.Attribute):
-            first, _, rest = ast.unparse(node).partition(".")
-            yield node.lineno, f"{aliases.get(first, first)}.{rest}"
+            first, *rest = dotted(node)
+            yield node.lineno, ".".join([aliases.get(first, first), *rest])
 
 
 def arrows(path: str, text: str) -> list[str]:

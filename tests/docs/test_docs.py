@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from html.parser import HTMLParser
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -70,14 +71,20 @@ def test_every_link_leads_somewhere(site, pages):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc or path.name == "404.html":
                 continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            target = target / "index.html" if target.is_dir() else target
+            target = page_at(os.path.normpath(path.parent / unquote(parts.path))) if parts.path else path
             if target in pages:
                 if unquote(parts.fragment) not in pages[target].anchors:
                     broken.append((path.name, link, "no such heading"))
             elif not target.exists() and not is_source(path, site, parts.path):
                 broken.append((path.name, link, "no such file"))
     assert broken == []
+
+
+@cache
+def page_at(place: str) -> Path:
+    """A dozen thousand links lead to a hundred places."""
+    target = Path(place)
+    return target / "index.html" if target.is_dir() else target
 
 
 def is_source(path: Path, site: Path, link: str) -> bool:
@@ -97,9 +104,13 @@ def test_pages_are_in_the_navigation_and_what_they_show_is_run(page):
     assert f": {page}\n" in (ROOT / "mkdocs.yml").read_text("utf-8")
     if re.search(r"^```(sh|python)\n", (DOCS / page).read_text("utf-8"), re.M):
         name = Path(page).stem
-        tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path.name != Path(__file__).name]
-        said = [path for path in tests if re.search(rf'"{name}(\.md)?"|/{name}\.md"', path.read_text("utf-8"))]
-        assert said, f"no test runs the commands of docs/{page}"
+        assert re.search(rf'"{name}(\.md)?"|/{name}\.md"', other_tests()), f"no test runs the commands of docs/{page}"
+
+
+@cache
+def other_tests() -> str:
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path.name != Path(__file__).name]
+    return "\n".join(path.read_text("utf-8") for path in tests)
 
 
 PAGES_MADE = ("commands", "rest", "learners", "python", "settings")

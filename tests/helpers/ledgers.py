@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -96,8 +97,12 @@ def fill(home: Home) -> Home:
     return home
 
 
-@lru_cache
 def _scratch() -> Path:
+    return _scratch_of(os.getpid())  # a fork has its own
+
+
+@lru_cache
+def _scratch_of(_process: int) -> Path:
     scratch = Path(tempfile.mkdtemp(prefix="dpserve-ledgers-"))
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     return scratch
@@ -185,7 +190,7 @@ def play_a_job() -> None:
         home.ledger.log.database.close()
     shutil.rmtree(_scratch())
     prepared.cache_clear()
-    _scratch.cache_clear()
+    _scratch_of.cache_clear()
 
 
 def bundles(home: Path) -> list[tuple[str, bytes, bytes, bytes]]:
