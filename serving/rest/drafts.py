@@ -211,6 +211,10 @@ ASK = _takes(
     {
         "name": {"type": "string", "minLength": 1, "maxLength": 64},
         **{name: {"type": "string"} for name, kinds in REGISTER_MORE.items() if kinds == (str,)},
+        **{
+            name: {"type": "string", "description": f"{what} of one person over all blocks that will ever come"}
+            for name, what in (("person_epsilon", "epsilon"), ("person_delta", "delta"))
+        },
         "relation": json_schemas.RELATION, "contributions": {"type": "integer", "minimum": 1}, "family": _TEXTS,
         "new_people": {"type": "boolean"}, "made_up": {"type": "boolean"},
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 
 from benchmarks import scale
 from training import session
@@ -23,6 +24,12 @@ def test_a_small_run_registers_and_trains(tmp_path, monkeypatch):
     assert all(line["cpu"] > 0 and line["anonymous_mb"] > 1 for line in lines)
     assert lines[1]["ms"] > 0
     assert "| lazybb, a round |" in scale.report(lines)
+    clocks = [
+        {**line, "what": f"{line['what']}: clock", "turn": 0, "on": on} for line in lines for on in scale.PROCESSORS
+    ]
+    for line in clocks[1::2]:
+        line["seconds"] /= 2
+    assert "| 0.50 | 0.50 |" in scale.report([*lines, *clocks])
     scale.plot(lines, tmp_path / "plot.svg")
     assert "memory" in (tmp_path / "plot.svg").read_text()
 
@@ -31,7 +38,7 @@ def test_page_is_written_from_its_lines_and_keeps_the_bounds():
     page = (RESULTS / "scale.md").read_text()
     tables = [line for line in scale.report(LINES).splitlines() if line.startswith("|")]
     assert tables == [line for line in page.splitlines() if line.startswith("|")]
-    at = {(line["rows"], line["what"]): line for line in LINES}
+    at = {(line["rows"], line["what"]): line for line in LINES if "turn" not in line}
     for (_, what), line in ((about, at[about]) for about in at if about[1] in (scale.REGISTER, *scale.JOBS)):
         assert line["anonymous_mb"] <= scale.BOUNDS["register" if what == scale.REGISTER else "train"]
     assert at[10**7, "lazybb, a round"]["ms"] <= 60
@@ -39,3 +46,8 @@ def test_page_is_written_from_its_lines_and_keeps_the_bounds():
     assert at[10**8, "ebm, a release"]["ms"] <= 200
     assert all(at[10**8, what]["ms"] <= 1.2 * 10 * at[10**7, what]["ms"] for what in scale.JOBS)
     assert at[10**7, scale.REGISTER]["cpu"] <= 1.1e-6 * 10**7
+    clocks = {(line["what"], line["turn"], line["on"]): line for line in LINES if "turn" in line}
+    for what, figure in ((scale.REGISTER, "seconds"), (scale.ROUND, "clock_ms")):
+        turns = sorted({turn for _, turn, _ in clocks})
+        one, two = ([clocks[f"{what}: clock", turn, on][figure] for turn in turns] for on in scale.PROCESSORS)
+        assert median(after / before for before, after in zip(one, two, strict=True)) <= 0.65

@@ -28,7 +28,20 @@ from training.rows.schema_text import FILL_IN
 
 HTML = "text/html"
 COLUMN_BYTES, COLUMN_FIELDS = 1 << 21, 70_000
-ASKED = ("name", "unit", "contributions", "family", "epsilon", "delta", "relation", "holdout", "reason", "made_up")
+PERSON = ("person_epsilon", "person_delta")
+ASKED = (
+    "name",
+    "unit",
+    "contributions",
+    "family",
+    "epsilon",
+    "delta",
+    "relation",
+    "holdout",
+    "reason",
+    "made_up",
+    *PERSON,
+)
 USUAL = {"unit": "", "contributions": "1", "epsilon": "3", "delta": "1e-6", "holdout": "0.2", "relation": "add-remove"}
 
 
@@ -162,7 +175,7 @@ async def register(request: Request) -> Response:
     typed = {name: value.strip() for name, value in (await form_fields(request, *ASKED)).items()}
     found = await in_thread(drafted, request, _store(request))
     family = typed["family"]
-    body: dict[str, Any] = {name: typed[name] for name in ("name", "unit", "relation") if typed[name]}
+    body: dict[str, Any] = {name: typed[name] for name in ("name", "unit", "relation", *PERSON) if typed[name]}
     if not family:
         body |= {name: typed[name] for name in ("epsilon", "delta", "holdout") if typed[name]}
     body |= {"family": [family] if family else [], "made_up": bool(typed["made_up"])}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,7 @@ from training.rows.data import (
     most_rows,
     read_batches,
 )
+from training.rows.fingerprints import fingerprints
 from training.rows.packed.cells import spans_of
 from training.rows.packed.growing import Growing, chosen
 from training.rows.packed.names import cells_file, row_files, since_file
@@ -40,6 +42,8 @@ from training.rows.schema import Schema
 
 WHO = "who.npy"  # whose rows they are: gone when it is known since when each may be used
 HELD = "held.npy"  # which rows are kept aside: gone when they lie apart
+AHEAD = 4  # batches, of at most 16 MB each
+AT_ONCE = 0.02  # seconds: in which no batch of a large file is read
 
 
 @dataclass(frozen=True)
@@ -101,18 +105,19 @@ def pack(
         with tempfile.TemporaryDirectory() as place:
             return pack(data, schema, unit, scan, parting, Path(place), before)
     keep = FirstOfEach(unit.column, unit.contributions, folder) if unit.column else None
-    described = {feature.name for feature in schema.stored} | {*schema.target_names}
-    seen = set() if scan is None else set(scan.names)
-    batches = read_batches(data, schema, sorted(({unit.column or ""} | seen) - {""} - described))
-    first = next(batches, None)
-    if first is None:
-        raise DataError(f"data={data.name}: the file has no rows")
-    bound = row_bound(schema.records)
-    most, start, used = min(most_rows(data, schema.form), bound), 0, 0
-    files = _Files(folder, schema, most, parting is not None and bool(unit.column), before)
-    # Three at one time: the next batches are read, this one is looked at, and it is packed.
-    with closing(files), closing(_ahead(first, batches)) as whole, ThreadPoolExecutor(1, "rows") as other:
-        for batch in whole:
+    described = {feature.name for feature in schema.stored} | {*schema.target_names, ""}
+    wanted = sorted({unit.column or "", *(() if scan is None else scan.names)} - described)
+    with ExitStack() as ended:
+        # Three at one time: the next batches are read, this one is looked at, and it is packed.
+        batches = ended.enter_context(closing(_ahead(read_batches(data, schema, wanted), schema)))
+        if (first := next(batches, None)) is None:
+            raise DataError(f"data={data.name}: the file has no rows")
+        bound, start, used = row_bound(schema.records), 0, 0
+        most = min(most_rows(data, schema.form), bound)
+        files = _Files(folder, schema, most, parting is not None and bool(unit.column), before)
+        ended.enter_context(closing(files))
+        other = ended.enter_context(ThreadPoolExecutor(1, "rows"))
+        for batch in chain([first], batches):
             looked = None if scan is None else other.submit(scan, batch, start)
             try:
                 own: Any = slice(None) if keep is None else keep(batch, start)
@@ -142,11 +147,19 @@ def pack(
         return files.done(used, parting)
 
 
-def _ahead(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    """The first batch and the others, two of them read while the one before them is packed."""
+def _ahead(batches: Iterator[pa.RecordBatch], schema: Schema) -> Generator[pa.RecordBatch, None, None]:
+    """All batches, some of them read while the one before them is packed. What each registration loads and makes once,
+    numba and the numbers' grids, it does beside the first; if that takes long enough, for most files that are refused
+    are refused at once.
+    """
     with ThreadPoolExecutor(1, "rows") as reader:
-        coming = deque(reader.submit(next, batches, None) for _ in range(2))
-        yield first
+        coming = deque(reader.submit(next, batches, None) for _ in range(AHEAD))
+        if not wait([coming[0]], AT_ONCE).done:
+            none = pa.array([], pa.float64())
+            fingerprints(none, np.uint64(0), np.uint64(0), np.empty(0, np.uint64))
+            for feature, span in zip(schema.features, spans_of(schema.features, schema.ends), strict=True):
+                if span is not None and isinstance(feature, NumericFeature):
+                    encode_finely(feature, span, none)
         while (batch := coming.popleft().result()) is not None:
             coming.append(reader.submit(next, batches, None))
             yield batch
