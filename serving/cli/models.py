@@ -13,7 +13,7 @@ from accountant.ledger.left import left_words
 from models.worth.words import short_figure, short_worth
 from serving.cli.complete import DATASETS, MODELS, Blocks, Labels, Model, labelled
 from serving.cli.side import side
-from serving.cli.terminal import Json, aligned, busy, note, rounds, show
+from serving.cli.terminal import Json, aligned, busy, check_out, note, rounds, show
 
 if TYPE_CHECKING:
     from models.worth import metrics
@@ -119,6 +119,7 @@ def evaluate(
     dpserve evaluate adult --dataset adult --epsilon 0.25 --group sex
     dpserve evaluate adult --data public.parquet --out report.html
     """
+    check_out(out, (".html", ".json", ".csv", ".parquet"))
     named = dataset, epsilon, part, against, group, blocks, label, idempotency_key, plan or scores or None
     if data is not None and all(each is None for each in named):
         return _evaluate_rows(name, data, schema, out, json)

@@ -11,8 +11,9 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
@@ -107,6 +108,16 @@ def awaits(asked: Mapping[str, Any]) -> None:
     if asked.get("labels"):
         flags = " ".join(f"--label {each}" for each in asked["labels"])
         note(f"once admitted, it waits in the queue for a worker that has its labels: dpserve worker {flags}")
+
+
+def check_out(out: Path | None, suffixes: Sequence[str]) -> None:
+    """InputError unless a report can be written to `out`: asked before anything is charged for what stands in it."""
+    if out is None:
+        return
+    if out.suffix not in suffixes:
+        raise InputError(f"out={out.name}: must end in {', '.join(suffixes)}")
+    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise InputError(f"out={out}: cannot be written; name a file in a folder that is there and that you may write")
 
 
 def this_user() -> str:

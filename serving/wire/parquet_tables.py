@@ -14,7 +14,7 @@ from accountant.errors import InputError
 from models.features import Feature
 from serving.wire.bounds import TEXT_BYTES
 from serving.wire.errors import TakesTooLong, TooLarge
-from serving.wire.work_time import seconds_left
+from serving.wire.work_time import WORK_SECONDS, seconds_left
 
 PARQUET = b"application/vnd.apache.parquet"
 # Never imported: it runs alone, and what it loads is heavy.
@@ -42,7 +42,9 @@ def as_arrow(raw: bytes, features: Sequence[Feature], limit: int) -> bytes:
             input=raw, capture_output=True, timeout=seconds_left(), env=VARIABLES, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise TakesTooLong("body: Parquet was not unpacked in time; send fewer records") from None
+        raise TakesTooLong(
+            f"body: Parquet was not unpacked within {WORK_SECONDS:g} seconds; send it once more, or fewer records"
+        ) from None
     if done.returncode == 0:
         return done.stdout
     if done.returncode != REFUSED:  # ended by a limit, or by its decoder

@@ -12,7 +12,7 @@ from accountant.ledger.left import left_words
 from models.profile import report
 from serving.cli.complete import DATASETS, Blocks, Labels, labelled
 from serving.cli.side import side
-from serving.cli.terminal import Json, aligned, busy, note, show
+from serving.cli.terminal import Json, aligned, busy, check_out, note, show
 
 
 def profile(
@@ -50,8 +50,7 @@ def profile(
     dpserve profile adult --epsilon 0.2 --out adult.html
     dpserve profile adult --epsilon 0.2 --columns age --columns sex --pairs age,sex
     """
-    if out is not None and out.suffix not in report.SUFFIXES:
-        raise InputError(f"out={out.name}: must end in {', '.join(report.SUFFIXES)}")
+    check_out(out, report.SUFFIXES)
     together = [tuple(map(str.strip, each.split(","))) for each in pairs or ()]
     if any(len(each) != 2 for each in together):
         raise InputError("pairs: must be two columns each, A,B, in whose names there is no comma")

@@ -186,6 +186,12 @@ def test_train_predict_evaluate_and_verify(server, laptop, said):
     assert code == 0
     assert said("verify", laptop / "far")[1]["ok"]
     assert any(name.startswith("worth-") for name in body["files"])
+    before = len(said("job list")[1]["jobs"])
+    for measured in ("evaluate far --dataset adult", "profile adult"):
+        for nowhere in (laptop / "none" / "report.html", laptop / "report.pdf"):  # told before anything is charged
+            code, body, _ = said(f"{measured} --epsilon 0.2 --out", nowhere)
+            assert (code, body["error"]["message"].partition("=")[0]) == (2, "out")
+    assert len(said("job list")[1]["jobs"]) == before
     code, body, _ = said("evaluate far --dataset adult --epsilon 0.2 --out", laptop / "worth.html")
     assert (code, body["worth"]["model"]) == (0, "far")
     assert (laptop / "worth.html").exists()
