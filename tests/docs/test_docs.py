@@ -117,6 +117,33 @@ PAGES_MADE = ("commands", "rest", "learners", "python", "settings")
 OF_PROCESSES = {"DPSERVE_STOPPING", "DPSERVE_WORKER_PARENT", "DPSERVE_PRICES"}  # that we start: nobody sets these
 
 
+SHOWN_ALONE = {  # pages with commands that no test runs as they stand there, and what runs the like
+    "access.md": "a picture",
+    "audit.md": "formulas; tests/serving/cli/test_cli.py audits exports and tiles",
+    "cluster.md": "hosts of Dask: tests/training/rows/test_cluster.py starts them as processes",
+    "deployment.md": "buildah, docker and kubectl: make image-test, make lint-deploy",
+    "development.md": "make, of which this is a part",
+    "editing.md": "a model of six classes: tests/models/edit/test_edit_classes.py",
+    "explanations.md": "a door: tests/serving/rest/test_explain_rest.py",
+    "keys.md": "SoftHSM: tests/accountant/keys/test_signers.py runs it",
+    "monitoring.md": "a port below 1024; tests/serving/process have TLS and the token",
+    "operating.md": "a PostgreSQL of one's own: tests/accountant/store",
+    "remote.md": "a picture",
+    "schema.md": "stores and databases of one's own: tests/training/rows/test_duck.py, make stores-test",
+    "serving.md": "a bento: tests/serving/test_service.py builds one",
+    "witnesses.md": "witnesses of others: tests/accountant/log/test_witness.py",
+}
+
+
+def test_every_block_says_what_it_is_and_what_is_not_run_is_known():
+    languages = {
+        page: re.findall(r"^ *```(.*)\n(?:.*\n)*? *```$", (DOCS / page).read_text("utf-8"), re.M) for page in PAGES
+    }
+    assert {page for page, found in languages.items() if "" in found} == set()
+    assert {page for page, found in languages.items() if "text" in found} == set(SHOWN_ALONE)
+    assert all((ROOT / path).exists() for says in SHOWN_ALONE.values() for path in re.findall(r"tests/[\w/.]+\w", says))
+
+
 def test_the_reference_speaks_of_everything(site):
     text = {name: (site / "reference" / f"{name}.html").read_text("utf-8") for name in PAGES_MADE}
     for name, command in get_command(app).commands.items():

@@ -436,6 +436,21 @@ def test_every_command_of_the_curl_page_runs(server, tmp_path):
     assert "dps_" not in script
 
 
+@pytest.mark.system("curl", "jq")
+def test_a_dataset_is_registered_as_the_page_of_the_dashboard_does_over_rest(server, tmp_path):
+    rows = [f"p{row // 2},{20 + row % 60},{'yes' if row % 3 else 'no'}" for row in range(400)]
+    (tmp_path / "visits.csv").write_text("\n".join(["patient,age,again", *rows, ""]))
+    schema = 'target: {name: again, classes: ["no", "yes"]}\nrecords: 400\nignore: [patient]\n'
+    (tmp_path / "visits.yaml").write_text(schema + "features: {age: {type: numeric, range: [0, 100]}}\n")
+    (script,) = snippets("dashboard.md", "sh")
+    (tmp_path / "auth").write_text(f"Authorization: Bearer {server.tokens['admin']}\n")
+    whole = f"set -eu\nURL=http://127.0.0.1:{server.port}\n{script}"
+    done = on_a_shell(["bash", "-o", "pipefail", "-c", whole], server, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with client(server, "admin") as service:
+        assert service.dataset("visits").budget.share_left == 1
+
+
 def on_a_shell(command, server, folder):
     own = {"DPSERVE_URL": f"http://127.0.0.1:{server.port}", "DPSERVE_TOKEN": server.tokens["admin"]}
     variables = {**environment(server.path), **own}

@@ -273,6 +273,9 @@ def parse_schema(raw: bytes) -> Schema:
 
 def schema_from(body: Any, raw: bytes) -> Schema:
     """What was read from `raw`, checked. SchemaError names the place."""
+    if not isinstance(body, dict):
+        found = "an empty file" if body is None else "a file without keys"
+        raise SchemaError(f"schema: {found}; must have target, records and features")
     if blank := blanks(body):
         raise SchemaError(f"schema: still {FILL_IN}, for you to fill in from public knowledge: {', '.join(blank)}")
     try:

@@ -150,7 +150,7 @@ def _fill_in(line: Line) -> Answer:
 
 def _questions(home: Home, people: Sequence[str]) -> dict[str, Any]:
     """Whose the rows are, and the total."""
-    unit = ask("\nOne person is told by the column (record: each row is another person)", next(iter(people), None), str)
+    unit = ask("\nOne person is named by the column (record: each row is another one)", next(iter(people), None), str)
     most = 1 if unit == "record" else ask("Rows of one person that are used at most", "1", int)
     known = [each.registration.name for each in home.ledger.datasets()]
     said = ask(f"People of it stand in {', '.join(known)} as well (a name, or no)", "no", str) if known else "no"

@@ -137,7 +137,7 @@ function board(runs, delta) {
     const work = size * moves.reduce((ops, [bounded, steps, count]) => ops + count * (1 + bounded * steps), 0);
     if (work <= MOST_WORK) return { step, size, moves };
   }
-  throw new Refused("claim: the adaptive bound is too dear to compute");
+  throw new Refused("claim: the adaptive bound is too expensive to compute");
 }
 
 // Rounded up to 24 binary digits: its multiples are then exact.

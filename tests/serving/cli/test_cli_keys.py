@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 
 import ledgers
 import pytest
@@ -113,6 +115,20 @@ def test_mark_compromised_the_log_makes_proofs_anew(home, said):
     assert "adult@1, adult@2" in err
     assert verified(said, home) == ["1", "2"]
     assert said("key", "renew-proofs")[1] == {"renewed": []}
+
+
+def test_every_command_of_the_page_runs(home, said):
+    """docs/keys.md, in its order."""
+    page = (ledgers.ROOT / "docs" / "keys.md").read_text()
+    lines = "".join(re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)).splitlines()
+    assert [line.split()[2] for line in lines] == ["rotate", "rotate", "list", "mark-compromised", "revoke"]
+    for line in lines:
+        of_now = line.replace("SHA256:...", good(said, "issuer")[0]).replace("--after 1200", "--after 3")
+        code, body, err = said(*shlex.split(of_now)[1:])
+        assert code == 0, (line, body, err)
+    assert verified(said, home) == [
+        "1"
+    ]  # the other one was revoked; the key that signed both was good until it was retired
 
 
 def test_revoke_a_model_or_an_entry(home, said):

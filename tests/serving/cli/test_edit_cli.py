@@ -8,7 +8,9 @@ import shlex
 from pathlib import Path
 
 import ledgers
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from accountant.audit.audit import audit_place
 from accountant.home import Home
@@ -20,7 +22,7 @@ from models.store.bundle import ModelStore
 from serving.cli.app import run
 from serving.cli.terminal import this_user
 
-PAGE = (ledgers.ROOT / "docs" / "editing.md").read_text()
+PAGE, EXPLANATIONS = ((ledgers.ROOT / "docs" / name).read_text() for name in ("editing.md", "explanations.md"))
 COLLEGE = ("--feature", "education", "--set", "Bachelors, Masters=0.5")
 WHY = ("--why", "a review")
 
@@ -146,8 +148,8 @@ def test_the_help_has_an_example(capsys):
     assert "dpserve model edit adult --feature age --monotone increasing" in capsys.readouterr().out
 
 
-def commands() -> list[str]:
-    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)
+def commands(page: str) -> list[str]:
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
     return [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 
 
@@ -159,12 +161,15 @@ def test_every_command_of_the_page_runs(tmp_path, monkeypatch, capsys):
     (name, text), *more = re.findall(r"^```yaml title=\"(\S+)\"\n(.*?)^```", PAGE, re.M | re.S)
     assert not more
     (tmp_path / name).write_text(text)
-    lines = commands()
-    assert len(lines) >= 6
+    pq.write_table(pq.read_table(ledgers.EXAMPLES / "adult_test.parquet").slice(0, 9), tmp_path / "people.parquet")
+    csv.write_csv(pq.read_table(tmp_path / "people.parquet"), tmp_path / "people.csv")
+    lines = [*commands(PAGE), *commands(EXPLANATIONS)]
+    assert len(lines) >= 12
     for line in lines:
         program, *arguments = shlex.split(line.replace("$DPSERVE_HOME", str(home)), comments=True)
         assert program == "dpserve"
         assert run(arguments) == 0, (line, capsys.readouterr().err)
+    assert all("<svg" in (tmp_path / f"{name}.html").read_text() for name in ("adult", "record", "both"))
     assert audit_place(ledgers.place(home), bundles=ledgers.bundles(home)).ok
 
 

@@ -100,7 +100,7 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
         page.get_by_role("button", name="Check every row", exact=True).press("Enter")
         expect(page.get_by_text("every row fits")).to_be_visible()
 
-        expect(page.get_by_label("One person is told by")).to_have_value("patient_id")
+        expect(page.get_by_label("One person is named by")).to_have_value("patient_id")
         page.get_by_label("Rows of one person").fill("4")
         page.get_by_label("ε in all").fill("1")
         expect(page.locator("#means")).to_contain_text("73.11 times in 100")

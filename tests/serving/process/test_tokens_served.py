@@ -210,13 +210,18 @@ def test_page_of_another_origin_can_use_no_session(server, page, elsewhere):
 # The page about all this
 
 
+@pytest.mark.system("curl", "jq")
 def test_every_command_of_the_page_runs(server, tmp_path):
     folder = checkout(tmp_path)
     (folder / "home").symlink_to(server.path)
     server.home.ledger.register(registration())  # the dataset that its grants name
-    script = "export PATH=$PWD/.venv/bin:$PATH\n" + "\n".join(blocks("docs/access.md", "sh"))
-    assert script.count("dpserve ") == 11
-    said = follow(folder, script)
+    script = "\n".join(blocks("docs/access.md", "sh"))
+    assert script.count("dpserve ") == 12
+    (folder / "auth").write_text(f"Authorization: Bearer {server.tokens['admin']}\n")
+    script = f"export PATH=$PWD/.venv/bin:$PATH\nURL=http://127.0.0.1:{server.port}\n{script}"
+    said = follow(folder, script.replace(" 17 ", " $(dpserve grant list --json | jq '.grants[0].grant') "))
+    assert json.loads((folder / "grant.json").read_text())["principal"] == "team-a"
+    assert '"revoked":' in said
     assert "20 per second, 100000 per day" in said
     assert (folder / "partner.token").read_text().startswith("dps_")
     assert json.loads((folder / "partner.json").read_text()) == {"requests": []}  # it never asked

@@ -97,8 +97,8 @@ def test_adult_has_every_feature_of_the_publisher():
 
 
 REFUSED = {
-    "nothing": ("", "file"),
-    "a list": ("- a\n", "file"),
+    "nothing": ("", "an empty file; must have target"),
+    "a list": ("- a\n", "a file without keys; must have target"),
     "not YAML": ("target: {name: y\n", "not YAML"),
     "an unknown key": (GOOD + "extra: 1\n", "extra"),
     "an unknown key of a feature": (
