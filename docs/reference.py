@@ -196,7 +196,12 @@ def _resolved(schema: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    kinds = schema.get("type") or [each.get("type", "any") for each in schema.get("oneOf", schema.get("anyOf", []))]
+    if "enum" in schema:
+        return ", ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return json.dumps(schema["const"])
+    either = schema.get("oneOf", schema.get("anyOf", []))
+    kinds = schema.get("type") or [each.get("type") or _kind(each) or "any" for each in either]
     return " or ".join(map(str, kinds)) if isinstance(kinds, list) else str(kinds)
 
 

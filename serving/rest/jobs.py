@@ -264,7 +264,7 @@ ASKED = {
     "learner": {**TEXT, "default": AUTO, "description": "auto: the one that a public rule chooses"},
     "epsilon": DECIMAL,
     "delta": DECIMAL,
-    "parameters": {"type": "object"},
+    "parameters": {"type": "object", "description": "of the learner, by name; its defaults when left out"},
     "tuning": TUNING,
     "model": TEXT,
     "target": {**TEXT, "description": "what to predict; must be said where the dataset has several targets"},

@@ -13,6 +13,7 @@ from accountant.errors import DpserveError
 from accountant.ledger.records import State
 from models.store.standing import Standing
 from serving.wire.errors import HTTP_CODES, status_of
+from serving.wire.field_words import in_words
 
 Shape = Mapping[str, Any]
 
@@ -33,7 +34,8 @@ LABEL: Shape = {"type": ["string", "number", "boolean"]}
 
 def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None, says: str = "") -> Shape:
     """An object with these fields."""
-    fields = {**required, **(optional or {})}
+    given = {**required, **(optional or {})}
+    fields = {name: {**shape, **in_words(name, shape)} for name, shape in given.items()}
     about = {"description": says} if says else {}
     return {"type": "object", **about, "required": list(required), "properties": fields}
 

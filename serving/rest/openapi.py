@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from serving.http.routes import PROTOCOL, Door
 from serving.rest import json_schemas
+from serving.wire.field_words import in_words
 
 VERSION = "3.1.0"  # from 3.1 on a schema is a JSON Schema, which the shapes are
 ABOUT = "Train models under differential privacy, account for every release, and serve them with certificates."
@@ -66,7 +67,8 @@ def _operation(door: Door) -> dict[str, Any]:
     if door.takes is not None:  # as `check_fields` has it: null stands for a field that may be left out
         required, fields = door.takes.get("required", ()), door.takes.get("properties", {})
         nullable = {name: type if name in required else json_schemas.maybe(type) for name, type in fields.items()}
-        bodies["application/json"] = {"schema": {**door.takes, "properties": nullable}}
+        worded = {name: {**nullable[name], **in_words(name, type)} for name, type in fields.items()}
+        bodies["application/json"] = {"schema": {**door.takes, "properties": worded}}
     bodies |= {media: {"schema": schema} for media, schema in door.also.items()}
     answers: dict[str, Any] = {media: {"schema": BYTES} for media in door.also}  # as the question, or as `Accept` says
     answers[door.media] = {"schema": door.gives}

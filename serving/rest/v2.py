@@ -222,7 +222,7 @@ INFERRED = json_schemas.record(
         "model_name": T,
         "model_version": T,
         "outputs": json_schemas.array(TENSOR),
-        "parameters": json_schemas.CERTIFICATE,
+        "parameters": {**json_schemas.CERTIFICATE, "description": "entry and digests of the certificate"},
     },
     {"id": T},
     "`parameters` are the certificate's",
@@ -239,7 +239,8 @@ METADATA = json_schemas.record(
 )
 NAMED = json_schemas.record({"name": T, "ready": {"const": True}})
 INDEX = {"type": "object", "additionalProperties": False, "properties": {"ready": {"type": "boolean"}}}
-INDEXED = json_schemas.array(json_schemas.record({"name": T, "version": T, "state": T, "reason": T}))
+WHY = {**T, "description": "why it is not ready"}
+INDEXED = json_schemas.array(json_schemas.record({"name": T, "version": T, "state": T, "reason": WHY}))
 SERVER = json_schemas.record({"name": T, "version": T, "extensions": json_schemas.array(T)})
 MODEL, VERSION = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
 DOORS = (
