@@ -31,7 +31,7 @@ def create_token(
     name: Annotated[str, typer.Option(help="Who gets it.")],
     scope: Scopes = None,
     principal: Annotated[
-        str | None, typer.Option(help="Whom it acts for; what they are granted, it may. Itself when left out.")
+        str | None, typer.Option(help="Whom it acts for: it may do what they are granted. Itself when left out.")
     ] = None,
     dataset: Dataset = None,
     family: Family = None,
@@ -116,7 +116,7 @@ def list_tokens(json: Json = False) -> None:
 
 def add_grant(
     principal: Annotated[
-        str, typer.Option(help="To whom: token:NAME, cli:USER, or a name that tokens act for. A token's name is short.")
+        str, typer.Option(help="To whom: token:NAME or the token's NAME, cli:USER, or a name that tokens act for.")
     ],
     scope: Scopes = None,
     dataset: Dataset = None,

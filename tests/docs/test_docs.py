@@ -150,6 +150,7 @@ def test_the_reference_speaks_of_everything(site):
         below = [f"{name} {leaf}" for leaf in getattr(command, "commands", ())]
         assert all(f">dpserve {words}<" in text["commands"] for words in below or [name])
     assert all(door.path in text["rest"] for door in DOORS if not getattr(door, "hidden", False))
+    assert ">auto: the one that a public rule chooses<" in text["rest"]  # of a field that may be left out
     assert all(f'id="{name}"' in text["learners"] for name in LEARNERS)
     methods = [name for name in dir(Client) if not name.startswith("_")]
     assert all(f'id="client{name}"' in text["python"] for name in methods)

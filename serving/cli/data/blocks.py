@@ -27,7 +27,7 @@ def append(
     since: Annotated[str | None, typer.Option(help="With --dated: the block's first day, like 2026-01-05.")] = None,
     until: Annotated[str | None, typer.Option(help="With --dated: its last day, like 2026-01-11.")] = None,
     new_rows: Annotated[
-        bool, typer.Option("--new-rows", help="They stand nowhere else, though they look like registered ones.")
+        bool, typer.Option("--new-rows", help="These rows are registered nowhere else, though they look so.")
     ] = False,
     reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
     json: Json = False,
