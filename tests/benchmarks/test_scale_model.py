@@ -29,9 +29,9 @@ def test_beyond_the_drivers_pace_processors_change_nothing():
 
 
 def test_queues_are_short_only_with_time_to_spare():
-    count = serving_processors(1e4)
-    assert count * 0.6 >= 1e4 * REQUEST_SECONDS
-    assert slowest(count, 1e4) < 0.005 < slowest(count, 1e4 * 1.6)
+    count = serving_processors(1e5)
+    assert count * 0.6 >= 1e5 * REQUEST_SECONDS
+    assert slowest(count, 1e5) < 0.005 < slowest(count, 1e5 * 1.6)
 
 
 def test_page_shows_what_is_printed():
