@@ -268,8 +268,8 @@ def test_expected():
 @pytest.mark.parametrize(("no_skip", "code", "counts"), [("0", 0, "1 skipped"), ("1", 1, "1 failed")])
 def test_skip_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch, no_skip, code, counts):
     monkeypatch.setenv("DPSERVE_NO_SKIP", no_skip)
-    for name in ("conftest.py", "helpers/postgres.py", "helpers/quick_ledgers.py"):
-        shutil.copy(ROOT / "tests" / name, tmp_path)
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "helpers"))
     (tmp_path / "test_one.py").write_text(SKIPPING)
     run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
@@ -282,8 +282,8 @@ def test_skip_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch, no_skip,
 @pytest.mark.slow
 def test_skipped_file_is_a_failure_where_it_is_forbidden(tmp_path, monkeypatch):
     monkeypatch.setenv("DPSERVE_NO_SKIP", "1")
-    for name in ("conftest.py", "helpers/postgres.py", "helpers/quick_ledgers.py"):
-        shutil.copy(ROOT / "tests" / name, tmp_path)
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "helpers"))
     (tmp_path / "test_one.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
     run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)

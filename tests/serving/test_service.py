@@ -224,7 +224,7 @@ def test_record_that_is_no_record(server):
 )
 def test_bad_input(server, method, path, content, expected):
     size = server.home.ledger.log.size()
-    answer = server.ask(method, path, content=content, headers={"Content-Type": "application/json"})
+    answer = server.ask_again(method, path, content=content, headers={"Content-Type": "application/json"})
     assert code(answer) == expected
     assert server.home.ledger.log.size() == size
 
@@ -359,12 +359,11 @@ def test_trail_names_what_was_asked_for_where_there_is_such_a_thing(server):
 
 def test_plan_spends_nothing(server):
     size, left = server.home.ledger.log.size(), server.get("/v1/datasets/adult").json()["budget"]
-    plan = server.post("/v1/plans", {**JOB, "model": "planned"}, scope="train").json()
+    plan = server.ask_again("POST", "/v1/plans", json={**JOB, "model": "planned"}, scope="train").json()
     assert {"dataset", "learner", "epsilon", "delta", "rounds", "left", "model", "certificate"} <= plan.keys()
     assert (plan["becomes"], plan["replaces"]) == ("champion", None)
-    left_to_a_rule = server.post(
-        "/v1/plans", {"dataset": "adult", "epsilon": "0.1", "model": "planned"}, scope="train"
-    ).json()
+    by_rule = {"dataset": "adult", "epsilon": "0.1", "model": "planned"}
+    left_to_a_rule = server.ask_again("POST", "/v1/plans", json=by_rule, scope="train").json()
     assert left_to_a_rule["chosen_by_auto"].endswith(left_to_a_rule["learner"])
     assert server.home.ledger.log.size() == size
     assert server.get("/v1/datasets/adult").json()["budget"] == left
@@ -416,7 +415,7 @@ def test_refusal_says_what_was_asked_and_what_would_fit(server):
     assert {"asked", "spent", "left", "would_fit"} <= details.keys()
     assert details["asked"]["epsilon"] == "50"
     fits = details["would_fit"]["epsilon"]
-    assert server.post("/v1/plans", {**JOB, "epsilon": fits}).status_code == 200
+    assert server.ask_again("POST", "/v1/plans", json={**JOB, "epsilon": fits}).status_code == 200
     assert server.home.ledger.log.size() == size
     assert metric(server, "dpserve_refusals_total", dataset="adult") == before + 1
 

@@ -65,15 +65,19 @@ def home(tmp_path_factory) -> Home:
 
 @pytest.fixture
 def engine(cluster, monkeypatch) -> DaskCluster:
-    """The cluster is in force, and gives up soon; two workers are there."""
+    """The cluster is in force; two workers are there. A busy machine may take longer to connect than is given here."""
     monkeypatch.setenv("DPSERVE_ENGINE", cluster.address)
+    monkeypatch.setattr(workers, "CONNECT_SECONDS", 120.0)
     until(lambda: ready(cluster) == 2, "two workers answer", cluster)
     return cluster
 
 
 def ready(cluster: DaskCluster) -> int:
     """How many workers answer."""
-    client = workers.connect(driver.engine_address())
+    try:
+        client = workers.connect(driver.engine_address())
+    except EngineUnavailable:
+        return 0
     try:
         there = workers.Workers(client, {})
         with suppress(EngineUnavailable):
