@@ -4,6 +4,8 @@ PYTHON ?= python3
 # ones start none. A file's tests stay in one process, so its servers and module fixtures start once.
 WORKERS ?= $(if $(FAST),2,4)
 ARGS ?=
+# Whose pip a release is tried with; what is not here is named as skipped.
+PYTHONS ?= 3.11 3.12 3.13
 # What the manifests are judged by; kubernetes-validate knows the versions of its own time.
 KUBERNETES := 1.34.0
 # FAST=1 leaves out what trains long, draws samples, starts servers, asks PostgreSQL or follows a whole page: for the
@@ -23,7 +25,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: help install demo demo-local test image-test federated-test stores-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
+.PHONY: help install demo demo-local test wheel-test image-test federated-test stores-test lint lint-deploy format serve bench bench-utility bench-serving wheel docs lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
@@ -39,7 +41,10 @@ demo-local: install ## Owners who keep their rows train models: by reports, and 
 test: lint ## Lint, then run all tests (FAST=1: the quick ones)
 	@$(if $(FAST),echo 'FAST=1 leaves out every test marked slow or server or statistical: run make test before you commit')
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		-m "not federation and not image and not stores$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
+		-m "not federation and not image and not stores and not wheel$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
+
+wheel-test: wheel ## Install the wheel as pip does, in each of PYTHONS that is here (minutes), and what `make install` makes
+	@WHEEL=$$(echo $(CURDIR)/dist/*.whl) WHEEL_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest -s -v -rs tests/deploy/test_wheel.py $(ARGS)
 
 image-test: $(VENV)/dev.stamp ## Build the image and run it (as root on Debian, with buildah; two minutes)
 	@DPSERVE_NO_SKIP=1 $(BIN)/python -m pytest -s tests/deploy/test_image.py $(ARGS)

@@ -63,8 +63,9 @@ class Cost:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """This one's, for a home of its own."""
-    return {**os.environ, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    """This one's, for a home of its own. What is compiled is kept, as it is of what pip installed."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "DPSERVE_HOME": str(home), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def made(folder: Path) -> Path:

@@ -271,6 +271,8 @@ def main() -> None:
     object, a tenth of most commands, is left to the system.
     """
     gc.set_threshold(GARBAGE)
+    # pydantic would read what every installed package says of itself, in search of plugins: none has a say in a schema
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     code = run(sys.argv[1:])
     if threading.active_count() == 1:
         atexit._run_exitfuncs()

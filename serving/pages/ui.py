@@ -44,6 +44,7 @@ class Place:
 PLACES = (
     Place("/ui/datasets", "Datasets", READS, "What is registered, and what is left of each budget"),
     Place("/ui/jobs", "Jobs", JOBS, "What was asked for, what runs, and what it cost"),
+    Place("/ui/schedules", "Schedules", ("train", "audit", "steward"), "Jobs that are asked for again each period"),
     Place("/ui/campaigns", "Campaigns", ("train", "audit"), "Owners who keep their rows, and how many answered", True),
     Place("/ui/models", "Models", SCOPES, "What was released, with its certificate"),
     Place("/ui/ledger", "Ledger", ("audit",), "Every entry, in plain words and as it was signed", True),

@@ -19,6 +19,12 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)
 
 
+def newcomers() -> list[str]:
+    """The lines of the messy table's page from `make install` to its first verified model."""
+    lines = "".join(blocks("docs/tutorials/messy.md", "sh")).splitlines()
+    return lines[: 1 + next(at for at, line in enumerate(lines) if line.startswith("dpserve verify "))]
+
+
 def checkout(folder: Path) -> Path:
     """A folder that looks like the project after `make install`, so that nothing is written into the real one."""
     (folder / "examples").symlink_to(ROOT / "examples")

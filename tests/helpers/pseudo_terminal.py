@@ -16,7 +16,13 @@ PATIENCE = 280.0  # seconds: a way out and not a claim
 AS_SEEN = {"TERM": "dumb", "COLUMNS": "200"}
 
 
-def talk(command: list[str], cwd: Path, env: dict[str, str], answers: Sequence[tuple[str, str]] = ()) -> str:
+def talk(
+    command: list[str],
+    cwd: Path,
+    env: dict[str, str],
+    answers: Sequence[tuple[str, str]] = (),
+    seconds: float = PATIENCE,
+) -> str:
     """All that it wrote until it ended, as it must with exit code 0. Each of `answers` is typed as soon as a line that
     waits ends as its pattern says; all must have been asked for.
     """
@@ -26,7 +32,7 @@ def talk(command: list[str], cwd: Path, env: dict[str, str], answers: Sequence[t
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     process = subprocess.Popen(command, cwd=cwd, env={**env, **AS_SEEN}, start_new_session=True, **streams)
     os.close(theirs)
-    seen, at, left, end = "", 0, [*answers], time.monotonic() + PATIENCE
+    seen, at, left, end = "", 0, [*answers], time.monotonic() + seconds
     while time.monotonic() < end:
         if waiting.poll(200):
             try:

@@ -123,7 +123,7 @@ class _File(Strict):
     groups: Annotated[dict[str, _Group], Field(default_factory=dict, max_length=MAX_GROUPS)]
     ignore: tuple[StrictStr, ...] = ()
     missing: Literal["own-bin"] = "own-bin"
-    format: Format = Format()
+    format: Annotated[Format, Field(default_factory=Format)]
 
     @model_validator(mode="after")
     def _asks(self) -> _File:

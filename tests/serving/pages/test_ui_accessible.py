@@ -315,6 +315,29 @@ def listed(server, secret):
     return answer.json()["models"] if answer.status_code == 200 else None
 
 
+def test_a_schedule_is_begun_and_ended_by_keyboard(page, server):
+    """From the bar; what it asks is told before it is entered, and it is seen on a phone."""
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size(DESK)
+    page.goto("/ui")
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Schedules").press("Enter")
+    page.get_by_label("Name", exact=True).fill("weekly")
+    page.get_by_label("ε of each run").fill("0.1")
+    page.get_by_label("Learner").fill("lazybb")
+    page.get_by_label("First run").fill("2099-01-01T00:00")
+    page.keyboard.press("Enter")
+    page.get_by_text("Nothing is spent now").wait_for()
+    no_serious_findings(page)
+    page.get_by_role("button", name="Add it").press("Enter")
+    page.get_by_role("rowheader", name="weekly").wait_for()
+    page.set_viewport_size(PHONE)
+    no_serious_findings(page)
+    no_sideways_scroll(page)
+    page.get_by_role("button", name="Remove weekly").press("Enter")
+    page.get_by_text("No schedule yet").wait_for()
+    no_faults(page)
+
+
 def test_campaign_is_followed_as_owners_answer(page, server, tmp_path):
     """One that is open grows by itself; closed, it leads to what became of it."""
     owners.asking(tmp_path, server.home, 5, 2)

@@ -149,9 +149,9 @@ def test_every_page_needs_a_token_but_the_way_in(empty):
     ("scope", "sees"),
     [
         ("predict", ["Models", "Grants"]),
-        ("train", ["Datasets", "Jobs", "Campaigns", "Models", "Grants"]),
-        ("audit", ["Datasets", "Jobs", "Campaigns", "Models", "Ledger", "Audit", "Grants"]),
-        ("admin", ["Datasets", "Jobs", "Campaigns", "Models", "Ledger", "Audit", "Grants", "Tokens"]),
+        ("train", ["Datasets", "Jobs", "Schedules", "Campaigns", "Models", "Grants"]),
+        ("audit", ["Datasets", "Jobs", "Schedules", "Campaigns", "Models", "Ledger", "Audit", "Grants"]),
+        ("admin", ["Datasets", "Jobs", "Schedules", "Campaigns", "Models", "Ledger", "Audit", "Grants", "Tokens"]),
     ],
 )
 def test_the_navigation_shows_where_the_token_may_go(empty, scope, sees):

@@ -71,9 +71,9 @@ def grid_of(feature: NumericFeature, span: Span) -> Grid:
     middle, width = min(max(low, 0.0), high), high - low
     sides = [side for side, room in ((1.0, high - middle), (-1.0, middle - low)) if room > 0]
     steps = width / OCTAVES_FROM / 2.0 ** np.arange(1, OCTAVES // len(sides) + 1)
-    octaves = np.unique(np.concatenate([[middle], *(middle + side * steps for side in sides)]))
+    octaves = _distinct(np.concatenate([[middle], *(middle + side * steps for side in sides)]))
     even = low + width * (np.arange(UNIFORM) / UNIFORM)
-    edges = np.unique(np.concatenate([feature.edges, octaves, even]))
+    edges = _distinct(np.concatenate([feature.edges, octaves, even]))
     edges = edges[(edges >= low) & (edges < high)]
     place = _place(edges, span)
     within = np.append((edges - low) / width, 1.0)
@@ -89,6 +89,13 @@ def grid_of(feature: NumericFeature, span: Span) -> Grid:
     )
 
 
+def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ascending, each once: as by `np.unique`, which loads numpy's masked arrays first, and commands wait."""
+    ascending = np.sort(values)
+    first: NDArray[np.bool_] = np.append(True, ascending[1:] != ascending[:-1])
+    return ascending[first]
+
+
 def _place(values: NDArray[np.float64], span: Span) -> NDArray[np.int64]:
     """The uniform cell of a value, nearly: it never falls as the value grows. By the arithmetic of the kernel."""
     with np.errstate(all="ignore"):
@@ -99,7 +106,7 @@ def _place(values: NDArray[np.float64], span: Span) -> NDArray[np.int64]:
 def merging(name: str, edges: NDArray[np.float64], bins: NumericFeature) -> Codes:
     """Of each cell its bin, the missing value's last. InputError where a cut point is none of the cells' `edges`."""
     cuts = np.array(bins.edges)
-    if name != bins.name or not np.isin(cuts, edges).all():
+    if name != bins.name or not {*bins.edges} <= {*edges.tolist()}:
         raise InputError(f"{bins.name}: its cut points are not among those that its rows are packed by")
     return np.array([0, *np.searchsorted(cuts, edges, side="right"), bins.missing], np.uint16)
 

@@ -39,9 +39,9 @@ Finite = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)
 
 
 class Strict(BaseModel):
-    """Nothing unknown."""
+    """Nothing unknown. Built when first asked for: each of these once, and not once more within each that holds it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Numeric(Strict):
