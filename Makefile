@@ -41,7 +41,7 @@ demo-local: install ## Owners who keep their rows train models: by reports, and 
 test: lint ## Lint, then run all tests (FAST=1: the quick ones)
 	@$(if $(FAST),echo 'FAST=1 leaves out every test marked slow or server or statistical: run make test before you commit')
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		-m "not federation and not image and not stores and not wheel$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
+		-m "not federation and not wheel and not image and not stores$(if $(FAST), and not slow and not server and not statistical)" $(ARGS)
 
 wheel-test: wheel ## Install the wheel as pip does, in each of PYTHONS that is here (minutes), and what `make install` makes
 	@WHEEL=$$(echo $(CURDIR)/dist/*.whl) WHEEL_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest -s -v -rs tests/deploy/test_wheel.py $(ARGS)

@@ -106,6 +106,7 @@ def busy(label: str) -> Iterator[None]:
 def awaits(asked: Mapping[str, Any]) -> None:
     """Say that a worker runs what names labels, and which."""
     if asked.get("labels"):
+        check_labels(asked["labels"])
         flags = " ".join(f"--label {each}" for each in asked["labels"])
         note(f"once admitted, it waits in the queue for a worker that has its labels: dpserve worker {flags}")
 
