@@ -106,6 +106,8 @@ def busy(label: str) -> Iterator[None]:
 def awaits(asked: Mapping[str, Any]) -> None:
     """Say that a worker runs what names labels, and which."""
     if asked.get("labels"):
+        from accountant.ledger.records import check_labels  # help does without what it loads
+
         check_labels(asked["labels"])
         flags = " ".join(f"--label {each}" for each in asked["labels"])
         note(f"once admitted, it waits in the queue for a worker that has its labels: dpserve worker {flags}")
