@@ -154,7 +154,7 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
         Raises:
             UnknownName: No such job.
         """
-        return Job.of(self._get(f"/v1/jobs/{number:d}"))
+        return Job.of(self._get(self._numbered("/v1/jobs", number)))
 
     def jobs(self, dataset: str | None = None, state: str | None = None) -> Iterator[Job]:
         """Every job, the newest first, fetched a page at a time.
@@ -183,7 +183,7 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
         Raises:
             BadInput: (409) The job has started, and its budget is spent.
         """
-        return Job.of(self._transport.ask("DELETE", f"/v1/jobs/{number:d}", again=False))
+        return Job.of(self._transport.ask("DELETE", self._numbered("/v1/jobs", number), again=False))
 
     def events(self, number: int) -> Iterator[Job]:
         """The job at each change of state or progress, until it is over and its model has its place. Comes back by
@@ -208,7 +208,7 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
     def _stream(self, number: int, seen: str | None) -> Iterator[tuple[str, bool, Json]]:
         headers = {"Accept": "text/event-stream", **({} if seen is None else {"Last-Event-ID": seen})}
         timeout = httpx.Timeout(self._transport.http.timeout.connect, read=QUIET_SECONDS)
-        where = f"/v1/jobs/{number:d}/events"
+        where = self._numbered("/v1/jobs", number) + "/events"
         try:
             with self._transport.http.stream("GET", where, headers=headers, timeout=timeout) as answer:
                 if answer.status_code != 200:
@@ -337,7 +337,7 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
 
     def grant(self, number: int) -> Grant:
         """One, with what would stop if it were revoked."""
-        return Grant.of(self._get(f"/v1/grants/{number:d}"))
+        return Grant.of(self._get(self._numbered("/v1/grants", number)))
 
     def add_grant(
         self, principal: str, scope: str, on: str | Mapping[str, str] = "everything", *, expires: str | None = None
@@ -351,7 +351,7 @@ class Client(Measured, Edited, Explaining, Audited, Scheduled):
 
     def revoke_grant(self, number: int, reason: str) -> Grant:
         """End a grant. Again, it is as it was the first time."""
-        return Grant.of(self._post(f"/v1/grants/{number:d}/revoke", {"reason": reason}))
+        return Grant.of(self._post(self._numbered("/v1/grants", number) + "/revoke", {"reason": reason}))
 
     def tokens(self) -> list[Json]:
         """Every token there ever was: name, principal, scopes, limits, and how it ended; nothing that opens a door."""

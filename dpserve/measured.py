@@ -44,7 +44,7 @@ class Measured(Asking):
 
     def evaluation(self, number: int) -> Json:
         """A finished evaluation, by its job's number."""
-        found: Json = self._get(f"/v1/evaluations/{number:d}")
+        found: Json = self._get(self._numbered("/v1/evaluations", number))
         return found
 
     def plan_profile(self, dataset: str, epsilon: Number, **more: Any) -> Json:
@@ -70,7 +70,7 @@ class Measured(Asking):
 
     def profile_of(self, number: int) -> Json:
         """A finished profile, by its job's number."""
-        found: Json = self._get(f"/v1/profiles/{number:d}")
+        found: Json = self._get(self._numbered("/v1/profiles", number))
         return found
 
 

@@ -26,13 +26,17 @@ class Transport:
     """One connection pool. Waits double from FIRST_WAIT, spread by half; `Retry-After` is obeyed."""
 
     def __init__(self, url: str, token: str | None, timeout: float, retries: int, **options: Any) -> None:
-        headers = {"User-Agent": "dpserve-client", **({} if token is None else {"Authorization": f"Bearer {token}"})}
+        bearer = {} if token is None else {"Authorization": f"Bearer {bare(token)}"}
+        headers = {"User-Agent": "dpserve-client", **bearer}
         self.http = httpx.Client(base_url=url, headers=headers, timeout=timeout, **options)
         self.retries = retries
 
     def ask(self, method: str, path: str, *, again: bool, body: Any = None, query: Json | None = None) -> Any:
         """The answer's JSON. `again`: whether it may be asked twice. Raises ServiceError."""
-        content = None if body is None else json.dumps(body, default=_plain, allow_nan=False).encode()
+        try:
+            content = None if body is None else json.dumps(body, default=_plain, allow_nan=False).encode()
+        except ValueError:
+            raise ValueError("body: NaN and infinities are not JSON; None says that a value is missing") from None
         kind = {} if body is None else {"Content-Type": "application/json"}
         return self.answer(method, path, again=again, content=content, query=query, headers=kind).json()
 
@@ -85,10 +89,25 @@ class Asking:
         """Of what may be asked twice: all but a submission without its key, and there is none."""
         return self._transport.ask("POST", path, again=True, body=body)
 
+    def _numbered(self, path: str, number: int) -> str:
+        """The path of a job, an evaluation or a grant."""
+        try:
+            return f"{path}/{number:d}"
+        except (TypeError, ValueError):
+            raise ValueError(f"number={number!r:.40}: must be a whole number") from None
+
+
+def bare(token: str) -> str:
+    """A token without the line's end of the file that it came from. ValueError where it cannot be one."""
+    found = str(token).strip()
+    if not (found.isascii() and found.isprintable()):
+        raise ValueError("token: must be what dpserve token create printed, and nothing beside it")
+    return found
+
 
 def segment(name: str) -> str:
     """One segment of a path, whatever stands in it."""
-    if name in ("", ".", ".."):
+    if not isinstance(name, str) or name in ("", ".", ".."):
         raise ValueError(f"name={name!r}: is no name")
     return quote(name, safe="@")
 

@@ -54,7 +54,7 @@ def config_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 def server(environment: Mapping[str, str] = os.environ) -> Server | None:
     """The server that commands ask; None where they open a home. InputError where the login cannot be read."""
-    url, token = environment.get(URL), environment.get(TOKEN)
+    url, token = environment.get(URL) or None, environment.get(TOKEN)  # blank is not set
     if url is None and environment.get("DPSERVE_HOME"):
         return None
     kept = _login(environment)
@@ -76,6 +76,8 @@ def _login(environment: Mapping[str, str]) -> dict[str, str] | None:
                 f"{file}: must have none of the bits 077, for it holds a token; dpserve login makes it anew"
             )
         found: dict[str, str] = json.loads(file.read_text("utf-8"))
+        if not isinstance(found, dict) or not isinstance(found.get("url"), str):
+            raise ValueError("no login")
         return found
     except FileNotFoundError:
         return None

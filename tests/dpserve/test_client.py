@@ -248,8 +248,18 @@ def test_what_is_refused(server, service):
     ):
         with pytest.raises(refused.UnknownName):
             call()
-    with pytest.raises(ValueError, match="is no name"):
-        service.dataset("..")
+    for wrong, says in (
+        (lambda: service.dataset(".."), "is no name"),
+        (lambda: service.model(None), "is no name"),
+        (lambda: service.job("nope"), "number='nope': must be a whole number"),
+        (lambda: service.predict("adult", [{**records(1)[0], "age": float("nan")}]), "None says"),
+        (lambda: Client(token="dps_\u00e9"), "token: must be what"),
+        (lambda: Client(token="dps_x\ny"), "token: must be what"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            wrong()
+    with Client(f"http://127.0.0.1:{server.port}", f"{server.tokens['admin']}\n") as of_a_file:
+        assert of_a_file.models()
     with pytest.raises(refused.BadInput, match="age"):
         service.predict("adult", [{**records(1)[0], "age": "old"}])
     with pytest.raises(refused.BadInput) as trees:

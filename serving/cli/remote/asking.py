@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from accountant import errors
 from accountant.errors import DpserveError, Forbidden, InputError, JobFailed
 from dpserve import Client, ServiceError
+from dpserve.transport import bare
 from serving.cli.side import AUTHORITY, PLAIN, TOKEN, URL, Server, server, told
 from serving.cli.terminal import note
 
@@ -42,6 +43,10 @@ def connected(to: Server) -> Iterator[Client]:
     check_address(to.url)
     if not to.token:
         raise InputError(f"{TOKEN}: must be set for {to.url}, or log in: dpserve login {to.url}")
+    try:
+        bare(to.token)
+    except ValueError as error:
+        raise InputError(f"{TOKEN}: {error}") from None
     try:
         trust = ssl.create_default_context(cafile=to.authority) if to.authority else True
     except OSError as error:  # ssl's own among them

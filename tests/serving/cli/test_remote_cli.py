@@ -351,9 +351,19 @@ def test_login_is_kept_for_its_user_alone(server, laptop, said, monkeypatch, cap
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert said("dataset list")[0] == 0
     assert said("ledger audit")[0] == 3  # of a token that may train
+    monkeypatch.setenv("DPSERVE_URL", "")  # a blank variable of a script names no server
+    assert said("dataset list")[0] == 0
+    monkeypatch.setenv("DPSERVE_TOKEN", "dps_\u00e9")
+    assert said("dataset list")[1]["error"]["message"].startswith("DPSERVE_TOKEN: token: must be what")
+    monkeypatch.delenv("DPSERVE_TOKEN")
     capsys.readouterr()
     assert run([]) == 0
     assert url in capsys.readouterr().out
+    kept = file.read_text()
+    for damaged in ("[]", "{}", "{"):
+        file.write_text(damaged)
+        assert "dpserve logout removes it" in said("dataset list")[1]["error"]["message"]
+    file.write_text(kept)
     file.chmod(0o644)
     assert said("dataset list")[0] == 2
     assert said("logout")[1]["was"]
