@@ -19,7 +19,9 @@ from typer.main import get_command
 
 from dpserve import Client
 from serving.app import DOORS
-from serving.cli.app import app
+from serving.cli.app import TREE, app
+from serving.cli.side import Needs
+from serving.cli.tree import Branch, Leaf
 from training.learners import LEARNERS
 
 pytestmark = pytest.mark.slow
@@ -142,6 +144,22 @@ def test_every_block_says_what_it_is_and_what_is_not_run_is_known():
     assert {page for page, found in languages.items() if "" in found} == set()
     assert {page for page, found in languages.items() if "text" in found} == set(SHOWN_ALONE)
     assert all((ROOT / path).exists() for says in SHOWN_ALONE.values() for path in re.findall(r"tests/[\w/.]+\w", says))
+
+
+def test_the_page_from_afar_names_what_a_server_can_be_asked():
+    def asks(node: Leaf) -> bool:
+        return node.needs == Needs.EITHER
+
+    groups = {
+        f"`{name}`": [leaf for leaf, node in group.leaves.items() if asks(node)]
+        for name, group in TREE.items()
+        if isinstance(group, Branch)
+    }
+    alone = [name for name, node in TREE.items() if isinstance(node, Leaf) and asks(node)]
+    rows = re.findall(r"^\| (`\w+`|) ?\| (`.*`) \|$", (DOCS / "remote.md").read_text("utf-8"), re.M)
+    shown = {group: set(re.findall(r"`([\w-]+)`", names)) for group, names in rows if "DPSERVE" not in group}
+    wanted = {group: set(names) for group, names in {"": alone, **groups}.items() if names}
+    assert shown == wanted
 
 
 def test_the_reference_speaks_of_everything(site):
