@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).resolve().parents[1]
+WIDE = "---\nhide: [toc]\n---\n\n"  # a page that is one table
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -262,7 +263,7 @@ def errors() -> str:
         "Every code that `error.code` can hold, the command line's exit code, the status over REST, what it means and "
         "what to do. `tests/docs/test_errors_page.py` has for each of them something that is answered with it.\n\n"
     )
-    return f"# Errors\n\n{intro}{table(('code', 'exit', 'status', 'meaning', 'what to do'), shown)}"
+    return f"{WIDE}# Errors\n\n{intro}{table(('code', 'exit', 'status', 'meaning', 'what to do'), shown)}"
 
 
 def _tree(kind: type[DpserveError]) -> Iterator[type[DpserveError]]:
@@ -331,13 +332,13 @@ def configuration() -> str:
     )
     others = table(("variable", "meaning"), [(f"`{name}`", means) for name, means in OTHERS.items()])
     served = table(("variable", "default", "meaning"), rows)
-    return f"# Settings\n\n{intro}{served}## Of commands and clients\n\n{others}"
+    return f"{WIDE}# Settings\n\n{intro}{served}## Of commands and clients\n\n{others}"
 
 
 def figures() -> str:
     rows = sorted((f"`{name}`", kind, ", ".join(labels), says) for name, kind, labels, says in _figures())
     intro = "Every metric at `/metrics`. None depends on the rows, and every label comes from a bounded set.\n\n"
-    return f"# Metrics\n\n{intro}{table(('metric', 'kind', 'labels', 'meaning'), rows)}"
+    return f"{WIDE}# Metrics\n\n{intro}{table(('metric', 'kind', 'labels', 'meaning'), rows)}"
 
 
 def _figures() -> Iterator[tuple[str, str, tuple[str, ...], str]]:

@@ -113,7 +113,9 @@ def change_budget(
 
 def set_quota(
     name: Name,
-    analyst: Annotated[str, typer.Option(help='Whose; "*" for everybody without a quota of their own.')],
+    analyst: Annotated[
+        str, typer.Option(help='Whose: token:NAME, cli:USER or a principal; "*": everybody without one of their own.')
+    ],
     share: Annotated[str, typer.Option(help="Of the family's budget, above 0 and at most 1.")],
     reason: Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")],
     json: Json = False,
@@ -121,7 +123,7 @@ def set_quota(
     """Set how much of a dataset's budget one analyst may use. What they used already counts.
 
     \b
-    dpserve dataset quota adult --analyst alice --share 0.25 --reason "four projects"
+    dpserve dataset quota adult --analyst cli:alice --share 0.25 --reason "four projects"
     """
     home = Home.open()
     allowed(home, "steward", dataset=name)

@@ -60,7 +60,7 @@ DOORS = (
     ),
     Door(
         "POST", f"{DATASET}/quotas", STEWARD, set_quota, "Set how much of the budget an analyst may use",
-        takes=_takes(analyst='whose; "*" for everybody without a quota of their own', share="above 0 and at most 1"),
+        takes=_takes(analyst='token:NAME, cli:USER or a principal; "*": all others', share="above 0 and at most 1"),
         gives=json_schemas.record({"dataset": json_schemas.TEXT, "quotas": json_schemas.array(json_schemas.QUOTA)}),
     ),
 )  # fmt: skip
