@@ -269,6 +269,34 @@ def test_auto_takes_curves_where_the_other_datasets_with_categories_would():
     assert {auto.by_auto(cell, found) for cell in cells} == {"ebm"}
 
 
+def test_auto_is_what_the_others_choose_left_out_and_its_page_has_the_tables():
+    folder = Path(auto.__file__).parents[1] / "docs" / "results"
+    lines, page = auto.read(folder / "choice.jsonl"), (folder / "auto.md").read_text()
+    told = auto.report(lines)
+    assert all(part.strip() in page for part in re.split("\n(?=Calibration of `auto`)", told))
+    found = auto.means(lines)
+    numbers = [cell for cell in found if not auto.categories(cell[0])]
+    for left_out in {data for data, _ in numbers}:
+        (_, start, name), (low, until, above) = auto.chosen([cell for cell in found if cell[0] != left_out], found)
+        assert (start, name, low, until, above) == (0.0, "lazybb-tree", "lazybb", 5000.0, "ebm")
+    assert {auto.by_auto(cell, found) for cell in numbers} == {"lazybb-tree"}
+
+
+def test_a_rule_that_knows_the_cell_is_judged_on_splits_that_did_not_choose():
+    reached = {
+        "ebm": {0: 0.9, 1: 0.5, 2: 0.5},
+        "lazybb": {0: 0.7, 1: 0.6, 2: 0.8},
+        "lazybb-tree": {0: 0.0, 1: 0.0, 2: 0.0},
+    }
+    # without 0: lazybb; without 1: lazybb (.75 against .7); without 2: ebm (.7 against .65)
+    assert auto.fair(reached) == pytest.approx((0.7 + 0.6 + 0.5) / 3)
+    draw = np.random.default_rng(0).normal(0.8, 0.05, (400, 3, 5))  # three learners that are alike
+    cells = [{name: dict(enumerate(of)) for name, of in zip(auto.NAMES, cell, strict=True)} for cell in draw]
+    fairly = np.mean([auto.fair(cell) for cell in cells])
+    afterwards = draw.mean(axis=2).max(axis=1).mean()
+    assert abs(fairly - 0.8) < 0.005 < 0.01 < afterwards - 0.8
+
+
 def test_the_tables_of_rare_classes_are_those_of_their_fits_and_the_rule_holds_left_out():
     folder = Path(rare.__file__).parents[1] / "docs" / "results"
     lines = auto.read(folder / "rare.jsonl")

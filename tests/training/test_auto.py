@@ -42,6 +42,7 @@ records: 600
 features:
   age: {type: numeric, range: [0, 80]}
   colour: {type: categorical, values: [red, green]}
+  shade: {type: categorical, values: [light, dark]}
 """
 WHICH = {"income": "lazybb", "region": "lazybb", "hours": "ebm"}
 
@@ -66,7 +67,8 @@ def made(tmp_path_factory):
     age = draw.uniform(0, 80, ROWS)
     region = np.array(["north", "south", "east"])[(age // 27).astype(int)]
     columns = {"age": age, "income": np.where(age > 40, "high", "low"), "region": region, "hours": age}
-    pq.write_table(pa.table({**columns, "colour": draw.choice(["red", "green"], ROWS)}), folder / "rows.parquet")
+    columns |= {"colour": draw.choice(["red", "green"], ROWS), "shade": draw.choice(["light", "dark"], ROWS)}
+    pq.write_table(pa.table(columns), folder / "rows.parquet")
     (folder / "schema.yaml").write_text(SCHEMA)
     total = Budget.of("4", "1e-5")
     register(home, "d", folder / "rows.parquet", folder / "schema.yaml", total, Relation.ADD_REMOVE, None)
@@ -88,17 +90,25 @@ def home(made, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("public", "learner"),
     [
-        (public_of(2_999), "lazybb"),
-        (public_of(3_000), "lazybb-tree"),
+        (public_of(3), "lazybb-tree"),
+        (public_of(2_999, words=7), "lazybb-tree"),
+        (public_of(2_999, words=8), "lazybb"),
+        (public_of(3_000, words=8), "lazybb-tree"),
+        (public_of(4_040 - 1, features=101), "lazybb"),
+        (public_of(4_040, features=101), "lazybb-tree"),
+        (public_of(500, features=100), "lazybb-tree"),
         (public_of(39_999, features=1000), "lazybb"),
         (public_of(40_000, features=1000), "lazybb-tree"),
-        (public_of(30_000, "0.05"), "lazybb"),
-        (public_of(30_000, "0.1"), "lazybb-tree"),
-        (public_of(4_000, relation=Relation.REPLACE_ONE), "lazybb"),
-        (public_of(30_000, contributions=20), "lazybb"),
+        (public_of(30_000, "0.05", words=8), "lazybb"),
+        (public_of(30_000, "0.1", words=8), "lazybb-tree"),
+        (public_of(4_000, words=8, relation=Relation.REPLACE_ONE), "lazybb"),
+        (public_of(30_000, words=8, contributions=20), "lazybb"),
         (public_of(10**6, classes=("a", "b", "c")), "lazybb"),
         (public_of(10**6, classes=None, target_range=(0.0, 1.0)), "ebm"),
-        (public_of(600, delta="0", pure=False), "lazybb"),
+        (public_of(600, delta="0", pure=False, words=8), "lazybb"),
+        (public_of(2_999, delta="0"), "lazybb"),
+        (public_of(3_000, delta="0"), "lazybb-tree"),
+        (public_of(2_999, prevalence=(0.9, 0.1)), "lazybb"),
         (public_of(10_000, words=8), "ebm"),
         (public_of(10_000, words=7), "lazybb-tree"),
         (public_of(9_999, words=14), "lazybb-tree"),
@@ -152,7 +162,7 @@ def test_an_estimator_says_what_it_was():
     x = np.linspace(0, 1, 400)[:, None]
     labels = AutoClassifier(schema=Columns(0, 1, [0, 1], records=400), epsilon="4").fit(x, (x[:, 0] > 0.5).astype(int))
     numbers = AutoRegressor(schema=Columns(0, 1, target_range=(0, 1), records=400), epsilon="4").fit(x, x[:, 0])
-    assert (labels.choice_.learner, numbers.choice_.learner) == ("lazybb", "ebm")
+    assert (labels.choice_.learner, numbers.choice_.learner) == ("lazybb-tree", "ebm")
     assert "1,600" in labels.choice_.why
     assert labels.score(x, (x[:, 0] > 0.5).astype(int)) > 0.8
     assert numbers.score(x, x[:, 0]) > 0.5

@@ -15,9 +15,10 @@ from training.learners.boosting.defaults import strength
 from training.session import Public
 
 CURVES_FROM = 10_000  # strength from which `ebm` is ahead where more features are categories than not
-TREES_EACH = 40  # strength for each feature below which public splits fall on useless ones too often
+MANY = 100  # features; of more of them some may well be useless
+TREES_EACH = 40  # strength for each of many features below which public splits fall on useless ones too often
 RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: docs/results/rare.md
-TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules, on two classes
+TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules of categories, and where delta is 0
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,28 @@ def choose(public: Public) -> Choice:
     elif len(public.classes) != 2:
         found = Choice("lazybb", f"{len(public.classes)} classes: lazybb")
     else:
-        power, each = strength(public), strength(public) / len(public.features)
-        said = f"a strength of {power:,.0f}, about records x epsilon,"
-        trees = Choice("lazybb-tree", f"{said} from {TREES_FROM:,} on: lazybb-tree")
-        rarer = power * min(public.prevalence, default=1.0)
-        rare = Choice("lazybb", f"{said} of which the rarer class has {rarer:,.0f}, below {RARE_FROM:,}: lazybb")
-        few = Choice("lazybb", f"{said} of which each feature has {each:,.0f}, below {TREES_EACH}: lazybb")
-        less = Choice("lazybb", f"{said} below {TREES_FROM:,}: lazybb")
-        curves = Choice("ebm", f"{said} from {CURVES_FROM:,} on, and more features are categories than not: ebm")
-        found = curves if power >= CURVES_FROM and mostly_categories(public.features) and _curves(public) else trees
-        found = less if power < TREES_FROM else few if each < TREES_EACH else rare if rarer < RARE_FROM else found
+        found = _of_two(public)
     LEARNERS[found.learner]().check(public)
     return found
+
+
+def _of_two(public: Public) -> Choice:
+    """The rule for two classes."""
+    power, words, features = strength(public), mostly_categories(public.features), len(public.features)
+    each, rarer = power / features, power * min(public.prevalence, default=1.0)
+    said = f"a strength of {power:,.0f}, about records x epsilon,"
+    mostly = "more features are categories than not"
+    if power < TREES_FROM and (words or public.pure):
+        return Choice("lazybb", f"{said} below {TREES_FROM:,}, and {mostly if words else 'no delta'}: lazybb")
+    if features > MANY and each < TREES_EACH:
+        return Choice("lazybb", f"{said} of which each feature has {each:,.0f}, below {TREES_EACH}: lazybb")
+    if rarer < RARE_FROM and public.prevalence:
+        return Choice("lazybb", f"{said} of which the rarer class has {rarer:,.0f}, below {RARE_FROM:,}: lazybb")
+    if words and power >= CURVES_FROM and _curves(public):
+        return Choice("ebm", f"{said} from {CURVES_FROM:,} on, and {mostly}: ebm")
+    if power >= TREES_FROM:
+        return Choice("lazybb-tree", f"{said} from {TREES_FROM:,} on: lazybb-tree")
+    return Choice("lazybb-tree", f"{said} and at least half of the features are no categories: lazybb-tree")
 
 
 def _curves(public: Public) -> bool:
