@@ -38,6 +38,12 @@ METHODS = {  # key of a record, up to epsilon: part, words
 
 def write(records: Records, folder: Path) -> None:
     """local-paper.md and its pictures into `folder`."""
+    (folder / "local-paper.md").write_text(page_of(records), encoding="utf-8")
+    draw(records, folder)
+
+
+def page_of(records: Records) -> str:
+    """The page without its pictures."""
     sections: dict[str, Callable[[Records], str]] = {
         "errors": errors_tables,
         "owners": owners_table,
@@ -51,8 +57,7 @@ def write(records: Records, folder: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     for name, section in sections.items():
         page = page.replace("{" + name + "}", section(records))
-    (folder / "local-paper.md").write_text(page, encoding="utf-8")
-    draw(records, folder)
+    return page
 
 
 def sets_of(records: Records) -> list[str]:

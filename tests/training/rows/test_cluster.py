@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import numpy as np
 import psutil
 import pyarrow.parquet as pq
 import pytest
+import warm
 from same_bits import CLASSES, KINDS, NUMBER, SCHEMA, learnt, table
 
 from accountant.audit.audit import audit_home
@@ -267,18 +267,17 @@ def test_what_a_job_needs_of_a_cluster_is_asked_before_it_is_charged(engine, hom
 
 
 @pytest.mark.server
-def test_a_driver_that_is_killed_burns_its_job_and_harms_no_other(engine, home, here):
-    words = [sys.executable, "-m", "serving.cli.app", "train", "classes", "--learner", "lazybb", "--epsilon", "0.5"]
+def test_a_driver_that_is_killed_burns_its_job_and_harms_no_other(engine, home, here, tmp_path):
+    words = [sys.executable, "-m", "serving.cli", "train", "classes", "--learner", "lazybb", "--epsilon", "0.5"]
     env = {**os.environ, "DPSERVE_HOME": str(home.path), "DPSERVE_ENGINE": engine.address}
-    process = subprocess.Popen(
-        [*words, "--set", "rounds=4000"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    with (tmp_path / "said").open("wb") as said:
+        process = warm.Popen([*words, "--set", "rounds=4000"], warm.ROOT, env, said, said)
     try:
         until(lambda: any(each.state.value == "started" for each in home.ledger.leases()), "it started", engine)
         (holding,) = home.ledger.leases()
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
     assert job.recover(home)["burned"] == [holding.seq]
     assert bits(home, "lazybb") == here["lazybb"]
 
