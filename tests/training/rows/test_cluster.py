@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import warm
@@ -26,7 +27,10 @@ from accountant.errors import EngineUnavailable, InputError, JobFailed, WrongSta
 from accountant.home import Home
 from accountant.ledger.families import Started
 from training import job
+from training.growing.append import append
 from training.plans import Asked, plan, public_of
+from training.registering.asked import AskedRegistration, registered
+from training.rows.additive_rows import BinCounts
 from training.rows.cluster import answering, desk, driver, pieces, workers
 from training.rows.cluster.pieces import Piece, check_manifest
 from training.rows.datasets import open_rows, register, require_rows
@@ -39,6 +43,7 @@ pytest.importorskip("distributed", reason="needs the extra dask")
 from dask_cluster import DaskCluster, certificate, until
 
 TOTAL = Budget.of("50", "0.000001")
+PERSON = {"person_epsilon": "3", "person_delta": "1e-6"}
 NAMES = {CLASSES: "classes", NUMBER: "numbers"}
 
 
@@ -87,10 +92,10 @@ def ready(cluster: DaskCluster) -> int:
         client.close()
 
 
-def rows_of(home: Home, name: str) -> Rows:
+def rows_of(home: Home, name: str, window: str | None = None) -> Rows:
     """As a started job would be given them."""
-    dataset, schema = home.ledger.dataset(name), schema_of(home, home.ledger.dataset(name))
-    request = plan(home, Asked(name, "ebm" if name == "numbers" else "lazybb", "0.5")).request
+    dataset, schema = home.ledger.dataset(name, blocks=window), schema_of(home, home.ledger.dataset(name))
+    request = plan(home, Asked(name, "ebm" if name == "numbers" else "lazybb", "0.5", blocks=window)).request
     return open_rows(home, Started(1, dataset, request, TOTAL.epsilon, None), schema)  # type: ignore[arg-type]
 
 
@@ -114,6 +119,37 @@ def test_every_answer_and_the_model_are_the_same_bits_by_a_cluster(engine, home,
     assert here == {kind: bits(home, kind) for kind in KINDS}
     monkeypatch.setattr(threads, "PARTITION", 1 << 23)  # eight pieces for two workers
     assert bits(home, "lazybb") == here["lazybb"]
+
+
+@pytest.mark.server
+def test_a_window_that_bounds_one_person_over_all_its_blocks_is_the_same_by_a_cluster(engine, tmp_path, monkeypatch):
+    """Of each person the first two rows of the window, in whichever of its blocks they stand."""
+    grown = Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
+    who = [[str(row % 10 + block * 4) for row in range(30)] for block in range(3)]  # most come again, some do not
+    edges = ", ".join(f"{row}.5" for row in range(89))
+    schema = f"row: {{type: numeric, edges: [{edges}]}}\nignore: [who]\n"
+    (tmp_path / "schema.yaml").write_text(f"target: {{name: y, {CLASSES}}}\nrecords: 60\nfeatures:\n  {schema}")
+    for block, people in enumerate(who):
+        own = {"who": people, "row": [30.0 * block + row for row in range(30)], "y": ["no", "yes"] * 15}
+        pq.write_table(pa.table(own), file := tmp_path / f"{block}.parquet")
+        if block:
+            append(grown, "visits", file, "steward")
+        else:
+            asked = AskedRegistration("visits", "2", "1e-6", unit="who", contributions=2, **PERSON)
+            registered(grown, asked, file, tmp_path / "schema.yaml", "steward")
+
+    def read(window: str) -> list[int]:
+        with closing(rows_of(grown, "visits", window)) as rows:
+            return np.flatnonzero(rows.ask(BinCounts(0))).tolist()
+
+    for first, last in ((1, 3), (2, 3), (3, 3)):
+        all_rows = [(each, 30 * at + row) for at in range(first - 1, last) for row, each in enumerate(who[at])]
+        places = {each: [row for one, row in all_rows if one == each][:2] for each, _ in all_rows}
+        by_cluster = read(f"{first}-{last}")
+        assert by_cluster == sorted(row for rows in places.values() for row in rows)
+        with monkeypatch.context() as here:
+            here.setenv("DPSERVE_ENGINE", "local")
+            assert read(f"{first}-{last}") == by_cluster
 
 
 @pytest.mark.server
