@@ -15,7 +15,7 @@ from math import ceil
 from operator import add, sub
 from typing import Any
 
-from accountant.budget import NANO, Budget, nano
+from accountant.budget import NANO, Budget, from_nano, nano
 from accountant.canonical import decimal_string, parse_decimal
 from accountant.errors import LedgerInvalid
 from accountant.privacy.claims import ADAPTIVE, BOUNDS, FIRST_BOUNDS, GAUSSIAN, PURE, RENYI, Claim, claim, price
@@ -33,6 +33,12 @@ from accountant.privacy.second_opinion import (
 Value = Mapping[str, Any]
 _NO_REFERENCES = 2  # the format in which equal values have equal bytes, and no others have them
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@lru_cache(1 << 16)
+def spelt(figure: int) -> str:
+    """Nano-units as rows and entries spell them: entries about many blocks repeat them."""
+    return decimal_string(from_nano(figure))
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from math import floor
 from typing import Any
 from uuid import UUID, uuid5
 
-from accountant.audit.judge import Account, Figures, Value, judge_filter, read_budget, require, require_hex
+from accountant.audit.judge import Account, Figures, Value, judge_filter, read_budget, require, require_hex, spelt
 from accountant.audit.replay_blocks import Blocks, one_line_for_same
 from accountant.budget import NANO, Budget, Relation, check_name, from_nano, nano, parse_relation
 from accountant.canonical import decimal_string, parse_decimal
@@ -60,8 +60,8 @@ class FamilyState:
     def stored(self, figures: Figures) -> dict[str, Any]:
         """A price as rows and entries spell it."""
         orders = (order for order, _ in self.criteria)
-        rdp = {decimal_string(order): _text(figure) for order, figure in zip(orders, figures.rdp, strict=True)}
-        return {"pure": _text(figures.pure), "unbounded": figures.unbounded, "rdp": rdp}
+        rdp = {decimal_string(order): spelt(figure) for order, figure in zip(orders, figures.rdp, strict=True)}
+        return {"pure": spelt(figures.pure), "unbounded": figures.unbounded, "rdp": rdp}
 
     def sums(self) -> dict[str, Any]:
         """What it has used, and the job that took the whole, as its row spells it."""
@@ -81,10 +81,6 @@ class FamilyState:
         if share is not None:
             part = max(1, floor(total * share)), [floor(cap * share) for _, cap in self.criteria]
             require(_within(self.analysts[by], *part), f"admission: the quota {share} of {by:.80} is exceeded")
-
-
-def _text(figure: int) -> str:
-    return decimal_string(from_nano(figure))
 
 
 def _within(used: Figures, pure: int, caps: Sequence[int]) -> bool:
@@ -269,7 +265,8 @@ class Books:
                 if names and by is not None:
                     lines[-1]["analyst"] = {"name": by, "used": each.stored(each.analysts[by])}
             lines = lines if window is None else one_line_for_same(lines)
-            require(value["after"] == lines, f"after: is not what the entries before it give, {lines}")
+            if value["after"] != lines:
+                raise LedgerInvalid(f"after: is not what the entries before it give, {lines}")
 
     def quota_set(self, seq: int, value: Value) -> None:
         """`quota-set`: how much of a family's budget one analyst may use, or everybody else."""
