@@ -1,6 +1,5 @@
-"""The only place where noise exists. Price and draw read one number. Samplers are exact, over OS entropy: Laplace noise
-and randomized responses are OpenDP's; choices and Gaussian noise are a few lines of our own, of uniform numbers with as
-many bits as tell.
+"""The only place where noise exists. Price and draw read one number. Samplers are exact, over OS entropy: randomized
+responses are OpenDP's; choices and noise are a few lines of our own, of uniform numbers with as many bits as tell.
 
 Every mechanism takes exact integers (fixed-point statistics) and the query's integer sensitivity, so no float order
 and no float rounding can betray a row. Floating point appears once, in the scale, and is rounded towards more noise.
@@ -34,7 +33,7 @@ measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehea
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
 AT_ONCE = 1 << 13  # candidates
-WIDEST = 2.0**55  # of our own Gaussian: 64 bits hold its sizes
+WIDEST, WIDEST_LAPLACE = 2.0**55, 2.0**48  # scales of our own noise: 64 bits hold its sizes
 
 
 class Mechanism(Protocol):
@@ -127,7 +126,9 @@ class DiscreteLaplace(_PureMechanism):
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The noisy integers, of the shape (len(values),)."""
-        return np.asarray(_laplace(_scale(sensitivity, self.epsilon))(np.ascontiguousarray(values, np.int64)), np.int64)
+        scale, values = _scale(sensitivity, self.epsilon), np.ascontiguousarray(values, np.int64)
+        ours = scale <= WIDEST_LAPLACE
+        return _added(values, _noise(scale, values.size, 1)) if ours else np.asarray(_laplace(scale)(values), np.int64)
 
 
 @dataclass(frozen=True)
@@ -150,12 +151,8 @@ class DiscreteGaussian:
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The noisy integers, of the shape (len(values),)."""
         scale, values = _round_up(Fraction(self.noise_multiplier) * sensitivity), np.ascontiguousarray(values, np.int64)
-        if scale > WIDEST:
-            return np.asarray(_gaussian(scale)(values), np.int64)
-        noise = _normal(scale, values.size)
-        total = values + noise
-        wrapped = ((values ^ total) & (noise ^ total)) < 0  # clamped, as OpenDP clamps: what is made of a release
-        return np.where(wrapped, np.where(noise > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min), total)
+        ours = scale <= WIDEST
+        return _added(values, _normal(scale, values.size)) if ours else np.asarray(_gaussian(scale)(values), np.int64)
 
 
 @dataclass(frozen=True)
@@ -224,40 +221,55 @@ def _exactly(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
 
 
-def _normal(scale: float, count: int) -> Integers:
-    """Independent discrete Gaussian noise, P(z) ~ exp(-z^2 / (2 scale^2)): (count,).
+def _added(values: Integers, noise: Integers) -> Integers:
+    """Their sum, clamped, as OpenDP clamps: what is made of a release."""
+    total = values + noise
+    wrapped = ((values ^ total) & (noise ^ total)) < 0
+    return np.where(wrapped, np.where(noise > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min), total)
 
-    By rejection: a size |z| is in a block of sizes with the chance of exp(-first^2 / (2 scale^2)), its own place in the
-    block has chance 1 / width; it is kept with chance exp(-(z^2 - first^2) / (2 scale^2)), and so is its sign, but for
-    that of a zero. All three are exact (docs/privacy/prices.md), and their work has to do with the noise alone.
+
+def _normal(scale: float, count: int) -> Integers:
+    """Discrete Gaussian noise, P(z) ~ exp(-z^2 / (2 scale^2)): (count,)."""
+    return _noise(scale, count)
+
+
+def _noise(scale: float, count: int, *power: int) -> Integers:
+    """Independent integers, P(z) ~ exp(-e(z)), e(z) = z^2 / (2 scale^2), or, by power 1, |z| / scale: (count,).
+
+    By rejection: a size |z| is in a block with the chance of exp(-e(first)), its place there has chance 1 / width; it
+    is kept with chance exp(e(first) - e(z)), and so is its sign, but for that of a zero. All three are exact
+    (docs/privacy/prices.md), and their work has to do with the noise alone.
     """
     width = width_of(scale)
     found = np.empty(0, np.int64)
     while found.size < count:
         asked = (count - found.size) * 9 // 8 + 8
         words = np.frombuffer(os.urandom(16 * asked), np.uint64)
-        first = width * _blocks(words[:asked], scale)
+        first = width * _blocks(words[:asked], scale, *power)
         inside, negative = (words[asked:] & np.uint64(width - 1)).view(np.int64), words[asked:] >> np.uint64(63) > 0
         size = first + inside
+        if power:
+            kept = _coins(inside, scale)
+        else:
 
-        def chance(i: int, bits: int, first: Integers = first, size: Integers = size) -> tuple[Fraction, Fraction]:
-            return weight(int(size[i]) ** 2 - int(first[i]) ** 2, 2 * Fraction(scale) ** 2, bits)
+            def chance(i: int, bits: int, first: Integers = first, size: Integers = size) -> tuple[Fraction, Fraction]:
+                return weight(int(size[i]) ** 2 - int(first[i]) ** 2, 2 * Fraction(scale) ** 2, bits)
 
-        kept = _coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
+            kept = _coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
         kept &= ~negative | (size > 0)
         found = np.concatenate([found, np.where(negative, -size, size)[kept]])
     return found[:count]
 
 
-def _blocks(uniform: NDArray[np.uint64], scale: float) -> Integers:
+def _blocks(uniform: NDArray[np.uint64], scale: float, *power: int) -> Integers:
     """The block of sizes in which each number falls, by inversion; more bits of it are drawn where 64 do not tell."""
-    ended, holds = block_ends(scale)
+    ended, holds = block_ends(scale, *power)
     found = np.searchsorted(ended, uniform).astype(np.int64)
     for i in np.flatnonzero(uniform >= holds[found]):
         bits, number, block = 64, int(uniform[i]), None
         while block is None:
             bits, number = bits + 64, number << 64 | int.from_bytes(os.urandom(8), "big")
-            block = place(*block_sums(scale, bits), number, bits)
+            block = place(*block_sums(scale, bits, *power), number, bits)
         found[i] = block
     return found
 

@@ -88,14 +88,15 @@ def width_of(scale: float) -> int:
     return 1 << max(0, frexp(scale / 8)[1] - 1)
 
 
-def block_sums(scale: float, bits: int) -> Sums:
-    """As `run_sums`, of exp(-(width b)^2 / (2 scale^2)), b = 0, 1, ..: of blocks by what their first size weighs.
+def block_sums(scale: float, bits: int, power: int = 2) -> Sums:
+    """As `run_sums`, of blocks by what their first size weighs, b = 0, 1, ..: exp(-(width b)^2 / (2 scale^2)); by
+    `power` 1, exp(-width b / scale).
 
-    From one block to the next they fall by exp(-c), exp(-3 c), exp(-5 c), ..: all that follow w are together at most
-    w exp(-c) / (1 - exp(-c)).
+    From one block to the next they fall by exp(-c), exp(-3 c), exp(-5 c), ..; by power 1, by exp(-c) each time. From a
+    weight w on, all are together at most w / (1 - exp(-c)).
     """
     unit = 2 * bits + 64
-    falls = weight(width_of(scale) ** 2, 2 * Fraction(scale) ** 2, unit)
+    falls = weight(width_of(scale) ** power, divisor(scale, power), unit)
     fall_low, fall_high = floor(falls[0] * 2**unit), ceil(falls[1] * 2**unit)
     twice_low, twice_high = fall_low**2 >> unit, -(-(fall_high**2) >> unit)
     least = most = 1 << unit
@@ -107,17 +108,23 @@ def block_sums(scale: float, bits: int) -> Sums:
             return low, high, high[-1] + rest
         low.append(low[-1] + least)
         high.append(high[-1] + most)
-        now_low, now_high = now_low * twice_low >> unit, -(-now_high * twice_high >> unit)
+        if power == 2:
+            now_low, now_high = now_low * twice_low >> unit, -(-now_high * twice_high >> unit)
+
+
+def divisor(scale: float, power: int) -> Fraction:
+    """Of a size's square, or by power 1 of the size, in its exponent."""
+    return 2 * Fraction(scale) ** 2 if power == 2 else Fraction(scale)
 
 
 @lru_cache(maxsize=64)
-def block_ends(scale: float) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def block_ends(scale: float, power: int = 2) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Between which numbers of 64 bits each block ends: (sure to have ended, one less; not yet ended, 0 for the rest).
 
     A number u of them stands for [u, u + 1) / 2^64: it is behind a block where it is above the first of its two, and
     in a block or before it where it is below the second.
     """
-    low, high, total = block_sums(scale, 64)
+    low, high, total = block_sums(scale, 64, power)
     ended = [-(-(end << 64) // low[-1]) - 1 for end in high]
     holds = [(end << 64) // total for end in low]
     return np.array([min(end, 2**64 - 1) for end in ended], np.uint64), np.array([*holds, 0], np.uint64)

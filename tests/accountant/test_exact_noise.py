@@ -1,8 +1,10 @@
-"""Gaussian noise that is exact: blocks of sizes by inversion, a place in the block, and a coin (docs/privacy/prices.md,
-"Draws"). Every part is held against the weights by Decimal's exponential, to more digits than the part has bits."""
+"""Gaussian and Laplace noise that is exact: blocks of sizes by inversion, a place in the block, and a coin
+(docs/privacy/prices.md, "Draws"). Every part is held against the weights by Decimal's exponential, to more digits than
+the part has bits. Power 2 is the Gaussian's, 1 is Laplace's."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -12,64 +14,75 @@ import pytest
 from scipy.stats import chisquare
 
 from accountant import mechanisms, weights
-from accountant.mechanisms import DiscreteGaussian
+from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace
 
 SCALES = [1e-9, 0.001, 0.3, 1.0, 7.9, 8.0, 100.7, 2.0**20 * 1.37, 2.0**54]
 ALL = 2**64
+POWERS = pytest.mark.parametrize("power", [2, 1])
 
 
-def exact(gap: int, scale: float, digits: int = 120) -> Fraction:
-    """exp(-gap / (2 scale^2))."""
+def law_of(power: int) -> tuple[int, ...]:
+    """What the sampler is asked for beside a scale: the Gaussian's is what it does unasked."""
+    return () if power == 2 else (power,)
+
+
+def exact(gap: int, scale: float, power: int = 2, digits: int = 120) -> Fraction:
+    """exp(-gap / (2 scale^2)), or by power 1 exp(-gap / scale)."""
     with localcontext(prec=digits):
-        return Fraction((-Decimal(gap) / (2 * Decimal(scale) * Decimal(scale))).exp())
+        return Fraction((-Decimal(gap) / (2 * Decimal(scale) ** 2 if power == 2 else Decimal(scale))).exp())
 
 
-def ends(scale: float) -> list[Fraction]:
+def ends(scale: float, power: int = 2) -> list[Fraction]:
     """Where each block ends, of 1; as many blocks as are above 2^-140 of the whole."""
     width, sizes = weights.width_of(scale), [Fraction(1)]
     while sizes[-1] * 2**140 > 1:
-        sizes.append(exact((width * len(sizes)) ** 2, scale))
+        sizes.append(exact((width * len(sizes)) ** power, scale, power))
     whole, found = sum(sizes), [Fraction(0)]
     for size in sizes:
         found.append(found[-1] + size / whole)
     return found[1:]
 
 
+@POWERS
 @pytest.mark.parametrize("scale", SCALES)
-def test_blocks_end_where_they_should(scale):
+def test_blocks_end_where_they_should(scale, power):
     """Both bounds of every end, which are a 2^-63rd apart or less; and blocks are between a 16th and an 8th wide."""
     width = weights.width_of(scale)
     assert width & (width - 1) == 0
     assert width == 1 or scale / 16 < width <= scale / 8
     assert width > 1 or scale < 16
-    ended, holds = weights.block_ends(scale)
+    ended, holds = weights.block_ends(scale, *law_of(power))
     assert holds.size == ended.size + 1
     assert holds[-1] == 0
-    for end, before, within in zip(ends(scale), ended.tolist(), holds.tolist(), strict=False):
+    for end, before, within in zip(ends(scale, power), ended.tolist(), holds.tolist(), strict=False):
         assert within <= end * ALL <= before + 1
         assert before + 1 - within <= 2
 
 
+@POWERS
 @pytest.mark.parametrize("scale", [1.0, 100.7, 2.0**20 * 1.37])
-def test_a_number_falls_into_its_block(monkeypatch, scale):
+def test_a_number_falls_into_its_block(monkeypatch, scale, power):
     """On either side of each end; where 64 bits do not tell, the bits that follow do."""
     monkeypatch.setattr(mechanisms.os, "urandom", lambda size: b"\x80" + bytes(size - 1))
-    exactly = ends(scale)
-    for block, end in enumerate(exactly[:-1]):
+    exactly = ends(scale, power)
+    every = 1 if power == 2 else 61  # Laplace noise has four times as many blocks, all of one ratio
+    for block, end in [*enumerate(exactly[:-1])][::every]:
         turn = int(end * ALL)
         near = [u for u in (turn - 9, turn - 2, turn - 1, turn, turn + 1, turn + 2, turn + 9) if 0 <= u < ALL]
-        found = mechanisms._blocks(np.array(near, np.uint64), scale).tolist()
-        assert found == [sum(each <= Fraction(2 * u + 1, 2 * ALL) for each in exactly) for u in near], block
-    assert mechanisms._blocks(np.array([0], np.uint64), scale).tolist() == [0]
+        found = mechanisms._blocks(np.array(near, np.uint64), scale, *law_of(power)).tolist()
+        assert found == [bisect_right(exactly, Fraction(2 * u + 1, 2 * ALL)) for u in near], block
+    assert mechanisms._blocks(np.array([0], np.uint64), scale, *law_of(power)).tolist() == [0]
 
 
+@POWERS
 @pytest.mark.parametrize(("last", "expected"), [(0, 2), (ALL - 1, 3)])
-def test_a_block_asks_for_more_bits_until_they_tell(monkeypatch, last, expected):
+def test_a_block_asks_for_more_bits_until_they_tell(monkeypatch, last, expected, power):
     """A number whose first 128 bits are those of the end of block 2."""
-    end = int(ends(100.7)[2] * 2**192)
+    end = int(ends(100.7, power)[2] * 2**192)
     left = [(end >> 64 & (ALL - 1)).to_bytes(8, "big"), last.to_bytes(8, "big")]
     monkeypatch.setattr(mechanisms.os, "urandom", lambda size: left.pop(0))
-    assert mechanisms._blocks(np.array([end >> 128], np.uint64), 100.7).tolist() == [expected]
+    found = mechanisms._blocks(np.array([end >> 128], np.uint64), 100.7, *law_of(power))
+    assert found.tolist() == [expected]
     assert left == []
 
 
@@ -109,15 +122,41 @@ def test_a_size_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale)
     assert seen == [asked]
 
 
-def law(scale: float, most: int) -> dict[int, float]:
-    chances = {z: float(np.exp(-(z**2) / (2 * scale**2))) for z in range(-most, most + 1)}
+@pytest.mark.parametrize("scale", [3.0, 100.7, 2.0**20 * 1.37, 2.0**47])
+def test_a_size_of_laplace_noise_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale):
+    """The coin is that of a choice: a whole gap, the place in the block, over the scale itself."""
+    count, width = 24, weights.width_of(scale)
+    asked = count * 9 // 8 + 8
+    turns = [ALL * k // asked for k in range(asked)]
+    inside = [(k * 0x9E3779B97F4A7C15 % ALL) for k in range(asked)]
+    blocks = mechanisms._blocks(np.array(turns, np.uint64), scale, 1).tolist()
+    seen = []
+
+    def coins(below, over):
+        assert below.tolist() == [place % width for place in inside]
+        assert over == scale
+        seen.append(asked)
+        return np.ones(asked, np.bool_)
+
+    monkeypatch.setattr(mechanisms, "_coins", coins)
+    words(monkeypatch, turns, inside)
+    drawn = mechanisms._noise(scale, count, 1).tolist()
+    sizes = [width * block + place % width for block, place in zip(blocks, inside, strict=True)]
+    signed = [-size if place >> 63 else size for size, place in zip(sizes, inside, strict=True)]
+    assert drawn == [z for z, place in zip(signed, inside, strict=True) if z or not place >> 63][:count]
+    assert seen == [asked]
+
+
+def law(scale: float, most: int, power: int) -> dict[int, float]:
+    over = 2 * scale**2 if power == 2 else scale
+    chances = {z: float(np.exp(-(abs(z) ** power) / over)) for z in range(-most, most + 1)}
     whole = sum(chances.values())
     return {z: chance / whole for z, chance in chances.items()}
 
 
-def p_value(drawn: np.ndarray, scale: float) -> float:
+def p_value(drawn: np.ndarray, scale: float, power: int = 2) -> float:
     """Chi-square of at most a hundred groups of neighbouring sizes, of about the same chance."""
-    chances, seen = law(scale, int(12 * scale) + 9), Counter(drawn.tolist())
+    chances, seen = law(scale, int((12 if power == 2 else 45) * scale) + 9, power), Counter(drawn.tolist())
     found, expected = [0], [0.0]
     for z, chance in chances.items():
         if expected[-1] >= 0.01:
@@ -131,18 +170,20 @@ def p_value(drawn: np.ndarray, scale: float) -> float:
 
 
 @pytest.mark.statistical
+@POWERS
 @pytest.mark.parametrize("scale", [0.6, 3.0, 40.0, 700.0])
-def test_the_law_of_what_is_drawn(scale):
+def test_the_law_of_what_is_drawn(scale, power):
     """A scale that is off by a twelfth is seen: missing it is less likely than 1e-9. False alarm: 1e-6."""
-    drawn = mechanisms._normal(scale, 60_000)
-    assert p_value(drawn, scale) > 1e-6
-    assert p_value(drawn, scale * 1.08) < 1e-6
-    assert p_value(drawn, scale / 1.08) < 1e-6
+    drawn = mechanisms._noise(scale, 60_000, *law_of(power))
+    assert p_value(drawn, scale, power) > 1e-6
+    assert p_value(drawn, scale * 1.08, power) < 1e-6
+    assert p_value(drawn, scale / 1.08, power) < 1e-6
 
 
 @pytest.mark.statistical
+@POWERS
 @pytest.mark.parametrize("fault", ["no coin", "a negative zero", "blocks of another scale", "one sign"])
-def test_faults_are_seen(monkeypatch, fault):
+def test_faults_are_seen(monkeypatch, fault, power):
     """Missing one of them is less likely than 1e-9."""
     coins, ends_of, frombuffer = mechanisms._coins, mechanisms.block_ends, np.frombuffer
     if fault == "no coin":  # 64 has blocks of 8: what a coin takes is little, and seen
@@ -150,13 +191,13 @@ def test_faults_are_seen(monkeypatch, fault):
     elif fault == "a negative zero":
         monkeypatch.setattr(mechanisms, "_coins", lambda *given: coins(*given).astype(np.int64).view(Anyway))
     elif fault == "blocks of another scale":
-        monkeypatch.setattr(mechanisms, "block_ends", lambda scale: ends_of(scale * 1.5))
+        monkeypatch.setattr(mechanisms, "block_ends", lambda scale, *law: ends_of(scale * 1.5, *law))
     else:
         monkeypatch.setattr(
             mechanisms.np, "frombuffer", lambda data, kind: frombuffer(data, kind) & np.uint64(ALL // 2 - 1)
         )
     scale = 0.6 if fault == "a negative zero" else 64.0
-    assert p_value(mechanisms._normal(scale, 400_000), scale) < 1e-6
+    assert p_value(mechanisms._noise(scale, 400_000, *law_of(power)), scale, power) < 1e-6
 
 
 class Anyway(np.ndarray):
@@ -166,12 +207,13 @@ class Anyway(np.ndarray):
         return self.astype(np.bool_).view(np.ndarray)
 
 
-def test_what_floats_tell_asks_for_no_digits(monkeypatch):
+@POWERS
+def test_what_floats_tell_asks_for_no_digits(monkeypatch, power):
     """False alarm: 1e-5 (a coin in 1e8, and 64 bits at an end of a block, ask for more)."""
-    weights.block_ends(50.0)
+    weights.block_ends(50.0, *law_of(power))
     monkeypatch.setattr(mechanisms, "weight", None)
     monkeypatch.setattr(mechanisms, "block_sums", None)
-    assert mechanisms._normal(50.0, 1000).size == 1000
+    assert mechanisms._noise(50.0, 1000, *law_of(power)).size == 1000
 
 
 def test_as_many_as_asked_for_however_few_are_kept(monkeypatch):
@@ -190,3 +232,17 @@ def test_noise_beyond_64_bits_is_drawn_by_opendp(monkeypatch):
     assert asked == []
     draw(np.zeros(3, np.int64), (1 << 54) + 1)
     assert asked == [2.0**55 + 2**3]
+
+
+def test_laplace_noise_beyond_64_bits_is_drawn_by_opendp(monkeypatch):
+    """Sizes of our own fit 64 bits up to scales of 2^48, with room for 2^15 of them; and sums are clamped."""
+    asked = []
+    monkeypatch.setattr(mechanisms, "_laplace", lambda scale: asked.append(scale) or (lambda values: values))
+    draw = DiscreteLaplace(Decimal("0.5")).draw
+    most = np.iinfo(np.int64).max
+    drawn = draw(np.array([most, -most] * 40), 1 << 47)
+    assert asked == []
+    assert {-most - 1, most} <= set(drawn.tolist())  # 40 of one sign: 2^-39
+    assert np.all((drawn > 0) == (np.arange(80) % 2 == 0))
+    draw(np.zeros(3, np.int64), (1 << 47) + 1)
+    assert asked == [2.0**48 + 2]
