@@ -32,7 +32,7 @@ measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehea
 
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
-AT_ONCE = 1 << 13  # candidates
+AT_ONCE, MOST = 1 << 13, 2**63 - 1  # candidates; of 64 bits
 WIDEST, WIDEST_LAPLACE = 2.0**55, 2.0**48  # scales of our own noise: 64 bits hold its sizes
 
 
@@ -143,7 +143,7 @@ class DiscreteGaussian:
     norm: ClassVar[str] = "l2"
     noise_multiplier: Decimal
 
-    @property
+    @cached_property
     def event(self) -> Gaussian:
         """Of the continuous Gaussian."""
         return Gaussian(self.noise_multiplier)
@@ -152,7 +152,7 @@ class DiscreteGaussian:
         """The noisy integers, of the shape (len(values),)."""
         scale, values = _round_up(Fraction(self.noise_multiplier) * sensitivity), np.ascontiguousarray(values, np.int64)
         ours = scale <= WIDEST
-        return _added(values, _normal(scale, values.size)) if ours else np.asarray(_gaussian(scale)(values), np.int64)
+        return _added(values, _noise(scale, values.size)) if ours else np.asarray(_gaussian(scale)(values), np.int64)
 
 
 @dataclass(frozen=True)
@@ -225,12 +225,7 @@ def _added(values: Integers, noise: Integers) -> Integers:
     """Their sum, clamped, as OpenDP clamps: what is made of a release."""
     total = values + noise
     wrapped = ((values ^ total) & (noise ^ total)) < 0
-    return np.where(wrapped, np.where(noise > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min), total)
-
-
-def _normal(scale: float, count: int) -> Integers:
-    """Discrete Gaussian noise, P(z) ~ exp(-z^2 / (2 scale^2)): (count,)."""
-    return _noise(scale, count)
+    return np.where(wrapped, np.where(noise > 0, MOST, -MOST - 1), total) if wrapped.any() else total
 
 
 def _noise(scale: float, count: int, *power: int) -> Integers:
@@ -257,15 +252,16 @@ def _noise(scale: float, count: int, *power: int) -> Integers:
 
             kept = _coins(inside * (first + size.astype(np.float64)), 2 * scale * scale, chance)
         kept &= ~negative | (size > 0)
-        found = np.concatenate([found, np.where(negative, -size, size)[kept]])
+        some = np.where(negative, -size, size)[kept]
+        found = np.concatenate([found, some]) if found.size else some
     return found[:count]
 
 
 def _blocks(uniform: NDArray[np.uint64], scale: float, *power: int) -> Integers:
     """The block of sizes in which each number falls, by inversion; more bits of it are drawn where 64 do not tell."""
     ended, holds = block_ends(scale, *power)
-    found = np.searchsorted(ended, uniform).astype(np.int64)
-    for i in np.flatnonzero(uniform >= holds[found]):
+    found: Integers = ended.searchsorted(uniform)
+    for i in (uniform >= holds[found]).nonzero()[0]:
         bits, number, block = 64, int(uniform[i]), None
         while block is None:
             bits, number = bits + 64, number << 64 | int.from_bytes(os.urandom(8), "big")
@@ -287,7 +283,7 @@ def _coins(
     rough, near = rough_weights(below, scale), uniform * 2.0**-64
     low, high = rough * (1 - NEAR), rough * (1 + NEAR) + LEAST
     heads = near * (1 + 1e-12) + 2.0**-63 <= low
-    for i in np.flatnonzero(~heads & (near * (1 - 1e-12) - 2.0**-63 < high)):
+    for i in (~heads & (near * (1 - 1e-12) - 2.0**-63 < high)).nonzero()[0]:
         exact = partial(chance, int(i)) if chance else partial(weight, int(below[i]), scale)
         heads[i] = _coin(int(uniform[i]), Fraction(float(low[i])), Fraction(float(high[i])), exact)
     return heads

@@ -115,7 +115,7 @@ def test_a_size_is_kept_with_the_chance_that_its_block_lacks(monkeypatch, scale)
 
     monkeypatch.setattr(mechanisms, "_coins", coins)
     words(monkeypatch, turns, inside)
-    drawn = mechanisms._normal(scale, count).tolist()
+    drawn = mechanisms._noise(scale, count).tolist()
     sizes = [width * block + place % width for block, place in zip(blocks, inside, strict=True)]
     signed = [-size if place >> 63 else size for size, place in zip(sizes, inside, strict=True)]
     assert drawn == [z for z, place in zip(signed, inside, strict=True) if z or not place >> 63][:count]
@@ -219,8 +219,8 @@ def test_what_floats_tell_asks_for_no_digits(monkeypatch, power):
 def test_as_many_as_asked_for_however_few_are_kept(monkeypatch):
     """Nine of ten are rejected: it goes on until there are enough."""
     monkeypatch.setattr(mechanisms, "_coins", lambda below, *_: np.arange(below.size) % 10 == 0)
-    assert mechanisms._normal(50.0, 1000).shape == (1000,)
-    assert mechanisms._normal(50.0, 0).shape == (0,)
+    assert mechanisms._noise(50.0, 1000).shape == (1000,)
+    assert mechanisms._noise(50.0, 0).shape == (0,)
 
 
 def test_noise_beyond_64_bits_is_drawn_by_opendp(monkeypatch):

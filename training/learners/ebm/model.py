@@ -72,6 +72,7 @@ class Model:
         self._constant, self._curvature = 0, 1.0
         self._clip = 1.0  # the first sum is of all that there is
         self._weights = self.weighed  # until the last sum
+        self._left: ClassResiduals | None = None  # the last ones
 
     def leaves(self, place: int) -> Integers:
         """The next public partition of a feature's bins, or a pair's cells."""
@@ -205,8 +206,8 @@ class Model:
             share = len(self.kept) / self.pairs.many
             rate, ridge = self.pairs.rate * share, self.pairs.ridge * sqrt(share)
         gain = rate / (h + ridge * noise)
-        moved = np.round(gain * worth * sums * self._grid)[leaves]
-        term = np.clip(self._terms[place] + moved, -self._limit, self._limit).astype(np.int64)
+        moved = np.rint(gain * worth * sums * self._grid)[leaves]
+        term = np.minimum(np.maximum(self._terms[place] + moved, -self._limit), self._limit).astype(np.int64)
         self._terms[place] = term  # a new array each time: rows know a term by its object
         self._lows[place], self._highs[place] = int(term.min()), int(term.max())
         corrected = (gain * self._curvature)[leaves] * rows
@@ -272,7 +273,9 @@ class Model:
         if self._number:
             return NumberResiduals(self._constant, round(self._clip * TARGET_GRID), relation)
         low, high = self._constant + sum(self._lows), self._constant + sum(self._highs)
-        return ClassResiduals(self._constant, low, high, self._clip, relation, norm, self._weights)
+        found = ClassResiduals(self._constant, low, high, self._clip, relation, norm, self._weights)
+        self._left = self._left if found == self._left else found  # which knows its table already
+        return self._left
 
     def _noise(self, mechanism: Mechanism, worth: float) -> float:
         """The standard deviation of its noise on a sum, in logits or half ranges."""

@@ -115,8 +115,8 @@ class ClassResiduals:
 
 @lru_cache(maxsize=4)  # rounds that know the same of the scores share it
 def _table(low: int, high: int, clip: float, first: float, last: float, worth: float) -> NDArray[np.int32]:
-    exact = _residuals()[:, low + CLIP : high + CLIP + 1]
-    return kernels.additive.clipped_steps(exact, clip, np.array([first, last]), worth)
+    weights = np.array([first, last])
+    return kernels.additive.clipped_steps(_residuals(), low + CLIP, high + CLIP + 1, clip, weights, worth)
 
 
 @lru_cache(maxsize=1)

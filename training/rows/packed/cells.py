@@ -106,9 +106,13 @@ def _place(values: NDArray[np.float64], span: Span) -> NDArray[np.int64]:
 def merging(name: str, edges: NDArray[np.float64], bins: NumericFeature) -> Codes:
     """Of each cell its bin, the missing value's last. InputError where a cut point is none of the cells' `edges`."""
     cuts = np.array(bins.edges)
-    if name != bins.name or not {*bins.edges} <= {*edges.tolist()}:
+    places = np.searchsorted(edges, cuts)
+    if name != bins.name or (cuts.size and (cuts[-1] > edges[-1] or (edges[places] != cuts).any())):
         raise InputError(f"{bins.name}: its cut points are not among those that its rows are packed by")
-    return np.array([0, *np.searchsorted(cuts, edges, side="right"), bins.missing], np.uint16)
+    table = np.zeros(edges.size + 2, np.uint16)
+    table[1:-1] = np.bincount(places, minlength=edges.size).cumsum()
+    table[-1] = bins.missing
+    return table
 
 
 @dataclass(frozen=True)
