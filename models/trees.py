@@ -126,22 +126,31 @@ def tree_text(tree: Tree, features: Sequence[Feature], indent: str = "", lead: s
     return [f"{indent}{lead}{describe(tree, features)}?", *yes, *no]
 
 
-def check_tree(tree: Tree, features: Sequence[Feature], depth: int = MAX_DEPTH) -> None:
-    """ModelInvalid unless every split asks a test that its feature has, and every weight is an exact integer. Of a
-    number's single values, only the missing one may be asked for: a bin takes two splits."""
+def codes_asked(features: Sequence[Feature]) -> list[dict[str, range]]:
+    """Of each feature, the codes that each test may ask for. Of a number's single values, only the missing one: a bin
+    takes two splits."""
+    first = [owner.missing if isinstance(owner, NumericFeature) else 0 for owner in features]
+    return [
+        {"above": range(owner.cuts), "is": range(low, owner.bins)} for owner, low in zip(features, first, strict=True)
+    ]
+
+
+def check_tree(
+    tree: Tree, features: Sequence[Feature], asked: Sequence[dict[str, range]], depth: int = MAX_DEPTH
+) -> None:
+    """ModelInvalid unless every split asks a test that its feature has (`codes_asked`), and every weight is an exact
+    integer."""
     if isinstance(tree, Leaf):
         return check_weight(tree.weight)
-    if {type(tree.feature), type(tree.code)} != {int} or not 0 <= tree.feature < len(features) or depth == 0:
+    whole = type(tree.feature) is int and type(tree.code) is int
+    if not whole or not 0 <= tree.feature < len(features) or depth == 0:
         raise ModelInvalid(
             f"split.feature={tree.feature!r}: one of {len(features)} features, at most {MAX_DEPTH} splits deep"
         )
-    owner = features[tree.feature]
-    first = owner.missing if isinstance(owner, NumericFeature) else 0
-    codes = {"above": range(owner.cuts), "is": range(first, owner.bins)}.get(tree.test, range(0))
-    if tree.code not in codes:
-        raise ModelInvalid(f"split {tree.test!r} {tree.code}: {owner.name} has no such test")
-    check_tree(tree.yes, features, depth - 1)
-    check_tree(tree.no, features, depth - 1)
+    if tree.code not in asked[tree.feature].get(tree.test, ()):
+        raise ModelInvalid(f"split {tree.test!r} {tree.code}: {features[tree.feature].name} has no such test")
+    check_tree(tree.yes, features, asked, depth - 1)
+    check_tree(tree.no, features, asked, depth - 1)
 
 
 def check_weight(weight: object) -> None:

@@ -30,6 +30,7 @@ from models.trees import (
     Walk,
     check_tree,
     check_weight,
+    codes_asked,
     heaviest,
     splits,
     tree_from_json,
@@ -86,8 +87,9 @@ class TreeEnsemble(Ensemble):
         if len(self.classes) != 2:
             raise ModelInvalid(f"classes={self.classes}: trees tell two classes apart")
         check_weight(self.constant)
+        asked = codes_asked(self.features)
         for tree in self.trees:
-            check_tree(tree, self.features)
+            check_tree(tree, self.features, asked)
 
     def coded_scores(self, codes: Sequence[NDArray[Any]]) -> Scores:
         """Codes (features, n) -> scores (n, 1)."""

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 from models.trees import Leaf, Split, Tree
 from training.rows import kernels
+from training.rows.joined import joined
 from training.rows.partitions.partition import Integers, Partition
 from training.rows.rows import Rows
 
 MEMO = "lazybb-tree"
+FEW_CODES = 256  # of features that are one column: their sums, of all leaves, stay near the processor
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ class TreeRows:
         """Weight per feature, leaf and class, and code: (features, 2 leaves, max width); see `kernels.trees`."""
         return self._rows.ask(Histograms(tuple(trees), cuts, weights))
 
+    def passing(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers, tests: Integers) -> Integers:
+        """Weight per test, and leaf and class, of the rows that pass, and behind the tests of all rows: (tests + 1,
+        2 leaves). `tests` (tests, 3): feature, lowest and highest code that pass.
+        """
+        return self._rows.ask(Passing(tuple(trees), cuts, weights, tests))
+
 
 @dataclass(frozen=True)
 class ScoreCounts:
@@ -132,6 +140,38 @@ class Histograms(_Weighed):
         return kernels.trees.histograms(
             part.bins, part.low, part.labels, known.leaves, known.scores, table, bound, *sizes
         )
+
+
+@dataclass(frozen=True)
+class Passing(_Weighed):
+    """As `TreeRows.passing`. Few tests tell few codes of a feature apart, so that several are one column of rows."""
+
+    tests: Integers
+
+    def __call__(self, part: Partition) -> Integers:
+        known, table, bound = self.seen(part)
+        tables, feature, start, end = _coarse(self.tests.tobytes(), part.widths)
+        columns = joined(part, tables, FEW_CODES)
+        own = columns.codes, 0, part.labels, known.leaves, known.scores, table, bound
+        sums = columns.apart(kernels.trees.histograms(*own, len(self.cuts) + 1, columns.groups[2]))
+        running = np.concatenate([np.zeros_like(sums[:, :, :1]), np.cumsum(sums, axis=2)], axis=2)
+        return np.concatenate([running[feature, :, end] - running[feature, :, start], running[:1, :, -1]])
+
+
+@lru_cache(maxsize=64)
+def _coarse(asked: bytes, widths: tuple[int, ...]) -> tuple[tuple[Integers, ...], Integers, Integers, Integers]:
+    """Codes between two ends of intervals pass the same tests. Of each feature, the number that every code has then; of
+    each test its feature, the first number that passes, and the first behind it that does not. `asked`: (tests, 3).
+    """
+    feature, low, high = np.frombuffer(asked, np.int64).reshape(-1, 3).T
+    numbers = np.zeros((len(widths), max(widths) + 1), np.int64)
+    numbers[feature, low] = numbers[feature, high + 1] = 1
+    numbers[:, 0] = 0
+    numbers = numbers.cumsum(axis=1)
+    tables = tuple(own[:width] for own, width in zip(numbers, widths, strict=True))
+    behind = np.array([own[-1] + 1 for own in tables])[feature]
+    end = np.where(high + 1 < np.array(widths)[feature], numbers[feature, high + 1], behind)
+    return tables, feature, numbers[feature, low], end
 
 
 def _seen(part: Partition, trees: tuple[Grown, ...], cuts: tuple[Cut, ...], bound: int) -> _Known:

@@ -84,11 +84,10 @@ class SplitRisks:
         return 2 * loss.most(self.records, self.alpha) + slack
 
     def __call__(self, rows: Rows) -> Integers:
-        sums = TreeRows(rows).histograms(self.trees, self.cuts, weights(self.bound, self.curve, self.weighed))
-        running = np.concatenate([np.zeros_like(sums[:, :, :1]), np.cumsum(sums, axis=2)], axis=2)
-        feature, low, high = self.tests.intervals.T
-        held = running[feature, :, high + 1] - running[feature, :, low]  # (tests, 2 leaves)
-        rest, cap = running[0, :, -1] - held, self.records * WEIGHT_ONE
+        table, tests = weights(self.bound, self.curve, self.weighed), self.tests.intervals
+        sums = TreeRows(rows).passing(self.trees, self.cuts, table, tests)
+        held = sums[:-1]  # (tests, 2 leaves)
+        rest, cap = sums[-1] - held, self.records * WEIGHT_ONE
         children = [loss.risk(part[:, 0::2], part[:, 1::2], self.alpha, cap) for part in (held, rest)]
         return np.ascontiguousarray(-(children[0] + children[1]).T)
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 8192
-LANES = 4
 FEW_EDGES = 256
 Integers = NDArray[np.int64]
 
@@ -77,59 +76,46 @@ def count_states(states: NDArray[Any], zero: int, size: int) -> Integers:
     return np.asarray(counts.sum(axis=0))
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
-def _add(lanes: int, codes: NDArray[np.uint16], weights: Integers, size: int, sums: Integers) -> None:
-    """sums[lane, codes[lane, j]] += weights[j]. Inlined, so that the compiler knows the number of lanes and unrolls."""
-    for j in range(size):
-        weight = weights[j]
-        for lane in range(lanes):
-            sums[lane, codes[lane, j]] += weight
-
-
 @numba.njit(nogil=True, cache=True)
 def signed_sums(
-    bins: NDArray[Any],
-    states: NDArray[Any],
-    low: int,
-    weights: Integers,
-    zero: int,
-    widths: Integers,
-    groups: tuple[Integers, Integers, int],
+    columns: NDArray[Any], states: NDArray[Any], low: int, weights: Integers, zero: int, size: int
 ) -> Integers:
-    """Sum over rows of weights[state + zero], per feature and code: (features, max width). Row i of `states` is row
-    low + i of `bins`.
+    """Sum over rows of weights[state + zero], per column and code: (columns, size). Row i of `states` is row low + i of
+    the `columns`: features, or groups of them with their joint codes (`training.rows.joined`).
 
-    An addition to memory costs the same whatever it adds, and the loop is bound by the number of them. So features are
-    grouped (see `grouped`), and a row is added once per group, to the joint code of its features; sums of single
-    features are read off in the end. Rows go block by block, so that their weights and joint codes stay in cache; up to
-    four groups go side by side, so that no addition waits for the one before it to the same place.
+    Rows go block by block, so that their weights stay in cache, and two columns go side by side: no addition waits for
+    the one before it to the same place.
     """
-    members, starts, entries = groups
-    count = starts.size - 1
-    joint = np.zeros((count, entries), dtype=np.int64)
+    count = len(columns)
+    sums = np.zeros((count, size), dtype=np.int64)
     signed = np.empty(BLOCK, dtype=np.int64)
-    codes = np.empty((LANES, BLOCK), dtype=np.uint16)
-    batches = -(-count // LANES)
     for start in range(0, states.size, BLOCK):
-        size = min(BLOCK, states.size - start)
-        for j in range(size):
+        some = min(BLOCK, states.size - start)
+        for j in range(some):
             signed[j] = weights[np.uint64(states[start + j] + zero)]
-        for batch in range(batches):
-            first, last = count * batch // batches, count * (batch + 1) // batches
-            for g in range(first, last):
-                _join(bins, members[starts[g] : starts[g + 1]], widths, low + start, codes[g - first, :size])
-            if last - first == 4:
-                _add(4, codes, signed, size, joint[first:last])
-            elif last - first == 3:
-                _add(3, codes, signed, size, joint[first:last])
-            elif last - first == 2:
-                _add(2, codes, signed, size, joint[first:last])
-            else:
-                _add(1, codes, signed, size, joint[first:last])
-    sums = np.zeros((widths.size, widths.max()), dtype=np.int64)
-    for g in range(count):
-        _part(joint[g], members[starts[g] : starts[g + 1]], widths, sums)
+        a, b = low + start, low + start + some
+        for c in range(0, count - 1, 2):
+            _add_two(columns[c, a:b], columns[c + 1, a:b], signed, sums[c], sums[c + 1])
+        if count % 2:
+            _add(columns[count - 1, a:b], signed, sums[count - 1])
     return sums
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _add_two(
+    codes: NDArray[Any], others: NDArray[Any], weights: Integers, sums: Integers, other_sums: Integers
+) -> None:
+    """To the sums of two columns. An index that is known not to be negative is not looked up from the other end."""
+    for j in range(codes.size):
+        weight = weights[j]
+        sums[np.uint64(codes[j])] += weight
+        other_sums[np.uint64(others[j])] += weight
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _add(codes: NDArray[Any], weights: Integers, sums: Integers) -> None:
+    for j in range(codes.size):
+        sums[np.uint64(codes[j])] += weights[j]
 
 
 @numba.njit(nogil=True, cache=True)
@@ -147,22 +133,6 @@ def _join(bins: NDArray[Any], members: Integers, widths: Integers, start: int, c
         more, width = bins[member, start : start + codes.size], np.uint16(widths[member])
         for j in range(codes.size):
             codes[j] = codes[j] * width + np.uint16(more[j])
-
-
-@numba.njit(nogil=True, cache=True)
-def _part(joint: Integers, members: Integers, widths: Integers, sums: Integers) -> None:
-    """sums[feature, code] of every feature of a group, from the sums by joint code."""
-    outer, inner = 1, 1
-    for member in members:
-        inner *= widths[member]
-    for member in members:
-        width = widths[member]
-        inner //= width
-        for high in range(outer):
-            for code in range(width):
-                at = (high * width + code) * inner
-                sums[member, code] += joint[at : at + inner].sum()
-        outer *= width
 
 
 def grouped(widths: tuple[int, ...], limit: int) -> tuple[Integers, Integers, int]:

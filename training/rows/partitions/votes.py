@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 from models.votes import Vote, holds
 from training.rows import kernels
+from training.rows.joined import every_code, grouped, joined
 from training.rows.partitions.partition import Integers, Partition
 
 MEMO = "votes"
@@ -53,15 +54,14 @@ class SignedSums:
         bound, sums = self.bound, kernels.votes.signed_sums
         tables = np.broadcast_to(self.weights, (part.outputs, 2, 2 * bound + 1))
         by_state = [np.stack([-other[::-1], own], axis=1).ravel() for other, own in tables]  # by state + 2 bound
-        widths, groups = np.array(part.widths, np.int64), _grouped(part.widths, min(JOINT_CODES, part.size))
         states = states_after(part, self.votes, bound)
-        pairs = zip(states, by_state, strict=True)
-        return np.stack([sums(part.bins, each, part.low, own, 2 * bound, widths, groups) for each, own in pairs])
-
-
-@lru_cache(maxsize=64)
-def _grouped(widths: tuple[int, ...], limit: int) -> tuple[Integers, Integers, int]:
-    return kernels.votes.grouped(widths, limit)
+        pairs = [*zip(states, by_state, strict=True)]
+        limit = min(JOINT_CODES, part.size)
+        if grouped(part.widths, limit)[1].size > len(part.widths):  # each feature by itself
+            return np.stack([sums(part.bins, each, part.low, own, 2 * bound, max(part.widths)) for each, own in pairs])
+        columns = joined(part, every_code(part.widths), limit)
+        joint = np.stack([sums(columns.codes, each, 0, own, 2 * bound, columns.groups[2]) for each, own in pairs])
+        return np.ascontiguousarray(columns.apart(joint.swapaxes(0, 1)).swapaxes(0, 1))
 
 
 @dataclass
@@ -98,7 +98,7 @@ def states_after(part: Partition, votes: Sequence[Vote], bound: int) -> list[NDA
 
 def _advance(part: Partition, votes: Sequence[Vote], states: NDArray[Any]) -> None:
     """Apply votes to the states of their output: few one by one, many in one pass."""
-    groups = _grouped(part.widths, min(JOINT_CODES, part.size))
+    groups = grouped(part.widths, min(JOINT_CODES, part.size))
     passes = [_passing(part, vote) for vote in votes]
     if len(votes) <= ONE_BY_ONE * (groups[1].size - 1):
         for vote, (low, high) in zip(votes, passes, strict=True):

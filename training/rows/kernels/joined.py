@@ -1,0 +1,55 @@
+"""Numba kernels for features in few columns (`training.rows.joined`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+@numba.njit(nogil=True, cache=True)
+def join(
+    bins: NDArray[Any],
+    low: int,
+    tables: NDArray[np.uint16],
+    widths: Integers,
+    groups: tuple[Integers, Integers, int],
+    found: NDArray[Any],
+) -> None:
+    """found[g, i]: of row low + i, what the tables say of the codes of the features of group g, as digits, the last one
+    counting singly.
+    """
+    members, starts, _ = groups
+    for g in range(starts.size - 1):
+        out = found[g]
+        out[:] = 0
+        for member in members[starts[g] : starts[g + 1]]:
+            codes, table, width = bins[member], tables[member], out.dtype.type(widths[member])
+            for i in range(out.size):
+                out[i] = out[i] * width + out.dtype.type(table[codes[low + i]])
+
+
+@numba.njit(nogil=True, cache=True)
+def part(joint: Integers, widths: Integers, groups: tuple[Integers, Integers, int], found: Integers) -> None:
+    """found[feature, key, code] += every sum joint[group, key, joint code] in which the feature has this code."""
+    members, starts, _ = groups
+    for g in range(starts.size - 1):
+        own = members[starts[g] : starts[g + 1]]
+        outer, inner = 1, 1
+        for member in own:
+            inner *= widths[member]
+        for member in own:
+            width = widths[member]
+            inner //= width
+            for key in range(joint.shape[1]):
+                for high in range(outer):
+                    for code in range(width):
+                        at, total = (high * width + code) * inner, 0
+                        for place in range(at, at + inner):
+                            total += joint[g, key, place]
+                        found[member, key, code] += total
+            outer *= width
