@@ -4,6 +4,7 @@ The system writes to it what memory is needed for, and takes it back when nobody
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 from pathlib import Path
@@ -30,3 +31,12 @@ def scratch(shape: tuple[int, int], kind: type[np.unsignedinteger[Any]], folder:
             return np.memmap(file, kind, "r+", shape=shape)
     except OSError as error:
         raise JobFailed(f"rows: no room in the home for what is made of them ({error.strerror})") from None
+
+
+def let_go(array: NDArray[Any]) -> None:
+    """Memory that holds pages of a file is given back, where the array is such a file's: who looks at it again reads
+    them again. Where it is none, nothing happens.
+    """
+    mapped = getattr(array, "_mmap", None)
+    if isinstance(mapped, mmap.mmap) and getattr(array, "mode", "c") != "c":
+        mapped.madvise(mmap.MADV_DONTNEED)

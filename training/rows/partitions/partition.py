@@ -14,7 +14,7 @@ from accountant.errors import DataError, InputError
 from models.features import Feature
 from training.rows import kernels
 from training.rows.packed.cells import Cells
-from training.rows.packed.scratch import scratch
+from training.rows.packed.scratch import let_go, scratch
 
 Integers = NDArray[np.int64]
 BINNED = "binned"
@@ -123,6 +123,7 @@ class Partition:
                 out[:] = self.codes(at)
             else:
                 kernels.cells.merge(self.fine(at), table.astype(kind), out)
+        let_go(self.bins)  # what is asked next is asked in the new ones
         return Partition(bins, self._column, widths, self.classes, self.group, folder=self.folder)
 
     def _check(self) -> None:
