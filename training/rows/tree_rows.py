@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 from models.trees import Leaf, Split, Tree
 from training.rows import kernels
-from training.rows.joined import joined
+from training.rows.partitions.joined import joined
 from training.rows.partitions.partition import Integers, Partition
 from training.rows.rows import Rows
 

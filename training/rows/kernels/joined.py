@@ -1,4 +1,4 @@
-"""Numba kernels for features in few columns (`training.rows.joined`)."""
+"""Numba kernels for features in few columns (`training.rows.partitions.joined`)."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def signed_sums(
     columns: NDArray[Any], states: NDArray[Any], low: int, weights: Integers, zero: int, size: int
 ) -> Integers:
     """Sum over rows of weights[state + zero], per column and code: (columns, size). Row i of `states` is row low + i of
-    the `columns`: features, or groups of them with their joint codes (`training.rows.joined`).
+    the `columns`: features, or groups of them with their joint codes (`training.rows.partitions.joined`).
 
     Rows go block by block, so that their weights stay in cache, and two columns go side by side: no addition waits for
     the one before it to the same place.

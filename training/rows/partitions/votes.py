@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 from models.votes import Vote, holds
 from training.rows import kernels
-from training.rows.joined import every_code, grouped, joined
+from training.rows.partitions.joined import every_code, grouped, joined
 from training.rows.partitions.partition import Integers, Partition
 
 MEMO = "votes"
