@@ -95,27 +95,16 @@ def signed_sums(
             signed[j] = weights[np.uint64(states[start + j] + zero)]
         a, b = low + start, low + start + some
         for c in range(0, count - 1, 2):
-            _add_two(columns[c, a:b], columns[c + 1, a:b], signed, sums[c], sums[c + 1])
+            codes, others, own, their = columns[c, a:b], columns[c + 1, a:b], sums[c], sums[c + 1]
+            for j in range(some):
+                weight = signed[j]
+                own[np.uint64(codes[j])] += weight  # an index known not to be negative is not looked up from the end
+                their[np.uint64(others[j])] += weight
         if count % 2:
-            _add(columns[count - 1, a:b], signed, sums[count - 1])
+            codes, own = columns[count - 1, a:b], sums[count - 1]
+            for j in range(some):
+                own[np.uint64(codes[j])] += signed[j]
     return sums
-
-
-@numba.njit(nogil=True, cache=True, inline="always")
-def _add_two(
-    codes: NDArray[Any], others: NDArray[Any], weights: Integers, sums: Integers, other_sums: Integers
-) -> None:
-    """To the sums of two columns. An index that is known not to be negative is not looked up from the other end."""
-    for j in range(codes.size):
-        weight = weights[j]
-        sums[np.uint64(codes[j])] += weight
-        other_sums[np.uint64(others[j])] += weight
-
-
-@numba.njit(nogil=True, cache=True, inline="always")
-def _add(codes: NDArray[Any], weights: Integers, sums: Integers) -> None:
-    for j in range(codes.size):
-        sums[np.uint64(codes[j])] += weights[j]
 
 
 @numba.njit(nogil=True, cache=True)
