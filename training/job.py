@@ -18,7 +18,15 @@ from typing import Any
 from accountant import answers
 from accountant.answers import Answers, CannotResume
 from accountant.budget import Budget, check_key
-from accountant.errors import BudgetRefused, DpserveError, IdempotencyConflict, JobFailed, PlanMismatch, WrongState
+from accountant.errors import (
+    BudgetRefused,
+    DpserveError,
+    IdempotencyConflict,
+    JobFailed,
+    LedgerUnavailable,
+    PlanMismatch,
+    WrongState,
+)
 from accountant.home import Home
 from accountant.ledger.families import Started
 from accountant.ledger.job_rows import resume
@@ -111,8 +119,12 @@ def run(home: Home, seq: int, progress: Progress = lambda done, total: None) -> 
             raise
     keeps = answers.is_on() and TUNING not in request.parameters  # a tuned job's runs are one release
     started = home.ledger.start(seq, owner, Lease.SECONDS)
-    with Answers(home, seq, keeps) as kept:
-        return _carried(home, started, owner, progress, kept)
+    try:
+        with Answers(home, seq, keeps) as kept:
+            return _carried(home, started, owner, progress, kept)
+    except LedgerUnavailable as error:
+        error.details["started"] = seq  # whoever looks next ends it, or burns it
+        raise
 
 
 def _carried(home: Home, started: Started, owner: str, progress: Progress, kept: Answers) -> Path:
@@ -242,7 +254,13 @@ def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
     if job.labels:
         job = _awaited(home, job, progress)
     if job.state == "reserved":
-        run(home, job.seq, progress)
+        try:
+            run(home, job.seq, progress)
+        except LedgerUnavailable as error:
+            if "started" not in error.details:
+                raise
+            said = f"job {job.seq}: had started when this was met: {error.message}; its budget is spent"
+            raise JobFailed(said, job=job.seq) from None
     elif job.state == "committed":
         _finish(home, job.seq)
     else:

@@ -7,6 +7,7 @@ Exit codes: 0 done; 2 usage or bad input; 3 refused by the budget, or for want o
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import json
 import os
@@ -250,6 +251,8 @@ def run(arguments: Sequence[str]) -> int:
         # The message of an OSError names a file; that of any other unexpected error might hold a value from the rows.
         named = isinstance(error, OSError) and error.filename is not None
         what = f"{error.filename}: {error.strerror}" if named else f"unexpected {type(error).__name__}"  # type: ignore[attr-defined]
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            what = "disk: no room (No space left on device); make some, and ask again"
         return _failed(as_json, _shape("internal", what), f"{what}; DPSERVE_DEBUG=1 shows where", 1)
 
 

@@ -26,7 +26,7 @@ from ledgers import copy, place, prepared
 from small_home import until
 
 from accountant.audit.audit import audit_home
-from accountant.errors import LedgerUnavailable, WrongState
+from accountant.errors import JobFailed, LedgerUnavailable, WrongState
 from accountant.home import Home
 from training import job, lease, queue
 from training.job_views import job_to_json
@@ -247,8 +247,10 @@ def test_a_job_whose_end_could_not_be_written_is_settled_by_the_worker_that_live
         patch.setattr(type(opened.ledger), write, lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
         with pytest.raises(LedgerUnavailable):
             job.run(opened, queued.seq)
+        with pytest.raises(JobFailed, match=r"had started .* away; its budget is spent") as told:
+            job.train(opened, ASKED, by="test")
     assert opened.ledger.job(queued.seq).state == "started"
-    assert job.recover(opened)["burned"] == [queued.seq]
+    assert job.recover(opened)["burned"] == [queued.seq, told.value.details["job"]]
     check_sound(home)
 
 
