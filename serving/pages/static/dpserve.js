@@ -26,7 +26,7 @@ const dpserve = {
   system.addEventListener("change", changed);
   for (const button of document.querySelectorAll(".theme-button")) {
     const word = button.querySelector(".theme-word");
-    const show = () => { word.textContent = words[root.dataset.theme || ""]; };
+    const show = () => { button.title = word.textContent = words[root.dataset.theme || ""]; };
     button.hidden = false;
     show();
     button.addEventListener("click", () => {

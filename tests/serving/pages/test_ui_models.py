@@ -451,6 +451,8 @@ def test_the_page_is_for_everybody(another, server, more):
     verify(page)
     no_serious_findings(page)
     no_sideways_scroll(page)
+    badge = page.locator("main .badge").first  # one says as much as "not shown to be better than a constant answer"
+    assert "phone" not in more or badge.evaluate("each => getComputedStyle(each).whiteSpace") == "normal"
     refusal = page.locator("#whatif").get_by_text("Asking a model needs a token with the scope predict")
     expect(refusal).to_be_visible()
     expect(page.get_by_text("asked for by ui-test")).to_be_visible()
