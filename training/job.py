@@ -265,7 +265,9 @@ def _through(home: Home, job: Job, progress: Progress) -> dict[str, Any]:
         _finish(home, job.seq)
     else:
         failed = JobFailed if job.state == "burned" else WrongState  # given back, or run by another process
-        raise failed(f"job {job.seq}: stands for this idempotency key and is {job.state.value}", job=job.seq)
+        said = f"job {job.seq}: stands for this idempotency key and is {job.state.value}"
+        again = "; nothing was spent, and another key asks once more" if job.state == "released" else ""
+        raise failed(f"{said}{again}", job=job.seq)
     return job_to_json(home, home.ledger.job(job.seq))
 
 

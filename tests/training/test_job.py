@@ -29,6 +29,7 @@ from accountant.errors import (
     NameTaken,
     SchemaError,
     UnknownName,
+    WrongState,
 )
 from accountant.home import Home
 from accountant.keys import dsse
@@ -167,6 +168,9 @@ def test_one_idempotency_key_spends_once(adult):
     assert adult.ledger.dataset("adult").used == spent
     with pytest.raises(IdempotencyConflict):
         job.train(adult, asked(epsilon="0.4"), by="test", key="k")
+    adult.ledger.release(job.submit(adult, asked(), by="test", key="given back").seq)
+    with pytest.raises(WrongState, match="is released; nothing was spent, and another key asks once more"):
+        job.train(adult, asked(), by="test", key="given back")
 
 
 def test_the_queue_runs_what_was_submitted(adult):
