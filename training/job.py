@@ -33,6 +33,7 @@ from accountant.ledger.job_rows import resume
 from accountant.ledger.records import PUBLIC_STATES, Holding, Job, State, request_from_entry
 from accountant.traces import span
 from models.forms.ensemble import Ensemble
+from models.store.decisions import finish_decisions
 from models.store.versions import champion_of
 from models.worth.statements import statement_of, worth_to_json
 from training import job_traces
@@ -288,7 +289,7 @@ def cancel(home: Home, seq: int) -> None:
 
 def recover(home: Home) -> dict[str, list[int]]:
     """After a crash: what had started and has no living owner goes on here where its answers were kept, else is burned;
-    what had not is given back, and what was committed is finished.
+    what had not is given back, what was committed is finished, and what was decided about models is done.
 
     A job that cannot be finished now (a full disk, a damaged file) is "stuck": it keeps no other from being settled.
     """
@@ -299,6 +300,7 @@ def recover(home: Home) -> dict[str, list[int]]:
     for folder in sorted(home.jobs.iterdir()) if home.jobs.exists() else []:
         if folder.name.isdigit():
             _tidy(home, int(folder.name), settled)
+    finish_decisions(home)
     return settled
 
 

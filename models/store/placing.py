@@ -4,16 +4,15 @@ it happens. What a name answers with afterwards is said each time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from accountant.errors import CertificateRevoked, InputError, VerificationError, WrongState
-from accountant.files import holding, open_directory
 from accountant.home import Home
-from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_promotion, record
+from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_promotion
 from models.store.bundle import CHAMPION, ModelStore
+from models.store.decisions import alone, decide
 from models.store.loading import load_of_home
 from models.store.standing import Standing, way_out
 from models.store.versions import versions_by_entry
@@ -54,7 +53,7 @@ def promote(
             f"model={reference[:80]}: say which version, for instance {reference.partition('@')[0][:64]}@2"
         )
     name, version = _version(home, reference)
-    with _alone(home, name):
+    with alone(home, name):
         if version in ModelStore(home.models).retired(name):
             raise InputError(f"model={name}@{version}: is retired; restore it first")
         if version == ModelStore(home.models).champion(name):
@@ -63,27 +62,27 @@ def promote(
         standings = versions_by_entry(home, name).items()
         before = next(((f"{name}@{each}", at) for at, (each, state) in standings if state is Standing.CHAMPION), None)
         worth = require_worth(home, f"{name}@{version}", own, before, if_better, although_not_better)
-        return _place(home, PROMOTED, name, version, reason, by, ModelStore.promote, worth)
+        return _place(home, PROMOTED, name, version, reason, by, worth)
 
 
 def retire(home: Home, reference: str, reason: str, by: str) -> Placed:
     """Serve this version no more; its files stay."""
     name, version = _version(home, reference)
-    with _alone(home, name):
-        return _place(home, RETIRED, name, version, reason, by, ModelStore.retire)
+    with alone(home, name):
+        return _place(home, RETIRED, name, version, reason, by)
 
 
 def restore(home: Home, reference: str, reason: str, by: str) -> Placed:
     """Serve a retired version again."""
     name, version = _version(home, reference)
-    with _alone(home, name):
-        return _place(home, RESTORED, name, version, reason, by, ModelStore.restore)
+    with alone(home, name):
+        return _place(home, RESTORED, name, version, reason, by)
 
 
 def promote_first(home: Home, name: str, version: int) -> None:
     """The first of a new name answers to it: that follows from the ledger, and is no decision that it must be told."""
     store = ModelStore(home.models)
-    with _alone(home, name):
+    with alone(home, name):
         if store.champion(name) is None:
             store.promote(name, version)
 
@@ -92,10 +91,10 @@ def promote_once(home: Home, name: str, version: int, issued: int, reason: str, 
     """Promote what was asked for together with its making: one entry, however often that is cut and gone on with. What
     was decided about the name since its certificate was issued stands, and what was revoked or retired stays."""
     store = ModelStore(home.models)
-    with _alone(home, name), suppress(CertificateRevoked):
+    with alone(home, name), suppress(CertificateRevoked):
         decided = newest_promotion(home.ledger, name, issued)
         if decided is None and version not in store.retired(name):
-            _place(home, PROMOTED, name, version, reason, by, ModelStore.promote)
+            _place(home, PROMOTED, name, version, reason, by)
         elif decided is not None and decided["issued"] == issued:
             store.promote(name, version)
 
@@ -118,34 +117,16 @@ def _sound(home: Home, name: str, version: int) -> bool:
     return True
 
 
-@contextmanager
-def _alone(home: Home, name: str) -> Iterator[None]:
-    """One process at a time decides about a name."""
-    with holding(open_directory(home.models / name)):
-        yield
-
-
 def _version(home: Home, reference: str) -> tuple[str, int]:
     folder = ModelStore(home.models).resolve(reference)
     return folder.parent.name, int(folder.name)
 
 
-def _place(
-    home: Home,
-    kind: str,
-    name: str,
-    version: int,
-    reason: str,
-    by: str,
-    act: Callable[[ModelStore, str, int], None],
-    worth: int | None = None,
-) -> Placed:
-    """The ledger first: what it says and did not happen is done by asking again."""
+def _place(home: Home, kind: str, name: str, version: int, reason: str, by: str, worth: int | None = None) -> Placed:
     store = ModelStore(home.models)
     issued = load_of_home(home, store.root / name / str(version), name).certificate.issued
     before = store.champion(name) if kind == PROMOTED else None
-    entry = record(home.ledger, kind, name, version, issued, reason, by, before, worth)
-    act(store, name, version)
+    entry = decide(home, kind, name, version, issued, reason, by, before, worth)
     serves, offer = answering(home, name)
     out = way_out(name, offer)
     return Placed(

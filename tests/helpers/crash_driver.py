@@ -24,6 +24,7 @@ import ledgers
 from ledgers import ROOT
 
 from accountant.home import Home
+from models.store import placing
 from training import job
 from training.plans import Asked
 from training.rows import datasets
@@ -118,6 +119,15 @@ def promote(home: Path, files: Path) -> None:
     job.train(Home.open(ledgers.place(home)), replace(ASKED, promote=True), by="test")
 
 
+def place(home: Path, files: Path) -> None:
+    """The candidate adult@2 becomes champion."""
+    placing.promote(Home.open(ledgers.place(home)), "adult@2", "reviewed", "me")
+
+
+def retire(home: Path, files: Path) -> None:
+    placing.retire(Home.open(ledgers.place(home)), "adult@1", "old", "me")
+
+
 def recover(home: Path, files: Path) -> None:
     job.recover(Home.open(ledgers.place(home)))
 
@@ -131,7 +141,7 @@ def register(home: Path, files: Path) -> None:
     datasets.register(Home.open(ledgers.place(home)), "second", files / "rows.parquet", files / "schema.yaml", *how)
 
 
-TASKS = {"train": train, "promote": promote, "recover": recover, "init": init, "register": register}
+TASKS = {task.__name__: task for task in (train, promote, place, retire, recover, init, register)}
 
 
 def child(request: dict) -> None:

@@ -20,6 +20,8 @@ from accountant.errors import InputError, JobFailed, NameTaken, WrongState
 from accountant.home import Home
 from models.store import placing
 from models.store.bundle import ModelStore
+from models.store.decisions import BEGUN
+from serving.cli.here.ledger import audited
 from training import job, plans
 from training.job_views import job_to_json
 from training.lease import this_process
@@ -159,9 +161,9 @@ BEFORE_IT_IS_CHAMPION = [
     "models.store.bundle:_publish:after:1",
     "models.store.bundle:ModelStore.add:after:1",
     "models.store.placing:newest_promotion:after:1",
-    "models.store.placing:record:before:1",
+    "models.store.decisions:record:before:1",
     "accountant.store.store:Tree.append:after:5",
-    "models.store.placing:record:after:1",
+    "models.store.decisions:record:after:1",
     "models.store.bundle:ModelStore.promote:before:1",
 ]
 
@@ -186,6 +188,36 @@ def test_killed_between_its_certificate_and_its_promotion(driver, tmp_path, poin
     entries = [entry.value for entry in opened.ledger.log.entries() if entry.value["type"] == "model-promoted"]
     assert [(entry["version"], entry["replaces"], entry["by"]) for entry in entries] == [(3, 1, "test")]
     assert audit_home(opened, ledgers.bundles(home)).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("task", "point", "done"),
+    [
+        ("place", "models.store.decisions:record:before:1", False),
+        ("place", "models.store.decisions:record:after:1", True),
+        ("place", "models.store.bundle:ModelStore.promote:after:1", True),
+        ("retire", "models.store.decisions:record:after:1", True),
+    ],
+)
+def test_a_decision_that_is_killed_after_its_entry_is_done_by_whoever_recovers_or_audits(
+    driver, tmp_path, monkeypatch, task, point, done
+):
+    for how in ("recovers", "audits", "decides"):
+        home = copy(ledgers.trained(), tmp_path / how)  # adult@1 is champion, adult@2 a candidate
+        monkeypatch.setenv("DPSERVE_HOME", str(home))
+        assert driver.run(task, home, point) is None
+        opened = Home.open(place(home))
+        if how == "recovers":
+            job.recover(opened)
+        elif how == "audits":
+            assert audited([], None, lambda *_: None)[0].problems == ()
+        else:
+            placing.retire(opened, "adult@2", "old", "me")
+        store = ModelStore(opened.models)
+        assert store.champion("adult") == (2 if task == "place" and done else 1)
+        assert store.retired("adult") == [1] * (task == "retire") + [2] * (how == "decides")
+        assert audit_home(opened, ledgers.bundles(home)).problems == ()
+        assert not (opened.models / "adult" / BEGUN).exists()
 
 
 def test_what_was_decided_before_a_cut_job_is_finished_stands(driver, tmp_path):

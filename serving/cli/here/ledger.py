@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from accountant.audit.audit import audit_place
 from accountant.audit.export import export
 from accountant.audit.tree_of_entries import Report
-from accountant.errors import InputError
+from accountant.errors import DpserveError, InputError
 from accountant.home import TRUST, Home, place
 from accountant.keys.trust import PublicKeys
 from accountant.log.collect import kept
+from models.store.decisions import finish_decisions, undone
 from models.store.versions import champions
 from serving.process.audit_runs import bundles_of
 
@@ -28,6 +30,9 @@ def audited(
     cosigned = kept(home)
     notes = [*seen, *([] if cosigned is None else [cosigned])]
     models = home / "models"
+    if undone(models):
+        with suppress(DpserveError, OSError):  # where it cannot be done, the audit says what is amiss
+            finish_decisions(Home.open())
     report = audit_place(
         bundles=bundles_of(models), seen=notes, progress=progress, champions=partial(champions, models)
     )
