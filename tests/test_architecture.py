@@ -113,7 +113,7 @@ training/rows: accountant(. ledger) models(.)
     training(rows/cluster rows/kernels rows/packed rows/partitions rows/sources)
 training/rows/cluster: accountant(.) models(.) training(. rows rows/packed rows/partitions)
 training/rows/sources: accountant(.) models(.) training(rows rows/packed)
-training/rows/kernels:
+training/rows/kernels: accountant(.)
 training/rows/partitions: accountant(.) models(.) training(rows/kernels rows/packed)
 training/rows/packed: accountant(. ledger) models(.) training(rows rows/kernels rows/partitions)
 training/tuning: accountant(. privacy) models(. forms) training(. rows rows/partitions)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.machine_code import njit
 from accountant.privacy.adaptive_rules import STEP_SLACK
 
 Floats = NDArray[np.float64]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _widen(values: Floats, wide: Floats, steps: int, step: float) -> None:
     """values at 0.. into `wide` at -steps..: V(-x) = 1 - e^-x + e^-x V(x) to the left, the last value to the right."""
     size = values.size
@@ -21,7 +21,7 @@ def _widen(values: Floats, wide: Floats, steps: int, step: float) -> None:
         wide[steps - i] = -np.expm1(-i * step) + np.exp(-i * step) * values[min(i, size - 1)]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
     """`count` releases whose losses lie in [t - e, t], e = steps * step, at the worst t each time.
 
@@ -51,7 +51,7 @@ def bounded(values: Floats, steps: int, step: float, count: int) -> Floats:
     return out
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _bend(wide: Floats, bend: Floats, steps: int, step: float) -> None:
     """bend[i] = e^h (V(x - h) - V(x - h + e)) - (V(x) - V(x + e)) at x = (i - steps) h, rounded up; not below 0."""
     grown = np.exp(step)
@@ -60,7 +60,7 @@ def _bend(wide: Floats, bend: Floats, steps: int, step: float) -> None:
         bend[i] = max(0.0, outer - (wide[i + 1] - wide[i + 1 + steps])) + 1e-15 * grown * wide[i]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def pure(values: Floats, steps: int, step: float, count: int) -> Floats:
     """`count` randomized responses of e = steps * step, the worst of the e-DP releases."""
     size, out = values.size, values.copy()

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.machine_code import njit
 from training.rows.kernels import FRACTION
 
 BLOCK = 2048  # rows whose values stay in cache
@@ -17,7 +17,7 @@ LANES = 4  # neighbouring rows add to different places: an addition waits for th
 Integers = NDArray[np.int64]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def clipped_steps(
     exact: NDArray[np.float64], first: int, end: int, clip: float, weights: NDArray[np.float64], step: float
 ) -> NDArray[np.int32]:
@@ -35,7 +35,7 @@ def clipped_steps(
     return found
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def count_codes(codes: NDArray[Any], width: int) -> Integers:
     """Rows per code: (width,)."""
     counts = np.zeros((LANES, width), dtype=np.int64)
@@ -44,14 +44,14 @@ def count_codes(codes: NDArray[Any], width: int) -> Integers:
     return np.asarray(counts.sum(axis=0))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def add_change(codes: NDArray[Any], change: NDArray[np.int32], scores: NDArray[np.int32]) -> None:
     """scores[i] += change[codes[i]]: what was released of one feature's term, applied to every row."""
     for i in range(codes.size):
         scores[i] += change[codes[i]]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def sum_classes(
     codes: NDArray[Any],
     leaves: Integers,
@@ -78,7 +78,7 @@ def sum_classes(
     return _by_leaf(sums, leaves, size)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def sum_numbers(
     codes: NDArray[Any],
     leaves: Integers,
@@ -101,7 +101,7 @@ def sum_numbers(
     return _by_leaf(sums, leaves, size)
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@njit(inline="always")
 def _add(
     codes: NDArray[Any], value: NDArray[np.int32], first: Integers, second: Integers, third: Integers, fourth: Integers
 ) -> None:
@@ -116,7 +116,7 @@ def _add(
         first[codes[j]] += value[j]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _by_leaf(sums: Integers, leaves: Integers, size: int) -> Integers:
     """(size,) from (LANES, codes)."""
     found = np.zeros(size, dtype=np.int64)
@@ -126,7 +126,7 @@ def _by_leaf(sums: Integers, leaves: Integers, size: int) -> Integers:
     return found
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def class_values(
     labels: NDArray[np.uint8], scores: NDArray[np.int32], table: NDArray[np.int32], low: int, found: NDArray[np.int32]
 ) -> None:
@@ -136,7 +136,7 @@ def class_values(
         found[i] = table[labels[i], min(max(scores[i] - low, 0), last)]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def number_values(
     targets: NDArray[np.int32],
     scores: NDArray[np.int32],
@@ -154,7 +154,7 @@ def number_values(
         found[i] = part if residual > 0 else -part
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def join(
     one: NDArray[Any],
     other: NDArray[Any],
@@ -167,7 +167,7 @@ def join(
         found[i] = down[one[i]] + across[other[i]]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def count_joint(
     one: NDArray[Any], other: NDArray[Any], down: NDArray[np.uint16], across: NDArray[np.uint16], size: int
 ) -> Integers:
@@ -178,7 +178,7 @@ def count_joint(
     return np.asarray(counts.sum(axis=0))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def sum_joint(
     one: NDArray[Any],
     other: NDArray[Any],
@@ -194,7 +194,7 @@ def sum_joint(
     return np.asarray(sums.sum(axis=0))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def sum_squares(targets: NDArray[np.int32], constant: int, most: int) -> int:
     """Sum of min(|target - constant|, most)^2 / most, each rounded down; `most` is a power of two."""
     total = 0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.machine_code import njit
 
-@numba.njit(nogil=True, cache=True)
+
+@njit()
 def encode(
     values: NDArray[np.float64],
     edges: NDArray[np.float64],
@@ -37,7 +38,7 @@ def encode(
     return codes
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def merge(codes: NDArray[Any], table: NDArray[Any], out: NDArray[Any]) -> None:
     """out[i] = table[codes[i]]."""
     for i in range(codes.size):

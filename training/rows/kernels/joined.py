@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from accountant.machine_code import njit
 
 Integers = NDArray[np.int64]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def join(
     bins: NDArray[Any],
     low: int,
@@ -33,7 +34,7 @@ def join(
                 out[i] = out[i] * width + out.dtype.type(table[codes[low + i]])
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def part(joint: Integers, widths: Integers, groups: tuple[Integers, Integers, int], found: Integers) -> None:
     """found[feature, key, code] += every sum joint[group, key, joint code] in which the feature has this code."""
     members, starts, _ = groups

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from accountant.machine_code import njit
 
 Words = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _same(held: Bytes, at: Any, data: Bytes, start: Any, size: Any) -> Any:
     """Whether these bytes are held there: eight of their number, then they."""
     told = np.uint64(0)
@@ -26,7 +27,7 @@ def _same(held: Bytes, at: Any, data: Bytes, start: Any, size: Any) -> Any:
     return True
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def first_of_each(
     data: Bytes, offsets: NDArray[np.int64], words: Words, table: Words, held: Bytes, end: int, most: int,
     used: NDArray[np.bool_],
@@ -57,7 +58,7 @@ def first_of_each(
     return fresh, end
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def move(table: Words, larger: Words) -> None:
     """What stands in a table, to a larger one that is empty."""
     last = np.int64(len(larger) - 1)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from accountant.machine_code import njit
 
 BLOCK, CACHED = 2048, 8192
 Integers = NDArray[np.int64]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def descend(bins: NDArray[Any], low: int, leaves: NDArray[np.uint8], cuts: Integers) -> None:
     """Move rows to the leaves that cuts made, one cut after the other. `cuts` (cuts, 5): leaf, feature, lowest,
     highest, new leaf.
@@ -31,20 +32,20 @@ def descend(bins: NDArray[Any], low: int, leaves: NDArray[np.uint8], cuts: Integ
             _cut(codes, some, code(lowest), code(highest), name(leaf), name(new))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _cut(codes: NDArray[Any], leaves: NDArray[np.uint8], lowest: Any, highest: Any, leaf: Any, new: Any) -> None:
     for i in range(leaves.size):
         leaves[i] = new if (leaves[i] == leaf) & (codes[i] >= lowest) & (codes[i] <= highest) else leaves[i]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def add_votes(leaves: NDArray[np.uint8], votes: NDArray[np.int32], scores: NDArray[np.int32]) -> None:
     """scores[i] += votes[leaves[i]]: one released tree applied to every row."""
     for i in range(leaves.size):
         scores[i] += votes[leaves[i]]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def count_scores(labels: NDArray[np.uint8], scores: NDArray[np.int32], bound: int) -> Integers:
     """Rows per class and score: (2, 2 bound + 1), index score + bound."""
     counts = np.zeros((2, 2 * bound + 1), dtype=np.int64)
@@ -53,7 +54,7 @@ def count_scores(labels: NDArray[np.uint8], scores: NDArray[np.int32], bound: in
     return counts
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def weigh_leaves(
     labels: NDArray[np.uint8],
     leaves: NDArray[np.uint8],
@@ -69,7 +70,7 @@ def weigh_leaves(
     return sums
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def histograms(
     bins: NDArray[Any],
     low: int,
@@ -107,7 +108,7 @@ def histograms(
     return sums.reshape((features, 2 * size, width))
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@njit(inline="always")
 def _add_four(
     codes: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]],
     start: NDArray[np.uint32],
@@ -127,19 +128,19 @@ def _add_four(
         fourth[key + np.uint64(d[j])] += own
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@njit(inline="always")
 def _add(codes: NDArray[Any], start: NDArray[np.uint32], weight: Integers, sums: Integers) -> None:
     for j in range(codes.size):
         sums[np.uint64(start[j]) + np.uint64(codes[j])] += weight[j]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def impurity(a: int, b: int) -> int:
     """floor of 4 a b / (a + b), computed in floating point: within a 2^-50th of its value, and 1 (topdown.md)."""
     return int(4.0 * a * b / (a + b)) if a > 0 and b > 0 else 0
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def gains(sums: Integers, tests: Integers, gini: bool) -> Integers:
     """What each test gains in each leaf: (leaves, tests). `tests` (tests, 3): feature, low, high; a row is in the
     first child where low <= code <= high. `sums` as from `histograms`; it is overwritten.
@@ -162,7 +163,7 @@ def gains(sums: Integers, tests: Integers, gini: bool) -> Integers:
     return found
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def agreements(sums: Integers, tests: Integers) -> Integers:
     """Sum of w y h(x) over each leaf's rows, h being +1 where a test holds and -1 where not, or always +1; then the
     same for -h: (leaves, 2 (tests + 1)). `sums` as from `histograms`; it is overwritten.
@@ -182,7 +183,7 @@ def agreements(sums: Integers, tests: Integers) -> Integers:
     return found
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _accumulate(sums: Integers) -> None:
     features, keys, width = sums.shape
     for f in range(features):
@@ -191,7 +192,7 @@ def _accumulate(sums: Integers) -> None:
                 sums[f, k, c] += sums[f, k, c - 1]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _between(running: Integers, low: int, high: int) -> int:
     below: int = running[low - 1] if low > 0 else 0
     return int(running[high]) - below

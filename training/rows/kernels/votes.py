@@ -5,16 +5,17 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from accountant.machine_code import njit
 
 BLOCK = 8192
 FEW_EDGES = 256
 Integers = NDArray[np.int64]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def encode_numbers(values: NDArray[np.float64], edges: NDArray[np.float64], missing: int) -> NDArray[np.uint16]:
     """`NumericFeature.encode`: the number of edges below a value, `missing` for NaN. Every edge is compared, with many
     values at a time: for few edges much faster than a search, whose branches cannot be guessed.
@@ -31,7 +32,7 @@ def encode_numbers(values: NDArray[np.float64], edges: NDArray[np.float64], miss
     return codes
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def advance(codes: NDArray[Any], low: Any, high: Any, change: Any, states: NDArray[Any]) -> None:
     """states[i] += change where low <= codes[i] <= high, else -= change: one released vote, applied to its feature's
     column.
@@ -42,7 +43,7 @@ def advance(codes: NDArray[Any], low: Any, high: Any, change: Any, states: NDArr
         states[i] += change if (codes[i] >= low) & (codes[i] <= high) else -change
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def advance_all(
     bins: NDArray[Any],
     low: int,
@@ -65,7 +66,7 @@ def advance_all(
                 states[start + j] += change[codes[j]]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def count_states(states: NDArray[Any], zero: int, size: int) -> Integers:
     """Rows per state: (size,), index state + zero. Neighbouring rows count apart: an addition waits for the one before
     it to the same place.
@@ -76,7 +77,7 @@ def count_states(states: NDArray[Any], zero: int, size: int) -> Integers:
     return np.asarray(counts.sum(axis=0))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def signed_sums(
     columns: NDArray[Any], states: NDArray[Any], low: int, weights: Integers, zero: int, size: int
 ) -> Integers:
@@ -107,7 +108,7 @@ def signed_sums(
     return sums
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _join(bins: NDArray[Any], members: Integers, widths: Integers, start: int, codes: NDArray[np.uint16]) -> None:
     """Joint codes of a group in a block of rows: the features' codes as digits, the last one counting singly."""
     first = bins[members[0], start : start + codes.size]

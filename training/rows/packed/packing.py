@@ -163,6 +163,7 @@ def _ahead(batches: Iterator[pa.RecordBatch], schema: Schema) -> Generator[pa.Re
         while (batch := coming.popleft().result()) is not None:
             coming.append(reader.submit(next, batches, None))
             yield batch
+    pa.default_memory_pool().release_unused()  # what they were read into: a job may come next
 
 
 class _Files:

@@ -118,12 +118,12 @@ class Partition:
         tables = cells.tables(features)
         kind = np.uint8 if max(widths) <= 256 else np.uint16
         bins = scratch((len(features), self.size), kind, self.folder)
+        let_go(self.bins)  # what is asked next is asked in the new ones
         for at, (out, table) in enumerate(zip(bins, tables, strict=True)):
             if table is None:
                 out[:] = self.codes(at)
             else:
                 kernels.cells.merge(self.fine(at), table.astype(kind), out)
-        let_go(self.bins)  # what is asked next is asked in the new ones
         return Partition(bins, self._column, widths, self.classes, self.group, folder=self.folder)
 
     def _check(self) -> None:
