@@ -14,6 +14,7 @@ from pathlib import Path
 import hypothesis
 import psutil
 import pytest
+import warm
 from postgres import ledger_url  # noqa: F401  a fixture for every file: an empty database of either kind
 
 STORE = Path(__file__).parent / "accountant" / "store"
@@ -75,7 +76,10 @@ hypothesis.settings.load_profile("dpserve")
 
 
 def pytest_configure(config):
-    """In a log, whose lines nobody's terminal wraps, the line of a failure has room for its reason."""
+    """In a log, whose lines nobody's terminal wraps, the line of a failure has room for its reason. All workers of
+    pytest-xdist ask one warm process."""
+    if config.getoption("numprocesses", None) and warm.SHARED not in os.environ:
+        warm.share()
     if config.pluginmanager.has_plugin("terminalreporter") and not sys.stdout.isatty():
         config.get_terminal_writer().fullwidth = 200
 

@@ -22,7 +22,7 @@ def test_a_small_run_registers_and_trains(tmp_path, monkeypatch):
         for what in (scale.REGISTER, "lazybb, a round")
     ]
     assert all(line["cpu"] > 0 and line["anonymous_mb"] > 1 for line in lines)
-    assert lines[1]["ms"] > 0
+    assert 0 <= lines[1]["ms"] < 1000 * lines[1]["cpu"]
     assert "| lazybb, a round |" in scale.report(lines)
     clocks = [
         {**line, "what": f"{line['what']}: clock", "turn": 0, "on": on} for line in lines for on in scale.PROCESSORS

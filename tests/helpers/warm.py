@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from contextlib import suppress
 from functools import cache
@@ -31,6 +32,7 @@ import warm_command
 from warm_command import STREAMS
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 120.0  # seconds
 MODULES = (
     "accountant.audit.audit",
     "alembic.command",
@@ -41,18 +43,34 @@ MODULES = (
 )
 
 
-@cache
-def python() -> list[str]:
-    """The command that stands for the interpreter; the warm process ends with the process of the tests."""
+SHARED = "WARM_PROCESS"  # in the environment: the socket of one that another process began
+
+
+def begin_one() -> Path:
+    """Begin a warm process, which ends with this one; the socket that is there once it is ready."""
     folder = Path(tempfile.mkdtemp(prefix="dpserve-warm-"))
-    place = folder / "socket"
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"}
-    command = [sys.executable, __file__, str(place)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}  # stdin ends with this process, however it ends
-    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
+    command = [sys.executable, __file__, str(folder / "socket")]
+    # Its stdin ends with this process, however that ends.
+    process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, stdin=subprocess.PIPE)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(process.terminate)
-    assert process.stdout.readline() == b"ready\n"
+    return folder / "socket"
+
+
+def share() -> None:
+    """Begin one for all processes that this one will start."""
+    os.environ[SHARED] = str(begin_one())
+
+
+@cache
+def python() -> list[str]:
+    """The command that stands for the interpreter: a fork of the process that is shared, or of one of our own."""
+    place = Path(os.environ.get(SHARED) or begin_one())
+    end = time.monotonic() + PATIENCE
+    while not place.exists():
+        assert time.monotonic() < end, "the warm process is not ready"
+        time.sleep(0.01)
     return [sys.executable, "-IS", warm_command.__file__, str(place)]
 
 
@@ -118,9 +136,9 @@ def wait_for_work(place: str) -> list[str]:
     """Returns in forks alone, each with its arguments, folder, environment and streams."""
     running: dict[int, tuple[int, socket.socket]] = {}  # by a file that can be read once the fork ended
     with socket.socket(socket.AF_UNIX) as door:
-        door.bind(place)
+        door.bind(f"{place}.new")
         door.listen(64)
-        print("ready", flush=True)
+        os.rename(f"{place}.new", place)
         while True:
             ready = select.select([door, sys.stdin, *running], [], [])[0]
             if sys.stdin in ready:

@@ -142,7 +142,7 @@ def test_a_price_that_nobody_waits_for_ends(server, patient):
 def test_without_its_desk_a_server_goes_on_and_gets_another(server):
     desk, _ = forks(server)
     os.kill(desk.pid, signal.SIGKILL)
-    assert server.ask("POST", "/v1/plans", "other", json={**THEIRS, "epsilon": "3.1"}).status_code == 200
+    assert server.ask_again("POST", "/v1/plans", scope="other", json={**THEIRS, "epsilon": "3.1"}).status_code == 200
     others_are_answered(server)
 
     def another():
