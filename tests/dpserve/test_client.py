@@ -133,7 +133,7 @@ def test_curves_of_dates_and_of_several_classes():
 def test_from_a_budget_to_predictions(server):
     with client(server, "train") as analyst:
         before = analyst.dataset("adult").budget
-        assert [each.name for each in analyst.datasets()] == ["adult"]
+        assert "adult" in [each.name for each in analyst.datasets()]
         plan = analyst.plan("adult", "lazybb", "0.1", parameters=FEW, model="mine")
         seen = []
         made = analyst.train("adult", "lazybb", 0.1, parameters=FEW, model="mine", progress=lambda *n: seen.append(n))
