@@ -4,6 +4,7 @@ cluster is killed, stopped or starved, or a file is not what it was.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import distributed
 import numpy as np
 import psutil
 import pyarrow as pa
@@ -75,6 +77,10 @@ def engine(cluster, monkeypatch) -> DaskCluster:
     monkeypatch.setattr(workers, "CONNECT_SECONDS", 120.0)
     until(lambda: ready(cluster) == 2, "two workers answer", cluster)
     return cluster
+
+
+def clients() -> int:
+    return sum(isinstance(each, distributed.Client) for each in gc.get_objects())
 
 
 def ready(cluster: DaskCluster) -> int:
@@ -283,8 +289,10 @@ def test_what_a_job_needs_of_a_cluster_is_asked_before_it_is_charged(engine, hom
     for said in ("dask://127.0.0.1:1", "tls://127.0.0.1:1"):
         monkeypatch.setenv("DPSERVE_ENGINE", said)
         monkeypatch.setattr(workers, "CONNECT_SECONDS", 0.5)
+        before = clients()
         with pytest.raises(EngineUnavailable, match="no scheduler can be asked there"):
             job.train(home, asked, by="test")
+        assert clients() <= before, "one that failed is left, whose end may wait within the beginning of the next"
     for said in (
         "spark",
         "dask://",

@@ -7,6 +7,7 @@ at, and does what it is to do once in vain, before any question is asked of it: 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 import uuid
@@ -40,10 +41,14 @@ def connect(address: str) -> Any:
     except ImportError:
         raise EngineUnavailable("DPSERVE_ENGINE: a cluster needs the extra dask: pip install 'dpserve[dask]'") from None
     except Exception as error:  # refused, no answer, another protocol, no or wrong certificates
-        raise EngineUnavailable(
-            f"DPSERVE_ENGINE={address}: no scheduler can be asked there ({type(error).__name__}); start it, or see to "
-            "the address and the certificates"
-        ) from None
+        failed = type(error).__name__
+    # What is left of that client is closed now. Were it found when the next one begins, within a lock of Dask's that is
+    # held then, its end would wait for that lock for ever.
+    gc.collect()
+    raise EngineUnavailable(
+        f"DPSERVE_ENGINE={address}: no scheduler can be asked there ({failed}); start it, or see to the address and "
+        "the certificates"
+    )
 
 
 @dataclass
