@@ -22,8 +22,9 @@ def test_the_demo_of_owners_tells_the_whole_story(tmp_path):
         "import demo, warm; demo.DPSERVE = [*warm.python(), '-m', 'serving.cli']; import demo_local; demo_local.main()"
     )
     command = [*loopback.command(), sys.executable, "-c", script, "--home", str(tmp_path / "home")]
-    paths = (ROOT, ROOT / "examples", ROOT / "tests" / "helpers")  # the warm process is of that network too
+    paths = (ROOT, ROOT / "examples", ROOT / "tests" / "helpers")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    environment.pop(warm.SHARED, None)  # the warm process is of that network too
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("epsilon 6 of your own budget") == 3
