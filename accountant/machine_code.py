@@ -19,11 +19,11 @@ from numba.core import caching
 ROOT = Path(__file__).parent.parent
 Function = TypeVar("Function", bound=Callable[..., Any])
 COMPILED = ("accountant/privacy/adaptive_compiled.py", "training/rows/kernels/*.py")
+NUMBERS = ("accountant/privacy/adaptive_rules.py",)  # of which compiled functions take numbers
 
 
-# Of every file that has compiled functions.
 _SOURCES = hashlib.sha256(
-    b"".join(path.read_bytes() for pattern in COMPILED for path in sorted(ROOT.glob(pattern)))
+    b"".join(path.read_bytes() for pattern in COMPILED + NUMBERS for path in sorted(ROOT.glob(pattern)))
 ).hexdigest()
 _FILES: Any = caching.IndexDataCacheFile  # which numba tells no types of
 

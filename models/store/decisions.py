@@ -6,47 +6,50 @@ which entries to look at; whoever finds it and no living process at work does wh
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from accountant.errors import DpserveError, UnknownName
 from accountant.files import PRIVATE, holding, open_directory, read_beginning, replace_file
 from accountant.home import Home
-from accountant.ledger import model_names
-from accountant.ledger.model_names import record
+from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED
 from models.store.bundle import ModelStore
 
+LOG = logging.getLogger("dpserve.models")
 BEGUN = "deciding"  # holds the ledger's size before the entry
 
 
 @contextmanager
-def alone(home: Home, name: str) -> Iterator[None]:
-    """One process at a time decides about a name; what another that was cut off had decided is done first."""
-    with holding(open_directory(home.models / name)):
+def alone(home: Home, name: str, wait: bool = True) -> Iterator[None]:
+    """One process at a time decides about a name; what another that was cut off had decided is done first. Without
+    `wait`, BlockingIOError where another is at it.
+    """
+    with holding(open_directory(home.models / name), wait):
         _finish(home, name)
         yield
 
 
-def decide(
-    home: Home,
-    kind: str,
-    name: str,
-    version: int,
-    issued: int,
-    reason: str,
-    by: str,
-    before: int | None,
-    worth: int | None,
-) -> int:
-    """Within `alone`: append the entry (`model_names.record`, which raises) and do as it says; returns its index."""
+@contextmanager
+def deciding(home: Home, name: str) -> Iterator[None]:
+    """Within `alone`: around an entry and what it decides. What is cut off within, or fails, is finished later."""
     with home.ledger.log.signed() as signed:
         size = signed.size
     begun = home.models / name / BEGUN
     replace_file(begun, str(size).encode("ascii"), PRIVATE)
-    entry = record(home.ledger, kind, name, version, issued, reason, by, before, worth)
-    _do(ModelStore(home.models), kind, name, version)
+    yield
     begun.unlink()
-    return entry
+
+
+def carry_out(store: ModelStore, kind: str, name: str, version: int) -> None:
+    """What an entry of this kind decides; one of another kind decides nothing."""
+    if kind == PROMOTED:
+        store.promote(name, version)
+    elif kind == RETIRED:
+        store.retire(name, version)
+    elif kind == RESTORED:
+        store.restore(name, version)
 
 
 def undone(models: Path) -> list[str]:
@@ -55,10 +58,17 @@ def undone(models: Path) -> list[str]:
 
 
 def finish_decisions(home: Home) -> None:
-    """Do what was decided about any name by a process that was cut off before it was done."""
+    """Do what was decided about any name by a process that was cut off before it was done. One that cannot be done now,
+    or that a living process is at, keeps nobody from the others, and is looked at again later.
+    """
     for name in undone(home.models):
-        with alone(home, name):
-            pass
+        try:
+            with alone(home, name, wait=False):
+                pass
+        except BlockingIOError:
+            continue
+        except (DpserveError, OSError) as error:
+            LOG.error("model %s: what was decided cannot be done now, %s", name, type(error).__name__)
 
 
 def _finish(home: Home, name: str) -> None:
@@ -72,15 +82,6 @@ def _finish(home: Home, name: str) -> None:
         for seq in range(int(told) if told.isdigit() else 0, signed.size):  # a torn file: look at all
             value = signed.entry(seq).value
             if value.get("name") == name:
-                _do(store, value["type"], name, value.get("version", 0))
+                with suppress(UnknownName):  # its files are gone: the audit says what that means
+                    carry_out(store, value["type"], name, value.get("version", 0))
     begun.unlink()
-
-
-def _do(store: ModelStore, kind: str, name: str, version: int) -> None:
-    match kind:
-        case model_names.PROMOTED:
-            store.promote(name, version)
-        case model_names.RETIRED:
-            store.retire(name, version)
-        case model_names.RESTORED:
-            store.restore(name, version)

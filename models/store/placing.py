@@ -10,9 +10,9 @@ from typing import Any
 
 from accountant.errors import CertificateRevoked, InputError, VerificationError, WrongState
 from accountant.home import Home
-from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_promotion
+from accountant.ledger.model_names import PROMOTED, RESTORED, RETIRED, newest_promotion, record
 from models.store.bundle import CHAMPION, ModelStore
-from models.store.decisions import alone, decide
+from models.store.decisions import alone, carry_out, deciding
 from models.store.loading import load_of_home
 from models.store.standing import Standing, way_out
 from models.store.versions import versions_by_entry
@@ -126,7 +126,9 @@ def _place(home: Home, kind: str, name: str, version: int, reason: str, by: str,
     store = ModelStore(home.models)
     issued = load_of_home(home, store.root / name / str(version), name).certificate.issued
     before = store.champion(name) if kind == PROMOTED else None
-    entry = decide(home, kind, name, version, issued, reason, by, before, worth)
+    with deciding(home, name):
+        entry = record(home.ledger, kind, name, version, issued, reason, by, before, worth)
+        carry_out(store, kind, name, version)
     serves, offer = answering(home, name)
     out = way_out(name, offer)
     return Placed(

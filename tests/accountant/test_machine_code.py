@@ -11,7 +11,7 @@ from threading import Condition, Thread
 import pytest
 
 from accountant import machine_code
-from accountant.machine_code import COMPILED, ROOT, CodeFiles
+from accountant.machine_code import COMPILED, NUMBERS, ROOT, CodeFiles
 from training.rows import kernels
 
 NUMBAS = CodeFiles.__base__
@@ -99,4 +99,11 @@ def test_everything_that_is_compiled_is_kept_so():
     files = [path for room in ("accountant", "training", "models", "serving") for path in (ROOT / room).rglob("*.py")]
     compiled = {path for path in files if re.search("^@njit|^@numba", path.read_text("utf-8"), re.M)}
     assert compiled == {path for pattern in COMPILED for path in ROOT.glob(pattern)} - {Path(kernels.__file__)}
+    asked = {
+        name
+        for path in compiled
+        for name in re.findall(r"^from ((?:accountant|training)[.\w]*)", path.read_text(), re.M)
+    }
+    known = {ROOT / f"{name.replace('.', '/')}.py" for name in asked - {"accountant.machine_code", kernels.__name__}}
+    assert known <= {ROOT / path for path in NUMBERS}
     assert isinstance(kernels.trees.descend._cache._cache_file, CodeFiles)

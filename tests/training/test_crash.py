@@ -17,6 +17,7 @@ from ledgers import copy, place, prepared
 from accountant.audit.audit import audit_home
 from accountant.budget import Relation
 from accountant.errors import InputError, JobFailed, NameTaken, WrongState
+from accountant.files import holding, open_directory
 from accountant.home import Home
 from models.store import placing
 from models.store.bundle import ModelStore
@@ -161,9 +162,9 @@ BEFORE_IT_IS_CHAMPION = [
     "models.store.bundle:_publish:after:1",
     "models.store.bundle:ModelStore.add:after:1",
     "models.store.placing:newest_promotion:after:1",
-    "models.store.decisions:record:before:1",
+    "models.store.placing:record:before:1",
     "accountant.store.store:Tree.append:after:5",
-    "models.store.decisions:record:after:1",
+    "models.store.placing:record:after:1",
     "models.store.bundle:ModelStore.promote:before:1",
 ]
 
@@ -193,10 +194,10 @@ def test_killed_between_its_certificate_and_its_promotion(driver, tmp_path, poin
 @pytest.mark.parametrize(
     ("task", "point", "done"),
     [
-        ("place", "models.store.decisions:record:before:1", False),
-        ("place", "models.store.decisions:record:after:1", True),
+        ("place", "models.store.placing:record:before:1", False),
+        ("place", "models.store.placing:record:after:1", True),
         ("place", "models.store.bundle:ModelStore.promote:after:1", True),
-        ("retire", "models.store.decisions:record:after:1", True),
+        ("retire", "models.store.placing:record:after:1", True),
     ],
 )
 def test_a_decision_that_is_killed_after_its_entry_is_done_by_whoever_recovers_or_audits(
@@ -218,6 +219,21 @@ def test_a_decision_that_is_killed_after_its_entry_is_done_by_whoever_recovers_o
         assert store.retired("adult") == [1] * (task == "retire") + [2] * (how == "decides")
         assert audit_home(opened, ledgers.bundles(home)).problems == ()
         assert not (opened.models / "adult" / BEGUN).exists()
+
+
+def test_who_recovers_waits_for_no_decision_and_stumbles_over_none(driver, tmp_path):
+    home = copy(ledgers.trained(), tmp_path / "home")
+    assert driver.run("place", home, "models.store.placing:record:after:1") is None
+    opened = Home.open(place(home))
+    store = ModelStore(opened.models)
+    with holding(open_directory(opened.models / "adult")):  # a process that decides, and stands still
+        job.recover(opened)
+    assert store.champion("adult") == 1
+    (opened.models / "adult" / BEGUN).write_text("torn")
+    (opened.models / "adult" / "2").rename(tmp_path / "gone")
+    job.recover(opened)
+    assert store.champion("adult") == 1
+    assert not (opened.models / "adult" / BEGUN).exists()
 
 
 def test_what_was_decided_before_a_cut_job_is_finished_stands(driver, tmp_path):

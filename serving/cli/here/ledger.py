@@ -31,7 +31,7 @@ def audited(
     notes = [*seen, *([] if cosigned is None else [cosigned])]
     models = home / "models"
     if undone(models):
-        with suppress(DpserveError, OSError):  # where it cannot be done, the audit says what is amiss
+        with suppress(DpserveError, OSError):  # a home that does not open: the audit says what is amiss
             finish_decisions(Home.open())
     report = audit_place(
         bundles=bundles_of(models), seen=notes, progress=progress, champions=partial(champions, models)
