@@ -33,6 +33,9 @@ DIGIT = 1e-6  # that claims are rounded up to
 # Called before each rehearsal and each claim: raises where nobody waits for what they are made for any more.
 STILL_WANTED: ContextVar[Callable[[], None]] = ContextVar("dpserve.still_wanted", default=lambda: None)
 
+# The bounds that a calibration may claim by. With fewer than all of them, what it finds costs no more than the job.
+WITHIN: ContextVar[tuple[str, ...]] = ContextVar("dpserve.within", default=BOUNDS)
+
 
 class Trial(Protocol):
     """A recipe at so many nano-units, its claim by these of `BOUNDS`."""
@@ -53,6 +56,7 @@ def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decim
     bounds that are cheap, and from there upwards by all of them. With a `guess`, in few trials from
     there. InputError where no unit fits, or what fits has a claim of 0.
     """
+    within = WITHIN.get()
 
     @lru_cache(maxsize=2)  # the last cheap trial is the first of the others
     def rehearsed(unit: int) -> tuple[Rehearsal, Plan, Any]:
@@ -61,14 +65,14 @@ def calibrate(learner: Rehearsable, public: Public, target: Budget, guess: Decim
         blank = learner.learn(rehearsal)
         return rehearsal, rehearsal.plan, blank
 
-    def trial(unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
+    def trial(unit: int, bounds: tuple[str, ...] = within) -> Recipe:
         STILL_WANTED.get()()
         rehearsal, plan, blank = rehearsed(unit)
         return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds), rehearsal.first, blank)
 
     start = trial(min(nano(target.epsilon if guess is None else guess), nano(target.epsilon)), CHEAP_BOUNDS)
 
-    def likely(unit: int, bounds: tuple[str, ...] = BOUNDS) -> Recipe:
+    def likely(unit: int, bounds: tuple[str, ...] = within) -> Recipe:
         STILL_WANTED.get()()
         plan = grown(start.plan, Fraction(unit, nano(start.unit)))
         return Recipe(from_nano(unit), plan, claim(plan, target.delta, bounds))

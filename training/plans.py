@@ -25,12 +25,13 @@ from training.learners import LEARNERS
 from training.learners.choice import choose
 from training.learners.expected import Expected, expected
 from training.parameters import learner_of, stored
-from training.pricing import fit_for, known_references, offer_for, references_for, telling
+from training.pricing import fit_for, floor_for, known_references, offer_for, references_for, telling
 from training.rows.rows import MOST_ROWS, most_rows_of
 from training.rows.schema import Schema, schema_of, which_target
 from training.session import Public
 from training.tuning.tune import Tuned, Tuning, tuned_of
 
+FAR = 2  # times what one more job may ask: refused, as a rule, by what it costs at least, which takes less to work out
 SAY_TARGET = "which one? Say it with --target NAME (over REST: `target`)"
 
 
@@ -111,17 +112,26 @@ def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True)
     public = public_of(dataset, schema_of(home, dataset).question(request.target), request.budget)
     if public.relation is Relation.REPLACE_ONE and public.records > MOST_ROWS:
         raise InputError(f"records={public.records}: at most {MOST_ROWS} rows can be learnt from at once")
+    if asked.tuning is None and request.budget.epsilon > FAR * dataset.one_job(request.budget.delta).epsilon:
+        _admit(dataset, request, public, floor_for(request, public))
     offer = offer_for(request, public)
-    recipe, costs = offer.recipe, dataset.costs(offer.recipe.plan)
-    whole = dataset.refusing(costs) is not None
-    if whole and not dataset.gives_whole(recipe.claim, costs):
-        raise refusal(dataset, request, costs, fit_for(request, public, dataset, recipe.unit))
+    recipe = offer.recipe
+    costs, whole = _admit(dataset, request, public, recipe)
     warnings = (*((CLOSES,) if whole else ()), *offer.warnings)
     place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)
     if by is not None and not model_names.check(home.ledger, request, by, promotes):
         place = Standing.CANDIDATE, None
     hope = None if offer.tuning is not None else expected(public, request.learner)
     return Planned(request, recipe, costs, dataset, offer.tuning, warnings, *place, expected=hope)
+
+
+def _admit(dataset: Dataset, request: Request, public: Public, recipe: Recipe) -> tuple[tuple[Price, ...], bool]:
+    """Its price in each family, and whether it takes the whole; BudgetRefused where it does not fit."""
+    costs = dataset.costs(recipe.plan)
+    whole = dataset.refusing(costs) is not None
+    if whole and not dataset.gives_whole(recipe.claim, costs):
+        raise refusal(dataset, request, costs, fit_for(request, public, dataset, recipe.unit))
+    return costs, whole
 
 
 def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Learner | Tuned]:

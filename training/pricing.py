@@ -44,6 +44,14 @@ def offer_for(request: Request, public: Public) -> Offer:
     return found if isinstance(found, Offer) else Offer(found["recipe"], tuple(found["warnings"]), found["tuning"])
 
 
+def floor_for(request: Request, public: Public) -> Recipe:
+    """A recipe for the same by the bounds that are cheap: what is asked for costs as much, or more. InputError as
+    `offer_for`.
+    """
+    found: Recipe = _remembered("floor", request.learner, _text(request), public)
+    return found
+
+
 def fit_for(request: Request, public: Public, dataset: Dataset, unit: Decimal) -> dict[str, str] | None:
     """What a refusal says: the largest budget at this delta that this learner could still get; None if none is.
     `unit`: of what was refused.

@@ -13,9 +13,9 @@ from accountant import canonical
 from accountant.budget import Budget
 from accountant.errors import InputError
 from accountant.ledger.families import Dataset
-from accountant.privacy.claims import claim
+from accountant.privacy.claims import CHEAP_BOUNDS, claim
 from accountant.privacy.events import BoundedRange, Plan, Release
-from training.calibrate import STILL_WANTED
+from training.calibrate import STILL_WANTED, WITHIN
 from training.job_words import AUTO, CHOSEN
 from training.learner import Learner, Offer, Recipe
 from training.learners import LEARNERS
@@ -49,6 +49,15 @@ def offer(learner: str, parameters: str, public: Public) -> Offer:
     if isinstance(fits, Tuned):
         return Offer(recipe, tuning=fits.to_json(public, recipe.unit))
     return Offer(recipe, tuple(warnings_of(fits, public, recipe)))
+
+
+def floor(learner: str, parameters: str, public: Public) -> Recipe:
+    """As `pricing.floor_for`."""
+    before = WITHIN.set(CHEAP_BOUNDS)
+    try:
+        return _learner(learner, parameters).recipe(public)
+    finally:
+        WITHIN.reset(before)
 
 
 def fit(name: str, parameters: str, public: Public, dataset: Dataset, unit: Decimal) -> dict[str, str] | None:

@@ -108,6 +108,23 @@ def test_the_dear_bound_buys_larger_units():
     assert recipe.claim.epsilon > Decimal("0.49999")
 
 
+@pytest.mark.parametrize("learner", [Rounds(99), Noise()])
+def test_within_cheap_bounds_it_finds_what_costs_no_more_and_asks_no_dear_one(trials, learner):
+    target, public = Budget.of("0.5", "0.000001"), public_of(Relation.ADD_REMOVE)
+    recipe = calibrate(learner, public, target)
+    trials.clear()
+    before = module.WITHIN.set(CHEAP_BOUNDS)
+    try:
+        floor = calibrate(learner, public, target)
+    finally:
+        module.WITHIN.reset(before)
+    assert trials == []
+    assert floor.claim == claim(floor.plan, target.delta, CHEAP_BOUNDS)
+    assert Decimal("0.4999") < floor.claim.epsilon <= target.epsilon
+    assert floor.unit <= recipe.unit * Decimal("1.0001")
+    assert (floor.unit < recipe.unit * Decimal("0.95")) == (recipe.claim.bound == ADAPTIVE)
+
+
 def test_gaussian_plans_are_calibrated_by_their_own_bound():
     recipe = calibrate(Noise(), public_of(Relation.ADD_REMOVE), Budget.of("2", "0.000001"))
     assert recipe.claim.bound == GAUSSIAN

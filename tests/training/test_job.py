@@ -34,7 +34,7 @@ from accountant.errors import (
 from accountant.home import Home
 from accountant.keys import dsse
 from models.store.loading import load_verified
-from training import job, plans, queue
+from training import job, plans, pricing, queue
 from training.job_views import dataset_to_json, job_to_json
 from training.learners import LEARNERS
 from training.plans import Asked
@@ -138,6 +138,20 @@ def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(adult):
     plans.plan(adult, asked(epsilon=fits))
     with pytest.raises(BudgetRefused):
         plans.plan(adult, asked(epsilon=str(Decimal(fits) + Decimal("0.002"))))
+
+
+def test_far_too_much_is_refused_in_the_same_words_as_after_the_whole_search(adult, monkeypatch):
+    searched, said = [], []
+    monkeypatch.setattr(plans, "offer_for", lambda *asked: (searched.append(asked), pricing.offer_for(*asked))[1])
+    for far, searches in ((plans.FAR, 0), (10**9, 1)):
+        monkeypatch.setattr(plans, "FAR", far)
+        with pytest.raises(BudgetRefused) as refused:
+            plans.plan(adult, asked(epsilon="20"))
+        said.append((str(refused.value), refused.value.details["would_fit"]))
+        assert len(searched) == searches
+    assert said[0] == said[1]
+    plans.plan(adult, asked(epsilon=said[0][1]["epsilon"]))
+    assert len(searched) == 2
 
 
 def test_a_list_that_has_no_time_tells_the_prices_that_are_known(adult):
