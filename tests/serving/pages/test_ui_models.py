@@ -638,10 +638,10 @@ def test_what_if_sends_null_for_what_is_not_known_and_other_texts(page):
 def test_of_many_features_the_first_are_shown_and_the_others_found(page):
     """The page stays a page: what matters most stands first, and all the rest is one search away."""
     opened(page, "wide")
-    last, other = f"lab_{WIDE - 1:03}", f"lab_{WIDE // 2:03}"
     shown = page.locator(".ask:visible")
     expect(shown).to_have_count(6)
-    expect(shown.first).to_have_attribute("data-feature", last)
+    expect(shown.first).to_have_attribute("data-feature", f"lab_{WIDE - 1:03}")
+    other = page.locator(".ask:not(:visible)").first.get_attribute("data-feature")  # noise alone says which are first
     expect(page.get_by_label(other, exact=True)).to_be_hidden()
     page.get_by_label("Find a feature").fill(other)
     expect(shown).to_have_count(1)
