@@ -91,6 +91,10 @@ class TreeRows:
         """Weight per feature, leaf and class, and code: (features, 2 leaves, max width); see `kernels.trees`."""
         return self._rows.ask(Histograms(tuple(trees), cuts, weights))
 
+    def margins(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers) -> Integers:
+        """The weight of class 1 less that of class 0 per feature, leaf and code: (features, leaves, max width)."""
+        return self._rows.ask(Margins(tuple(trees), cuts, weights))
+
     def passing(self, trees: Sequence[Grown], cuts: tuple[Cut, ...], weights: Integers, tests: Integers) -> Integers:
         """Weight per test, and leaf and class, of the rows that pass, and behind the tests of all rows: (tests + 1,
         2 leaves). `tests` (tests, 3): feature, lowest and highest code that pass.
@@ -135,11 +139,20 @@ class Histograms(_Weighed):
     """As `TreeRows.histograms`."""
 
     def __call__(self, part: Partition) -> Integers:
-        known, table, bound = self.seen(part)
-        sizes = len(self.cuts) + 1, max(part.widths)
-        return kernels.trees.histograms(
-            part.bins, part.low, part.labels, known.leaves, known.scores, table, bound, *sizes
-        )
+        return _histograms(part, *self.seen(part), len(self.cuts) + 1, apart=True)
+
+
+class Margins(_Weighed):
+    """As `TreeRows.margins`."""
+
+    def __call__(self, part: Partition) -> Integers:
+        known, (against, favour), bound = self.seen(part)
+        return _histograms(part, known, np.stack([-against, favour]), bound, len(self.cuts) + 1, apart=False)
+
+
+def _histograms(part: Partition, known: _Known, table: Integers, bound: int, leaves: int, apart: bool) -> Integers:
+    own = part.bins, part.low, part.labels, known.leaves, known.scores, table, bound
+    return kernels.trees.histograms(*own, leaves, max(part.widths), apart)
 
 
 @dataclass(frozen=True)
@@ -153,7 +166,7 @@ class Passing(_Weighed):
         tables, feature, start, end = _coarse(self.tests.tobytes(), part.widths)
         columns = joined(part, tables, FEW_CODES)
         own = columns.codes, 0, part.labels, known.leaves, known.scores, table, bound
-        sums = columns.apart(kernels.trees.histograms(*own, len(self.cuts) + 1, columns.groups[2]))
+        sums = columns.apart(kernels.trees.histograms(*own, len(self.cuts) + 1, columns.groups[2], True))
         running = np.concatenate([np.zeros_like(sums[:, :, :1]), np.cumsum(sums, axis=2)], axis=2)
         return np.concatenate([running[feature, :, end] - running[feature, :, start], running[:1, :, -1]])
 

@@ -85,6 +85,10 @@ class Weighing:
         """Weight per feature, leaf and class, and code: (features, 2 leaves, max width)."""
         return TreeRows(rows).histograms(self.trees, cuts, self.weights(rows))
 
+    def margins(self, rows: Rows, cuts: Cuts) -> Integers:
+        """The weight of class 1 less that of class 0 per feature, leaf and code: (features, leaves, max width)."""
+        return TreeRows(rows).margins(self.trees, cuts, self.weights(rows))
+
     def weights(self, rows: Rows) -> Integers:
         """(2 bound + 1,) by margin + bound; (2, 2 bound + 1) by class as well where classes are weighed."""
         bound, public = self.bound, self.public
@@ -198,7 +202,7 @@ class LeafRules:
         return self.weighing.moved(relation)
 
     def __call__(self, rows: Rows) -> Integers:
-        sums = self.weighing.histograms(rows, self.cuts)
+        sums = self.weighing.margins(rows, self.cuts)
         scores: Integers = kernels.trees.agreements(sums, self.tests.intervals)
         return scores
 

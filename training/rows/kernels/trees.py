@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from accountant.machine_code import njit
 
 BLOCK, CACHED = 2048, 8192
+NEAR = 1024  # sums of a feature, at most, whose place beside other features' is known when this is compiled
 Integers = NDArray[np.int64]
 
 
@@ -81,57 +82,66 @@ def histograms(
     bound: int,
     size: int,
     width: int,
+    apart: bool,
 ) -> Integers:
-    """Weight per feature, leaf and class, and code: (features, 2 size, width), the middle index being 2 leaf + class.
-    Row i of `labels` is row low + i of `bins`.
+    """Weight per feature, leaf and code: (features, size, width); where classes stand `apart`, (features, 2 size,
+    width), the middle index being 2 leaf + class. `weights` as in `weigh_leaves`; row i of `labels` is row low + i of
+    `bins`.
 
     Rows go block by block, so that a block's weights and keys stay in cache while every feature reads them; up to four
     features go side by side, which load them once.
     """
-    features, rows = bins.shape[0], labels.size
-    sums = np.zeros((features, 2 * size * width), dtype=np.int64)
-    weight = np.empty(BLOCK, dtype=np.int64)
-    start = np.empty(BLOCK, dtype=np.uint32)
+    features, parts = bins.shape[0], 2 if apart else 1
+    own = parts * size * width
+    room = max(own, NEAR)
+    sums = np.zeros(features * room, dtype=np.int64)
+    weight, start, place = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
+    flat, row = weights.ravel(), np.uint32(weights.shape[1])
+    of_leaf, of_class = np.uint32(parts * width), np.uint32((parts - 1) * width)
     together = features - features % 4
-    for first in range(0, rows, BLOCK):
-        count = min(BLOCK, rows - first)
-        for j in range(count):
-            i = first + j
-            weight[j] = weights[labels[i], np.uint64(scores[i] + bound)]
-            start[j] = (2 * leaves[i] + labels[i]) * width
-        a, b = low + first, low + first + count
+    for first in range(0, labels.size, BLOCK):
+        end = min(first + BLOCK, labels.size)
+        label, leaf, score = labels[first:end], leaves[first:end], scores[first:end]
+        for j in range(label.size):  # one by one these loops run in vector registers
+            place[j] = label[j] * row + np.uint32(score[j] + bound)
+        for j in range(label.size):
+            weight[j] = flat[place[j]]
+        for j in range(label.size):
+            start[j] = leaf[j] * of_leaf + label[j] * of_class
+        a, b = low + first, low + end
         for f in range(0, together, 4):
-            four = bins[f, a:b], bins[f + 1, a:b], bins[f + 2, a:b], bins[f + 3, a:b]
-            _add_four(four, start, weight, sums[f], sums[f + 1], sums[f + 2], sums[f + 3])
+            if room == NEAR:
+                _add_four(bins, f, a, b, start, weight, sums[f * room :], NEAR)
+            else:
+                _add_four(bins, f, a, b, start, weight, sums[f * room :], room)
         for f in range(together, features):
-            _add(bins[f, a:b], start, weight, sums[f])
-    return sums.reshape((features, 2 * size, width))
+            codes, found = bins[f, a:b], sums[f * room :]
+            for j in range(codes.size):
+                found[np.uint64(start[j]) + np.uint64(codes[j])] += weight[j]
+    return np.ascontiguousarray(sums.reshape((features, room))[:, :own]).reshape((features, parts * size, width))
 
 
 @njit(inline="always")
 def _add_four(
-    codes: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]],
+    bins: NDArray[Any],
+    f: int,
+    low: int,
+    end: int,
     start: NDArray[np.uint32],
     weight: Integers,
-    first: Integers,
-    second: Integers,
-    third: Integers,
-    fourth: Integers,
+    sums: Integers,
+    room: int,
 ) -> None:
-    """To the sums of four features. An index that is known not to be negative is not looked up from the other end."""
-    a, b, c, d = codes
+    """To the sums of four features, which lie `room` apart: if that is known when this is compiled, it costs nothing.
+    An index that is known not to be negative is not looked up from the other end.
+    """
+    a, b, c, d = bins[f, low:end], bins[f + 1, low:end], bins[f + 2, low:end], bins[f + 3, low:end]
     for j in range(a.size):
         key, own = np.uint64(start[j]), weight[j]
-        first[key + np.uint64(a[j])] += own
-        second[key + np.uint64(b[j])] += own
-        third[key + np.uint64(c[j])] += own
-        fourth[key + np.uint64(d[j])] += own
-
-
-@njit(inline="always")
-def _add(codes: NDArray[Any], start: NDArray[np.uint32], weight: Integers, sums: Integers) -> None:
-    for j in range(codes.size):
-        sums[np.uint64(start[j]) + np.uint64(codes[j])] += weight[j]
+        sums[key + np.uint64(a[j])] += own
+        sums[key + np.uint64(b[j]) + np.uint64(room)] += own
+        sums[key + np.uint64(c[j]) + np.uint64(2 * room)] += own
+        sums[key + np.uint64(d[j]) + np.uint64(3 * room)] += own
 
 
 @njit()
@@ -143,7 +153,7 @@ def impurity(a: int, b: int) -> int:
 @njit()
 def gains(sums: Integers, tests: Integers, gini: bool) -> Integers:
     """What each test gains in each leaf: (leaves, tests). `tests` (tests, 3): feature, low, high; a row is in the
-    first child where low <= code <= high. `sums` as from `histograms`; it is overwritten.
+    first child where low <= code <= high. `sums` as from `histograms`, classes apart; it is overwritten.
 
     With a, b the weights of the classes: by `gini` the impurity of the leaf less that of its children, else
     |b - a| of the children less that of the leaf, which is twice the weight that their majorities no longer get wrong.
@@ -166,18 +176,17 @@ def gains(sums: Integers, tests: Integers, gini: bool) -> Integers:
 @njit()
 def agreements(sums: Integers, tests: Integers) -> Integers:
     """Sum of w y h(x) over each leaf's rows, h being +1 where a test holds and -1 where not, or always +1; then the
-    same for -h: (leaves, 2 (tests + 1)). `sums` as from `histograms`; it is overwritten.
+    same for -h: (leaves, 2 (tests + 1)). `sums` as from `histograms`, of w y; it is overwritten.
     """
     _accumulate(sums)
-    _, keys, width = sums.shape
+    _, leaves, width = sums.shape
     size = len(tests) + 1
-    found = np.empty((keys // 2, 2 * size), dtype=np.int64)
-    for leaf in range(keys // 2):
-        whole = sums[0, 2 * leaf + 1, width - 1] - sums[0, 2 * leaf, width - 1]
+    found = np.empty((leaves, 2 * size), dtype=np.int64)
+    for leaf in range(leaves):
+        whole = sums[0, leaf, width - 1]
         for t in range(len(tests)):
             f, low, high = tests[t]
-            held = _between(sums[f, 2 * leaf + 1], low, high) - _between(sums[f, 2 * leaf], low, high)
-            found[leaf, t] = 2 * held - whole
+            found[leaf, t] = 2 * _between(sums[f, leaf], low, high) - whole
         found[leaf, size - 1] = whole
         found[leaf, size:] = -found[leaf, :size]
     return found

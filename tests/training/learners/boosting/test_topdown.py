@@ -20,6 +20,8 @@ from training.calibrate import rehearse
 from training.learners.boosting.lazybb_tree import MAX_LEAVES, LazyBBTree
 from training.learners.boosting.reweighting import Projected, Scheduled
 from training.learners.boosting.tree_queries import LeafRules, LeafVotes, SplitGains, Weighing, public_cuts, split_tests
+from training.rows import kernels
+from training.rows.kernels.trees import BLOCK, NEAR
 from training.rows.schema import parse_schema
 from training.rows.tree_rows import Cut, TreeRows
 from training.session import Session
@@ -68,6 +70,25 @@ def test_histograms_and_leaf_sums_against_their_definition(threads):
         np.add.at(expected, (2 * leaf + rows.labels, codes), weight)
         assert (found[f] == expected).all()
     assert (TreeRows(rows).leaf_sums(trees, cuts, weights) == found[0].sum(axis=1).reshape(-1, 2)).all()
+    margins = TreeRows(rows).margins(trees, cuts, weights)
+    assert (margins == found[:, 1::2] - found[:, ::2]).all()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("width", "features"), [(3, 9), (NEAR // 5, 4), (NEAR // 5 + 1, 5), (300, 6)])
+def test_sums_are_the_same_however_many_features_stand_side_by_side(width, features, apart):
+    random, size, leaves, bound = np.random.default_rng(width), BLOCK + 11, 5, 3
+    bins = random.integers(0, width, (features, 7 + size)).astype(np.uint8 if width <= 256 else np.uint16)
+    labels, leaf = (random.integers(0, most, size).astype(np.uint8) for most in (2, leaves))
+    scores = random.integers(-bound, bound + 1, size).astype(np.int32)
+    weights = random.integers(-(1 << 40), 1 << 40, (2, 2 * bound + 1))
+    found = kernels.trees.histograms(bins, 7, labels, leaf, scores, weights, bound, leaves, width, apart)
+    key, keys = (2 * leaf + labels, 2 * leaves) if apart else (leaf, leaves)
+    expected = np.zeros((features, keys, width), np.int64)
+    for f, codes in enumerate(bins[:, 7:]):
+        np.add.at(expected[f], (key, codes), weights[labels, scores + bound])
+    assert found.shape == expected.shape
+    assert (found == expected).all()
 
 
 def test_what_rows_remember_is_rebuilt_when_other_trees_are_asked_about():
