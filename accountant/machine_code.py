@@ -18,8 +18,8 @@ from numba.core import caching
 
 ROOT = Path(__file__).parent.parent
 Function = TypeVar("Function", bound=Callable[..., Any])
-COMPILED = ("accountant/privacy/adaptive_compiled.py", "training/rows/kernels/*.py")
-NUMBERS = ("accountant/privacy/adaptive_rules.py",)  # of which compiled functions take numbers
+COMPILED = ("accountant/privacy/adaptive_compiled.py", "accountant/weights_compiled.py", "training/rows/kernels/*.py")
+NUMBERS = ("accountant/privacy/adaptive_rules.py", "accountant/weights.py")  # of which compiled functions take numbers
 
 
 _SOURCES = hashlib.sha256(

@@ -29,10 +29,11 @@ from accountant.weights import LEAST, NEAR, block_ends, block_sums, place, rough
 
 domains, metrics = later("opendp.domains"), later("opendp.metrics")
 measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehearsal draws nothing
+compiled = later("accountant.weights_compiled")
 
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
-AT_ONCE, MOST = 1 << 13, 2**63 - 1  # candidates; of 64 bits
+AT_ONCE, MOST = 1 << 15, 2**63 - 1  # candidates; of 64 bits
 WIDEST, WIDEST_LAPLACE = 2.0**55, 2.0**48  # scales of our own noise: 64 bits hold its sizes
 
 
@@ -192,18 +193,19 @@ def _select(values: Integers, scale: float) -> Integers:
 
 
 def _chosen(values: Integers, scale: float) -> Integers:
-    below = (values.max(axis=1, keepdims=True) - values).view(np.uint64)  # the difference of int64s never overflows so
-    slack = 2 * NEAR + below.shape[1] * 2.0**-51  # of sums of floats, one by one
-    sums = rough_weights(below, scale).cumsum(axis=1)
-    low, high = sums[:, -1] * (1 - slack), sums[:, -1] * (1 + slack) + below.shape[1] * LEAST
-    uniform = np.frombuffer(os.urandom(8 * len(below)), np.uint64)
-    place, rows = uniform * 2.0**-64, np.arange(len(below))
+    count, size = values.shape
+    slack = 2 * NEAR + size * 2.0**-51  # of sums of floats, one by one
+    sums = compiled.running_weights(values, scale)
+    low, high = sums[:, -1] * (1 - slack), sums[:, -1] * (1 + slack) + size * LEAST
+    uniform = np.frombuffer(os.urandom(8 * count), np.uint64)
+    place, rows = uniform * 2.0**-64, np.arange(count)
     top, bottom = (place * (1 + 1e-12) + 2.0**-63) * high, (place * (1 - 1e-12) - 2.0**-63) * low
     behind = top * (1 + 2 * slack)  # a sum as large as this is
     found: Integers = (sums[:, :-1] < behind[:, None]).sum(axis=1)  # the first that is sure to end behind the number
-    sure = (found == 0) | (sums[rows, found - 1] * (1 + slack) + below.shape[1] * LEAST <= bottom)
+    sure = (found == 0) | (sums[rows, found - 1] * (1 + slack) + size * LEAST <= bottom)
     for row in np.flatnonzero(~sure):
-        found[row] = _exactly(below[row], scale, int(uniform[row]))
+        below = (values[row].max() - values[row]).view(np.uint64)  # the difference of int64s never overflows so
+        found[row] = _exactly(below, scale, int(uniform[row]))
     return found
 
 

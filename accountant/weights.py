@@ -25,8 +25,7 @@ def rough_weights(below: NDArray[Any], scale: float) -> NDArray[np.float64]:
     Floats are off by 1e-12; NEAR of it is allowed for both. 0 where x is REACH or more, and a weight LEAST or less.
     """
     x: NDArray[np.float64] = below / scale
-    beyond = x >= REACH
-    x[beyond] = 0.0
+    np.minimum(x, REACH, out=x)
     step = (x * STEPS).astype(np.int32)
     rest = np.subtract(x, step * (1 / STEPS), out=x)
     near: NDArray[np.float64] = rest * (-1 / 6)
@@ -34,15 +33,15 @@ def rough_weights(below: NDArray[Any], scale: float) -> NDArray[np.float64]:
         near += term
         near *= rest
     near += 1.0
-    near *= _table().take(step)
-    near[beyond] = 0.0
+    near *= step_weights().take(step)
     return near
 
 
 @lru_cache(maxsize=1)
-def _table() -> NDArray[np.float64]:
+def step_weights() -> NDArray[np.float64]:
+    """Of each step its weight; of the last one, where all that is beyond REACH stands, 0."""
     with localcontext(prec=30):
-        return np.array([float((Decimal(-step) / STEPS).exp()) for step in range(STEPS * REACH + 1)])
+        return np.array([*(float((Decimal(-step) / STEPS).exp()) for step in range(STEPS * REACH)), 0.0])
 
 
 def weight(gap: int, scale: float | Fraction, bits: int) -> tuple[Fraction, Fraction]:

@@ -15,7 +15,7 @@ from exact_laws import permute_and_flip_law
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant import mechanisms
+from accountant import mechanisms, weights_compiled
 from accountant.mechanisms import ExponentialSelection, ExponentialSelections, PermuteAndFlip
 
 DRAWS = 4000
@@ -102,14 +102,27 @@ def test_what_floats_tell_asks_for_no_digits(monkeypatch):
 @pytest.mark.parametrize("fault", ["a scale of half the size", "the first part twice as long"])
 def test_faults_are_seen(monkeypatch, fault):
     """Each would cost twice the privacy."""
-    real = mechanisms.rough_weights
+    real = weights_compiled.running_weights
     wrong = {
-        "a scale of half the size": lambda below, scale: real(below, scale / 2),
-        "the first part twice as long": lambda below, scale: real(below, scale) * (1 + (below == below[0, 0])),
+        "a scale of half the size": lambda values, scale: real(values, scale / 2),
+        "the first part twice as long": lambda values, scale: real(values, scale) + real(values, scale)[:, :1],
     }
-    monkeypatch.setattr(mechanisms, "rough_weights", wrong[fault])
+    monkeypatch.setattr(weights_compiled, "running_weights", wrong[fault])
     with pytest.raises(AssertionError):
         test_each_part_ends_where_it_should(monkeypatch, [0, 25])
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 37.3, 2.0**40, 2.0**70])
+def test_compiled_weights_are_the_rough_ones_to_the_last_bit(scale):
+    """Those beyond the table's reach, 0, and differences that do not fit into an int64, too."""
+    random = np.random.default_rng(5)
+    values = random.integers(-(2**63), 2**63 - 1, (4, 999))
+    values[1] >>= 22
+    values[2] = random.integers(-9000, 1, 999)
+    values[3] = [0, *np.rint(-min(scale, 2.0**40) * np.array([59.99, 60, 60.01, 1 / 128] * 249 + [0, 0]))]
+    below = (values.max(axis=1, keepdims=True) - values).view(np.uint64)
+    expected = mechanisms.rough_weights(below, scale).cumsum(axis=1)
+    assert (weights_compiled.running_weights(values, scale) == expected).all()
 
 
 def test_differences_beyond_64_bits_are_taken_exactly(monkeypatch):
