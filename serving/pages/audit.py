@@ -20,6 +20,7 @@ from accountant.log.notes import parse_checkpoint
 from serving.http.routes import Door, in_thread, state
 from serving.pages.ui import form_fields, page, see_other
 from serving.process import audit_runs
+from serving.wire.lists import attached
 from serving.wire.request_bodies import known_query, query_text
 
 HTML = "text/html"
@@ -62,7 +63,7 @@ async def checkpoint(request: Request) -> Response:
     known_query(request)
     note = await in_thread(state(request).home.ledger.log.checkpoint)
     name = f"checkpoint-{parse_checkpoint(note).size}.txt"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    headers = {**attached(name), "Cache-Control": "no-store"}
     return Response(note, headers=headers, media_type="text/plain; charset=utf-8")
 
 
@@ -70,7 +71,7 @@ async def download(request: Request) -> Response:
     """The whole ledger as `dpserve ledger export` writes it, zipped, for `dpserve ledger audit FOLDER`."""
     known_query(request)
     packed, size = await in_thread(_packed, state(request).home)
-    headers = {"Content-Disposition": 'attachment; filename="ledger.zip"', "Content-Length": str(size)}
+    headers = {**attached("ledger.zip"), "Content-Length": str(size)}
     chunks = iter(partial(packed.read, CHUNK), b"")
     done = BackgroundTask(packed.close)
     return StreamingResponse(chunks, headers=headers, media_type="application/zip", background=done)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from accountant.home import Home
 from serving.http.routes import Door, in_thread, state
 from serving.pages.ui import page
+from serving.wire import lists
 from serving.wire.request_bodies import known_query
 from training.local import campaigns
 
@@ -24,10 +25,28 @@ STATES = {
 }
 
 
+COLUMNS = (
+    "campaign",
+    "state",
+    "population",
+    "learner",
+    "epsilon",
+    "delta",
+    "owners",
+    "reports",
+    "least",
+    "model",
+    "job",
+)
+
+
 async def listed(request: Request) -> Response:
     """All of them, the newest first."""
-    known_query(request)
+    known_query(request, lists.FORM)
+    form = lists.form_of(request)
     found = await in_thread(_campaigns, state(request).home)
+    if form is not None:
+        return lists.as_file(form, "campaigns", COLUMNS, found)
     waits = any(each["state"] in ("open", "started") for each in found)
     return page(request, "campaigns.html", campaigns=found, states=STATES, waits=waits)
 

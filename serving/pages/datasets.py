@@ -26,6 +26,7 @@ from serving.pages.burndown import Point, by_model, history
 from serving.pages.growing.blocks import blocks_of
 from serving.pages.ui import form_fields, page, see_other
 from serving.rest.totals import changed, shared
+from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_int
 from training.job_views import family_to_json, jobs_to_json
@@ -34,6 +35,8 @@ from training.profiles.release import profiles_of
 
 HTML = "text/html"
 NEWEST_JOBS = 8
+FIGURES = {"spent": "epsilon", "reserved": "epsilon", "left": "share"}
+COLUMNS = ("family", "datasets", "relation", "unit", "epsilon", "delta", *FIGURES, "protects")
 RELATIONS = {
     "add-remove": "whether a {unit} is in it or not",
     "replace-one": "what any one {unit} in it says; how many there are is public",
@@ -42,10 +45,16 @@ RELATIONS = {
 
 async def datasets(request: Request) -> Response:
     """Every family, with its datasets: where a name holds `q`, the one with the least left first."""
-    known_query(request, "q")
-    asked = request.query_params.get("q", "").strip()
+    known_query(request, "q", lists.FORM)
+    form, asked = lists.form_of(request), request.query_params.get("q", "").strip()
     found = await in_thread(tightest_first, state(request).home, access(request))
     shown = [line for line in found if any(asked.lower() in name for name in (line["name"], *line["datasets"]))]
+    if form is not None:
+        lines = (
+            {**each, "family": each["name"], **{name: each["budget"][name][what] for name, what in FIGURES.items()}}
+            for each in shown
+        )
+        return lists.as_file(form, "families", COLUMNS, lines)
     return page(request, "datasets.html", families=shown, asked=asked, total=len(found))
 
 

@@ -20,6 +20,7 @@ from serving.pages.growing.blocks import windows
 from serving.pages.job_form import Form, price_of, send, view
 from serving.pages.ui import form_fields, page, see_other
 from serving.rest.jobs import cancelled
+from serving.wire import lists
 from serving.wire.request_bodies import known_query, query_int
 from training.job_views import job_to_json, jobs_to_json
 
@@ -27,22 +28,48 @@ HTML = "text/html"
 ASKS = ("train",)
 ON_A_PAGE = 30
 MOST_STEPS = 20
+COLUMNS = (
+    *("job", "state", "dataset", "target", "learner", "epsilon", "delta"),
+    *("model", "version", "version_state", "by", "time"),
+)
 
 
 async def jobs(request: Request) -> Response:
     """A page of jobs, the newest first, of one dataset or state where that is asked for."""
-    known_query(request, "dataset", "state", "after")
+    known_query(request, "dataset", "state", "after", lists.FORM)
     asked = {name: request.query_params.get(name, "").strip() for name in ("dataset", "state")}
-    after = query_int(request, "after", -1)
+    form, after = lists.form_of(request), query_int(request, "after", -1)
+    if form is not None:
+        return lists.as_file(form, "jobs", COLUMNS, await in_thread(_all, state(request).home, asked, access(request)))
     found = await in_thread(_jobs, state(request).home, asked, None if after < 0 else after, access(request))
     waits = any(PUBLIC_STATES[job["state"]].open for job in found["jobs"])
-    return page(request, "jobs.html", **found, asked=asked, states=list(PUBLIC_STATES), newest=after < 0, waits=waits)
+    return page(
+        request,
+        "jobs.html",
+        **found,
+        asked=asked,
+        states=list(PUBLIC_STATES),
+        newest=after < 0,
+        waits=waits,
+        most=lists.MOST,
+    )
 
 
 def _jobs(home: Home, asked: dict[str, str], after: int | None, held: Access) -> dict[str, Any]:
     wanted = (asked["dataset"] or None, asked["state"] or None)
     found = jobs_to_json(home, *wanted, after, ON_A_PAGE, held)
     return {**found, "datasets": 1 if found["jobs"] else len(seen_datasets(held, every_dataset(home)))}
+
+
+def _all(home: Home, asked: dict[str, str], held: Access) -> list[dict[str, Any]]:
+    """What the pages of the list hold together."""
+    wanted = (asked["dataset"] or None, asked["state"] or None)
+
+    def part(after: int | None) -> tuple[list[dict[str, Any]], int | None]:
+        found = jobs_to_json(home, *wanted, after, lists.AT_ONCE, held)
+        return found["jobs"], found["next"]
+
+    return lists.every(part)
 
 
 async def job(request: Request) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,12 +24,14 @@ from accountant.store.store import body_at
 from serving.http.routes import Door, in_thread, state
 from serving.pages.entry_text import LABELS, told
 from serving.pages.ui import page, see_other
+from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query, query_text
 
 HTML = "text/html"
 PAGE = 50
 MOST_NAMES = 1000  # dataset names that the form suggests
+COLUMNS = ("entry", "time", "kind", "words", "text")
 ASKED = ("dataset", "kind", "job", "name", "text")
 
 
@@ -61,13 +63,24 @@ class Asked:
 
 async def entries(request: Request) -> Response:
     """The newest entries, or those that the form asks for, a page of them."""
-    known_query(request, *ASKED, "before", "entry")
+    known_query(request, *ASKED, "before", "entry", lists.FORM)
     number = _number("entry", _text(request, "entry"))
     if number is not None:
         return see_other(f"/ui/ledger/{number}")
     asked = Asked(**{name: _text(request, name) for name in ASKED})
+    form = lists.form_of(request)
+    if form is not None:
+        return lists.as_file(form, "entries", COLUMNS, await in_thread(_all, state(request).home, asked.wanted()))
     before, home = _number("before", _text(request, "before")), state(request).home
-    context: dict[str, Any] = {"asked": asked, "kinds": LABELS, "found": (), "pager": (None, None), "problem": ""}
+    context: dict[str, Any] = {
+        "terms": asdict(asked),
+        "most": lists.MOST,
+        "asked": asked,
+        "kinds": LABELS,
+        "found": (),
+        "pager": (None, None),
+        "problem": "",
+    }
     database = home.ledger.log.database
     context["datasets"] = (await in_thread(dataset_names, database))[:MOST_NAMES]
     try:
@@ -82,6 +95,16 @@ async def entries(request: Request) -> Response:
     response = page(request, "ledger.html", **context)
     response.background = BackgroundTask(_warm, home)
     return response
+
+
+def _all(home: Home, wanted: Wanted) -> list[dict[str, Any]]:
+    """What the pages of a search hold together."""
+
+    def part(before: int | None) -> tuple[list[dict[str, Any]], int | None]:
+        found = search(home.ledger.log.database, wanted, before, lists.AT_ONCE)
+        return [asdict(told(entry)) for entry in found.entries], found.older
+
+    return lists.every(part)
 
 
 def _warm(home: Home) -> None:
@@ -167,7 +190,7 @@ async def proof(request: Request) -> Response:
     number = _entry_number(request)
     text = (await in_thread(_proven, state(request).home, number))[0]
     name = f"entry-{number}.tlog-proof"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    headers = {**lists.attached(name), "Cache-Control": "no-store"}
     return Response(text, headers=headers, media_type="text/plain; charset=utf-8")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,6 +25,7 @@ from serving.pages.ui import form_fields, page, see_other
 from serving.process.registry import Registry, Served
 from serving.rest import files
 from serving.rest.placing import NO_REASON
+from serving.wire import lists
 from serving.wire.errors import json_response, status_of
 from serving.wire.request_bodies import known_query, query_int
 
@@ -67,15 +66,14 @@ ORDERS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-FORMS = ("csv", "json")
 FIGURES = {"worth": "value", "low": "low", "high": "high", "metric": "metric"}
 COLUMNS = ("model", "state", "dataset", "target", "learner", "epsilon", "delta", "released", *FIGURES)
 
 
 async def models(request: Request) -> Response:
     """Every model: a page of those whose name, dataset, target or learner holds `q`, or of which a version's file or
-    statement has a sha256 that begins so (DIGITS at least), in one of ORDERS; as a file of one of FORMS, all."""
-    known_query(request, "q", "after", "sort", "form")
+    statement has a sha256 that begins so (DIGITS at least), in one of ORDERS; as a file, all."""
+    known_query(request, "q", "after", "sort", lists.FORM)
     serving = state(request)
     serving.require_ready()
     asked, after = request.query_params.get("q", "").strip()[:71], query_int(request, "after", 0)
@@ -96,9 +94,10 @@ async def models(request: Request) -> Response:
     if order == "worth":
         kept = await in_thread(_judged, serving.home, kept)
     kept.sort(key=ORDERS[order])
-    form = request.query_params.get("form")
+    form = lists.form_of(request)
     if form is not None:
-        return _as_file(form, await in_thread(_told, serving.home, kept))
+        told = await in_thread(_told, serving.home, kept)
+        return lists.as_file(form, "models", COLUMNS, map(_line, told))
     more = after + PAGE if len(kept) > after + PAGE else None
     before = max(0, after - PAGE) if after else None
     context: dict[str, Any] = {
@@ -112,23 +111,11 @@ async def models(request: Request) -> Response:
     return page(request, "models.html", **context, total=len(found), kept=len(kept))
 
 
-def _as_file(form: str, lines: list[dict[str, Any]]) -> Response:
-    """The list as it is kept and sorted, to be saved."""
-    if form not in FORMS:
-        raise InputError(f"form={form[:40]!r}: must be one of {list(FORMS)}")
-    rows = []
-    for line in lines:
-        claim, worth = line["certificate"] or {}, line["worth"] or {}
-        plain = {name: line[name] for name in ("model", "state", "dataset", "target", "learner", "released")}
-        figures = {name: worth.get(key) for name, key in FIGURES.items()}
-        rows.append({**plain, "epsilon": claim.get("epsilon"), "delta": claim.get("delta"), **figures})
-    if form == "json":
-        return json_response({"models": rows}, headers=_attached("models.json"))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS)
-    writer.writeheader()
-    writer.writerows(rows)
-    return Response(out.getvalue(), media_type="text/csv", headers=_attached("models.csv"))
+def _line(model: dict[str, Any]) -> dict[str, Any]:
+    """A model as a line of COLUMNS."""
+    claim, worth = model["certificate"] or {}, model["worth"] or {}
+    figures = {name: worth.get(key) for name, key in FIGURES.items()}
+    return {**model, "epsilon": claim.get("epsilon"), "delta": claim.get("delta"), **figures}
 
 
 def _by_name(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -289,19 +276,14 @@ async def download(request: Request) -> Response:
     if found is None:
         raise UnknownName(f"file={wanted[:80]!r}: there are {list(FILES)}")
     media = next(kind for end, kind in MEDIA.items() if wanted.endswith(end))
-    return Response(found, media_type=media, headers=_attached(f"{served.name}-{served.version}-{wanted}"))
+    return Response(found, media_type=media, headers=lists.attached(f"{served.name}-{served.version}-{wanted}"))
 
 
 async def bundle(request: Request) -> Response:
     """The whole folder as a zip file: unpacked, it is what `dpserve verify` takes."""
     served = await _served(request)
     raw = await in_thread(files.zipped, served)
-    return Response(raw, media_type="application/zip", headers=_attached(f"{served.name}-{served.version}.zip"))
-
-
-def _attached(name: str) -> dict[str, str]:
-    """Names of models are plain ASCII without quotes."""
-    return {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(raw, media_type="application/zip", headers=lists.attached(f"{served.name}-{served.version}.zip"))
 
 
 async def shapes(request: Request) -> Response:
@@ -316,7 +298,9 @@ async def shapes(request: Request) -> Response:
 async def trust(request: Request) -> Response:
     """The public keys of this server's own ledger, as `trust.json`."""
     known_query(request)
-    return Response(state(request).home.trust.to_json(), media_type="application/json", headers=_attached("trust.json"))
+    return Response(
+        state(request).home.trust.to_json(), media_type="application/json", headers=lists.attached("trust.json")
+    )
 
 
 async def verify(request: Request) -> Response:

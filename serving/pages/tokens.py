@@ -5,6 +5,7 @@ Tokens and changes are for admins. Who is none sees the grants that they have th
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
@@ -15,13 +16,14 @@ from accountant.canonical import whole_number
 from accountant.errors import DpserveError, InputError, NameTaken, UnknownName
 from accountant.home import Home
 from accountant.ledger import grants, tokens
-from accountant.ledger.grants import EVERYTHING, KINDS, Grant
+from accountant.ledger.grants import EVERYTHING, KINDS, Access, Grant
 from accountant.ledger.records import Why
 from accountant.ledger.tokens import SCOPES, Limits, Token
 from serving.http.rights import NOTHING
 from serving.http.routes import Door, access, caller, in_thread, path_number, state
 from serving.pages.ui import form_fields, page, see_other
 from serving.process.tokens import new_token
+from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query
 
@@ -42,7 +44,13 @@ Typed = dict[str, str]
 
 async def listed(request: Request) -> Response:
     """All tokens."""
-    known_query(request)
+    known_query(request, lists.FORM)
+    form = lists.form_of(request)
+    if form is not None:
+        found = await in_thread(tokens.tokens, state(request).home.ledger)
+        return lists.as_file(
+            form, "tokens", TOKEN_COLUMNS, ({**asdict(each), **asdict(each.limits)} for each in found[::-1])
+        )
     return await _page(request)
 
 
@@ -101,7 +109,11 @@ async def _page(request: Request, typed: Typed | None = None, problem: DpserveEr
 
 async def list_grants(request: Request) -> Response:
     """All of them, for who is admin of everything; else one's own."""
-    known_query(request)
+    known_query(request, lists.FORM)
+    form = lists.form_of(request)
+    if form is not None:
+        found = await in_thread(_seen, state(request).home, access(request))
+        return lists.as_file(form, "grants", GRANT_COLUMNS, map(asdict, found))
     return await _grants_page(request)
 
 
@@ -155,12 +167,11 @@ async def end_grant(request: Request) -> Response:
 
 
 async def _grants_page(request: Request, typed: Typed | None = None, problem: DpserveError | None = None) -> Response:
-    held, ledger = access(request), state(request).home.ledger
+    held, home = access(request), state(request).home
     everybody, time = held.may("admin"), grants.now()
-    found = await in_thread(grants.grants, ledger)
-    seen = [each for each in found[::-1] if everybody or each.principal == held.principal]
+    seen = await in_thread(_seen, home, held)
     good, ended = ([each for each in seen if each.is_good(time) is is_good] for is_good in (True, False))
-    acting = [each.principal for each in await in_thread(tokens.tokens, ledger, True)] if everybody else []
+    acting = [each.principal for each in await in_thread(tokens.tokens, home.ledger, True)] if everybody else []
     context: dict[str, Any] = {
         "good": sorted(good, key=lambda each: (each.principal, -(each.index or 0))),
         "ended": ended[:MOST_ENDED],
@@ -168,7 +179,7 @@ async def _grants_page(request: Request, typed: Typed | None = None, problem: Dp
         "principal": held.principal,
         "own": [each for each in held.scopes if each in held.everywhere],
         "everybody": everybody,
-        "principals": sorted({*acting, *(each.principal for each in found)}) if everybody else [],
+        "principals": sorted({*acting, *(each.principal for each in seen)}) if everybody else [],
         "scopes": MAY,
         "kinds": (EVERYTHING, *KINDS),
         "typed": typed or dict.fromkeys(GRANT_FIELDS, ""),
@@ -177,6 +188,14 @@ async def _grants_page(request: Request, typed: Typed | None = None, problem: Dp
     return page(request, "grants.html", status=200 if problem is None else status_of(problem), **context)
 
 
+def _seen(home: Home, held: Access) -> list[Grant]:
+    """The grants that may be seen, the newest first."""
+    everybody = held.may("admin")
+    return [each for each in grants.grants(home.ledger)[::-1] if everybody or each.principal == held.principal]
+
+
+TOKEN_COLUMNS = ("name", "principal", "scopes", "per_second", "per_day", "created", "revoked")
+GRANT_COLUMNS = ("index", "principal", "scope", "kind", "name", "expires", "revoked")
 GRANT_FIELDS = ("principal", "scope", "kind", "name", "expires")
 ADMIN = ("admin",)
 DOORS = (

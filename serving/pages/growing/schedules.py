@@ -16,17 +16,26 @@ from serving.http.routes import Door, access, require_dataset, state, with_price
 from serving.pages.datasets import every_dataset
 from serving.pages.ui import form_fields, page, see_other
 from serving.rest.growing.schedules import begun, shown
+from serving.wire import lists
 from serving.wire.errors import status_of
 from serving.wire.request_bodies import known_query
 from training.growing.schedule import PERIODS, remove_as
 
 HTML = "text/html"
+COLUMNS = (
+    *("name", "dataset", "target", "learner", "epsilon", "delta", "blocks", "model"),
+    *("every", "start", "by", "until", "stopped"),
+)
 FIELDS = ("name", "dataset", "epsilon", "delta", "learner", "blocks", "model", "target", "every", "start", "promote")
 
 
 async def listed(request: Request) -> Response:
     """All that may be seen, and the form; with a name in the query, what it could be kept for."""
-    known_query(request, *FIELDS)
+    known_query(request, *FIELDS, lists.FORM)
+    form = lists.form_of(request)
+    if form is not None:
+        found = await with_prices(request, shown, state(request).home, access(request))
+        return lists.as_file(form, "schedules", COLUMNS, found)
     typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
     return await _page(request, typed, preview=bool(typed["name"] and typed["dataset"] and typed["epsilon"]))
 
