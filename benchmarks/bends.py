@@ -1,9 +1,10 @@
-"""How many pieces the log-odds of trees shall have (training/learners/boosting/probabilities.py): one fit of each cell,
-and what each setting makes of noisy counts of its scores, drawn again and again; held-out calibration error and log
-loss, and what the other datasets would have chosen. docs/results/bends.md.
+"""How many pieces the log-odds of trees, or of `ebm`, shall have (training/learners/boosting/probabilities.py): one fit
+of each cell, and what each setting makes of noisy counts of its scores, drawn again and again; held-out calibration
+error and log loss, and what the other datasets would have chosen. docs/results/bends.md.
 
-    python -m benchmarks.bends --data DIR --out FILE      # fits; goes on where a file ends
-    python -m benchmarks.bends --out FILE --report        # the table; fits nothing
+    python -m benchmarks.bends --data DIR --out FILE                  # fits; goes on where a file ends
+    python -m benchmarks.bends --data DIR --out FILE --learner ebm    # of curves that add up
+    python -m benchmarks.bends --out FILE --report                    # the table; fits nothing
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from numpy.typing import NDArray
 from benchmarks import datasets
 from benchmarks.auto import calibration, log_loss, table
 from models.answers import Bends, probabilities_of
+from training.learners import LEARNERS
 from training.learners.boosting import probabilities as rule
-from training.learners.boosting.lazybb_tree import LazyBBTree
 from training.rows.schema import parse_schema
-from training.session import Releaser
 
 SETS = ("adult", "bank", "codrna", "creditcardsmall", "eeg", "firmteacher", "mushroom", "page_blocks", "telco")
 EPSILONS = ("0.5", "1", "2", "4", "8")
@@ -39,31 +39,27 @@ SETTINGS = {
     "at -2, -1, 0, 1, 2": (-2.0, -1.0, 0.0, 1.0, 2.0),
 }
 PRIORS = (0.2, 0.3, 0.5)
+PLACES = {"lazybb-tree": "boosting.smooth_boosting", "ebm": "ebm.model"}  # where the rule is asked
 Line = dict[str, Any]
 
 
-class Watched(LazyBBTree):
-    """Tells what the last release was asked with."""
-
-    asked: tuple[float, float] = (0.0, 0.0)
-
-    def bend(self, session: Releaser, query: rule.ScoreCounts, offset: float) -> tuple[float, int, Bends]:
-        """As ever."""
-        mechanism = rule.counting(session.unit)
-        self.asked = query.link, rule.noise_in_rows(query, mechanism, session.public)
-        return super().bend(session, query, offset)
-
-
-def lines_of(data: datasets.Dataset, epsilon: str, seed: int) -> list[Line]:
+def lines_of(data: datasets.Dataset, epsilon: str, seed: int, learner: str) -> list[Line]:
     """One fit, and every setting on its scores."""
     order = np.random.default_rng(seed).permutation(data.table.num_rows)
     train, test = np.split(order, [int(0.8 * order.size)])
     schema = parse_schema(datasets.with_records(data.schema_bytes, train.size))
-    model = Watched(schema=schema, epsilon=epsilon)
+    model = LEARNERS[learner](schema=schema, epsilon=epsilon)
     features, labels = data.table.drop([data.target]), np.asarray(data.table[data.target])
-    model.fit(features.take(train), labels[train])
-    link, noise = model.asked
-    constant = int(model.ensemble_.to_json()["constant"])
+    asked: list[tuple[float, float, float, int]] = []
+
+    def watched(noisy: Any, link: float, noise: float, offset: float, *most: int) -> tuple[float, int, Bends]:
+        found = rule.bent(noisy, link, noise, offset, *most)
+        asked.append((link, noise, offset, found[1]))
+        return found
+
+    with patch(f"training.learners.{PLACES[learner]}.bent", watched):
+        model.fit(features.take(train), labels[train])
+    link, noise, offset, constant = asked[-1]
     scores = [model.decision_function(features.take(part)).astype(np.int64) - constant for part in (train, test)]
     known, truth = labels[train] == model.classes_[1], labels[test] == model.classes_[1]
     band = np.clip(np.ceil(link * scores[0] - rule.EDGES[0]), 0, rule.MIDDLES.size - 1).astype(int)
@@ -75,7 +71,7 @@ def lines_of(data: datasets.Dataset, epsilon: str, seed: int) -> list[Line]:
             with patch.multiple(rule, KNOTS=np.array(knots), PRIOR=prior):
                 for _ in range(DRAWS):
                     noisy = np.rint(exact + random.laplace(0, noise / 2**0.5, exact.size)).astype(np.int64)
-                    chance = chances(noisy, link, noise, scores[1], bool(knots))
+                    chance = chances(noisy, (link, noise, offset), scores[1], bool(knots))
                     each.append((*calibration(truth, chance), log_loss(truth, chance)))
             slope, error, loss = (round(float(x), 5) for x in np.mean(each, axis=0))
             found.append({"setting": f"{name}, {prior:g}", "slope": slope, "ece": error, "log_loss": loss})
@@ -83,27 +79,27 @@ def lines_of(data: datasets.Dataset, epsilon: str, seed: int) -> list[Line]:
 
 
 def chances(
-    noisy: NDArray[np.int64], link: float, noise: float, scores: NDArray[np.int64], bending: bool
+    noisy: NDArray[np.int64], known: tuple[float, float, float], scores: NDArray[np.int64], bending: bool
 ) -> NDArray[np.float64]:
-    """Of the second class, as a model of these noisy counts says."""
+    """Of the second class, as a model of these noisy counts says. `known`: link, noise and offset of the rule."""
     if not bending:
-        slope, constant = rule.placed(noisy, link, noise)
+        slope, constant = rule.placed(noisy, *known)
         return probabilities_of(scores[:, None] + constant, slope)[:, 1]
-    slope, constant, bends = rule.bent(noisy, link, noise)
+    slope, constant, bends = rule.bent(noisy, *known)
     return probabilities_of(scores[:, None] + constant, slope, bends)[:, 1]
 
 
 def play(asked: argparse.Namespace) -> None:
     lines = [json.loads(text) for text in asked.out.read_text().splitlines()] if asked.out.exists() else []
     done = {(line["data"], line["epsilon"], line["seed"]) for line in lines}
-    for seed in range(asked.seeds):
+    for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
         for name in SETS:
             data = datasets.load(name, asked.data)
             for epsilon in EPSILONS:
                 if (name, epsilon, seed) in done or 0.8 * data.table.num_rows * float(epsilon) < LEAST:
                     continue
                 about = {"data": name, "epsilon": epsilon, "seed": seed}
-                texts = [json.dumps(about | line) + "\n" for line in lines_of(data, epsilon, seed)]
+                texts = [json.dumps(about | line) + "\n" for line in lines_of(data, epsilon, seed, asked.learner)]
                 with asked.out.open("a") as file:
                     file.writelines(texts)
 
@@ -142,7 +138,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of the Parquet files")
     parser.add_argument("--out", type=Path, required=True, help="JSON lines")
+    parser.add_argument("--learner", choices=PLACES, default="lazybb-tree")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
     if not asked.report:

@@ -67,6 +67,30 @@ def check_bends(bends: Bends) -> None:
         raise ModelInvalid(f"bends={bends}: at most {MAX_BENDS} rising scores other than 0, each with a slope above 0")
 
 
+def bends_to_json(bends: Bends) -> dict[str, Any]:
+    """What a model says of its bends: nothing where it has none."""
+    return {"bends": [[*bend] for bend in bends]} if bends else {}
+
+
+def bends_from_json(body: Mapping[str, Any]) -> Bends:
+    """Inverse of `bends_to_json`; TypeError, ValueError or ModelInvalid where it is not one."""
+    bends = body.get("bends", [])
+    if type(bends) is not list:
+        raise ModelInvalid("bends: must be a list")
+    return tuple((score, float(slope)) for score, slope in bends)
+
+
+def bend_words(bends: Bends) -> str:
+    """What people are told of bends, behind the formula of the probability."""
+    beyond = ", ".join(f"{slope:g} beyond {score}" for score, slope in bends)
+    return f"; a point of score counts otherwise far from zero: {beyond}" if beyond else ""
+
+
+def before(bends: Bends) -> str:
+    """Behind "log odds", where what a feature adds is told: it is part of a score whose log-odds bend afterwards."""
+    return " before they bend" if bends else ""
+
+
 def pieces_of(link: float, bends: Bends) -> tuple[list[tuple[float, float, float]], float]:
     """Of log-odds by score: pieces (low, high, slope), and what is added to the sum of slope * clip(score, low, high);
     0 at a score of 0, as without bends.

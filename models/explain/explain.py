@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.answers import ClassLabel, middle
+from models.answers import ClassLabel, before, middle
 from models.features import Feature, NumericFeature, RawColumns, encode_columns
 from models.pairs import PairTerm, term_names
 from models.released import FeatureSum, Released
@@ -116,7 +116,7 @@ def unit(ensemble: Released) -> str:
     """What one more in `link` x score is."""
     if not ensemble.classes:
         return ensemble.target
-    return f"log odds of {ensemble.classes[1]}" if ensemble.outputs == 1 else "logits"
+    return f"log odds of {ensemble.classes[1]}{before(ensemble.bends)}" if ensemble.outputs == 1 else "logits"
 
 
 def shapes(ensemble: Released) -> list[Shape]:

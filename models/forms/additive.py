@@ -2,8 +2,9 @@
 
 score(x) = constant + sum over features f of terms[f][code of x's f] + sum over pairs of theirs     (exact integers)
 
-Two classes: p(classes[1]) = 1 / (1 + exp(-link score)), answered as in `models.answers`. A number:
-value = middle of target_range + link score, clipped to that public range.
+Two classes: p(classes[1]) = 1 / (1 + exp(-link score)), answered as in `models.answers`: log-odds may bend in the
+score, and what a feature adds is part of the score, before it bends. A number: value = middle of target_range + link
+score, clipped to that public range.
 """
 
 from __future__ import annotations
@@ -16,7 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import InputError, ModelInvalid
-from models.answers import Labels, Range, Scores, check_head, head_from_json, middle
+from models.answers import (
+    Bends,
+    Labels,
+    Range,
+    Scores,
+    before,
+    bend_words,
+    bends_from_json,
+    bends_to_json,
+    check_bends,
+    check_head,
+    head_from_json,
+    middle,
+)
 from models.edits import Edit
 from models.explain.markdown import plain
 from models.explain.page import shape_sections, shapes_page, shapes_svg
@@ -29,14 +43,14 @@ from models.pairs import MAX_INTEGER, PairTerm, is_error, is_integer, pair_from_
 
 GREAT = 1 << 32  # no term that is released is larger
 INTEGER = "must be an integer of at most 2^53 in size"
-OPTIONAL = ("target_range", "counts", "errors", "edits", "pairs")
+OPTIONAL = ("target_range", "counts", "errors", "edits", "pairs", "bends")
 
 CARD_OF_TWO = """\
 Each feature adds a number to the score, which starts at {constant}: which one, its value alone says. Above zero the
 answer is "{second}", otherwise "{first}". The probability of "{second}" is
-1 / (1 + exp(-{link} × score)). All numbers stand in ensemble.json.{errors}
+1 / (1 + exp(-{link} × score)){bends}. All numbers stand in ensemble.json.{errors}
 
-How much each feature adds to the log odds of "{second}", or takes away, {how}:
+How much each feature adds to the log odds of "{second}"{before}, or takes away, {how}:
 
 | log odds | feature |
 |---:|---|
@@ -78,11 +92,15 @@ class AdditiveEnsemble(SumEnsemble):
     errors: tuple[tuple[float, ...], ...] = ()  # standard error of each term from the noise alone, in score units
     edits: tuple[Edit, ...] = ()
     pairs: tuple[PairTerm, ...] = ()  # what two features add together, beside what each adds by itself
+    bends: Bends = ()
 
     def __post_init__(self) -> None:
         check_head(self.features, self.classes, self.link, self.target_range)
         if len(self.classes) not in (0, 2):
             raise ModelInvalid(f"classes={self.classes}: an additive model tells two classes apart, or gives a number")
+        check_bends(self.bends)
+        if self.bends and not self.classes:
+            raise ModelInvalid(f"bends={self.bends}: of log-odds, and a number has none")
         _check_table("terms", self.features, self.terms, is_integer, INTEGER)
         if self.counts:
             _check_table("counts", self.features, self.counts, is_integer, INTEGER)
@@ -138,6 +156,7 @@ class AdditiveEnsemble(SumEnsemble):
             "edits": [edit.to_json() for edit in self.edits],
             "pairs": [pair.to_json() for pair in self.pairs],
             "target_range": None if self.target_range is None else list(self.target_range),
+            **bends_to_json(self.bends),
         }
 
     @classmethod
@@ -155,6 +174,7 @@ class AdditiveEnsemble(SumEnsemble):
             tables[name] = tuple(map(tuple, table))
         edits = tuple(Edit(**edit) for edit in body.get("edits", ()))
         tables |= {"edits": edits, "pairs": tuple(map(pair_from_json, body.get("pairs", ())))}
+        tables["bends"] = bends_from_json(body)
         return cls(features, target, classes, low_high, link, constant=body["constant"], **tables)
 
     def score_graph(self, inputs: Inputs, name: Namer, target: str) -> Graph:
@@ -184,6 +204,7 @@ class AdditiveEnsemble(SumEnsemble):
         }
         if self.target_range is None:
             first, second = map(plain, self.classes)
+            words |= {"before": before(self.bends), "bends": bend_words(self.bends)}
             return CARD_OF_TWO.format(**words, first=first, second=second)
         low, high = map(number_text, self.target_range)
         centre = number_text(middle(self.target_range))

@@ -16,7 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.errors import ModelInvalid
-from models.answers import Bends, ClassLabel, Scores, check_bends, check_head, head_from_json
+from models.answers import (
+    Bends,
+    ClassLabel,
+    Scores,
+    bend_words,
+    bends_from_json,
+    bends_to_json,
+    check_bends,
+    check_head,
+    head_from_json,
+)
 from models.explain.markdown import plain
 from models.explain.vega import Poster
 from models.features import Feature
@@ -109,19 +119,17 @@ class TreeEnsemble(Ensemble):
 
     def numbers(self) -> dict[str, Any]:
         """The constant, bends where there are any, and the trees as `tree_to_json` writes them."""
-        bends = {"bends": [[*bend] for bend in self.bends]} if self.bends else {}
-        return {"constant": self.constant, **bends, "trees": [tree_to_json(tree) for tree in self.trees]}
+        trees = [tree_to_json(tree) for tree in self.trees]
+        return {"constant": self.constant, **bends_to_json(self.bends), "trees": trees}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; KeyError, TypeError, ValueError or ModelInvalid where it is not one."""
         features, target, classes, link = head_from_json(body, {"trees", "constant"} | ({"bends"} & body.keys()))
-        bends = body.get("bends", [])
-        if type(body["trees"]) is not list or type(bends) is not list:
-            raise ModelInvalid("trees, bends: must be lists")
+        if type(body["trees"]) is not list:
+            raise ModelInvalid("trees: must be a list")
         trees = tuple(tree_from_json(tree) for tree in body["trees"])
-        bent = tuple((score, float(slope)) for score, slope in bends)
-        return cls(features, target, classes, trees, body["constant"], link, bent)
+        return cls(features, target, classes, trees, body["constant"], link, bends_from_json(body))
 
     def used_features(self) -> list[int]:
         """Positions of the features that a split asks, or the first one."""
@@ -157,9 +165,8 @@ class TreeEnsemble(Ensemble):
         """What trees do, and the importances."""
         first, second = map(plain, self.classes)
         lines = [f"| {size:.4g} | {plain(name)} |" for name, size in self.importances().items()]
-        beyond = ", ".join(f"{slope:g} beyond {score}" for score, slope in self.bends)
         words = {"count": len(self.trees), "constant": self.constant, "link": f"{self.link:g}"}
-        words["bends"] = f"; a point of score counts otherwise far from zero: {beyond}" if beyond else ""
+        words["bends"] = bend_words(self.bends)
         return CARD.format(**words, first=first, second=second, votes="\n".join(lines))
 
     def poster(self) -> Poster:

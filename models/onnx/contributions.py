@@ -34,8 +34,8 @@ def great_scores(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str)
 
 def contributions_of(ensemble: FeatureSum, inputs: Inputs, name: Namer, target: str) -> tuple[Graph, float]:
     """Raw values -> `target` (N, features and pairs), centred as `models.explain.explain.contributions` does, in
-    logits or in units of the target; and the base: with it, the row adds up to the logit, or to the value before it is
-    clipped."""
+    logits or in units of the target; and the base: with it, the row adds up to the logit before it bends, or to the
+    value before it is clipped."""
     tables, base = centred(ensemble)
     encoding, coded_inputs, walks = _walks(ensemble, tables, inputs, lambda part: name(f"contributions_{part}"))
     node = regressor(list(walks.values()), coded_inputs.numbers, target, list(walks), len(tables))

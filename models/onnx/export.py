@@ -5,8 +5,8 @@ string ("" is missing). Outputs: `label` (N,), string or int64 as the classes ar
 float; of a number, `value` (N, 1), double, within its public range. Scores are integers, exact in float32.
 
 Additive ensembles have one more output, unless an input has its name: `contributions` (N, features and pairs), float,
-what each adds, in logits or in units of the target. With `base` of the metadata they add up to the logit, or to the
-value before it is clipped.
+what each adds, in logits or in units of the target. With `base` of the metadata they add up to the logit before
+it bends, or to the value before it is clipped.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ class OnnxModel:
 
     def contributions(self, columns: RawColumns) -> NDArray[np.float32]:
         """What each feature, and each pair, adds: (n, features and pairs), in logits, or in units of the target. With
-        `base` a row adds up to the logit, or to the value before it is clipped. InputError where the model does not
-        tell."""
+        `base` a row adds up to the logit before it bends, or to the value before it is clipped. InputError where the
+        model does not tell."""
         feed = {name: column.reshape(-1, 1) for name, column in self._feed(columns).items()}
         [found] = self._accounts.run([CONTRIBUTIONS], feed)
         return np.asarray(found, np.float32)

@@ -13,6 +13,7 @@ from accountant.certificates.plain_words import best_guess, factor, plain
 from accountant.errors import CertificateRevoked, DpserveError, InputError, UnknownName, VerificationError
 from accountant.home import Home
 from accountant.ledger.tokens import SCOPES
+from models.answers import before
 from models.edit.curves import editable
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.store import placing
@@ -234,6 +235,7 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "answers": sum(run.count for run in form.mechanisms),
         "sections": [one for one in plain(certificate).sections if one.title != "What was edited"],  # told elsewhere
         "adds_up": ensemble.adds_up,
+        "before": before(ensemble.bends),
         "curves": editable(ensemble),
         "together": ensemble.together,
         "inputs": ui_shapes.inputs(sorted(ensemble.features, key=lambda one: -sizes.get(one.name, 0))),

@@ -11,8 +11,11 @@ import pytest
 
 from accountant.errors import InputError, ModelInvalid
 from models.answers import middle
+from models.edit.curves import same_but_for_terms
+from models.edit.editing import EditNote, set_value
 from models.edits import Edit
 from models.explain.card import model_card
+from models.explain.explain import contributions, unit
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import MAX_INTEGER, AdditiveEnsemble
 from models.forms.registry import ensemble_bytes, ensemble_from_bytes, ensemble_from_json
@@ -30,6 +33,7 @@ TWO = AdditiveEnsemble(FEATURES, "income", ("no", "yes"), None, 0.25, -1, TERMS)
 NUMBER = AdditiveEnsemble(FEATURES, "rent", (), (0.0, 100.0), 2.5, -1, TERMS)
 FULL = replace(NUMBER, counts=((5, -1, 0, 2), *TERMS[1:]), errors=((0.5, 1.0, 0.0, 2.0),) * 2 + ((1.0,) * 3,))
 FULL = replace(FULL, edits=(EDIT,))
+BENT = replace(TWO, bends=((-9, 0.05), (-1, 0.1), (2, 0.5)))
 CLAIM = {"epsilon": "0.5", "delta": "0.000001", "relation": "add-remove", "unit": "one record"}
 
 
@@ -85,15 +89,17 @@ def test_the_middle_of_a_great_range_is_finite():
     assert middle((-3.0, 5.0)) == 1.0
 
 
-@pytest.mark.parametrize("ensemble", [TWO, NUMBER, FULL, replace(TWO, classes=(3, -1)), replace(TWO, edits=(EDIT,))])
+@pytest.mark.parametrize(
+    "ensemble", [TWO, NUMBER, FULL, BENT, replace(TWO, classes=(3, -1)), replace(TWO, edits=(EDIT,))]
+)
 def test_json_and_back(ensemble):
     body = json.loads(json.dumps(ensemble.to_json()))
     assert ensemble_from_json(body) == ensemble
     assert ensemble_from_bytes(ensemble_bytes(ensemble)) == ensemble
     assert body["type"] == "additive"
     assert ("classes" in body, "target_range" in body) == (bool(ensemble.classes), not ensemble.classes)
-    assert {"counts", "errors", "edits"} & body.keys() == {
-        name for name in ("counts", "errors", "edits") if getattr(ensemble, name)
+    assert {"counts", "errors", "edits", "bends"} & body.keys() == {
+        name for name in ("counts", "errors", "edits", "bends") if getattr(ensemble, name)
     }
 
 
@@ -124,6 +130,9 @@ def test_every_key_is_needed(name):
         {"constant": True},
         {"link": 0},
         {"link": "x"},
+        {"bends": []},
+        {"bends": [[0, 0.5]]},
+        {"bends": [[1, 0.5]]},  # of a number
     ],
 )
 def test_refused_json(change):
@@ -175,6 +184,7 @@ def test_one_spelling_alone_is_read():
         {"errors": ((1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0), (1.0, nan, 0.0))},
         {"errors": ((1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0), (1.0, 1, 0.0))},
         {"edits": (replace(EDIT, feature="elsewhere"),)},
+        {"bends": ((1, 0.5),)},  # of a number
     ],
 )
 def test_refused_ensembles(change):
@@ -226,6 +236,31 @@ def test_card_of_two_classes():
     assert "| log odds | feature |\n|---:|---|\n| 4.625 | age |" in page
     assert "changed" not in page.split("## How it decides")[1]
     assert "standard error" not in page
+
+
+def test_log_odds_bend_and_what_features_add_does_not():
+    """Chances by hand; labels, ranks and contributions are those without bends, and are said to be."""
+    columns = {"age": [10, 30, 70, 70], "work": ["x", "State", "State", "Private"], "owner": [0, 0, 1, 1]}
+    assert BENT.scores(columns)[:, 0].tolist() == [-7, -2, 32, 39]
+    odds = [-0.25 - 6 * 0.1, -0.25 - 0.1, 2 * 0.25 + 30 * 0.5, 2 * 0.25 + 37 * 0.5]
+    chances = [1 / (1 + exp(-each)) for each in odds]
+    assert BENT.probabilities(columns)[:, 1] == pytest.approx(chances, rel=1e-12)
+    assert BENT.predict(columns).tolist() == TWO.predict(columns).tolist()
+    found, straight = contributions(BENT, columns), contributions(TWO, columns)
+    np.testing.assert_allclose(found.base + found.votes.sum(axis=1), 0.25 * BENT.scores(columns))
+    assert found.votes.tolist() == straight.votes.tolist()
+    assert (unit(BENT), unit(TWO)) == ("log odds of yes before they bend", "log odds of yes")
+    page = model_card(BENT, CLAIM)
+    assert 'adds to the log odds of "yes" before they bend' in page
+    assert "a point of score counts otherwise far from zero: 0.05 beyond -9, 0.1 beyond -1, 0.5 beyond 2" in page
+    assert "bend" not in model_card(TWO, CLAIM)
+
+
+def test_an_edit_keeps_the_bends():
+    edited = set_value(BENT, "age", "..18", -0.5, EditNote("ann", "too few"))
+    assert edited.bends == BENT.bends
+    assert same_but_for_terms(BENT, edited)
+    assert not same_but_for_terms(BENT, replace(edited, bends=()))
 
 
 def test_card_of_a_number():

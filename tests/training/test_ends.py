@@ -87,8 +87,8 @@ def test_a_model_with_more_texts_than_a_graph_has_room_for_is_refused_with_how_m
     features = {f"c{i}": TEXT for i in range(312)}
     home = registered(tmp_path, features)
     asked = Asked("d", "ebm", "1", parameters={"epochs": 1})
-    refused(home, asked, f"637 nodes; at most {room}; its first 249 features would fit")
-    fits = {name: features[name] for name in list(features)[:249]}
+    refused(home, asked, f"656 nodes; at most {room}; its first 240 features would fit")
+    fits = {name: features[name] for name in list(features)[:240]}
     (tmp_path / "fits").mkdir()
     assert job.train(registered(tmp_path / "fits", fits), asked, by="test")["state"] == "issued"
 

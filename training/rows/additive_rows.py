@@ -101,6 +101,11 @@ class AdditiveRows:
         """As `number_sums`, per cell of each pair: (pairs, most cells), 0 where a pair has fewer."""
         return self._rows.ask(NumberCells(self._model, tuple(pairs), constant, clip, factor))
 
+    def band_counts(self, last: Integers) -> Integers:
+        """Rows per class and band of scores: (2, bands); `last`: the last score of every band but the highest, without
+        the constant."""
+        return self._rows.ask(BandCounts(self._model, last))
+
 
 Model = tuple[tuple[Integers, ...], tuple[Joint, ...]]  # terms, and the joints that the last of them are of
 
@@ -173,6 +178,17 @@ class NumberCells:
             kernels.additive.number_values(part.targets[some], scores[some], *about, found)
 
         return _cell_sums(part, self.pairs, values)
+
+
+@dataclass(frozen=True)
+class BandCounts:
+    """As `AdditiveRows.band_counts`."""
+
+    model: Model
+    last: Integers
+
+    def __call__(self, part: Partition) -> Integers:
+        return kernels.additive.count_bands(part.labels, _known(part, self.model).scores, self.last)
 
 
 def _cell_sums(

@@ -52,6 +52,12 @@ def number(features, rng, size=3000, **more):
     return made(features, rng, size, classes=(), target_range=(-2.0, 1.5), **more)
 
 
+def bent(features, rng, size=3000):
+    return made(
+        features, rng, size, bends=((-2 * size, 0.5 / size), (-1, 2 / size), (1, 1.5 / size), (size + 1, 0.2 / size))
+    )
+
+
 def assert_same(ensemble, columns):
     model = OnnxModel(to_onnx(ensemble, {}))
     answers, probabilities = model.predict(columns)
@@ -82,7 +88,7 @@ def test_every_row_of_adult(kind):
     assert_same(ensemble, columns)
 
 
-@pytest.mark.parametrize("kind", [made, number])
+@pytest.mark.parametrize("kind", [made, number, bent])
 @pytest.mark.parametrize("size", [1, 3000, EXACT - 1, EXACT, 1 << 40, 1 << 49])
 def test_random_terms_beside_every_border(kind, size):
     rng = np.random.default_rng(size % 1000)

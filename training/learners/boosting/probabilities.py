@@ -1,5 +1,6 @@
 """How steep and where probabilities are: one noisy count of rows by class and score, after the last round, and what it
-says of 1 / (1 + exp(-link * score)), or of log-odds that bend. What follows is arithmetic on what was released.
+says of 1 / (1 + exp(-link * score)), or of log-odds that bend. What follows is arithmetic on what was released. `ebm`
+counts so, too.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ CLASSES = 2
 PRIOR = 0.3  # how far, in log-odds and as a share of the slope, the public rule is thought to be off
 MOST_MOVED, LEAST_SLOPE, MOST_SLOPE = 3.0, 0.3, 2.5
 STEPS = 4
-KNOTS = np.arange(-2.0, 3.0)  # log-odds of the public rule at which those of trees may bend: docs/results/bends.md
+KNOTS = np.arange(-2.0, 3.0)  # log-odds of the public rule at which those of a model may bend: docs/results/bends.md
 LEAST_PIECE, MOST_PIECE = 0.3, 4.0  # slopes between them
 EXACT = (1 << 24) - 1  # scores that float32 holds, and so a model's graph
 
@@ -55,8 +56,13 @@ class ScoreCounts(ABC):
     def banded(self, counts: Integers) -> Integers:
         """`counts` (2, 2 bound + 1): rows per class and score -> (size,)."""
         running = np.concatenate([np.zeros((CLASSES, 1), np.int64), np.cumsum(counts, axis=1)], axis=1)
-        ends = np.clip(np.floor(EDGES / self.link), -self.bound - 1, self.bound).astype(np.int64) + self.bound + 1
+        ends = np.clip(last_scores(self.link), -self.bound - 1, self.bound).astype(np.int64) + self.bound + 1
         return np.diff(running[:, [0, *ends, 2 * self.bound + 1]], axis=1).ravel()
+
+
+def last_scores(link: float) -> Floats:
+    """The last score of every band but the highest."""
+    return np.asarray(np.floor(EDGES / link))
 
 
 def counting(unit: Decimal) -> DiscreteLaplace:
@@ -79,7 +85,7 @@ def _within(most: int, constant: float) -> int:
 
 
 def bent(
-    noisy: Integers, link: float, noise: float, offset: float = 0.0, most: int = EXACT
+    noisy: NDArray[Any], link: float, noise: float, offset: float = 0.0, most: int = EXACT
 ) -> tuple[float, int, Bends]:
     """The same with log-odds that rise otherwise below, between and above KNOTS: link and constant, as of scores near
     0, and the bends of scores with that constant.
@@ -105,7 +111,7 @@ def bent(
     return float(slopes[piece]) * link, constant, tuple(sorted(bends.items()))
 
 
-def _moved(noisy: Integers, noise: float, offset: float, design: Floats) -> Floats:
+def _moved(noisy: NDArray[Any], noise: float, offset: float, design: Floats) -> Floats:
     """By how much of each row of `design` (an intercept, a slope, bends) log-odds are other than the public rule's.
 
     Steps of weighted least squares on the gradient of the log loss, each weighed by what noise and sampling do to it,

@@ -140,7 +140,7 @@ class DPEBM(PrivateLearner):
 
     def learn(self, session: Releaser) -> AdditiveEnsemble:
         """Histograms, what the model starts from, then a noisy sum per epoch and feature, and a step by it; the same of
-        pairs of features, where there shall be any. Of two classes, in the end one sum of all that is left."""
+        pairs of features, where there shall be any. Of two classes, in the end counts by class and score."""
         settings, pairs = self.settings(session.public), self.pairs_of(session.public)
         noise = noise_of(session.public, session.unit, settings, pairs)
         session = self._cut(session, noise)
@@ -160,7 +160,7 @@ class DPEBM(PrivateLearner):
             model.counted(session.release(JointCounts(model.joints[at], noise.norm), noise.counting))
         self._boost(session, model, pairs.epochs * pairs.many, model.kept or alone)
         if public.classes is not None:
-            model.centre(session.release(model.unclipped(whole), noise.starting))
+            model.place(session.release(model.bands(), noise.placing))
         return model.ensemble()
 
     def _boost(self, session: Releaser, model: Model, sums: int, places: Sequence[int]) -> None:

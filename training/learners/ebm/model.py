@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, pi, sqrt
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.budget import Relation
+from models.answers import Bends
 from models.forms.additive import AdditiveEnsemble
 from models.pairs import PairTerm, in_rows
+from training.learners.boosting.probabilities import bent
 from training.learners.class_weights import Balance, mean_weight
 from training.learners.ebm.defaults import NO_PAIRS, EbmDefaults, PairDefaults
 from training.learners.ebm.noise import Mechanism, Noise
@@ -21,6 +22,7 @@ from training.learners.ebm.queries import (
     CLIP,
     GRID,
     SCORES,
+    BandCounts,
     ClassResiduals,
     LeafSums,
     NumberResiduals,
@@ -34,8 +36,6 @@ from training.rows.partitions.partition import TARGET_GRID
 from training.session import Public
 
 LEAST = 0.001  # half ranges: no clip of a number's residuals is below it
-OFF, MOST_OFF = 0.5, 2.0  # logits by which clipped residuals may leave a constant wrong: about so many, at most so many
-NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 64) for i in range(64)])
 GIVING = 30  # times that rows and columns of a pair are brought to means of 0 in turn
 CLEAR = 3.0  # standard deviations of a score's noise, beyond which a pair says something: dozens are looked at
 RARE = 0.01  # the base rate that a model starts from is at least so far from 0 and 1
@@ -70,8 +70,8 @@ class Model:
         self._epochs = [0] * len(self.counts)
         self._beyond: int | None = None  # so many of the pairs say more than noise would; None: all, they were named
         self._constant, self._curvature = 0, 1.0
+        self._bends: Bends = ()
         self._clip = 1.0  # the first sum is of all that there is
-        self._weights = self.weighed  # until the last sum
         self._left: ClassResiduals | None = None  # the last ones
 
     def leaves(self, place: int) -> Integers:
@@ -159,32 +159,22 @@ class Model:
             self._constant, self._curvature = round(log(rate / (1 - rate)) * SCORES), rate * (1 - rate) * weight
         self._clip = self.settings.clip
 
-    def unclipped(self, whole: Integers) -> LeafSums:
-        """The sum of all residuals as they are: with clipped ones a rare class stays under-predicted, and where classes
-        were weighed chances are brought back to the declared shares first."""
-        self._clip, self._weights = 1.0, None
-        if self.weighed:
-            self._constant += round(self.weighed.offsets[0] * SCORES)
-        return self.query(0, whole)
+    def bands(self) -> BandCounts:
+        """The counts of rows by class and score."""
+        return BandCounts(tuple(self._terms), self.joints, self.noise.norm)
 
-    def centre(self, total: Integers) -> None:
-        """From the sum of all residuals: the constant at which chances add up to what was found, by a part of the way
-        that is smaller the more the noise is. Of scores whose features are independent, by the histograms.
+    def place(self, counts: Integers) -> None:
+        """From the counts by class and score: the constant, and where log-odds bend. Clipped residuals leave a rare
+        class under-predicted, noise makes what adds up too steep or too flat, and where classes were weighed, chances
+        go back to the declared shares. Terms and their errors stay in the log-odds that were learnt: what a point of
+        score is worth instead is told from the first one on.
         """
-        worth, rows = self._residuals().worth, self._rows()
-        middle, spread = self._constant / SCORES, 0.0
-        for term, count in zip(self._terms, self.counts, strict=True):
-            share = np.maximum(count, 0) + 1e-9
-            share, logits = share / share.sum(), term / SCORES
-            mean = float(share @ logits)
-            middle, spread = middle + mean, spread + float(share @ (logits - mean) ** 2)
-        moves = np.linspace(-MOST_OFF, MOST_OFF, 401)
-        chances = 1 / (1 + np.exp(-(middle + sqrt(spread) * NORMAL + moves[:, None])))
-        curved = rows * float((chances * (1 - chances))[200].mean())
-        doubt = self._noise(self.noise.starting, worth) ** 2 + curved
-        missing = float(total[0]) * worth / (1 + doubt / (OFF * curved) ** 2)
-        sums = rows * (chances.mean(axis=1) - chances[200].mean())
-        self._constant += round(float(np.interp(missing, sums, moves)) * SCORES)
+        offset = self._constant / SCORES + (self.weighed.offsets[0] if self.weighed else 0.0)
+        moved = self.bands().sensitivity(self.public.relation) / GRID
+        noise = self.noise.placing.event.deviation * moved * self.public.contributions
+        near, self._constant, bends = bent(counts / GRID, 1 / SCORES, noise, offset)
+        beyond = {2 * score if abs(score) == 1 else score: slope for score, slope in bends}  # so many in any model
+        self._bends = tuple(sorted({-1: near, 1: near, **beyond}.items()))
 
     def squares(self) -> SquareSum:
         """The sum of squared residuals of a number."""
@@ -247,6 +237,7 @@ class Model:
             tuple(counts[:alone]),
             tuple(spread[:alone]),
             pairs=pairs,
+            bends=self._bends,
         )
 
     def _give(self, place: int, joint: Joint) -> None:
@@ -273,7 +264,7 @@ class Model:
         if self._number:
             return NumberResiduals(self._constant, round(self._clip * TARGET_GRID), relation)
         low, high = self._constant + sum(self._lows), self._constant + sum(self._highs)
-        found = ClassResiduals(self._constant, low, high, self._clip, relation, norm, self._weights)
+        found = ClassResiduals(self._constant, low, high, self._clip, relation, norm, self.weighed)
         self._left = self._left if found == self._left else found  # which knows its table already
         return self._left
 

@@ -19,18 +19,21 @@ Mechanism = DiscreteGaussian | DiscreteLaplace
 FINDING = Fraction(1, 20)  # of the budget, for all counts that cut points are found by
 SCORING = Fraction(1, 20)  # of the budget, for the scores that pairs are found by
 START = Fraction(1, 100)  # of the budget, for each sum that a model starts from
+PLACING = Fraction(1, 50)  # of the budget, for the counts by which chances are placed
 
 
 @dataclass(frozen=True)
 class Noise:
     """`finding` for the counts that cut points are found by, `scoring` for the scores that pairs are found by,
-    `counting` for the histograms, `starting` for what a model starts from and ends with, `summing` for the rest.
+    `counting` for the histograms, `starting` for what a model starts from, `placing` for the counts by class and score,
+    `summing` for the rest.
     """
 
     finding: Mechanism
     scoring: Mechanism
     counting: Mechanism
     starting: Mechanism
+    placing: Mechanism
     summing: Mechanism
     norm: Norm
 
@@ -38,15 +41,8 @@ class Noise:
 def noise_of(public: Public, unit: Decimal, settings: EbmDefaults, pairs: PairDefaults = NO_PAIRS) -> Noise:
     """A sum gets `unit`: epsilon where delta is 0, else mu = 1 / noise multiplier. More of it is never more noise."""
     of = _pure if public.pure else _gaussian
-    finding, scoring, counting, starting = (of(unit, ratio) for ratio in _ratios(public, settings, pairs))
-    return Noise(finding, scoring, counting, starting, of(unit, Fraction(1)), "l1" if public.pure else "l2")
-
-
-def starts(public: Public, settings: EbmDefaults) -> int:
-    """How many sums a model starts from, or ends with: of the target, and for the clip of a number's residuals, or of
-    two classes' residuals in the end.
-    """
-    return 2 if public.classes is not None or settings.spread else 1
+    finding, scoring, counting, starting, placing = (of(unit, ratio) for ratio in _ratios(public, settings, pairs))
+    return Noise(finding, scoring, counting, starting, placing, of(unit, Fraction(1)), "l1" if public.pure else "l2")
 
 
 def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found: int) -> Decimal:
@@ -54,8 +50,9 @@ def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found:
     `found`: how many counts cut points are found by.
     """
     epsilon, features = float(public.budget.epsilon), len(public.features)
-    finding, scoring, counting, starting = _ratios(public, settings, pairs)
-    units = features * (settings.epochs + counting) + starts(public, settings) * starting + found * finding
+    finding, scoring, counting, starting, placing = _ratios(public, settings, pairs)
+    units = features * (settings.epochs + counting) + starting + found * finding
+    units += placing if public.classes is not None else starting if settings.spread else 0
     units += pairs.many * (pairs.epochs + counting) + pairs.found * scoring
     unit = epsilon / units if public.pure else mu_of(public.budget) / sqrt(units)
     return from_nano(int(unit * (1 - 1e-7) * NANO))
@@ -63,15 +60,16 @@ def unit_near(public: Public, settings: EbmDefaults, pairs: PairDefaults, found:
 
 def _ratios(
     public: Public, settings: EbmDefaults, pairs: PairDefaults
-) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """What a count that finds cut points, the scores of pairs, a histogram and a starting sum get, of epsilon or of
-    mu^2, where any other sum gets 1.
+) -> tuple[Fraction, Fraction, Fraction, Fraction, Fraction]:
+    """What a count that finds cut points, the scores of pairs, a histogram, a starting sum and the counts by class and
+    score get, of epsilon or of mu^2, where any other sum gets 1.
     """
     share, features = Fraction(settings.share), len(public.features)
     sums = settings.epochs * features + pairs.epochs * pairs.many
     finding = FINDING / (1 - FINDING) * sums / max(1, 2 * counted_numbers(public))
     counting = share * sums / (features + pairs.many) / (1 - share)
-    return finding, SCORING / (1 - SCORING) * sums, counting, max(Fraction(1), START * sums)
+    starting, placing = (max(Fraction(1), part * sums) for part in (START, PLACING))
+    return finding, SCORING / (1 - SCORING) * sums, counting, starting, placing
 
 
 def _pure(unit: Decimal, ratio: Fraction) -> DiscreteLaplace:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from accountant.budget import Relation
 from accountant.errors import PlanMismatch
+from training.learners.boosting.probabilities import ScoreCounts, last_scores
 from training.learners.class_weights import ONE, Balance, words_of
 from training.learners.leaf_sensitivity import Norm, reach
 from training.rows import kernels
@@ -181,6 +182,27 @@ class BinCounts:
 
     def __call__(self, rows: Rows) -> Integers:
         return bin_counts(rows, self.feature) * GRID
+
+
+@dataclass(frozen=True)
+class BandCounts:
+    """Rows per class and band of scores, times GRID, class 0 first: a row counts in one place. `terms` as in
+    `LeafSums`; scores are without the constant.
+    """
+
+    terms: tuple[Integers, ...]
+    joints: tuple[Joint, ...]
+    norm: Norm
+    purpose: ClassVar[str] = ScoreCounts.purpose
+    size: ClassVar[int] = ScoreCounts.size
+
+    def sensitivity(self, relation: Relation) -> int:
+        """How far one row moves all counts, in its norm and grid steps."""
+        return reach(GRID, 0, relation, self.norm)
+
+    def __call__(self, rows: Rows) -> Integers:
+        last = last_scores(1 / SCORES).astype(np.int64)
+        return AdditiveRows(rows, self.terms, self.joints).band_counts(last).ravel() * GRID
 
 
 @dataclass(frozen=True)

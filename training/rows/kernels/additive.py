@@ -168,6 +168,18 @@ def join(
 
 
 @njit()
+def count_bands(labels: NDArray[np.uint8], scores: NDArray[np.int32], last: Integers) -> Integers:
+    """Rows per class and band of scores: (2, bands). `last`: the last score of every band but the highest."""
+    counts = np.zeros((2, last.size + 1), dtype=np.int64)
+    for i in range(scores.size):
+        band = 0
+        for end in last:
+            band += scores[i] > end
+        counts[labels[i], band] += 1
+    return counts
+
+
+@njit()
 def count_joint(
     one: NDArray[Any], other: NDArray[Any], down: NDArray[np.uint16], across: NDArray[np.uint16], size: int
 ) -> Integers:

@@ -18,6 +18,7 @@ from accountant.privacy.renyi import compose_pure
 from models.features import BooleanFeature, CategoricalFeature, NumericFeature
 from models.forms.additive import AdditiveEnsemble
 from training.calibrate import calibrate, rehearse
+from training.learners.boosting.probabilities import KNOTS, MIDDLES
 from training.learners.ebm.defaults import EbmDefaults
 from training.learners.ebm.ebm import DPEBMClassifier, DPEBMRegressor
 from training.learners.ebm.model import Model
@@ -26,6 +27,7 @@ from training.learners.ebm.queries import (
     CLIP,
     GRID,
     SCORES,
+    BandCounts,
     BinCounts,
     ClassResiduals,
     LeafSums,
@@ -34,7 +36,7 @@ from training.learners.ebm.queries import (
 )
 from training.learners.ebm.splits import partition
 from training.learners.leaf_sensitivity import reach
-from training.rows.additive_rows import AdditiveRows, bin_counts
+from training.rows.additive_rows import AdditiveRows, Joint, bin_counts
 from training.rows.data import rows_of
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.rows import Rows
@@ -106,7 +108,7 @@ def made_terms(rows: Rows, size: int, seed: int = 2):
 def test_what_is_spent_is_what_was_rehearsed_event_by_event(kind, relation, pure, contributions):
     public, made = public_of(kind, relation, pure, contributions), learner(kind, leaves=4)
     plan = rehearse(made, public, Decimal("0.05"))
-    assert len(plan) == 3 + 2 + 3 * 3  # histograms; a sum to start from, one for the clip or to centre by; steps
+    assert len(plan) == 3 + 2 + 3 * 3  # histograms; a sum to start from, one for the clip, or counts by score; steps
     session = Session(public, Decimal("0.05"), plan, made_rows(kind))
     released = made.learn(session)
     assert session.close() == plan
@@ -459,7 +461,7 @@ def test_parameters_out_of_range_are_refused(bad):
     assert not hasattr(made, "recipe_")
 
 
-def test_the_last_sum_mends_what_clipped_residuals_leave(monkeypatch):
+def test_counts_by_class_and_score_mend_what_clipped_residuals_leave(monkeypatch):
     """Clipped residuals balance where a rare class is under-predicted. One class in thirty, told by age."""
     random = np.random.default_rng(3)
     age = random.uniform(0, 100, 20_000)
@@ -472,8 +474,45 @@ def test_the_last_sum_mends_what_clipped_residuals_leave(monkeypatch):
         return float(model.fit(table, np.where(rare, "yes", "no")).predict_proba(table)[:, 1].mean() / rare.mean())
 
     assert 0.8 < said() < 1.25
-    monkeypatch.setattr("training.learners.ebm.model.Model.centre", lambda self, total: None)
+    monkeypatch.setattr("training.learners.ebm.model.Model.place", lambda self, counts: None)
     assert said() < 0.75
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize("pairs", [(), ((0, 1),)])
+def test_counts_are_of_rows_by_class_and_log_odds(relation, pairs):
+    """Of features alone, and of a pair; in bands of one, the lower end outside."""
+    rows = made_rows("class")
+    joints = tuple(Joint(each, ((0,) * rows.widths[0], tuple(range(rows.widths[1])))) for each in pairs)
+    terms = (*made_terms(rows, 3 * SCORES), *(np.arange(joint.cells) * 1000 for joint in joints))
+    scores = sum(term[codes] for term, codes in zip(terms[: len(rows.widths)], rows.bins, strict=True))
+    scores = scores + sum(term[rows.bins[1]] for term in terms[len(rows.widths) :])
+    found = BandCounts(terms, joints, "l2")(rows).reshape(2, -1)
+    for k in (0, 1):
+        places = np.clip(np.ceil(scores[rows.labels == k] / SCORES + 3), 0, MIDDLES.size - 1).astype(int)
+        assert found[k].tolist() == (GRID * np.bincount(places, minlength=MIDDLES.size)).tolist()
+    assert (found > 0).sum() > 10
+
+
+def test_log_odds_bend_where_features_do_not_add_up(monkeypatch):
+    """Two truths together: curves that add up say too much of one alone, and the bends take most of that away. What a
+    feature adds stays in the log-odds that were learnt."""
+    random = np.random.default_rng(4)
+    truths = random.random((2, 40_000)) < 0.5
+    yes, one = random.random(40_000) < np.where(truths.all(axis=0), 0.9, 0.02), truths.sum(axis=0) == 1
+    table = pa.table({"age": np.full(40_000, 50.0), "colour": np.where(truths[0], "red", "green"), "member": truths[1]})
+    schema = parse_schema(f"target: {TARGETS['class']}\nrecords: 40000{FEATURES}".encode())
+
+    def fitted() -> tuple[AdditiveEnsemble, float]:
+        model = DPEBMClassifier(schema=schema, epsilon=8, pairs=0).fit(table, np.where(yes, "yes", "no"))
+        return model.ensemble_, abs(float(model.predict_proba(table)[one, 1].mean() - yes[one].mean()))
+
+    bent, error = fitted()
+    assert (len(bent.bends), bent.link) == (KNOTS.size + 2, 1 / SCORES)
+    monkeypatch.setattr("training.learners.ebm.model.Model.place", lambda self, counts: None)
+    straight, unbent = fitted()
+    assert straight.bends == ()
+    assert error < unbent / 2
 
 
 @pytest.mark.parametrize(("unit", "least", "most"), [("0.0001", 590, 610), ("5", 99, 110)])

@@ -250,7 +250,7 @@ def test_the_plan_says_scores_counts_and_sums_of_pairs_and_a_request_of_before_i
     made = (learner("class", epochs=100, pairs=asked) for asked in (0, 2, "a & b; a & c"))
     plans = {each.pairs: each.recipe(public).plan for each in made}
     purposes = {asked: [(run.purpose, count) for run, count in plan.runs] for asked, plan in plans.items()}
-    before, after = [("sum residuals per leaf", n) for n in (300, 1)]
+    before, after = ("sum residuals per leaf", 300), ("count rows by class and score", 1)
     pairs = [("count rows per cell of a pair", 2), ("sum residuals per leaf", 200)]
     assert purposes[0][-2:] == [before, after]
     assert purposes["a & b; a & c"][-4:] == [before, *pairs, after]

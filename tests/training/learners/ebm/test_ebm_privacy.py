@@ -23,7 +23,7 @@ from accountant.privacy import gdp
 from accountant.privacy.events import Release
 from training.calibrate import rehearse
 from training.learners.ebm.ebm import DPEBM, DPEBMClassifier, DPEBMRegressor
-from training.learners.ebm.queries import GRID, ClassResiduals, LeafSums, NumberResiduals
+from training.learners.ebm.queries import GRID, BandCounts, ClassResiduals, LeafSums, NumberResiduals
 from training.rows.partitions.partition import TARGET_GRID
 from training.rows.rows import Rows
 from training.session import Public, Session, sensitivity_of
@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 UNIT = Decimal("0.7")
 CODES = (0, 1, 2)  # false, true, missing
+WIDEST = BandCounts.size  # numbers of a release
 ANSWERS = {"class": (0, 1), "number": (-TARGET_GRID, -12345, TARGET_GRID)}
 EPOCHS = 2
 
@@ -79,10 +80,10 @@ class Scripted:
 
 def transcripts(size: int):
     """Nothing but zeros, and answers from faint to so large that every term reaches its limit."""
-    yield np.zeros((size, 3), np.int64)
+    yield np.zeros((size, WIDEST), np.int64)
     random = np.random.default_rng(5)
     for scale in (0.3, 3, 1000):
-        yield np.rint(random.normal(size=(size, 3)) * scale * GRID).astype(np.int64)
+        yield np.rint(random.normal(size=(size, WIDEST)) * scale * GRID).astype(np.int64)
 
 
 def pairs(kind: str, relation: Relation):
@@ -121,7 +122,7 @@ def _sides(kind: str, relation: Relation):
 
 
 def _padded(values):
-    return [np.pad(value, (0, 3 - value.size)) for value in values]
+    return [np.pad(value, (0, WIDEST - value.size)) for value in values]
 
 
 def _scale(query, mechanism, public: Public) -> float:
@@ -145,11 +146,28 @@ def test_the_exact_loss_of_every_pair_is_within_the_claim_and_near_it(kind, rela
 
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
-@pytest.mark.parametrize("kind", ["class", "number"])
-def test_the_exact_loss_sees_half_the_noise(kind, relation, monkeypatch):
-    monkeypatch.setattr(LeafSums, "sensitivity", lambda self, relation: GRID // 2)
+@pytest.mark.parametrize(("kind", "query"), [("class", LeafSums), ("number", LeafSums), ("class", BandCounts)])
+def test_the_exact_loss_sees_half_the_noise(kind, query, relation, monkeypatch):
+    true = query.sensitivity
+    monkeypatch.setattr(query, "sensitivity", lambda self, relation: true(self, relation) // 2)
     with pytest.raises(AssertionError, match="one release"):
         losses(kind, relation, False)
+
+
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_counts_by_class_and_score_move_as_far_as_they_say(relation, pure):
+    """Every pair of neighbours, by terms that put all rows into one band, or each into its own."""
+    limit, worst = 0, 0.0
+    for terms in ((0, 0, 0), (-9000, 0, 9000), (30_000, -30_000, 1)):
+        query = BandCounts((np.array(terms),), (), "l1" if pure else "l2")
+        limit = query.sensitivity(relation)
+        for one, other in pairs("class", relation):
+            shift = query(rows_of("class", one)) - query(rows_of("class", other))
+            size = float(np.abs(shift).sum() if pure else np.sqrt((shift.astype(float) ** 2).sum()))
+            assert size <= limit
+            worst = max(worst, size)
+    assert worst > limit - 1
 
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
