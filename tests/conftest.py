@@ -88,9 +88,10 @@ def pytest_collection_modifyitems(items):
     """Files with long tests go first, or one process would be left with them at the end. What PostgreSQL is asked as
     SQLite was counts as slow: to start it takes seconds.
     """
-    long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "server", "statistical")))}
+    marks = {item: {marker.name for marker in item.iter_markers()} for item in items}
+    long = {item.path for item in items if marks[item] & {"slow", "server", "statistical"}}
     place = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
-    items.sort(key=lambda item: (item.path not in long, place[item.path], bool(item.get_closest_marker("last"))))
+    items.sort(key=lambda item: (item.path not in long, place[item.path], "last" in marks[item]))
     for item in items:
         if hasattr(item, "callspec") and "postgresql" in map(str, item.callspec.params.values()):
             item.add_marker("slow")

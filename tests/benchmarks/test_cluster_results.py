@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import cluster
+
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 LINES = [json.loads(line) for line in (RESULTS / "cluster.jsonl").read_text().splitlines()]
-pytest.importorskip("distributed", reason="needs the extra dask")
-from benchmarks import cluster  # noqa: E402
 
 
 def test_page_is_written_from_its_lines_and_keeps_the_bounds():
@@ -25,7 +25,8 @@ def test_page_is_written_from_its_lines_and_keeps_the_bounds():
 
 @pytest.mark.server
 def test_a_small_run_compares_bits_and_kills_a_worker(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "KILLS", 1)
+    for name, count in (("KILLS", 1), ("ROUNDS", 2 * cluster.BATCH), ("EMPTY", 10)):
+        monkeypatch.setattr(cluster, name, count)
     lines = cluster.measure(3000, tmp_path)
     told = {cluster.HERE, cluster.THERE, cluster.NOTHING, cluster.KILLED, cluster.WHOLE}
     assert {line["what"] for line in lines} == told

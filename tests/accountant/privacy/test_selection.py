@@ -11,9 +11,6 @@ from math import exp, inf, lgamma, log, log1p
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, NeighboringRelation
-from dp_accounting.dp_event import RepeatAndSelectDpEvent
-from dp_accounting.rdp import RdpAccountant
 from scipy.stats import chisquare
 
 from accountant import mechanisms, weights
@@ -113,6 +110,10 @@ def test_looser_theorems_lie_above(law, order):
 @pytest.mark.parametrize("law", [law for law in LAWS if isinstance(law, Poisson) or law.shape >= 0])
 def test_near_dp_accounting(law, order):
     """Its accountant picks the second order among the orders it is given; ours looks between them too."""
+    from dp_accounting import GaussianDpEvent, NeighboringRelation  # slow to load: not in each process that collects
+    from dp_accounting.dp_event import RepeatAndSelectDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
     orders = [*(1 + np.geomspace(0.01, 10000, 300)), *ORDERS]
     accountant = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE)
     shape = inf if isinstance(law, Poisson) else float(law.shape)

@@ -14,13 +14,13 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import distributed
 import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import warm
+from dask_cluster import DaskCluster, certificate, until
 from same_bits import CLASSES, KINDS, NUMBER, SCHEMA, learnt, table
 
 from accountant.audit.audit import audit_home
@@ -40,9 +40,6 @@ from training.rows.packed.source import Source
 from training.rows.partitions import threads
 from training.rows.rows import Rows
 from training.rows.schema import schema_of
-
-pytest.importorskip("distributed", reason="needs the extra dask")
-from dask_cluster import DaskCluster, certificate, until
 
 TOTAL = Budget.of("50", "0.000001")
 PERSON = {"person_epsilon": "3", "person_delta": "1e-6"}
@@ -80,7 +77,7 @@ def engine(cluster, monkeypatch) -> DaskCluster:
 
 
 def clients() -> int:
-    return sum(isinstance(each, distributed.Client) for each in gc.get_objects())
+    return sum(isinstance(each, workers.distributed.Client) for each in gc.get_objects())
 
 
 def ready(cluster: DaskCluster) -> int:
