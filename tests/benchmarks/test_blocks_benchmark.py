@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from benchmarks import blocks
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "results" / "blocks.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_small_run_admits_to_windows_and_shows_them(tmp_path):
     home = blocks.grown(tmp_path / "home", 60)
     figures = [*blocks.admissions(home, 60, 1), *blocks.commands(home)]

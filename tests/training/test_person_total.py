@@ -120,6 +120,7 @@ def test_a_job_reads_of_each_person_as_many_rows_as_a_person_counts_in_all_its_b
     )  # what a job on all of them would read if each were bounded by itself
 
 
+@pytest.mark.slow
 def test_the_first_rows_of_a_window_by_every_pattern(tmp_path):
     """Every way in which one person has up to three rows in each of four blocks, beside a stranger, for one and two
     rows that count: in each window the first of them are used. One block too few or too many is caught.

@@ -153,6 +153,7 @@ def commands(page: str) -> list[str]:
     return [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_runs(tmp_path, monkeypatch, capsys):
     """On a model of `ebm`, whose shapes are noisy enough for every edit to change something."""
     home = ledgers.copy(ledgers.prepared(), tmp_path / "home")

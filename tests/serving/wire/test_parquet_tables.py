@@ -119,6 +119,7 @@ def test_what_is_spoilt_nested_or_too_much_is_refused_and_says_why(raw, kind, pr
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # kB of this process
 
 
+@pytest.mark.slow
 def test_a_footer_that_lies_about_its_rows_and_every_cut_and_flip_is_refused_or_right():
     """What comes out is what was written, or a refusal: never an error of the server's, whatever bit was turned."""
     table = pa.table({"age": list(range(200)), "job": ["cook"] * 200, "own.er": [True] * 200})
@@ -154,6 +155,7 @@ def test_the_program_has_limits_and_none_of_the_servers_secrets(monkeypatch):
         as_arrow(body(), FEATURES, LIMIT)
 
 
+@pytest.mark.slow
 def test_the_door_takes_it_as_what_it_is_and_answers_as_for_json(tmp_path, monkeypatch):
     path = ledgers.copy(ledgers.trained(), tmp_path / "home")
     monkeypatch.setenv("DPSERVE_HOME", str(path))

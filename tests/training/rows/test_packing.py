@@ -100,6 +100,7 @@ def test_a_full_disk_is_refused_in_words_and_nothing_is_left(tmp_path):
     assert len(paths[0].ledger.datasets()) == 1
 
 
+@pytest.mark.slow
 def test_a_commitment_is_one_mac_over_names_and_bytes_whatever_the_processors(tmp_path):
     """Whatever is hashed beside what: the definition, on all bytes at once; and that without fine cells, by which rows
     are known that were registered before there were any.
