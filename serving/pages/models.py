@@ -33,7 +33,7 @@ from serving.wire.request_bodies import known_query, query_int
 PAGE = 50
 DIGITS = 8  # of a digest, at least, that a search goes by
 VALUES = 12  # of a category, named before the rest is counted
-MANY = 24  # features; of more the page shows those that matter most, and finds the others
+MANY = 8  # features; of more the page shows those that matter most, finds the others, and folds
 ACTS = {"promote": placing.promote, "retire": placing.retire, "restore": placing.restore}
 HTML, BINARY = "text/html", "application/octet-stream"
 MEDIA = {

@@ -138,7 +138,7 @@ function mark({ feature, frame }) {
 // ---- the section
 
 function importances() {
-  const rows = found.importances.slice(0, "few" in room.dataset ? 10 : 30);
+  const rows = found.importances.slice(0, "few" in room.dataset ? 8 : 30);
   const frame = element("div", { class: "frame", role: "img", "aria-label": `How much each feature matters; most: ${rows.slice(0, 3).map((row) => row.feature).join(", ")}. The table below has all of it.` });
   const all = figures("Figures", ["Feature", found.unit], () => found.importances.map((row) => [row.feature, plain(row.size)]));
   return { spec: (colours) => importanceSpec(rows, found.unit, colours), frame, node: element("figure", { class: "card plot wide" }, element("h3", {}, "What matters most"), frame, all) };
@@ -168,8 +168,12 @@ function pairMap(pair) {
 
 function together(maps) {
   const words = "Beside what each adds by itself: blue adds, orange takes away, pale is within two standard errors of the noise.";
-  return element("section", { "aria-labelledby": "together-h" }, element("h3", { id: "together-h" }, "What two features add together"),
-    element("p", { class: "quiet small" }, words), element("div", { class: "plot-grid" }, ...maps.map((each) => each.node)));
+  const all = element("div", { class: "plot-grid" }, ...maps.map((each) => each.node));
+  const heading = element("h3", { id: "together-h" }, "What two features add together"), says = element("p", { class: "quiet small" }, words);
+  if (!("few" in room.dataset)) return element("section", { "aria-labelledby": "together-h" }, heading, says, all);
+  const folded = element("details", { class: "card" }, element("summary", {}, heading), says, all);
+  folded.addEventListener("toggle", () => drawWide(maps), { once: true }); // what is folded has no width to be drawn in
+  return folded;
 }
 
 function trees() {
@@ -227,9 +231,9 @@ async function start() {
   const maps = (found.pairs ?? []).map(pairMap);
   room.append(pair, ...(found.trees ? [trees()] : [controls(), grid, more, ...(maps.length ? [together(maps)] : [])]));
   [waiting, next] = [found.features, found.next];
-  wide.push(...maps);
+  if (!("few" in room.dataset)) wide.push(...maps);
   await Promise.all([drawWide(wide), add(found.of <= FIRST + SPARE ? found.of : FIRST)]);
-  document.addEventListener("dpserve:theme", () => Promise.all([drawWide(wide), ...features.map(drawFeature)]));
+  document.addEventListener("dpserve:theme", () => Promise.all([drawWide([...wide, ...maps.filter((each) => drawn.has(each.frame))]), ...features.map(drawFeature)]));
   room.setAttribute("aria-busy", "false");
 }
 
