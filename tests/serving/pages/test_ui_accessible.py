@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+import zipfile
 from itertools import pairwise
 
 import ledgers
 import owners
 import pytest
 from browser import DESK, PHONE, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in
+from playwright.sync_api import expect
 from small_home import SCOPES, serving, until
 
 from accountant.home import Home
@@ -307,6 +310,31 @@ def test_a_grant_is_made_looked_at_and_revoked(page, server):
     page.get_by_text("ended by").wait_for()
     assert ledger.log.entry(grants.grants(ledger)[-1].revoked).value["reason"] == "the night is over"
     until(lambda: listed(server, secret) is None, "its token may do nothing more")
+    no_faults(page)
+
+
+def test_a_steward_sets_a_quota_raises_the_total_and_downloads_the_ledger(page, server):
+    """By its buttons: what they decided stands in the ledger that is downloaded."""
+    page.set_viewport_size(DESK)
+    page.goto("/ui/datasets/adult")
+    page.get_by_role("heading", name="Set a quota").click()
+    page.get_by_label("Whose").fill("ben")
+    page.get_by_label("May use of the budget").fill("0.25")
+    page.locator("#quota-reason").fill("for half a year")
+    page.get_by_role("button", name="Set the quota").click()
+    expect(page.get_by_role("row", name="ben")).to_contain_text("25 %")
+    page.get_by_role("heading", name="Change the total").click()
+    page.get_by_label("ε in all").fill("77.5")
+    page.locator("#total-reason").fill("a second wave")
+    page.get_by_role("button", name="Change it for all of its family").click()
+    expect(page.get_by_text("77.5").first).to_be_visible()
+    page.goto("/ui/ledger")
+    with page.expect_download() as given:
+        page.get_by_role("link", name="Download all of it").click()
+    with zipfile.ZipFile(given.value.path()) as packed:
+        entries = [json.loads(line) for line in packed.read("ledger/entries.jsonl").splitlines()]
+    decided = [(each.get("analyst"), each.get("budget", {}).get("epsilon"), each["reason"]) for each in entries[-2:]]
+    assert decided == [("ben", None, "for half a year"), (None, "77.5", "a second wave")]
     no_faults(page)
 
 
