@@ -15,7 +15,7 @@ DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 FLAGS = ["--no-sandbox", "--disable-background-networking"]
 REPLACED = ("htmx:afterRequest, [object HTMLDivElement]", "htmx:sendAbort, [object HTMLDivElement]")
 SERIOUS = {"serious", "critical"}
-ASKED = {"resultTypes": ["violations"], "selectors": False}  # to find a selector for each place takes a sixth of all
+ASKED = {"resultTypes": ["violations"], "selectors": False}  # nobody reads selectors of what is well
 PATIENCE = 120_000  # ms: a way out and not a claim, however busy the machine is
 
 expect.set_options(timeout=PATIENCE)
