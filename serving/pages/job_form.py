@@ -29,7 +29,7 @@ BESIDE = frozenset({"idempotency_key", "priced"})
 PREFIX = "p."
 SENT = "This form was sent before, with other values. What stands in it now would be another job."
 STALE = "What stands in the form is not what was priced. Look at the price again, and then submit."
-SLOW = "Working out what would fit takes longer than a page may wait. Ask for a smaller ε."
+SLOW = "Working out this price takes longer than a page may wait. Ask again in a moment, or for a smaller ε."
 
 
 @dataclass(frozen=True)
