@@ -17,6 +17,7 @@ from small_home import ROOT, environment, records, serving, until, write_files
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.ledger.entry_search import dataset_names
 from dpserve import Client, ServiceError
 from dpserve import errors as refused
 from dpserve.curves import curves_of
@@ -133,7 +134,7 @@ def test_curves_of_dates_and_of_several_classes():
 def test_from_a_budget_to_predictions(server):
     with client(server, "train") as analyst:
         before = analyst.dataset("adult").budget
-        assert "adult" in [each.name for each in analyst.datasets()]
+        assert [each.name for each in analyst.datasets()] == dataset_names(server.home.ledger.log.database)
         plan = analyst.plan("adult", "lazybb", "0.1", parameters=FEW, model="mine")
         seen = []
         made = analyst.train("adult", "lazybb", 0.1, parameters=FEW, model="mine", progress=lambda *n: seen.append(n))
@@ -160,15 +161,25 @@ def test_scalars_of_numpy_are_numbers(service):
     assert service.predict("adult", [same]).raw == service.predict("adult", [row]).raw
 
 
-def test_explanation_adds_up(service):
+def test_explanation_adds_up(server, service):
     found = service.explain("curves", records(3))
     assert len(found.contributions) == 3
     assert len(found.features) == len(found.contributions[0])
     odds = [found.base + sum(line) for line in found.contributions]
     chances = [line[1] for line in service.predict("curves", records(3)).probabilities]
     assert found.unit.endswith("before they bend")
-    assert [each > 0 for each in odds] == [each > 0.5 for each in chances]
-    assert np.argsort(odds).tolist() == np.argsort(chances).tolist()
+    name, version = found.model.split("@")
+    told = json.loads((server.home.path / "models" / name / version / "ensemble.json").read_bytes())
+    logits = [np.sign(each) * bent(abs(each), each > 0, told["link"], told["bends"]) for each in odds]
+    assert [1 / (1 + np.exp(-each)) for each in logits] == pytest.approx(chances, abs=1e-5)
+
+
+def bent(odds, above, link, bends):
+    """What log odds of one sign are once they bend: beyond each bend a point of score is worth its slope."""
+    side = sorted((abs(score), slope) for score, slope in bends if (score > 0) == above)
+    ends = [score for score, _ in side] + [np.inf]
+    steps = [(0, link), *side]
+    return sum(slope * max(0, min(odds / link, end) - start) for (start, slope), end in zip(steps, ends, strict=True))
 
 
 def test_jobs_and_ledger_over_several_pages(server, service):
