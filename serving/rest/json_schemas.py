@@ -294,10 +294,11 @@ READY = record({"ready": {"const": True}})
 
 # Errors
 
+AT_LEAST = "what is added up, as for an entry; of far too much what it costs at least, which takes less to work out"
 REFUSED = record(
     {
         "dataset": TEXT,
-        "asked": record({**BUDGET["properties"], "price": PRICE}),
+        "asked": record({**BUDGET["properties"], "price": {**PRICE, "description": AT_LEAST}}),
         "spent": USED,
         "left": LEFT,
         "reserved": USED,
