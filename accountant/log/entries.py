@@ -243,7 +243,7 @@ class TransparencyLog:
         with self._mark.locked() as mark:
             signed: tuple[int, bytes] | None = None
             with self.database.writing() as connection:
-                tree = store.Tree(connection)
+                tree = store.Tree(connection, mark.size)
                 if tree.size and mark.value is None:
                     raise LedgerInvalid(
                         f"ledger: has {tree.size} entries, but the high-water mark beside the keys is gone"
@@ -309,7 +309,7 @@ class TransparencyLog:
             pass
 
     def _checked(self, connection: Connection, mark: LockedMark) -> Signed:
-        tree = store.Tree(connection)
+        tree = store.Tree(connection, mark.size)
         size, read = tree.size, tree.read
         if size and mark.value is None:
             raise LedgerInvalid("ledger: has entries, but the high-water mark beside the keys is gone")

@@ -65,6 +65,11 @@ class LockedMark:
     value: tuple[int, bytes] | None
     slot: int | None
 
+    @property
+    def size(self) -> int:
+        """How many entries it speaks of."""
+        return 0 if self.value is None else self.value[0]
+
     def check(self, size: int, read: merkle.NodeReader) -> None:
         """LedgerInvalid unless the ledger of `size` entries still begins with the tree at the mark."""
         if self.value is not None:

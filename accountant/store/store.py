@@ -7,7 +7,21 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, insert, or_, select
+from sqlalchemy import (
+    CompoundSelect,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    false,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from accountant import merkle
@@ -17,6 +31,7 @@ from accountant.store.tables import checkpoint_table, entry_table, node_table
 
 # Built once: building a statement costs more than running it.
 _SIZE = select(func.max(entry_table.c.seq))
+_LARGEST = 1 << 62  # of which both databases can be asked
 _BODY = select(entry_table.c.body).where(entry_table.c.seq == bindparam("at"))
 _NODE = select(node_table.c.hash).where(node_table.c.level == bindparam("level"), node_table.c.idx == bindparam("idx"))
 _NEW_ENTRY, _NEW_NODE = insert(entry_table), insert(node_table)
@@ -100,21 +115,33 @@ class Tree:
     `writing` nobody else writes, so nothing is read twice.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self.size = size(connection)
+    def __init__(self, connection: Connection, likely: int = 0) -> None:
+        """`likely`: its size, where nobody else has written: one question then tells that and the right edge. Any other
+        number costs a second question, and nothing else.
+        """
         self._connection = connection
         self._nodes: dict[Place, bytes] = {}
-        # The complete subtrees that the whole tree is joined from: one for every bit of its size.
-        self._fetch([(level, (self.size >> level) - 1) for level in self._levels() if self.size >> level & 1])
+        self.size, asked = min(likely, _LARGEST), -1
+        while asked != self.size:
+            asked = self.size
+            # The complete subtrees that a tree of that size is joined from: one for every bit of it.
+            edge = [(level, (asked >> level) - 1) for level in self._levels() if asked >> level & 1]
+            self.size = self._fetch(edge)
 
     def _levels(self) -> range:
         return range(self.size.bit_length())
 
-    def _fetch(self, places: Sequence[Place]) -> None:
+    def _fetch(self, places: Sequence[Place]) -> int:
+        """Read these subtrees, as far as they are there, and the number of entries."""
         values = {f"level{at}": level for at, (level, _) in enumerate(places)}
         values |= {f"idx{at}": index for at, (_, index) in enumerate(places)}
-        rows = self._connection.execute(_nodes(len(places)), values) if places else ()
-        self._nodes |= {(level, index): bytes(digest) for level, index, digest in rows}
+        count = 0
+        for level, index, digest in self._connection.execute(_nodes(len(places)), values):
+            if level is not None:
+                self._nodes[level, index] = bytes(digest)
+            elif index is not None:
+                count = int(index) + 1
+        return count
 
     def beside(self, index: int) -> merkle.NodeReader:
         """`read`, with the complete subtrees beside the way from leaf `index` to the root read at once."""
@@ -145,13 +172,14 @@ class Tree:
 
 
 @lru_cache
-def _nodes(count: int) -> Select[Any]:
+def _nodes(count: int) -> CompoundSelect[Any]:
     """So many nodes in one question, each found by the table's key: SQLite would read the whole table for
-    `(level, idx) IN`.
+    `(level, idx) IN`. And the last entry's index, in a row that has no level.
     """
-    level, idx = node_table.c.level, node_table.c.idx
+    level, idx, digest = node_table.c
+    last = select(cast(null(), level.type), func.max(entry_table.c.seq), cast(null(), digest.type))
     places = [and_(level == bindparam(f"level{at}"), idx == bindparam(f"idx{at}")) for at in range(count)]
-    return select(node_table).where(or_(*places))
+    return union_all(last, select(node_table).where(or_(false(), *places)))
 
 
 def node_reader(connection: Connection) -> merkle.NodeReader:

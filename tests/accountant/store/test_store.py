@@ -241,6 +241,27 @@ def test_a_proof_asks_the_database_a_few_times(database):
             merkle.verify_inclusion(index, count, merkle.leaf_hash(bodies[index]), path, root)
 
 
+def test_a_tree_of_another_size_than_was_likely_is_the_tree(database):
+    """Whatever a mark says; where it is right, the database is asked once."""
+    asked = []
+    event.listen(database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    for count in (0, 1, 2, 7, 8, 21):
+        bodies = [b"%d" % number for number in range(count)]
+        with database.writing() as connection:
+            for body in bodies[store.size(connection) :]:
+                store.append(connection, body)
+        for likely in (*range(25), 2**53, 2**62, 10**19 - 1):
+            with database.reading() as connection:
+                before = len(asked)
+                tree = Tree(connection, likely)
+                assert len(asked) == before + (1 if likely == count else 2)
+                assert (tree.size, tree.root()) == (count, naive_root(bodies))
+                assert len(asked) == before + (1 if likely == count else 2)  # its right edge is there
+                for index in {0, count // 2, count - 1} if count else ():
+                    path = merkle.inclusion_proof(index, count, tree.beside(index))
+                    merkle.verify_inclusion(index, count, merkle.leaf_hash(bodies[index]), path, naive_root(bodies))
+
+
 def test_a_missing_subtree_is_named(database):
     with database.writing() as connection:
         connection.execute(entry_table.insert().values(seq=0, body=b"no node for it"))
