@@ -32,11 +32,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.system("openssl", "jq", "awk")]
 DOCS = ledgers.ROOT / "docs"
 
 
-def commands(page: str) -> str:
-    return "set -eu\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S))
+def commands(page: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
 
 
-AUDIT, WITNESSES = commands("audit.md"), commands("witnesses.md")
+STEPS = commands("audit.md")
+AUDIT, WITNESSES = ("set -eu\n" + "\n".join(steps) for steps in (STEPS, commands("witnesses.md")))
 
 
 @lru_cache
@@ -88,6 +89,42 @@ def test_it_needs_no_more_than_the_first_three(desk):
     found = follow(desk)
     assert found.returncode == 0, found.stderr
     assert found.stdout.count("Signature Verified Successfully") == 4
+
+
+def resumed(step: int, steps: list[str]) -> str:
+    """These steps in a shell that knows what the one before knew."""
+    functions = re.findall(r"^\w+\(\) \{\n.*?^\}\n", "".join(STEPS[:step]), re.M | re.S)
+    return "\n".join(["set -eu", ". ./variables", *functions, *steps])
+
+
+@lru_cache
+def _found_sound() -> tuple[Path, ...]:
+    """The sound desk as each step of the page finds it: every step is begun anew, and stops at nothing."""
+    desks = [ledgers.copy(_desk(), ledgers._scratch() / "step0")]
+    (desks[0] / "variables").touch()
+    for step, text in enumerate(STEPS):
+        desks.append(ledgers.copy(desks[-1], ledgers._scratch() / f"step{step + 1}"))
+        found = follow(desks[-1], resumed(step, [text, "set | grep '^[a-z_]*=' > variables"]))
+        assert found.returncode == 0, found.stderr
+    return tuple(desks)
+
+
+def forged(folder: Path, attack) -> tuple[int, Path]:
+    """The step that first reads from where the forged file lies, and the desk as it finds it."""
+    attack(ledgers.copy(_desk(), folder / "given"))
+    names = [path.relative_to(_desk()) for path in _desk().rglob("*") if path.is_file()]
+    (name,) = [name for name in names if content(folder / "given" / name) != content(_desk() / name)]
+    place = f"{name.parts[0]}/" if name.parts[1:] else str(name)
+    step = next(at for at, text in enumerate(STEPS) if place in text)
+    desk = ledgers.copy(_found_sound()[step], folder / "desk")
+    (desk / name).unlink()
+    if (folder / "given" / name).exists():
+        shutil.copy(folder / "given" / name, desk / name)
+    return step, desk
+
+
+def content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
 
 
 def swap(desk: Path, name: str, old: bytes, new: bytes) -> None:
@@ -149,9 +186,10 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("what", ATTACKS)
-def test_it_stops_at_what_is_not(desk, what):
-    ATTACKS[what](desk)
-    assert follow(desk).returncode != 0
+def test_it_stops_at_what_is_not(tmp_path, what):
+    """Steps that read nothing of where it lies find what they found at the sound desk: it begins after them."""
+    step, desk = forged(tmp_path, ATTACKS[what])
+    assert follow(desk, resumed(step, STEPS[step:])).returncode != 0
 
 
 def test_it_finds_a_rewritten_ledger_by_what_was_kept(desk, tmp_path):
