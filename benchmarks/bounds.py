@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import datasets, peers, plots
 from benchmarks.auto import fair, table
 
-AUTO, CONSTANT, OPEN = "auto", "most-frequent", "hist-gradient-boosting"
+AUTO, CONSTANT, OPEN, OPEN_EBM = "auto", "most-frequent", "hist-gradient-boosting", "open-ebm"
 OWN = ("ebm", "lazybb", "lazybb-tree", "bdpe", "forest")
 BANDS = (0.0, 300.0, 1000.0, 3000.0, 10_000.0, 30_000.0, 1e12)
 ADULT = {"1": 0.913, "4": 0.917}
@@ -139,7 +139,9 @@ def regrets(cells: dict[Cell, Figures]) -> list[str]:
 
 
 def closed(cells: dict[Cell, Figures]) -> list[str]:
-    """Adult's AUROC, and how far the distance from the best peer to HistGradientBoosting is closed at epsilon 1."""
+    """Adult's AUROC, and how far the distance from the best peer to the better of what is not private is closed at
+    epsilon 1.
+    """
     said = []
     for epsilon, bound in ADULT.items():
         if ("adult", epsilon) in cells:
@@ -152,14 +154,25 @@ def closed(cells: dict[Cell, Figures]) -> list[str]:
         one, seeds = behind(figures) if figures else None, common(figures, AUTO, OPEN) if figures else []
         if one is None or not seeds:
             continue
-        own, best = (fmean(figures[method][seed]["auroc"] for seed in seeds) for method in (AUTO, OPEN))
-        peer = own - one[0]
-        rows.append([name, f"{peer:.4f}", f"{own:.4f}", f"{best:.4f}", f"{100 * (own - peer) / (best - peer):.0f} %"])
-    head = ["dataset", "best peer", "auto", "HistGradientBoosting, not private", "of the distance closed"]
+        own, trees = (fmean(figures[method][seed]["auroc"] for seed in seeds) for method in (AUTO, OPEN))
+        curves = trees + fmean(lead) if (lead := leads(figures)) else None
+        peer, best = own - one[0], max(trees, curves or 0)
+        told = f"{curves:.4f} ({len(lead)})" if curves is not None else ""
+        closed_by = f"{100 * (own - peer) / (best - peer):.0f} %"
+        rows.append([name, f"{peer:.4f}", f"{own:.4f}", f"{trees:.4f}", told, closed_by])
+    head = ["dataset", "best peer", "auto", "HistGradientBoosting", "EBM (splits)", "of the distance closed"]
     told = (
-        "**Adult, and half of the distance to what is not private, at epsilon 1, counted from the best private peer.** "
+        "**Adult, and half of the distance to the better of what is not private, at epsilon 1, counted from the best "
+        "private peer.** EBM is that of interpret without privacy, where it ran: HistGradientBoosting's mean and what "
+        "EBM was ahead on the same splits, so many. "
     )
     return [told + " ".join(said)] + (["\n".join(table(head, rows))] if rows else [])
+
+
+def leads(figures: Figures) -> list[float]:
+    """How far EBM without privacy is ahead of HistGradientBoosting, on each split that both have."""
+    both = common(figures, OPEN, OPEN_EBM)
+    return [figures[OPEN_EBM][seed]["auroc"] - figures[OPEN][seed]["auroc"] for seed in both]
 
 
 def calibrated(cells: dict[Cell, Figures]) -> list[str]:

@@ -153,29 +153,41 @@ def _ours(name: str) -> Method:
     return Method("ours", run, fits)
 
 
-def _interpret(settings: Sequence[tuple[float, Parameters]]) -> Callable[[Task, Parameters], Answer]:
-    def frame(task: Task, table: pa.Table) -> Any:
-        columns, bounds = columns_of(task.schema, table), bounds_of(task.schema_bytes)
-        shown = {
-            f.name: _filled(columns[f.name], bounds[f.name]) if f.name in bounds else _words(columns[f.name])
-            for f in task.schema.features
-        }
-        return pa.table(shown).to_pandas()
+def _frame(task: Task, table: pa.Table) -> Any:
+    """As interpret takes it: numbers inside public bounds, categories as words."""
+    columns, bounds = columns_of(task.schema, table), bounds_of(task.schema_bytes)
+    shown = {
+        f.name: _filled(columns[f.name], bounds[f.name]) if f.name in bounds else _words(columns[f.name])
+        for f in task.schema.features
+    }
+    return pa.table(shown).to_pandas()
 
+
+def _interpret(settings: Sequence[tuple[float, Parameters]]) -> Callable[[Task, Parameters], Answer]:
     def run(task: Task, parameters: Parameters) -> Answer:
         from interpret.privacy import DPExplainableBoostingClassifier  # type: ignore[import-not-found]
 
-        numeric = [isinstance(feature, NumericFeature) for feature in task.schema.features]
-        asked = {"feature_types": ["continuous" if n else "nominal" for n in numeric], "random_state": task.seed}
-        asked |= {"epsilon": float(task.epsilon), "delta": float(task.delta), "n_jobs": 1}
+        asked = {"epsilon": float(task.epsilon), "delta": float(task.delta)}
         asked |= {"privacy_bounds": bounds_of(task.schema_bytes)}
         best = next(found for below, found in settings if float(task.epsilon) < below)
-        model = DPExplainableBoostingClassifier(**(asked | best | parameters))
-        rows, labels, held = frame(task, task.train), task.labels(task.train), frame(task, task.test)
-        cost = timed(lambda: model.fit(rows, labels))
-        return Answer(_spread(model.predict_proba(held), model.classes_, task.classes), *cost)
+        return _additive(task, DPExplainableBoostingClassifier, asked | best | parameters)
 
     return run
+
+
+def _open_ebm(task: Task, parameters: Parameters) -> Answer:
+    from interpret.glassbox import ExplainableBoostingClassifier  # type: ignore[import-not-found]
+
+    return _additive(task, ExplainableBoostingClassifier, parameters)
+
+
+def _additive(task: Task, kind: Callable[..., Any], asked: Parameters) -> Answer:
+    numeric = [isinstance(feature, NumericFeature) for feature in task.schema.features]
+    types = ["continuous" if n else "nominal" for n in numeric]
+    model = kind(**({"feature_types": types, "random_state": task.seed, "n_jobs": 1} | asked))
+    rows, labels, held = _frame(task, task.train), task.labels(task.train), _frame(task, task.test)
+    cost = timed(lambda: model.fit(rows, labels))
+    return Answer(_spread(model.predict_proba(held), model.classes_, task.classes), *cost)
 
 
 def _filled(values: Any, bounds: tuple[float, float]) -> Numbers:
@@ -247,6 +259,7 @@ METHODS: dict[str, Method] = {
     "diffprivlib-lr": Method("peer", _diffprivlib("logistic"), title="diffprivlib, logistic regression, C = .1"),
     "diffprivlib-rf": Method("peer", _diffprivlib("forest"), title="diffprivlib, random forest"),
     "hist-gradient-boosting": Method("open", _histogram, title="HistGradientBoosting, not private"),
+    "open-ebm": Method("open", _open_ebm, title="EBM (interpret), not private"),
     "logistic": Method("open", _logistic, title="logistic regression, not private"),
     "most-frequent": Method("open", _most_frequent, title="most frequent class"),
 }

@@ -183,6 +183,22 @@ def test_the_bounds_are_judged_on_splits_that_both_have():
     assert "missed by 0.0080" in told  # at epsilon 1: .905 of .913
 
 
+def test_the_distance_is_counted_to_the_better_of_what_is_not_private():
+    """By hand: .80 + (.94 - .80) / 2 is half of the way; what EBM is ahead on the one split that both have counts."""
+    lines = [
+        *(line("auto", "1", 0.86, seed=seed, dataset="bank") for seed in (0, 1)),
+        *(line("dp-ebm", "1", 0.8, seed=seed, dataset="bank") for seed in (0, 1)),
+        line("hist-gradient-boosting", None, 0.91, seed=0, dataset="bank"),
+        line("hist-gradient-boosting", None, 0.93, seed=1, dataset="bank"),
+    ]
+    without = bounds.closed(bounds.cells_of(lines))[-1]
+    assert "| bank | 0.8000 | 0.8600 | 0.9200 |  | 50 % |" in without
+    better = [*lines, line("open-ebm", None, 0.94, seed=0, dataset="bank")]
+    assert "| bank | 0.8000 | 0.8600 | 0.9200 | 0.9500 (1) | 40 % |" in bounds.closed(bounds.cells_of(better))[-1]
+    worse = [*lines, line("open-ebm", None, 0.90, seed=0, dataset="bank")]
+    assert "| bank | 0.8000 | 0.8600 | 0.9200 | 0.9100 (1) | 50 % |" in bounds.closed(bounds.cells_of(worse))[-1]
+
+
 def test_of_the_log_loss_the_lowest_is_best():
     table = report.table_of([line("lazybb", "1", 0.9), line("dp-ebm", "1", 0.8)], "adult", "logloss")
     assert report.best_of(table, "1", "logloss", report.is_private) == "lazybb"
@@ -280,6 +296,8 @@ def test_auto_is_what_the_others_choose_left_out_and_its_page_has_the_tables():
         (_, start, name), (low, until, above) = auto.chosen([cell for cell in found if cell[0] != left_out], found)
         assert (start, name, low, until, above) == (0.0, "lazybb-tree", "lazybb", 5000.0, "ebm")
     assert {auto.by_auto(cell, found) for cell in numbers} == {"lazybb-tree"}
+    rule = auto.chosen(list(found), found)
+    assert all(auto.by_auto(cell, found) == auto.by_rule(rule, cell, found) for cell in found)
 
 
 def test_a_rule_that_knows_the_cell_is_judged_on_splits_that_did_not_choose():

@@ -14,11 +14,11 @@ from training.learners import LEARNERS
 from training.learners.boosting.defaults import strength
 from training.session import Public
 
-CURVES_FROM = 10_000  # strength from which `ebm` is ahead where more features are categories than not
+CURVES_FROM = 5_000  # strength from which curves are ahead of 1-rules where more features are categories than not
 MANY = 100  # features; of more of them some may well be useless
 TREES_EACH = 40  # strength for each of many features below which public splits fall on useless ones too often
 RARE_FROM = 2_500  # strength times the declared share of the rarer class, from which they are: docs/results/rare.md
-TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules of categories, and where delta is 0
+TREES_FROM = 3_000  # strength from which small trees are ahead of 1-rules where delta is 0
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,17 @@ def _of_two(public: Public) -> Choice:
     each, rarer = power / features, power * min(public.prevalence, default=1.0)
     said = f"a strength of {power:,.0f}, about records x epsilon,"
     mostly = "more features are categories than not"
-    if power < TREES_FROM and (words or public.pure):
-        return Choice("lazybb", f"{said} below {TREES_FROM:,}, and {mostly if words else 'no delta'}: lazybb")
+    least = TREES_FROM if public.pure else CURVES_FROM if words else 0
+    if power < least:
+        return Choice("lazybb", f"{said} below {least:,}, and {'no delta' if public.pure else mostly}: lazybb")
     if features > MANY and each < TREES_EACH:
         return Choice("lazybb", f"{said} of which each feature has {each:,.0f}, below {TREES_EACH}: lazybb")
     if rarer < RARE_FROM and public.prevalence:
         return Choice("lazybb", f"{said} of which the rarer class has {rarer:,.0f}, below {RARE_FROM:,}: lazybb")
-    if words and power >= CURVES_FROM and _curves(public):
+    if words and _curves(public):
         return Choice("ebm", f"{said} from {CURVES_FROM:,} on, and {mostly}: ebm")
-    if power >= TREES_FROM:
-        return Choice("lazybb-tree", f"{said} from {TREES_FROM:,} on: lazybb-tree")
+    if public.pure or words:
+        return Choice("lazybb-tree", f"{said} from {least:,} on: lazybb-tree")
     return Choice("lazybb-tree", f"{said} and at least half of the features are no categories: lazybb-tree")
 
 
