@@ -4,7 +4,6 @@ nothing is unpacked, and no size that a body claims is believed before its bytes
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 
 from accountant.errors import InputError, RecordError
+from accountant.parsing import literal
 from models.features import MISSING_TEXT, BooleanFeature, CalendarFeature, CategoricalFeature, Feature
 from models.text_numbers import NO_TEXTS, Numbers
 from serving.wire.arrow_messages import check_messages
@@ -268,7 +268,7 @@ def _header(raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
         raise InputError("body: a form of .npy that is not known")
     start = 8 + wide + size
     try:
-        found = ast.literal_eval(raw[8 + wide : start].decode())
+        found = literal(raw[8 + wide : start].decode())
         shape, fortran = found["shape"], found["fortran_order"]
         good = (
             type(shape) is tuple and len(shape) <= 2 and all(type(axis) is int and 0 <= axis < AXIS for axis in shape)

@@ -9,6 +9,7 @@ import numpy as np
 
 from accountant.home import Home
 from accountant.ledger.families import Started
+from accountant.parsing import mapped
 from training.rows.data import answer_codes, answer_feature
 from training.rows.datasets import begins_of, checked
 from training.rows.packed.names import row_files, since_file
@@ -27,9 +28,9 @@ def open_table(home: Home, started: Started, schema: Schema, columns: Sequence[s
 
 def _open(folder: Path, started: Started, schema: Schema, columns: Sequence[str], begins: int | None) -> Rows:
     files = row_files(len(schema.targets), started.request.part)
-    bins, *answers = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in files)
+    bins, *answers = (mapped(folder / name) for name in files)
     if begins is not None:
-        used = np.load(folder / since_file(started.request.part), allow_pickle=False) < begins
+        used = mapped(folder / since_file(started.request.part)) < begins
         bins, answers = bins[:, used], [each[used] for each in answers]
     found = {
         feature.name: (feature.bins, codes)

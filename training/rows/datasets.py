@@ -19,14 +19,13 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
-
 from accountant.budget import Budget, Relation, check_name
 from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable, NameTaken, SchemaError, WrongState
 from accountant.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Started
 from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration
+from accountant.parsing import mapped
 from training.rows.cluster.driver import check_engine, engine_address, open_cluster
 from training.rows.data import check_left_out
 from training.rows.file_check import explaining
@@ -137,7 +136,7 @@ def require_rows(home: Home, dataset: Dataset) -> None:
                 (each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files
             )
             if _SEEN.get(folder, ((), False, 0))[0] != state:
-                size = int(np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False).size)
+                size = int(mapped(folder / "labels.npy").size)
                 _SEEN[folder] = state, home.keys.commitment(content_of(folder, names)) == folder.name, size
             sound, rows = sound and _SEEN[folder][1], rows + _SEEN[folder][2]
         sound = sound and rows <= most_rows_of(dataset)

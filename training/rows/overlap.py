@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from accountant.errors import DataError
+from accountant.parsing import PARSING
 from training.rows.fingerprints import Hashes, bits_of, fingerprints, holds_fractions, mix, unmix
 
 SKETCH = "sketch.npz"
@@ -79,7 +80,7 @@ class Sketch:
     def read(cls, path: Path) -> Sketch:
         """Inverse of `write`, nothing pickled. DataError where the file is damaged."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with PARSING, np.load(path, allow_pickle=False) as file:
                 ids = [file[f"people{at}"] for at in range(len(file["names"]))]
                 people = {
                     name: People(these, np.zeros(0, np.int64), limit)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from accountant.errors import LedgerUnavailable
 from accountant.files import PRIVATE
+from accountant.parsing import mapped
 
 CHUNK = 1 << 22  # values that are in memory at one time, where rows are chosen
 
@@ -45,8 +46,7 @@ class Growing:
         shape = (rows,) if self._columns is None else (self._columns, rows)
         if 0 in shape:
             return np.empty(shape, self._kind)
-        found: NDArray[Any] = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        return found
+        return mapped(self.path)
 
     def close(self) -> None:
         """Nothing more is written."""

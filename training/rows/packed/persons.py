@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from accountant.errors import LedgerUnavailable
+from accountant.parsing import PARSING
 
 PEOPLE = "people.bin"
 DIGEST = 32  # bytes: two people have one as seldom as two entries of the ledger have one hash
@@ -80,7 +81,7 @@ class Before:
                 f"block {number}: who has rows in it is not in this home as it was written, and nobody can be bounded "
                 "over all blocks without it; restore datasets/ from a backup. Nothing was appended"
             )
-        with np.load(io.BytesIO(raw[DIGEST:]), allow_pickle=False) as found:
+        with PARSING, np.load(io.BytesIO(raw[DIGEST:]), allow_pickle=False) as found:
             return found["people"], found["counts"]
 
     def _seal(self, number: int, body: bytes) -> bytes:

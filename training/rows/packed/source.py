@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.parsing import mapped
 from models.features import Codes
 from training.rows.data import has_answer
 from training.rows.packed.cells import Cells, spans_of
@@ -99,8 +100,7 @@ class Source:
         return found.hexdigest()
 
     def _load(self, name: str) -> NDArray[Any]:
-        found: NDArray[Any] = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
-        return found
+        return mapped(self.folder / name)
 
 
 class Digests:

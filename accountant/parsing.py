@@ -1,0 +1,31 @@
+"""What is parsed as a literal of Python, as the head of every file of numpy's is: by one thread at a time.
+
+CPython counts how deep it is in a literal in one place for all threads (python/cpython#106905, 3.11 at least). Of two
+that parse at once, one that is interrupted there ends in a SystemError, whatever it parsed: a piece of rows that was in
+order was refused by a worker so.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PARSING = threading.Lock()  # held by whoever has numpy read a file
+
+
+def literal(text: str) -> Any:
+    """As `ast.literal_eval`, with its errors."""
+    with PARSING:
+        return ast.literal_eval(text)
+
+
+def mapped(path: Path) -> NDArray[Any]:
+    """The array of a .npy file, mapped to be read; nothing pickled. OSError or ValueError where it is none."""
+    with PARSING:
+        found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return found
