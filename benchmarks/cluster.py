@@ -33,8 +33,8 @@ import psutil
 
 from models.votes import Vote
 from training.rows.cluster import answering, driver
-from training.rows.packed.source import Source
 from training.rows.partitions import threads
+from training.rows.partitions.source import Source
 from training.rows.rows import Rows, row_bound
 from training.rows.schema import parse_schema
 

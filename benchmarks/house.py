@@ -1,7 +1,8 @@
 """The shape of the house in figures: `python benchmarks/house.py [FOLDER]`, for any checkout. Standard library alone.
 
 Folders and files, lines, functions, imports inside functions, re-exports (`from a import b as b`), circles between
-files and between folders, private helpers that are called once, public names without a docstring.
+files and between folders that lie beside each other, private helpers that are called once, public names without a
+docstring.
 """
 
 from __future__ import annotations
@@ -136,6 +137,19 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
+def beside(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Folder -> folders whose files it imports. Not those that it lies in or that lie in it: a folder is no floor, its
+    own files may stand below and above what they are made of.
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for path, others in graph.items():
+        for other in others:
+            one, two = Path(path).parent, Path(other).parent
+            if not (one.is_relative_to(two) or two.is_relative_to(one)):
+                found[one.as_posix()].add(two.as_posix())
+    return found
+
+
 def figures(root: Path) -> dict[str, object]:
     trees = sources(root)
     folders = Counter(Path(path).parent.as_posix() for path in trees)
@@ -146,12 +160,6 @@ def figures(root: Path) -> dict[str, object]:
     lines = sum(len((root / path).read_text("utf-8").splitlines()) for path in trees)
     names = sum(public(tree) for tree in trees.values())
     graph = arrows(trees)
-    between: dict[str, set[str]] = defaultdict(set)
-    for path, others in graph.items():
-        for other in others:
-            one, two = Path(path).parent.as_posix(), Path(other).parent.as_posix()
-            if one != two:
-                between[one].add(two)
     return {
         "largest folder": f"{count} files ({largest})",
         "files": len(trees),
@@ -160,7 +168,7 @@ def figures(root: Path) -> dict[str, object]:
         "longest file": max(len((root / path).read_text("utf-8").splitlines()) for path in trees),
         "functions": f"{len(every)}, median {lengths[len(lengths) // 2]}, longest {lengths[-1]} lines",
         "circles between files": circles(graph) or 0,
-        "circles between folders": circles(between) or 0,
+        "circles between folders": circles(beside(graph)) or 0,
         "re-exports": sum(map(reexports, trees.values())),
         "imports inside functions": sum(map(inner_imports, trees.values())),
         "small private helpers called once": sum(len(helpers_called_once(tree)) for tree in trees.values()),

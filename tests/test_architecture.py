@@ -111,11 +111,11 @@ training/profiles: accountant(. certificates ledger ledger/blocks privacy) model
 training/registering: accountant(. ledger) training(rows rows/sources)
 training/rows: accountant(. ledger) models(.)
     training(rows/cluster rows/kernels rows/packed rows/partitions rows/sources)
-training/rows/cluster: accountant(.) models(.) training(. rows rows/packed rows/partitions)
+training/rows/cluster: accountant(.) models(.) training(. rows rows/partitions)
 training/rows/sources: accountant(.) models(.) training(rows rows/packed)
 training/rows/kernels: accountant(.)
-training/rows/partitions: accountant(.) models(.) training(rows/kernels rows/packed)
-training/rows/packed: accountant(. ledger) models(.) training(rows rows/kernels rows/partitions)
+training/rows/partitions: accountant(.) models(.) training(rows rows/kernels rows/packed)
+training/rows/packed: accountant(. ledger) models(.) training(rows rows/kernels)
 training/tuning: accountant(. privacy) models(. forms) training(. rows rows/partitions)
 serving: accountant(ledger) training(learners) serving(http pages process rest rest/growing wire)
 serving/cli: accountant(. audit certificates keys ledger log store) models(profile store worth)
@@ -431,8 +431,9 @@ def test_code_is_not_cut_finer_than_it_reads():
     assert [node.name for node in house.helpers_called_once(ast.parse(text))] == ["_a"]
 
 
-def test_files_import_each_other_in_no_circle():
+def test_files_and_folders_import_each_other_in_no_circle():
     assert house.circles(house.arrows(sources())) == []
+    assert house.circles(house.beside(house.arrows(sources()))) == []
 
 
 def test_a_circle_is_found():
@@ -442,3 +443,18 @@ def test_a_circle_is_found():
     assert house.circles(house.arrows(trees)) == [sorted(texts)]
     del trees["models/c.py"]
     assert house.circles(house.arrows(trees)) == []
+
+
+def test_a_circle_of_folders_is_found():
+    """Of those beside each other; what a folder and one inside it ask of each other is none."""
+    texts = {
+        "models/a/one.py": "import models.b.two",
+        "models/b/three.py": "import models.a.four",
+        "models/a/four.py": "",
+    }
+    texts |= {"models/b/two.py": "import models.five", "models/five.py": "import models.b.three"}
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    assert house.circles(house.arrows(trees)) == []
+    assert house.circles(house.beside(house.arrows(trees))) == [["models/a", "models/b"]]
+    del trees["models/b/three.py"]
+    assert house.circles(house.beside(house.arrows(trees))) == []

@@ -36,8 +36,8 @@ from training.rows.packed.content import Read, commitments, content_of
 from training.rows.packed.names import cells_file, row_files, since_file
 from training.rows.packed.packing import pack
 from training.rows.packed.persons import Before
-from training.rows.packed.source import Source
 from training.rows.packed.working import working_folder
+from training.rows.partitions.source import Source
 from training.rows.partitions.threads import Threads, cuts
 from training.rows.parts import Parting
 from training.rows.row_files import column_types

@@ -36,8 +36,8 @@ from training.rows.additive_rows import BinCounts
 from training.rows.cluster import answering, desk, driver, pieces, workers
 from training.rows.cluster.pieces import Piece, check_manifest
 from training.rows.datasets import open_rows, register, require_rows
-from training.rows.packed.source import Source
 from training.rows.partitions import threads
+from training.rows.partitions.source import Source
 from training.rows.rows import Rows
 from training.rows.schema import schema_of
 

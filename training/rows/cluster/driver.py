@@ -18,9 +18,9 @@ from models.features import Feature
 from training.rows.cluster.desk import Desk
 from training.rows.cluster.pieces import PARTS, Piece, check_manifest
 from training.rows.cluster.workers import CONNECT_SECONDS, LOOK_SECONDS, PATIENCE_SECONDS, Workers, connect
-from training.rows.packed.source import Digests, Source
 from training.rows.partitions import threads
 from training.rows.partitions.partition import Integers, Partition, Question
+from training.rows.partitions.source import Digests, Source
 
 NAMED = {"dask": "tcp", "tls": "tls"}
 Check = Callable[[Source, Callable[[str], Iterable[bytes]]], None]

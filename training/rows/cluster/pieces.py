@@ -12,9 +12,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from accountant.errors import InputError, JobFailed
-from training.rows.packed.source import Source, Span
 from training.rows.partitions import threads
 from training.rows.partitions.partition import Partition
+from training.rows.partitions.source import Source, Span
 from training.rows.schema import Schema, parse_schema
 
 PARTS = 16  # of a piece: each has a digest of its own, and can be asked of somebody else
