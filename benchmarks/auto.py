@@ -276,15 +276,21 @@ def probabilities(found: Means) -> list[str]:
     return out + table(head, rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(what: str | None, seeds: int) -> argparse.ArgumentParser:
+    """Of a study, which `what` describes: it fits into a file, then prints tables of what that holds."""
+    parser = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of the Parquet files")
     parser.add_argument("--out", type=Path, required=True, help="JSON lines of the fits")
+    parser.add_argument("--seeds", type=int, default=seeds)
+    parser.add_argument("--report", action="store_true", help="print the tables of what the file holds; fits nothing")
+    return parser
+
+
+def main() -> None:
+    parser = options(__doc__, 2)
     parser.add_argument("--sets", type=lambda text: tuple(text.split(",")), default=SETS)
     parser.add_argument("--names", type=lambda text: tuple(text.split(",")), default=NAMES)
     parser.add_argument("--epsilons", type=lambda text: tuple(text.split(",")), default=EPSILONS)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--report", action="store_true", help="print the tables of what the file holds; fits nothing")
     asked = parser.parse_args()
     if not asked.report:
         play(asked)

@@ -9,7 +9,6 @@ Add/remove, delta 1e-6, exact samplers, random 80/20 splits of at most MOST rows
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from benchmarks import datasets
-from benchmarks.auto import Line, read, table
+from benchmarks.auto import Line, options, read, table
 from training.learners import LazyBB
 from training.learners.class_weights import ENOUGH, FEWEST, RARE
 from training.rows.schema import parse_schema
@@ -156,12 +155,7 @@ def ruled(cells: Sequence[list[dict[float, Line]]], rule: tuple[float, float], k
 
 def main() -> None:
     """Fit, then print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the Parquet files")
-    parser.add_argument("--out", type=Path, required=True, help="JSON lines of the fits")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--report", action="store_true", help="print the tables of what the file holds; fits nothing")
-    asked = parser.parse_args()
+    asked = options(__doc__, 3).parse_args()
     if not asked.report:
         play(asked.out, asked.data, asked.seeds)
     print(report(read(asked.out)))

@@ -204,6 +204,23 @@ the time.
 {body}"""
 
 
+BESIDE = """
+## Beside others, on the same rows in the same run
+
+The same codes, one thread each. **LightGBM and XGBoost are not private**; XGBoost reads its rows from files (external
+memory), as we do. A stump is one cut of one feature, as a round of lazybb is; a term is one feature of DP-EBM once, as
+a release of ebm is, from the difference of two fits: DP-EBM holds its rows in memory. Both do the same for each row:
+add what was released last to its score, find the residual by its class, add that to the bin of one feature. DP-EBM
+does so in vectors of floats. We look the residual up in a public table of whole numbers and add 64 bits, so that the
+sum is exact and the same for any split: of 13.3 ms at 1e7 rows 2.6 are the scores, 7.5 the look-up, 2.8 the sums.
+
+At 1e8 rows nobody else was asked. By what they take at 1e6 and 1e7, LightGBM would hold 8 to 10 GB, XGBoost 4 to 5, and
+the four of them would take 20 minutes of a processor, most of it to bin rows; DP-EBM would hold 21 GB, of the 24 that
+this machine has.
+
+"""
+
+
 def report(lines: Sequence[Line]) -> str:
     """The page, from the lines alone. Of two lines about the same thing the later one counts."""
     clocks = [line for line in lines if "turn" in line]
@@ -224,22 +241,12 @@ def report(lines: Sequence[Line]) -> str:
     )
     others = [what for what in PEERS if any(told == what for _, told in latest)]
     others = ["lazybb, a round", "ebm, a release", *others] if others else []
-    beside = f"""
-## Beside others, on the same rows in the same run
-
-The same codes, one thread each. **LightGBM and XGBoost are not private**; XGBoost reads its rows from files (external
-memory), as we do. A stump is one cut of one feature, as a round of lazybb is; a term is one feature of DP-EBM once, as
-a release of ebm is, from the difference of two fits: DP-EBM holds its rows in memory. Both do the same for each row:
-add what was released last to its score, find the residual by its class, add that to the bin of one feature. DP-EBM
-does so in vectors of floats. We look the residual up in a public table of whole numbers and add 64 bits, so that the
-sum is exact and the same for any split: of 13.3 ms at 1e7 rows 2.6 are the scores, 7.5 the look-up, 2.8 the sums.
-
-At 1e8 rows nobody else was asked. By what they take at 1e6 and 1e7, LightGBM would hold 8 to 10 GB, XGBoost 4 to 5, and
-the four of them would take 20 minutes of a processor, most of it to bin rows; DP-EBM would hold 21 GB, of the 24 that
-this machine has.
-
-{table("ms", "".join(row(what, "ms") for what in others))}
-{table("MB", "".join(row(what, "anonymous_mb", digits=0) for what in others))}"""
+    beside = (
+        BESIDE
+        + table("ms", "".join(row(what, "ms") for what in others))
+        + "\n"
+        + table("MB", "".join(row(what, "anonymous_mb", digits=0) for what in others))
+    )
     load, python = max(line["load"] for line in lines), platform.python_version()
     return f"""# Time and memory against rows
 

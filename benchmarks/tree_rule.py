@@ -7,7 +7,6 @@ weights are logistic, and below, and what the others alone would have chosen for
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import datasets
-from benchmarks.auto import Line, fit, read, table
+from benchmarks.auto import Line, fit, options, read, table
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "rate .6": {"rate": 0.6},
@@ -110,12 +109,7 @@ def report(lines: list[Line]) -> str:
 
 def main() -> None:
     """Fit, then print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="folder of the Parquet files")
-    parser.add_argument("--out", type=Path, required=True, help="JSON lines of the fits")
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--report", action="store_true", help="print the tables of what the file holds; fits nothing")
-    asked = parser.parse_args()
+    asked = options(__doc__, 2).parse_args()
     if not asked.report:
         play(asked.out, asked.data, asked.seeds)
     print(report(read(asked.out)))
