@@ -10,7 +10,18 @@ from itertools import pairwise
 import ledgers
 import owners
 import pytest
-from browser import DESK, PHONE, chromium, new_page, no_faults, no_serious_findings, no_sideways_scroll, sign_in
+from browser import (
+    DESK,
+    PHONE,
+    SERIOUS,
+    chromium,
+    new_page,
+    no_faults,
+    no_serious_findings,
+    no_sideways_scroll,
+    sign_in,
+    violations,
+)
 from playwright.sync_api import expect
 from small_home import SCOPES, serving, until
 
@@ -70,6 +81,10 @@ MARK = f"""() => {{
   document.activeElement.blur();
   return window.controls.length;
 }}"""
+WRONG = """<link rel="icon" href="data:,"><title>Wrong</title>
+<p><font color="#999">pale</font></p><img src="data:,"><input>
+<ul><p>no item</p></ul><button tabindex="3"></button><h1></h1><h4>far down</h4><a href="#x"></a>
+<div role="button"><button>in another</button></div><table><tr><th></th></tr></table>"""
 MISSED = "() => window.controls.map(each => each.outerHTML).filter(each => !window.reached.has(each))"
 
 
@@ -121,6 +136,20 @@ def address(server, path):
 def test_no_page_is_left_out():
     pages = {door.path for door in PAGES if door.method == "GET" and door.media == "text/html"}
     assert pages - PARTS == set(EXAMPLES)
+
+
+def test_whatever_is_serious_is_found(page):
+    """What is not asked for would find less, by the whole of axe on what is wrong in every way."""
+    page.set_content(WRONG)
+    found = {each["id"] for each in violations(page)}
+    whole = page.evaluate("axe.run().then(said => said.violations)")
+    assert found == {each["id"] for each in whole if each["impact"] in SERIOUS}
+    assert {"color-contrast", "html-has-lang", "image-alt", "label", "list", "tabindex"} < found
+    assert {each["impact"] for each in whole} == {"minor", "moderate", *SERIOUS}
+    rules = page.evaluate("axe._audit.rules.map(rule => [rule.id, rule.impact])")
+    assert {each["id"]: each["impact"] for each in whole}.items() <= dict(rules).items()
+    with pytest.raises(AssertionError, match="image-alt"):
+        no_serious_findings(page)
 
 
 @pytest.mark.parametrize("path", EXAMPLES)
