@@ -15,7 +15,7 @@ import hypothesis
 import psutil
 import pytest
 import warm
-from postgres import ledger_url  # noqa: F401  a fixture for every file: an empty database of either kind
+from postgres import begun, ledger_url  # noqa: F401  fixtures for every file: a database of either kind
 
 STORE = Path(__file__).parent / "accountant" / "store"
 NO_SKIP = os.environ.get("DPSERVE_NO_SKIP") == "1"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import ledgers
 import pytest
-from ledgers import advance, place, registration, reserve
+from ledgers import advance, registration, reserve
 
 from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, WrongState
@@ -19,10 +19,8 @@ from training import job, lease
 
 
 @pytest.fixture
-def home(tmp_path, ledger_url) -> Home:
-    home = Home.init(place(tmp_path / "home") | {"DPSERVE_LEDGER_URL": ledger_url})
-    home.ledger.register(registration())
-    return home
+def home(begun) -> Home:
+    return begun(registration())
 
 
 def set_clock(monkeypatch, days: int) -> None:

@@ -8,9 +8,12 @@ import json
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from accountant import canonical, merkle
 from accountant.budget import Budget, Relation
@@ -26,6 +29,15 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "data"
 TOTAL = Budget.of("3", "0.000001")
 SMALL_ROWS = 400
+
+
+@contextmanager
+def named(given: Path, path: Path, monkeypatch: Any) -> Iterator[Home]:
+    """A copy of a given home at this path, which is the one that the environment of a test names."""
+    opened = Home.open(place(copy(given, path)))
+    monkeypatch.setenv("DPSERVE_HOME", str(opened.path))
+    yield opened
+    opened.ledger.log.database.close()
 
 
 def place(folder: Path) -> dict[str, str]:
@@ -157,6 +169,26 @@ def copy_on_postgresql(home: Path, to: Path) -> Path:
     name = (home / "database.url").read_text().split("@/")[1].split("?")[0]
     (copied / "database.url").write_text(postgres.server().copy(name))
     return copied
+
+
+_begun: dict[tuple[str, str], Path] = {}
+
+
+def begun(first: Registration, kind: str, to: Path) -> Home:
+    """A home whose ledger, in a database of this kind, has one dataset: a copy of the first that was asked for."""
+    key = kind, repr(first)
+    if key not in _begun:
+        import postgres
+
+        folder = _scratch() / f"begun{len(_begun)}"
+        folder.mkdir()
+        if kind == "postgresql":
+            (folder / "database.url").write_text(postgres.server().fresh())
+        home = Home.init(place(folder))
+        home.ledger.register(first)
+        home.ledger.log.database.close()
+        _begun[key] = folder
+    return Home.open(place((copy_on_postgresql if kind == "postgresql" else copy)(_begun[key], to)))
 
 
 @lru_cache

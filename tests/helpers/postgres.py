@@ -16,11 +16,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from accountant.home import Home
+    from accountant.ledger.records import Registration
 
 UNSAFE_BUT_FAST = ("fsync=off", "full_page_writes=off")  # a test outlives no power cut
 SETTINGS = ("listen_addresses=", "max_connections=100", "timezone=UTC")
@@ -138,3 +144,11 @@ def server() -> Server:
 def ledger_url(request, tmp_path) -> str:
     """An empty database of either kind."""
     return f"sqlite:///{tmp_path / 'ledger.db'}" if request.param == "sqlite" else server().fresh()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def begun(request, tmp_path) -> Callable[[Registration], Home]:
+    """Of a registration: a home with that dataset, whose ledger is in a database of either kind."""
+    import ledgers  # of ours: after the environment was fenced
+
+    return lambda first: ledgers.begun(first, request.param, tmp_path / "home")

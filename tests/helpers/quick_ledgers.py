@@ -1,7 +1,7 @@
 """What tests would do anew for each of their thousands of databases is done once for each kind.
 
 The first empty database of a process gets its tables by Alembic, the others by the statements that Alembic sent to it;
-what SQLAlchemy compiled for one file of SQLite serves the others. Half of what a new home costs is neither of them.
+what SQLAlchemy compiled for one serves the others. Half of what a new home costs is neither of them.
 Tests of the tables themselves (`tests/accountant/store`) do without, and one of them compares what comes of it.
 """
 
@@ -21,7 +21,7 @@ TABLES = {
 }
 ASKING = ("SELECT", "PRAGMA", "BEGIN")
 by_alembic, engine_alone = migrations.upgrade, engines.open_engine
-sent: dict[str, list[tuple[str, Any]]] = {}
+sent: dict[str, list[str]] = {}
 on = True
 
 
@@ -45,14 +45,16 @@ def upgrade(connection: Connection) -> None:
     if not on or connection.exec_driver_sql(TABLES[kind]).scalar():
         by_alembic(connection)
     elif kind in sent:
-        for statement, parameters in sent[kind]:
-            connection.exec_driver_sql(statement, parameters)
+        alone = sent[kind] if kind == "sqlite" else [";\n".join(sent[kind])]  # PostgreSQL takes many at once
+        for statement in alone:
+            connection.exec_driver_sql(statement)
     else:
-        noted: list[tuple[str, Any]] = []
+        noted: list[str] = []
 
         def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
             if not statement.lstrip().startswith(ASKING):
-                noted.append((statement, parameters))
+                assert not parameters
+                noted.append(statement)
 
         event.listen(connection, "before_cursor_execute", note)
         by_alembic(connection)
@@ -62,7 +64,7 @@ def upgrade(connection: Connection) -> None:
 
 def open_engine(url: str) -> Engine:
     engine = engine_alone(url)
-    if on and engine.dialect.name == "sqlite":
+    if on:
         engine._compiled_cache = COMPILED
     return engine
 

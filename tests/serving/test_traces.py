@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from in_process import Site
-from ledgers import copy, place, prepared, trained
+from ledgers import named, prepared, trained
 from small_home import dpserve, free_port, records, until
 
 from accountant import traces
@@ -123,19 +123,15 @@ def receiver(monkeypatch):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    opened = Home.open(place(copy(prepared(), tmp_path / "home")))
-    monkeypatch.setenv("DPSERVE_HOME", str(opened.path))
-    yield opened
-    opened.ledger.log.database.close()
+    with named(prepared(), tmp_path / "home", monkeypatch) as found:
+        yield found
 
 
 @pytest.fixture
 def served(tmp_path, monkeypatch):
     """With models, made before anybody receives."""
-    opened = Home.open(place(copy(trained(), tmp_path / "home")))
-    monkeypatch.setenv("DPSERVE_HOME", str(opened.path))
-    yield opened
-    opened.ledger.log.database.close()
+    with named(trained(), tmp_path / "home", monkeypatch) as found:
+        yield found
 
 
 def times_of(home: Home, seq: int) -> set[int]:

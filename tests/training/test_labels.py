@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import ledgers
 import pytest
 from in_process import Site
-from ledgers import bundles, copy, place, prepared, request, reserve
+from ledgers import bundles, named, place, prepared, request, reserve
 from pages_in_process import Pages, words
 from sqlalchemy import update
 from typer.testing import CliRunner
@@ -52,10 +52,8 @@ BAD = {
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    opened = Home.open(place(copy(prepared(), tmp_path / "home")))
-    monkeypatch.setenv("DPSERVE_HOME", str(opened.path))
-    yield opened
-    opened.ledger.log.database.close()
+    with named(prepared(), tmp_path / "home", monkeypatch) as found:
+        yield found
 
 
 @pytest.fixture

@@ -32,10 +32,8 @@ PURE = plan(PureDp(Decimal("0.1")), 10)  # epsilon 1 in all
 
 
 @pytest.fixture
-def home(tmp_path, ledger_url) -> Home:
-    home = Home.init(place(tmp_path / "home") | {"DPSERVE_LEDGER_URL": ledger_url})
-    home.ledger.register(registration(unit=PEOPLE))
-    return home
+def home(begun) -> Home:
+    return begun(registration(unit=PEOPLE))
 
 
 def found(home: Home, name: str, epsilon: str = "1") -> None:

@@ -36,10 +36,8 @@ from accountant.store.tables import dataset_table
 
 
 @pytest.fixture
-def home(tmp_path, ledger_url) -> Home:
-    home = Home.init(place(tmp_path / "home") | {"DPSERVE_LEDGER_URL": ledger_url})
-    home.ledger.register(registration())
-    return home
+def home(begun) -> Home:
+    return begun(registration())
 
 
 @pytest.fixture
@@ -364,7 +362,7 @@ def test_a_database_of_yesterday_is_found_at_open_and_before_the_next_write(file
 
 def test_an_empty_database_in_the_place_of_a_used_one_is_refused(home):
     home.ledger.log.database.close()
-    for rest in home.path.glob("ledger.db*"):
+    for rest in (*home.path.glob("ledger.db*"), *home.path.glob("database.url")):
         rest.unlink()
     with pytest.raises(LedgerInvalid, match="these keys have signed a ledger before"):
         Home.open(place(home.path))

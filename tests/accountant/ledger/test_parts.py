@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from ledgers import advance, hexes, place, plan, registration, request, reserve
+from ledgers import advance, hexes, plan, registration, request, reserve
 
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget
@@ -23,10 +23,8 @@ KEPT = Decimal("0.2")
 
 
 @pytest.fixture
-def home(tmp_path, ledger_url) -> Home:
-    home = Home.init(place(tmp_path / "home") | {"DPSERVE_LEDGER_URL": ledger_url})
-    home.ledger.register(registration(budget=Budget.of("2"), unit=Unit("person", "name"), holdout=KEPT))
-    return home
+def home(begun) -> Home:
+    return begun(registration(budget=Budget.of("2"), unit=Unit("person", "name"), holdout=KEPT))
 
 
 def trained(home: Home) -> int:

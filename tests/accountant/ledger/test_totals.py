@@ -47,10 +47,8 @@ TOTAL = Budget(claim(WHOLE, DELTA).epsilon, DELTA)  # what the job claims, to th
 
 
 @pytest.fixture
-def home(tmp_path, ledger_url) -> Home:
-    home = Home.init(place(tmp_path / "home") | {"DPSERVE_LEDGER_URL": ledger_url})
-    home.ledger.register(registration("d", TOTAL, unit=PEOPLE))
-    return home
+def home(begun) -> Home:
+    return begun(registration("d", TOTAL, unit=PEOPLE))
 
 
 def take(home: Home, name: str = "d", what=WHOLE, **options) -> int:
