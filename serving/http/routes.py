@@ -35,9 +35,9 @@ from serving.process.metrics import count_request, known_method, route_of
 from serving.process.prices import PriceRequest
 from serving.process.state import ServingState
 from serving.process.tokens import bearer, digest
+from serving.wire import work_time
 from serving.wire.errors import ClientGone, NotReady, TakesTooLong, Unauthorized, error_response, in_protocol
 from serving.wire.request_bodies import let_go
-from serving.wire.work_time import WORK_SECONDS
 from training.pricing import WHERE
 from training.work_out import while_wanted
 
@@ -172,11 +172,11 @@ async def in_thread(work: Callable[..., T], *arguments: Any, limiter: anyio.Capa
     client as a timeout.
     """
     try:
-        with anyio.fail_after(WORK_SECONDS):
+        with anyio.fail_after(work_time.WORK_SECONDS):
             found = partial(work, *arguments)
             return await anyio.to_thread.run_sync(found, abandon_on_cancel=True, limiter=limiter)
     except TimeoutError:
-        raise TakesTooLong(f"not done within {WORK_SECONDS:g} seconds; it may still be done") from None
+        raise TakesTooLong(f"not done within {work_time.WORK_SECONDS:g} seconds; it may still be done") from None
 
 
 async def with_prices(request: Request, work: Callable[..., T], *arguments: Any) -> T:
