@@ -9,6 +9,7 @@ import resource
 import shutil
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -84,11 +85,21 @@ def pytest_configure(config):
         config.get_terminal_writer().fullwidth = 200
 
 
+def _own(node: pytest.Collector | pytest.Item) -> frozenset[str]:
+    return frozenset(marker.name for marker in node.own_markers)
+
+
+@cache
+def _above(node: pytest.Collector | None) -> frozenset[str]:
+    """Names of the markers of a file, its classes and its folders: asked once, not once for each of its tests."""
+    return frozenset() if node is None else _own(node) | _above(node.parent)
+
+
 def pytest_collection_modifyitems(items):
     """Files with long tests go first, or one process would be left with them at the end. What PostgreSQL is asked as
     SQLite was counts as slow: to start it takes seconds.
     """
-    marks = {item: {marker.name for marker in item.iter_markers()} for item in items}
+    marks = {item: _own(item) | _above(item.parent) for item in items}
     long = {item.path for item in items if marks[item] & {"slow", "server", "statistical"}}
     place = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
     items.sort(key=lambda item: (item.path not in long, place[item.path], "last" in marks[item]))

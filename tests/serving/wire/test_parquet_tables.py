@@ -105,7 +105,7 @@ SHARED = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.arr
         (column(pa.nulls(LIMIT + 1)), TooLarge, "20001 records"),
         (partial(column, SHARED, compression="zstd"), TooLarge, "unpack"),  # 16 GB: one text for all
         (partial(column, pa.array([BOMB] * 9), use_dictionary=False, compression="zstd"), TooLarge, "unpacks to 7"),
-        (column(pa.nulls(1100), row_group_size=1), TooLarge, "row groups"),
+        (partial(column, pa.nulls(1100), row_group_size=1), TooLarge, "row groups"),
     ],
 )  # fmt: skip
 def test_what_is_spoilt_nested_or_too_much_is_refused_and_says_why(raw, kind, problem):
