@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.ahead import Adding
 from accountant.errors import InputError
 from accountant.later import later
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
@@ -33,7 +34,7 @@ compiled = later("accountant.weights_compiled")
 
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
-AT_ONCE, MOST = 1 << 15, 2**63 - 1  # candidates; of 64 bits
+AT_ONCE = 1 << 15  # candidates
 WIDEST, WIDEST_LAPLACE = 2.0**55, 2.0**48  # scales of our own noise: 64 bits hold its sizes
 
 
@@ -117,7 +118,7 @@ class PermuteAndFlip(_PureMechanism):
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(_PureMechanism):
+class DiscreteLaplace(_PureMechanism, Adding):
     """values + integer noise, P(z) ~ exp(-epsilon |z| / sensitivity); `sensitivity` in L1. epsilon-DP (Ghosh et al.
     2012).
     """
@@ -128,12 +129,13 @@ class DiscreteLaplace(_PureMechanism):
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The noisy integers, of the shape (len(values),)."""
         scale, values = _scale(sensitivity, self.epsilon), np.ascontiguousarray(values, np.int64)
-        ours = scale <= WIDEST_LAPLACE
-        return _added(values, _noise(scale, values.size, 1)) if ours else np.asarray(_laplace(scale)(values), np.int64)
+        if scale > WIDEST_LAPLACE:
+            return np.asarray(_laplace(scale)(values), np.int64)
+        return self.added(values, scale, lambda count: _noise(scale, count, 1))
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian:
+class DiscreteGaussian(Adding):
     """values + integer noise, P(z) ~ exp(-z^2 / (2 (noise_multiplier * sensitivity)^2)); `sensitivity` in L2, rounded
     up.
 
@@ -151,9 +153,10 @@ class DiscreteGaussian:
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The noisy integers, of the shape (len(values),)."""
-        scale, values = _round_up(Fraction(self.noise_multiplier) * sensitivity), np.ascontiguousarray(values, np.int64)
-        ours = scale <= WIDEST
-        return _added(values, _noise(scale, values.size)) if ours else np.asarray(_gaussian(scale)(values), np.int64)
+        scale, values = _scale(sensitivity, self.noise_multiplier, 1), np.ascontiguousarray(values, np.int64)
+        if scale > WIDEST:
+            return np.asarray(_gaussian(scale)(values), np.int64)
+        return self.added(values, scale, lambda count: _noise(scale, count))
 
 
 @dataclass(frozen=True)
@@ -221,13 +224,6 @@ def _exactly(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
         if found is not None:
             return found
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
-
-
-def _added(values: Integers, noise: Integers) -> Integers:
-    """Their sum, clamped, as OpenDP clamps: what is made of a release."""
-    total = values + noise
-    wrapped = ((values ^ total) & (noise ^ total)) < 0
-    return np.where(wrapped, np.where(noise > 0, MOST, -MOST - 1), total) if wrapped.any() else total
 
 
 def _noise(scale: float, count: int, *power: int) -> Integers:
@@ -335,8 +331,10 @@ def _keep(epsilon: Decimal, categories: int) -> float:
     return near if Fraction(near) <= exact else nextafter(near, 0.0)
 
 
-def _scale(sensitivity: int, epsilon: Decimal) -> float:
-    return _round_up(Fraction(sensitivity) / Fraction(epsilon))
+@lru_cache(maxsize=256)
+def _scale(sensitivity: int, unit: Decimal, power: int = -1) -> float:
+    """The sensitivity over epsilon, or by power 1 times a multiplier."""
+    return _round_up(sensitivity * Fraction(unit) ** power)
 
 
 def _round_up(exact: Fraction) -> float:

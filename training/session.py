@@ -216,6 +216,7 @@ class Session:
         self._rows, self._progress, self._held = rows, progress, held
         self._answers = answers
         self._next = [release for release, count in reversed(plan.runs) for _ in range(count)]
+        self._planned = len(self._next)
         self._played: list[Release] = []
 
     def release(self, query: Query, mechanism: Mechanism) -> Any:
@@ -232,7 +233,7 @@ class Session:
             return mechanism.draw(exact, asked.sensitivity)
 
         answer = draw() if kept is None else kept.next(draw)
-        self._progress(len(self._played), len(self.plan))
+        self._progress(len(self._played), self._planned)
         return answer
 
     def select(self, selection: Selection) -> Any:

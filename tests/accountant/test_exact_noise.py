@@ -181,6 +181,20 @@ def test_the_law_of_what_is_drawn(scale, power):
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize("mechanism", [DiscreteGaussian(Decimal(3)), DiscreteLaplace(Decimal("0.25"))])
+def test_the_law_of_what_is_added_release_by_release(mechanism):
+    """A scale that is off by a twelfth is seen: missing it is less likely than 1e-9. False alarm: 1e-6."""
+    scale, power = (30.0, 2) if mechanism.norm == "l2" else (40.0, 1)
+    values = np.arange(8)
+    drawn = np.concatenate([mechanism.draw(values, 10) - values for _ in range(7500)])
+    assert p_value(drawn, scale, power) > 1e-6
+    assert p_value(drawn, scale * 1.08, power) < 1e-6
+    assert p_value(drawn, scale / 1.08, power) < 1e-6
+    halves = np.sign(drawn[:-8].astype(float)) @ np.sign(drawn[8:])  # of releases one after the other
+    assert abs(halves) < 5 * np.sqrt(drawn.size)
+
+
+@pytest.mark.statistical
 @POWERS
 @pytest.mark.parametrize("fault", ["no coin", "a negative zero", "blocks of another scale", "one sign"])
 def test_faults_are_seen(monkeypatch, fault, power):

@@ -102,8 +102,8 @@ class ClassResiduals:
         return _table(*self.span, self.clip, *self.weights, self.worth)
 
     def extremes(self) -> tuple[int, int]:
-        """What a row may add at most: (up, down), in grid steps."""
-        return int(self.table[1].max()), -int(self.table[0].min())
+        """What a row may add at most: (up, down), in grid steps. No row of the table rises anywhere."""
+        return int(self.table[1, 0]), -int(self.table[0, -1])
 
     def sums(self, rows: AdditiveRows, feature: int, leaves: Integers) -> Integers:
         """Sum of residuals per leaf of one feature: (leaves,), in grid steps."""
@@ -122,9 +122,9 @@ def _table(low: int, high: int, clip: float, first: float, last: float, worth: f
 
 @lru_cache(maxsize=1)
 def _residuals() -> NDArray[np.float64]:
-    """y - p by class and score + CLIP: (2, 2 CLIP + 1)."""
+    """y - p by class and score + CLIP, which never rises with the score, whatever rounding does: (2, 2 CLIP + 1)."""
     chances = 1 / (1 + np.exp(-np.arange(-CLIP, CLIP + 1) / SCORES))
-    return np.stack([-chances, 1 - chances])
+    return np.minimum.accumulate([-chances, 1 - chances], axis=1)
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,17 @@ def clipped_steps(
     exact: NDArray[np.float64], first: int, end: int, clip: float, weights: NDArray[np.float64], step: float
 ) -> NDArray[np.int32]:
     """By class and place, from the first to before the end: clipped to -clip..clip, times the class's weight, in steps,
-    rounded toward zero. Rows are whole, so that they run in vector registers.
+    rounded toward zero: where `exact` does not rise, neither does that. Rows are whole, so that they run in vector
+    registers.
     """
     found = np.empty((len(exact), end - first), np.int32)
     for k in range(len(exact)):
-        own, out, weight = exact[k, first:end], found[k], weights[k]
+        own, out, steps = exact[k, first:end], found[k], weights[k] / step
         for i in range(out.size):
             value = own[i]
             value = -clip if value < -clip else value
             value = clip if value > clip else value
-            out[i] = np.int32(value * weight / step)
+            out[i] = np.int32(value * steps)
     return found
 
 

@@ -191,6 +191,8 @@ def test_how_far_a_row_moves_sums(up, down, relation, norm, most):
 def test_class_residuals_fill_the_sensitivity_and_do_not_exceed_it(span, clip, relation, norm):
     residuals = ClassResiduals(0, *span, clip, relation, norm)
     assert GRID - 5 <= reach(*residuals.extremes(), relation, norm) <= GRID
+    assert residuals.extremes() == (residuals.table.max(), -residuals.table.min())
+    assert (np.diff(residuals.table) <= 0).all()  # so its ends are its extremes
 
 
 @pytest.mark.parametrize("clip", [1.0, 0.6])
