@@ -174,8 +174,8 @@ def copy_on_postgresql(home: Path, to: Path) -> Path:
 _begun: dict[tuple[str, str], Path] = {}
 
 
-def begun(first: Registration, kind: str, to: Path) -> Home:
-    """A home whose ledger, in a database of this kind, has one dataset: a copy of the first that was asked for."""
+def begun(to: Path, first: Registration | None = None, kind: str = "sqlite") -> Home:
+    """A home whose ledger, in a database of this kind, has one dataset or none: a copy of the first asked for."""
     key = kind, repr(first)
     if key not in _begun:
         import postgres
@@ -185,7 +185,8 @@ def begun(first: Registration, kind: str, to: Path) -> Home:
         if kind == "postgresql":
             (folder / "database.url").write_text(postgres.server().fresh())
         home = Home.init(place(folder))
-        home.ledger.register(first)
+        if first is not None:
+            home.ledger.register(first)
         home.ledger.log.database.close()
         _begun[key] = folder
     return Home.open(place((copy_on_postgresql if kind == "postgresql" else copy)(_begun[key], to)))

@@ -151,4 +151,4 @@ def begun(request, tmp_path) -> Callable[[Registration], Home]:
     """Of a registration: a home with that dataset, whose ledger is in a database of either kind."""
     import ledgers  # of ours: after the environment was fenced
 
-    return lambda first: ledgers.begun(first, request.param, tmp_path / "home")
+    return lambda first: ledgers.begun(tmp_path / "home", first, request.param)

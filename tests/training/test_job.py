@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from ledgers import begun
 from small_home import until
 
 from accountant.budget import Budget, Relation
@@ -60,7 +61,7 @@ def files(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def home(tmp_path) -> Home:
-    return Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
+    return begun(tmp_path / "home")
 
 
 @pytest.fixture

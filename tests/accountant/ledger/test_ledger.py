@@ -43,9 +43,7 @@ def home(begun) -> Home:
 @pytest.fixture
 def file_home(tmp_path) -> Home:
     """With its ledger in a file of its own, where other ways lead to it."""
-    home = Home.init(place(tmp_path / "home"))
-    home.ledger.register(registration())
-    return home
+    return ledgers.begun(tmp_path / "home", registration())
 
 
 def snapshot(home: Home):

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 from in_process import Site
-from ledgers import advance, place, plan, raw, registration, request, reserve
+from ledgers import advance, begun, place, plan, raw, registration, request, reserve
 
 from accountant import canonical
 from accountant.audit.audit import audit_home
@@ -35,9 +35,7 @@ SMALL = plan(count=2)
 
 @pytest.fixture
 def home(tmp_path) -> Home:
-    home = Home.init(place(tmp_path / "home"))
-    home.ledger.register(registration())
-    return home
+    return begun(tmp_path / "home", registration())
 
 
 def small(ledger: Ledger, **options) -> int:

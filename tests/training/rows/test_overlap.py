@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from ledgers import EXAMPLES, bodies, changed, place
+from ledgers import EXAMPLES, begun, bodies, changed, place
 from stores import at
 
 from accountant.audit.audit import audit_home
@@ -261,7 +261,7 @@ def test_ids_are_compared_under_any_name():
 
 @pytest.fixture
 def home(tmp_path) -> Home:
-    return Home.init(place(tmp_path / "home"))
+    return begun(tmp_path / "home")
 
 
 def put(home, name, table, suffix=".parquet", bins=32, target="x0", unit=None, ignore=(), comment="", **how):

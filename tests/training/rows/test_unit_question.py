@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from ledgers import EXAMPLES, place
+from ledgers import EXAMPLES, begun
 
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
@@ -23,7 +23,7 @@ IDS = [f"p{row // 3}" for row in range(ROWS)]
 
 @pytest.fixture
 def home(tmp_path) -> Home:
-    return Home.init(place(tmp_path / "home"))
+    return begun(tmp_path / "home")
 
 
 def register_table(home, columns, name="d", ignore=(), features="", unit=None, suffix=".parquet", **how):
