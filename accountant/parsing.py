@@ -8,6 +8,7 @@ order was refused by a worker so.
 from __future__ import annotations
 
 import ast
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 PARSING = threading.Lock()  # held by whoever has numpy read a file
+# A process that is forked off while another thread parses would wait for ever: nobody parses while one is.
+os.register_at_fork(before=PARSING.acquire, after_in_parent=PARSING.release, after_in_child=PARSING.release)
 
 
 def literal(text: str) -> Any:

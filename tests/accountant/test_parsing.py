@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import os
 import re
 import sys
 import threading
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import accountant
-from accountant.parsing import literal, mapped
+from accountant.parsing import PARSING, literal, mapped
 
 THREADS, TIMES = 4, 2_000
 HEAD = "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }"
@@ -74,6 +75,26 @@ def test_without_taking_turns_some_do_not(collected):
     assert any(
         "AST constructor recursion depth" in why for _ in range(3) for why in failures(lambda: ast.literal_eval(HEAD))
     )
+
+
+def test_a_process_that_is_forked_off_meanwhile_parses_too():
+    """Another thread holds the lock when the fork is asked for: the child finds it free."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with PARSING:
+            held.set()
+            done.wait(0.2)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if PARSING.acquire(timeout=30) else 1)
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert literal(HEAD)["shape"] == (3,)
 
 
 def test_what_is_read_is_what_was_written_and_nothing_else_is(tmp_path):
