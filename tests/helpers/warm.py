@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0  # seconds
 MODULES = (
     "accountant.audit.audit",
+    "accountant.store.patience",
     "alembic.command",
     "serving.cli.datasets",
     "serving.cli.here.train",

@@ -60,14 +60,14 @@ def price(page):
 
 
 def test_a_job_is_priced_then_sent_then_followed_to_its_model(page, server):
-    before = jobs(server)
+    before = len(jobs(server))  # not what they say: one that an earlier test sent may go on meanwhile
     page.goto("/ui")
     page.get_by_role("link", name="New job").first.click()
     page.get_by_label("ε, the price").fill("0.3")
     expect(price(page)).to_contain_text("fits")
     expect(price(page)).to_contain_text("left after it")
     expect(price(page)).to_contain_text("by auto: a strength of")  # no learner was named
-    assert jobs(server) == before  # a price spends nothing
+    assert len(jobs(server)) == before  # a price spends nothing
     no_serious_findings(page)
     page.get_by_role("button", name="Submit, for ε 0.3").click()
     page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
