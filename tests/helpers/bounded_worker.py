@@ -33,9 +33,10 @@ async def main(token: str, room: int) -> None:
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(Doors(app, app), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://x", timeout=60) as client:
-            while line := sys.stdin.buffer.readline():
+            # In another thread: a home that this one does not look at for ten seconds is not answered for.
+            while line := await asyncio.to_thread(sys.stdin.buffer.readline):
                 asked = json.loads(line)
-                raw = sys.stdin.buffer.read(asked["size"])
+                raw = await asyncio.to_thread(sys.stdin.buffer.read, asked["size"])
                 if asked["bounded"]:
                     bound(room)
                 headers = {"Authorization": f"Bearer {token}", "Content-Type": asked["kind"], **asked["headers"]}

@@ -87,15 +87,18 @@ class Observer:
         return Home.open({"DPSERVE_HOME": str(self.path)}).ledger
 
     def ask(self, method, path, scope, **more):
+        """A machine that is busy elsewhere may take too long to answer; what is sent has a key, so that it is the same to
+        ask again.
+        """
         headers = {"Authorization": f"Bearer {TOKENS[scope]}"} if scope else {}
-        return self.client.request(method, path, headers=headers | more.pop("headers", {}), **more)
+        headers |= more.pop("headers", {})
+        answer = self.client.request(method, path, headers=headers, **more)
+        while answer.status_code == 504:
+            answer = self.client.request(method, path, headers=headers, **more)
+        return answer
 
     def post(self, path, body, scope="train"):
-        """A machine that is busy elsewhere may take too long to answer; the key makes it the same to ask again."""
-        answer = self.ask("POST", path, scope, json=body)
-        while answer.status_code == 504:
-            answer = self.ask("POST", path, scope, json=body)
-        return answer
+        return self.ask("POST", path, scope, json=body)
 
     def note(self, where, answer):
         kept = {name: value for name, value in answer.headers.items() if name not in ("date", "content-length")}
