@@ -1,5 +1,6 @@
-"""The study behind rate, depth and bins of `lazybb-tree` by default: settings on many datasets at the strengths where
-weights are logistic, and below, and what the others alone would have chosen for each. Tables: docs/results/auto.md.
+"""The study behind rate, rounds, depth and bins of `lazybb-tree` by default: settings on many datasets at the strengths
+where weights are logistic, and below, and what the others alone would have chosen for each. Tables are in
+docs/results/auto.md.
 
     python -m benchmarks.tree_rule --data DIR --out docs/results/tree-rule.jsonl    # fits; goes on where a file ends
     python -m benchmarks.tree_rule --out docs/results/tree-rule.jsonl --report      # the tables; fits nothing
@@ -33,6 +34,16 @@ BELOW: dict[str, dict[str, Any]] = {
     "logistic .3": {"weighting": "logistic", "rate": 0.3},
     "logistic .2": {"weighting": "logistic", "rate": 0.2},
 }
+ROUNDS: dict[str, dict[str, Any]] = {
+    "400 rounds, rate .3": {"most": 400, "rate": 0.3},
+    "300 rounds, rate .3": {"most": 300, "rate": 0.3},
+    "250 rounds, rate .3": {"most": 250, "rate": 0.3},
+    "250 rounds, rate .4": {"most": 250, "rate": 0.4},
+    "200 rounds, rate .4": {"most": 200, "rate": 0.4},
+    "200 rounds, rate .5": {"most": 200, "rate": 0.5},
+    "150 rounds, rate .6": {"most": 150, "rate": 0.6},
+}
+"""Where weights are logistic, at most so many rounds; what stands above was fitted before log-odds bent."""
 STRONG = (
     *(("telco", "8"), ("creditcardsmall", "8"), ("page_blocks", "8"), ("bank", "4"), ("adult", "4"), ("eeg", "4")),
     *(("codrna", "2"), ("adult", "8"), ("bank", "8"), ("eeg", "8"), ("codrna", "8"), ("bank", "1")),
@@ -41,6 +52,7 @@ WEAKER = (
     *(("adult", "1"), ("bank", "0.5"), ("telco", "2"), ("eeg", "1"), ("codrna", "0.25"), ("creditcardsmall", "1")),
     *(("page_blocks", "2"), ("adult", "0.25"), ("firmteacher", "1")),
 )
+GROUPS = (("Where weights are logistic", SETTINGS), ("Below", BELOW), ("At most so many rounds", ROUNDS))
 FIGURES = ("auroc", "log_loss", "slope", "ece")
 Means = dict[tuple[str, str], dict[str, dict[str, float]]]  # dataset and epsilon -> setting -> figures
 
@@ -49,14 +61,24 @@ def play(out: Path, folder: str | None, seeds: int) -> None:
     """Every fit that `out` does not hold yet."""
     done = {(line["data"], line["epsilon"], line["seed"], line["setting"]) for line in read(out)}
     for seed in range(seeds):
-        for cells, settings in ((STRONG, SETTINGS), (WEAKER, BELOW)):
+        for cells, settings in ((STRONG, SETTINGS), (WEAKER, BELOW), (STRONG, ROUNDS)):
             for (name, epsilon), setting in ((cell, each) for cell in cells for each in settings):
                 if (name, epsilon, seed, setting) in done:
                     continue
-                found = fit(datasets.load(name, folder), "lazybb-tree", epsilon, seed, **settings[setting])
+                data = datasets.load(name, folder)
+                parameters = parameters_of(settings[setting], int(0.8 * data.table.num_rows) * float(epsilon))
+                found = fit(data, "lazybb-tree", epsilon, seed, **parameters)
                 line = {"data": name, "epsilon": epsilon, "seed": seed, "setting": setting, **found}
                 with out.open("a") as file:
                     file.write(json.dumps(line) + "\n")
+
+
+def parameters_of(setting: dict[str, Any], strength: float) -> dict[str, Any]:
+    """What a learner is given for a setting: where that says how many rounds at most, as many as the rule has, or so
+    many."""
+    if "most" not in setting:
+        return setting
+    return {"rate": setting["rate"], "rounds": min(setting["most"], round(3.5 * strength**0.4))}
 
 
 def means(lines: Iterable[Line]) -> Means:
@@ -86,7 +108,7 @@ def regrets(found: Means, settings: Iterable[str]) -> dict[str, dict[str, float]
 def report(lines: list[Line]) -> str:
     """The tables of docs/results/auto.md."""
     found, out = means(lines), list[str]()
-    for title, settings in (("Where weights are logistic", tuple(SETTINGS)), ("Below", tuple(BELOW))):
+    for title, settings in GROUPS:
         common = [each for each in settings if sum(each in by for by in found.values()) > 1]
         lost = regrets(found, common)
         cells = [by for by in found.values() if by.keys() >= set(common)]

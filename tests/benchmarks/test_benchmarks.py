@@ -26,6 +26,7 @@ from benchmarks import (
     tree_rule,
     utility,
 )
+from training.learners.boosting.defaults import TREES, TREES_OF_MANY
 from training.learners.choice import CURVES_FROM
 from training.rows.data import check_names
 from training.rows.schema import parse_schema
@@ -252,25 +253,31 @@ def test_peers_are_pinned_by_version_and_hash(name):
 
 
 def test_the_tables_of_the_rule_for_trees_are_those_of_its_fits():
-    """And the rate of the rule is the one of the smallest mean regret."""
+    """And the rates of the rule, and the rounds of many records, are those of the smallest mean regret."""
     folder = Path(tree_rule.__file__).parents[1] / "docs" / "results"
     lines = auto.read(folder / "tree-rule.jsonl")
     page = (folder / "auto.md").read_text()
     assert tree_rule.report(lines).strip() in page
-    lost = tree_rule.regrets(tree_rule.means(lines), tree_rule.SETTINGS)
-    own = {setting: np.mean([by[setting] for by in lost.values()]) for setting in tree_rule.SETTINGS}
-    assert min(own, key=own.__getitem__) == "rate .3"
+    for settings, best in ((tree_rule.SETTINGS, "rate .3"), (tree_rule.ROUNDS, "250 rounds, rate .4")):
+        lost = tree_rule.regrets(tree_rule.means(lines), settings)
+        assert min(settings, key=lambda setting: np.mean([by[setting] for by in lost.values()])) == best
+    assert tree_rule.SETTINGS["rate .3"] == {"rate": TREES.rate}
+    assert tree_rule.ROUNDS["250 rounds, rate .4"] == {"most": TREES_OF_MANY.rounds, "rate": TREES_OF_MANY.rate}
 
 
 def test_a_fit_of_the_study_goes_on_where_its_file_ends(tmp_path, monkeypatch):
     out = tmp_path / "lines.jsonl"
     monkeypatch.setattr(tree_rule, "STRONG", (("adult", "1"),))
     monkeypatch.setattr(tree_rule, "WEAKER", ())
+    monkeypatch.setattr(tree_rule, "ROUNDS", {"3 rounds": {"most": 3, "rate": 0.3}})
     monkeypatch.setattr(tree_rule, "SETTINGS", {"rate .3": {"rate": 0.3, "rounds": 3}})
     for _ in range(2):
         tree_rule.play(out, None, 1)
-    (line,) = auto.read(out)
+    line, fewer = auto.read(out)
     assert (line["data"], line["setting"], line["records"]) == ("adult", "rate .3", 26048)
+    assert fewer["setting"] == "3 rounds"
+    many = {"most": 250, "rate": 0.4}
+    assert [tree_rule.parameters_of(many, each)["rounds"] for each in (1e4, 1e6)] == [139, 250]
 
 
 def test_auto_takes_curves_where_the_other_datasets_with_categories_would():

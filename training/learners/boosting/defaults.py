@@ -17,10 +17,20 @@ from training.session import Public
 
 Weighting = Literal["exponential", "logistic"]
 
-MOST_ROUNDS = 400
 MANY_TESTS = 2_000
 LOGISTIC_FROM = 30_000  # strength from which the noise is so small that the best weights are those of the log loss
-LOGISTIC_RATE, TREES_RATE = 0.6, 0.3  # of 1-rules then, and of trees, each of which says more: docs/results/auto.md
+MANY_RECORDS = 40_000  # from here on time counts: trees have fewer rounds, each of which says more
+
+
+@dataclass(frozen=True)
+class Votes:
+    """At most so many rounds, and the rate per vote where weights are logistic."""
+
+    rounds: int
+    rate: float
+
+
+RULES, TREES, TREES_OF_MANY = Votes(400, 0.6), Votes(400, 0.3), Votes(250, 0.4)  # docs/results/auto.md
 
 
 @dataclass(frozen=True)
@@ -42,8 +52,13 @@ def strength(public: Public) -> float:
     return public.records * float(public.budget.epsilon) / (twice * public.contributions)
 
 
-def defaults(public: Public, weighting: Weighting | None = None, logistic_rate: float = LOGISTIC_RATE) -> Defaults:
-    """The rule, also for a `weighting` that was chosen; `logistic_rate`: the rate where weights are logistic.
+def votes_of_trees(public: Public) -> Votes:
+    """A tree says more than a 1-rule does."""
+    return TREES if public.records < MANY_RECORDS else TREES_OF_MANY
+
+
+def defaults(public: Public, weighting: Weighting | None = None, votes: Votes = RULES) -> Defaults:
+    """The rule, also for a `weighting` that was chosen.
 
     Rounds grow as strength^0.4, and by the outputs' root, since outputs share them; fewer where delta is 0: prices then
     add up to more; and where there are more than MANY_TESTS to choose from, for a selection among more needs more.
@@ -52,10 +67,10 @@ def defaults(public: Public, weighting: Weighting | None = None, logistic_rate: 
     outputs = 1 if len(public.classes or ()) == 2 else len(public.classes or ())
     rounds = (1.2 if public.pure else 3.5) * power**0.4 * outputs**0.5
     tests = sum(feature.cuts + len(feature.single_codes) for feature in public.features)
-    rounds = min(MOST_ROUNDS * outputs**0.5, rounds) * min(1.0, log(MANY_TESTS) / log(max(2, tests))) ** 3
+    rounds = min(votes.rounds * outputs**0.5, rounds) * min(1.0, log(MANY_TESTS) / log(max(2, tests))) ** 3
     many = round(max(5, rounds))
     if weighting == "logistic" or (weighting is None and power >= LOGISTIC_FROM):
-        return Defaults(many, "logistic", logistic_rate, 0.05, 0.5)
+        return Defaults(many, "logistic", votes.rate, 0.05, 0.5)
     return Defaults(many, "exponential", 0.2 if power < 3000 else 0.3, 0.05, 0.35)
 
 

@@ -19,7 +19,7 @@ from accountant.errors import InputError
 from accountant.mechanisms import DiscreteLaplace
 from models.answers import Bends
 from training.learners.base import PrivateClassifier
-from training.learners.boosting.defaults import LOGISTIC_RATE, Defaults, defaults, strength
+from training.learners.boosting.defaults import RULES, Defaults, Votes, defaults, strength
 from training.learners.boosting.probabilities import EXACT, ScoreCounts, bent, counting, noise_in_rows, placed
 from training.learners.boosting.reweighting import MOST_PROJECTED, Projected, Reweighting, Scheduled
 from training.learners.checks import check_flag, check_real, check_whole, check_word
@@ -51,7 +51,6 @@ class SmoothBooster(PrivateClassifier):
     balance: float | None = None
 
     most_bins: ClassVar[int] = 64  # by the public rule, where there is much to tell
-    logistic_rate: ClassVar[float] = LOGISTIC_RATE
 
     def check_smooth(self, public: Public, most_rounds: int) -> None:
         """InputError where a shared parameter is out of range, or two of them do not go together."""
@@ -85,7 +84,7 @@ class SmoothBooster(PrivateClassifier):
 
     def settings(self, public: Public) -> Defaults:
         """The parameters, and the default rule for those that are not given."""
-        rule = defaults(public, None if self.weighting == "auto" else self.weighting, self.logistic_rate)
+        rule = defaults(public, None if self.weighting == "auto" else self.weighting, self.votes_of(public))
         if self.reweighting == "projected":
             rule = Defaults(rule.rounds, "exponential", 0.4, 0.0, 0.0)
         return replace(
@@ -95,6 +94,10 @@ class SmoothBooster(PrivateClassifier):
             slope=rule.slope if self.slope is None else self.slope,
             decay=rule.decay if self.decay is None else self.decay,
         )
+
+    def votes_of(self, public: Public) -> Votes:
+        """What the default rule is told of the base learner's votes."""
+        return RULES
 
     def cut(self, session: Releaser, releases: int) -> Releaser:
         """The session to go on with: where numbers are cut otherwise than declared, one in those bins, after noisy
