@@ -87,8 +87,8 @@ class Observer:
         return Home.open({"DPSERVE_HOME": str(self.path)}).ledger
 
     def ask(self, method, path, scope, **more):
-        """A machine that is busy elsewhere may take too long to answer; what is sent has a key, so that it is the same to
-        ask again.
+        """A machine that is busy elsewhere may take too long to answer; what is sent has a key, so it is the same
+        to ask again.
         """
         headers = {"Authorization": f"Bearer {TOKENS[scope]}"} if scope else {}
         headers |= more.pop("headers", {})
