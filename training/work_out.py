@@ -13,6 +13,7 @@ from accountant import canonical
 from accountant.budget import Budget
 from accountant.errors import InputError
 from accountant.ledger.families import Dataset
+from accountant.privacy import adaptive
 from accountant.privacy.claims import CHEAP_BOUNDS, claim
 from accountant.privacy.events import BoundedRange, Plan, Release
 from training.calibrate import STILL_WANTED, WITHIN
@@ -110,3 +111,8 @@ def warm() -> None:
     """Load what a price takes, and what that loads at its first."""
     assert all(LEARNERS.values())
     claim(Plan.of([Release("warm", "none", "range", 1, BoundedRange(Decimal("0.01")))] * 8), Decimal("0.000001"))
+
+
+def warm_for_many() -> None:
+    """Load what makes a price quick and takes as long to load as a few prices: for a process that works out many."""
+    adaptive.load_rules()

@@ -7,6 +7,7 @@ it follows by symmetry, to the right it only falls. In e^x it is convex, so chor
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -118,15 +119,25 @@ def _short(step: Fraction) -> Fraction:
 _PLAYED = [0]  # boards, of this process
 
 
+def load_rules() -> None:
+    """From here on every board of this process, and of its forks, is played by the compiled rules."""
+    _PLAYED[0] = FEW
+    for bounded in (False, True):
+        play(Board(1.0, 8, ((bounded, 1, 1),)))
+
+
 def play(board: Board) -> Floats:
     """V after every release, at 0, step, .., size * step.
 
-    The first few boards of a process by numpy, which takes five times as long for each: a verifier plays one or two,
-    and to load the compiled rules takes as long as two dozen. Both are the same operations.
+    The first few boards of a process by numpy, which takes nine times as long for each: a verifier plays one or two,
+    and to load the compiled rules takes as long as a dozen, unless something compiled is there already. Both are the
+    same operations.
     """
     bounded, pure = adaptive_rules.bounded, adaptive_rules.pure
     _PLAYED[0] += 1
-    if _PLAYED[0] > FEW or sum(count * steps for _, steps, count in board.moves) > FEW_PASSES:
+    machine_code = sys.modules.get("accountant.machine_code")  # not to be loaded by asking
+    compiled = machine_code is not None and machine_code.CodeFiles.loaded
+    if compiled or _PLAYED[0] > FEW or sum(count * steps for _, steps, count in board.moves) > FEW_PASSES:
         from accountant.privacy import adaptive_compiled  # loads numba
 
         bounded, pure = adaptive_compiled.bounded, adaptive_compiled.pure

@@ -39,6 +39,7 @@ MOST = 64  # of all
 AT_ONCE = max(2, processors() // 2)  # forks; a single caller has one, so a second one is there for the others
 MEMORY_BYTES = 2 << 30  # that a fork may take beside what it begins with
 CALLER_BYTES = 32  # a digest
+MANY = 4  # prices, after which the desk loads what makes each of the next ones take a third of the time
 LOOK_SECONDS = 1.0
 GO, BUSY, DONE, FAILED = "go", "busy", "done", "failed"
 
@@ -73,6 +74,7 @@ class Desk:
         self._running: list[Asked] = []
         self._turns = Counter[bytes]()  # when each caller last had one
         self._clock = 0
+        self._prepared = False
         self._selector.register(listener, selectors.EVENT_READ)
 
     def work(self, parent: int) -> None:
@@ -138,6 +140,10 @@ class Desk:
         self._running.remove(asked)
         if not any(each.caller == asked.caller for each in self._waiting) and len(self._turns) > MOST:
             del self._turns[asked.caller]
+        if self._clock >= MANY and not self._prepared and not self._waiting and not self._running:
+            self._prepared = True
+            with loading():
+                import_module("training.work_out").warm_for_many()  # forks begin with what is loaded here
 
     def _forget(self, asked: Asked, keep: bool = False) -> None:
         self._selector.unregister(asked.wire)

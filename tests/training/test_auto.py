@@ -138,12 +138,22 @@ def test_of_many_features_less_is_asked():
 
 def test_the_rate_of_trees_changes_no_plan():
     """A job that was reserved by the rule of before, at a rate of .6, is played as it was."""
-    public, trees = public_of(40_000, "2", features=3), LEARNERS["lazybb-tree"]
+    public, trees = public_of(39_999, "2", features=3), LEARNERS["lazybb-tree"]
     assert (trees().settings(public).weighting, trees().settings(public).rate) == ("logistic", 0.3)
     assert LEARNERS["lazybb"]().settings(public).rate == 0.6
     unit = Decimal("0.01")
     assert rehearse(trees(rounds=5), public, unit) == rehearse(trees(rounds=5, rate=0.6), public, unit)
     assert stored(trees()) == stored(learner_of("lazybb-tree"))
+
+
+def test_of_many_records_trees_are_fewer_and_each_says_more():
+    few, many, strong = public_of(39_999, "8"), public_of(40_000, "8"), public_of(10**7, "8")
+    trees, rules = LEARNERS["lazybb-tree"](), LEARNERS["lazybb"]()
+    assert [(trees.settings(each).rounds, trees.settings(each).rate) for each in (few, many)] == [
+        (400, 0.3),
+        (250, 0.4),
+    ]
+    assert [learner.rounds_for(strong) for learner in (trees, rules)] == [250, 400]
 
 
 def test_what_no_learner_takes_is_refused_by_the_chosen_one():

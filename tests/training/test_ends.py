@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -29,6 +30,7 @@ from training.rows.rows import FEW_ROWS, MOST_ROWS
 from training.rows.schema import parse_schema
 from training.session import Public, Rehearsal
 from training.tuning.tune import Tuning
+from training.work_out import offer
 
 NUMBER = {"type": "numeric", "range": [0, 1], "bins": 8}
 FLAG = {"type": "boolean"}
@@ -238,7 +240,17 @@ def test_a_declared_count_beyond_all_rows_ends(tmp_path, records):
 
 def test_a_plan_that_no_entry_holds_is_refused_with_what_to_do(tmp_path):
     home = registered(tmp_path, FEW, 10**12, Budget.of("3", "1e-14"))
-    refused(home, Asked("d", "bdpe", "1"), "500 releases differ so much that an entry of the ledger does not hold them")
+    many = Asked("d", "bdpe", "1", parameters={"rounds": 100})
+    refused(home, many, "500 releases differ so much that an entry of the ledger does not hold them")
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize(("epsilon", "delta", "prevalence"), [("100", "1e-13", ()), ("8", "0", (0.99, 0.01))])
+def test_what_a_learner_does_by_default_is_held_by_an_entry_however_strong(name, epsilon, delta, prevalence):
+    strong = replace(
+        public_of(FEW, records=10**7, delta=delta), budget=Budget.of(epsilon, delta), prevalence=prevalence
+    )
+    assert 0 < offer(name, "{}", strong).recipe.claim.epsilon <= Decimal(epsilon)
 
 
 def test_no_sensitivity_of_a_split_grows_beyond_the_rows_there_can_be():

@@ -286,6 +286,26 @@ def test_prices_alone_load_no_compiler():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_once_anything_compiled_is_loaded_every_board_is_played_so():
+    code = """if True:
+        import sys
+        import numpy as np
+        from accountant.privacy import adaptive
+        board = adaptive.Board(0.01, 100, ((True, 5, 3), (False, 2, 2)))
+        first = adaptive.play(board)
+        assert "numba" not in sys.modules
+        if sys.argv[1] == "rules":
+            adaptive.load_rules()
+        else:
+            from accountant.privacy import adaptive_compiled
+            adaptive_compiled.pure(np.zeros(4), 1, 0.1, 1)
+        adaptive.adaptive_rules.bounded = adaptive.adaptive_rules.pure = None
+        assert np.allclose(adaptive.play(board), first, rtol=1e-12, atol=0)
+    """
+    for how in ("rules", "anything"):
+        assert subprocess.run([sys.executable, "-c", code, how], check=False).returncode == 0
+
+
 def test_infinity_is_no_claim():
     assert claim(plan_of(ranges("100", 3)), DELTA).epsilon < inf
 

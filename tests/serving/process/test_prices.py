@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import psutil
 import pytest
-from desk_tasks import die, refuse, too_large, wait
+from desk_tasks import board_without_numpy, die, refuse, too_large, wait
 from small_home import ROOT, until
 
 from accountant import canonical
@@ -21,7 +21,7 @@ from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
 from models.features import BooleanFeature
 from serving.process import prices
-from serving.process.price_desk import MOST, MOST_OF_ONE, SOCKET, address
+from serving.process.price_desk import MANY, MOST, MOST_OF_ONE, SOCKET, address
 from serving.process.prices import PriceRequest
 from serving.wire.errors import ClientGone, NotReady, TooManyRequests
 from training.session import Public
@@ -87,6 +87,13 @@ def test_it_is_worked_out_elsewhere_one_after_the_other(ask, desk):
     found = [ask("a", wait, 0.0).result() for _ in range(3)]
     assert len({os.getpid(), desk.pid, *found}) == 5
     assert psutil.Process().nice() < desk.nice()
+
+
+def test_after_a_few_prices_the_desk_has_the_compiler_for_the_next_ones(ask, desk):
+    for _ in range(MANY):
+        ask("a", wait, 0.0).result()
+    until(lambda: any("llvmlite" in each.path for each in desk.memory_maps()), "it is loaded")
+    assert ask("a", board_without_numpy).result() > 0
 
 
 def test_errors_come_back_as_they_were_raised(ask):

@@ -221,8 +221,10 @@ def thinned(features: Sequence[Feature], values: int) -> SplitTests:
 
 
 def rounds_of(public: Public) -> int:
-    """The public rule: every tree takes its share of the budget."""
-    return int(min(100, max(3, round(0.8 * strength(public) ** 0.4))))
+    """The public rule: every tree takes its share of the budget. At most as many as an entry of the ledger holds: five
+    releases of a tree differ, and each is 200 bytes of it.
+    """
+    return int(min(50, max(3, round(0.8 * strength(public) ** 0.4))))
 
 
 def depth_of(public: Public) -> int:
