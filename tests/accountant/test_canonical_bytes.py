@@ -49,6 +49,7 @@ EDITS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(st.sampled_from(PLAIN), EDITS)
 @example(PLAIN[0].replace(b":7", b":07"), [])

@@ -55,6 +55,7 @@ def test_the_law_is_that_of_the_exponential_mechanism():
         assert (np.abs(found - DRAWS * expected) <= 5.5 * spread + 3).all(), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [[0, 25], [25, 0], [0, 170], [400, 0, 3, 90, 161, 162], [0] * 3 + [165] * 50])
 def test_each_part_ends_where_it_should(monkeypatch, gaps):
     """On either side of each end: as close as 2^-62, which floats do not tell; the first and the last there are."""

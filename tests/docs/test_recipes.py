@@ -238,5 +238,6 @@ def test_a_toy_door_answers_and_is_described(house, tmp_path):
     run(house, "-c", KNOWS_DOOR, str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_toy_entry_is_written_read_and_audited(house, tmp_path):
     run(house, "-c", KNOWS_ENTRY, str(tmp_path))

@@ -241,6 +241,7 @@ def assert_same(ensemble, columns):
     np.testing.assert_allclose(probabilities, ensemble.probabilities(columns), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [("no", "yes"), (0, 1), (3, -5), ("é", "<b>")])
 def test_random_trees_beside_every_border(classes):
     rng = np.random.default_rng(len(str(classes)))

@@ -272,6 +272,7 @@ def test_no_sensitivity_of_a_split_grows_beyond_the_rows_there_can_be():
 # ---- budgets ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["50.000001", "60", "99.9"])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_an_epsilon_above_half_of_the_most_is_planned_or_refused_by_the_budget(tmp_path, name, epsilon):

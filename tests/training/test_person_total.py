@@ -143,6 +143,7 @@ def test_the_first_rows_of_a_window_by_every_pattern(tmp_path):
     assert wrong > 100
 
 
+@pytest.mark.slow
 def test_every_job_is_charged_to_one_person_as_well(grown, monkeypatch):
     """From the plan to the certificate and the audit: what blocks admit may be too much for one person."""
     asked = Asked("visits", "lazybb", "1", "0", parameters={"rounds": 4}, blocks="1-2", evaluate="0.5")

@@ -73,6 +73,7 @@ def test_it_stops_where_a_block_is_exhausted_and_says_so(home):
     assert lasts(home, stopped) == {"alone": 0, "fed": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("blocks", "epsilon"), [("last:2", "1"), ("last:2", "0.3"), ("last:3", "2"), ("all", "1"), ("last:9", "1")]
 )

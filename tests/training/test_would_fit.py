@@ -56,6 +56,7 @@ RULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", ["0.0008", "0.31", "1.9"])
 @pytest.mark.parametrize("rule", RULES)
 def test_what_is_told_would_be_admitted_and_no_step_above_it(rule, cap):

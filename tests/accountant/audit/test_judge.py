@@ -52,6 +52,7 @@ def asked(found: Claim) -> Budget:
     return Budget(max(found.epsilon, Decimal("0.000000001")), found.delta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", PLANS)
 @pytest.mark.parametrize("delta", ["0.01", "0.000001", "0.000000000001", "0"])
 @pytest.mark.parametrize("named", [True, False])

@@ -17,7 +17,7 @@ from stated import stated
 from accountant.keys import dsse
 from accountant.keys.trust import fingerprint, public_pem
 
-pytestmark = pytest.mark.system("node", "npm")
+pytestmark = [pytest.mark.slow, pytest.mark.system("node", "npm")]
 NODE = Path(__file__).resolve().parents[2] / "node"
 INSTALL = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
 

@@ -396,6 +396,7 @@ def test_a_job_whose_dataset_lost_its_total_for_one_person_is_found(tmp_path, mo
     assert any("index: family" in each for each in problems), problems
 
 
+@pytest.mark.slow
 def test_no_adversary_who_chooses_windows_gets_more_than_the_total_at_any_block(home):
     """At each block the total of 2, attained; of who stands in both blocks 4, attained as well: blocks.md's two claims.
     A rule that charges the first block of a window alone is found out.

@@ -73,6 +73,7 @@ def test_shares_of_delta_sum_to_one_so_that_some_order_costs_no_more_than_delta(
     assert sum(c.weight for c in THREE.criteria) == 1
 
 
+@pytest.mark.slow
 @given(st.integers(1, 400), st.integers(4, 12))
 def test_every_cap_converts_to_the_total_at_its_share_of_delta_and_never_above(tenths, digits):
     budget = Budget(Decimal(tenths) / 10, Decimal(10) ** -digits)

@@ -106,6 +106,7 @@ def test_looser_theorems_lie_above(law, order):
     assert event.rdp(order) <= worst * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("law", [law for law in LAWS if isinstance(law, Poisson) or law.shape >= 0])
 def test_near_dp_accounting(law, order):
@@ -125,6 +126,7 @@ def test_near_dp_accounting(law, order):
         assert ours == pytest.approx(theirs, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(
     "runs",
@@ -279,6 +281,7 @@ def test_the_number_of_runs_follows_its_law(law):
     assert abs(mean - float(law.mean)) < 5 * spread / draws**0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_every_uniform_number_falls_where_the_law_says(law):
     """A thousand numbers of 32 bits, by the inverse of the distribution function."""

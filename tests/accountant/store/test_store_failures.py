@@ -109,6 +109,7 @@ except LedgerUnavailable as error:
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_grow_changes_nothing(tmp_path):
     """The operating system refuses the write itself."""
     home = Home.init(place(tmp_path / "home"))
@@ -259,6 +260,7 @@ def test_nobody_waits_for_ever_for_a_database_that_never_answers(silent, attempt
     assert audit_home(silent.home).problems == ()
 
 
+@pytest.mark.slow
 def test_a_commit_that_is_not_answered_is_said_to_be_unknown_and_nothing_is_lost(silent):
     with pytest.raises(LedgerUnavailable, match="no answer within 1 seconds.* whether it was written is not known"):
         commit_in_silence(silent)

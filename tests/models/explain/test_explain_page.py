@@ -88,6 +88,7 @@ def test_edits_are_told(tmp_path):
     assert {"ada", "it <falls>", '{"kind":"zero"}'} <= set(words)
 
 
+@pytest.mark.slow
 def test_svg_is_well_formed_and_png_is_drawn(tmp_path):
     for ensemble in (CLASSES, NUMBER, BARE):
         picture(ensemble, "a < b & c", tmp_path / "out.svg")

@@ -115,6 +115,7 @@ def ensembles(draw):
     return VotingEnsemble(found, "target", classes, tuple(votes), draw(st.floats(1e-3, 10)))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(ensembles(), st.integers(0, 2**32 - 1))
 def test_onnx_equals_the_ensemble(ensemble, seed):

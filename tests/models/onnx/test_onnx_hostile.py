@@ -184,6 +184,7 @@ def refusing(raw):
     return next(frame.lineno for frame in reversed(frames) if frame.name != "_refuse")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*RAW, *HOSTILE])
 def test_refused(name):
     raw = hostile(name)

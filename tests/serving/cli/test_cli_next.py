@@ -27,6 +27,8 @@ from training.job import submit
 from training.learners import LEARNERS as KNOWN
 from training.plans import Asked
 
+pytestmark = pytest.mark.slow
+
 FEW = {"rounds": 5}
 
 

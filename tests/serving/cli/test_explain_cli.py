@@ -73,6 +73,7 @@ def test_one_record_adds_up(explain, rows, name, row):
         assert totals == pytest.approx((ensemble.link * ensemble.scores(record)[0]).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg", "html"])
 def test_pictures(explain, rows, tmp_path, ending):
     for at, more in enumerate(([], ["--data", rows, "--row", 1], ["--compare", "other"])):

@@ -101,6 +101,7 @@ def test_the_page_has_the_table_of_the_doors():
     assert access_table.shown() == access_table.table()  # python tests/helpers/access_table.py writes it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", SCOPES)
 def test_every_door_does_as_the_table_says(site, scope):
     for door in access_table.EVERY:

@@ -31,7 +31,7 @@ from accountant.keys.trust import IssuerKey, LogKey, PublicKeys, fingerprint, pu
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from accountant.privacy.selection import Poisson
 
-pytestmark = pytest.mark.system("node")
+pytestmark = [pytest.mark.slow, pytest.mark.system("node")]
 ROOT = Path(__file__).resolve().parents[3]
 STATIC = ROOT / "serving" / "pages" / "static"
 STEPS = ["keys", "form", "signature", "model", "claim", "checkpoint", "inclusion", "entry", "standing"]

@@ -137,6 +137,7 @@ def test_all_callers_together_are_bounded_as_well(ask):
     assert all(refused(each) for each in done)
 
 
+@pytest.mark.slow
 def test_what_nobody_waits_for_ends(desk):
     for given_up_while in ("it runs", "it waits"):
         given_up, threads = threading.Event(), ThreadPoolExecutor(2)
@@ -149,6 +150,7 @@ def test_what_nobody_waits_for_ends(desk):
         assert forks(desk, 0), given_up_while
 
 
+@pytest.mark.slow
 def test_without_a_desk_what_is_given_up_ends_as_well(monkeypatch):
     """64 settings of ebm, thousands of epochs each: minutes, worked out by a server that was started without a desk."""
     monkeypatch.setenv(SOCKET, "")

@@ -58,6 +58,7 @@ def column(values, name: str = "job", **options) -> bytes:
     return body(pa.table(columns), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -88,6 +89,7 @@ BOMB = "x" * (8 << 20)
 SHARED = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.array([BOMB]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("raw", "kind", "problem"),
     [

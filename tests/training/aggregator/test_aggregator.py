@@ -219,6 +219,7 @@ def crashes(place):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", aggregator_crash.STEPS)
 def test_killed_at_any_step_at_most_one_sum_leaves(place, crashes, step):
     name = f"cut-{step}"

@@ -77,6 +77,7 @@ def measured(home, asked_for, holds, scores=False):
     raise AssertionError(f"six worthless models were each found to be worth something: {worth}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("learner", "target", "epsilon", "figure"), MADE)
 def test_a_model_that_is_worth_nothing_is_marked_and_not_promoted(home, learner, target, epsilon, figure):
     least = 0.5 if figure == "auroc" else 0.0

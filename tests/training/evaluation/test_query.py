@@ -81,6 +81,7 @@ def test_a_record_moves_the_counts_by_what_is_charged(kind, relation, paired):
     assert counts([]).sum() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("relation", list(Relation))
 def test_groups_cost_nothing_more(kind, relation):

@@ -42,6 +42,8 @@ from training.owner import program
 from training.owner.own_ledger import OwnLedger
 from training.owner.settings import read_settings
 
+pytestmark = pytest.mark.slow
+
 OWNERS = 12
 TOML = """\
 url = "{url}"

@@ -135,6 +135,7 @@ def test_another_population_crosses_less():
         assert tail <= limit * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [ADULT, WITHOUT_WEIGHT, FEW], ids=["adult", "without its weight", "few"])
 @pytest.mark.parametrize("cut", [16_280, 2_000, 31_000])
 def test_disjoint_parts_of_adult_are_never_refused(table, cut):

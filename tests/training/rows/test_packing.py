@@ -89,6 +89,7 @@ def files_of_at_most(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_refused_in_words_and_nothing_is_left(tmp_path):
     paths = home_with(tmp_path, 300_000)
     (tmp_path / "home" / "datasets").mkdir(exist_ok=True)

@@ -36,6 +36,7 @@ def made(answer: str) -> tuple[Public, Rows]:
     return public, rows_of(schema, rows.drop_columns(["y"]), rows["y"], Relation.ADD_REMOVE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_answer_and_the_model_are_the_same_bits_wherever_rows_are_cut(kind, monkeypatch):
     whole = learnt(kind, *made(KINDS[kind][1]))

@@ -191,6 +191,7 @@ def test_words_that_yaml_reads_as_booleans_are_refused_with_the_remedy(place, wo
     parse(place.replace("{}", quoted).replace("{{", "{").replace("}}", "}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "raw",
     [

@@ -72,6 +72,7 @@ def of_form(weighting: str, decay: float, rate: float = 0.1, **more) -> LazyBB:
     return LazyBB(rounds=2, weighting=weighting, rate=rate, slope=0.1, decay=decay, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("relation", "weighting", "decay"), FORMS)
 def test_every_transcript_of_two_classes(relation, weighting, decay):
     """Selections alone: the counts that place probabilities are in test_probabilities.py."""

@@ -59,6 +59,7 @@ def halved():
     return patch.object(ScoreCounts, "sensitivity", lambda self, relation: true(self, relation) / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", list(Relation))
 def test_no_row_moves_the_counts_further_than_they_say(relation):
     """Discrete Laplace noise of that scale loses epsilon times it, exactly."""
