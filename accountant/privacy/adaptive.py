@@ -120,10 +120,13 @@ _PLAYED = [0]  # boards, of this process
 
 
 def load_rules() -> None:
-    """From here on every board of this process, and of its forks, is played by the compiled rules."""
-    _PLAYED[0] = FEW
-    for bounded in (False, True):
-        play(Board(1.0, 8, ((bounded, 1, 1),)))
+    """From here on every board of this process, and of its forks, is played by the compiled rules. Raises where they
+    cannot be loaded, and boards are played as before.
+    """
+    from accountant.privacy import adaptive_compiled  # loads numba
+
+    for rule in (adaptive_compiled.bounded, adaptive_compiled.pure):
+        rule(np.zeros(9), 1, 1.0, 1)
 
 
 def play(board: Board) -> Floats:

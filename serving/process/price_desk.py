@@ -142,8 +142,11 @@ class Desk:
             del self._turns[asked.caller]
         if self._clock >= MANY and not self._prepared and not self._waiting and not self._running:
             self._prepared = True
-            with loading():
-                import_module("training.work_out").warm_for_many()  # forks begin with what is loaded here
+            try:
+                with loading():
+                    import_module("training.work_out").warm_for_many()  # forks begin with what is loaded here
+            except Exception:  # a compiler that finds no folder to keep its code in, say: prices go on, slower
+                LOG.warning("prices stay slow: what makes them quick cannot be loaded", exc_info=True)
 
     def _forget(self, asked: Asked, keep: bool = False) -> None:
         self._selector.unregister(asked.wire)

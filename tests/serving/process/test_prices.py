@@ -96,6 +96,28 @@ def test_after_a_few_prices_the_desk_has_the_compiler_for_the_next_ones(ask, des
     assert ask("a", board_without_numpy).result() > 0
 
 
+def test_a_desk_that_cannot_load_what_makes_prices_quick_goes_on(tmp_path):
+    """The compiler has no folder to keep its code in: every fork still answers, by the slow rules."""
+    place = tmp_path / "prices"
+    code = "import sys; from training import work_out; work_out.warm_for_many = lambda: 1 / 0; "
+    code += "from pathlib import Path; from serving.process.price_desk import main; "
+    code += "main(Path(sys.argv[1]), int(sys.argv[2]))"
+    path = f"{ROOT}:{ROOT / 'tests' / 'helpers'}"
+    command = [sys.executable, "-c", code, str(place), str(os.getpid())]
+    with pytest.MonkeyPatch.context() as patch, (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, stdout=log, stderr=log)
+        patch.setenv(SOCKET, str(place))
+        until(lambda: listens(place), "the desk listens")
+        asked = PriceRequest("a", threading.Event(), while_wanted)
+        found = [asked(wait, 0.0) for _ in range(MANY)]
+        until(lambda: "ZeroDivisionError" in (tmp_path / "log").read_text(), "it says so in the log")
+        found.append(asked(wait, 0.0))
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+    assert os.getpid() not in found
+
+
 def test_errors_come_back_as_they_were_raised(ask):
     with pytest.raises(BudgetRefused, match="too much") as refused:
         ask("a", refuse).result()
