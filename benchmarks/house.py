@@ -17,6 +17,7 @@ ROOMS = ("accountant", "models", "training", "serving", "dpserve")
 SMALL = 5  # four lines under a signature of one
 Tree = dict[str, ast.Module]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+BLOCK = ast.stmt | ast.excepthandler | ast.match_case  # what may hold an import
 
 
 def sources(root: Path) -> Tree:
@@ -106,7 +107,9 @@ def imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
-        elif not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+        elif isinstance(child, BLOCK) and not (
+            isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        ):
             yield from imports(child)
 
 

@@ -11,7 +11,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -172,20 +172,20 @@ MAX_ONCE = 87  # private helpers of at most four lines that are called once
 Rule = Callable[[str, str], list[str]]
 
 
-@lru_cache(maxsize=len(SOURCES))
+@cache
 def parsed(text: str) -> ast.Module:
     """Every rule looks at every file."""
     return ast.parse(text)
 
 
-@lru_cache(maxsize=len(SOURCES))
+@cache
 def walked(text: str) -> tuple[ast.AST, ...]:
     """Every node that a rule asks for."""
     kinds = ast.Import | ast.ImportFrom | ast.Call | ast.Attribute | ast.FunctionDef | ast.AsyncFunctionDef
     return tuple(node for node in ast.walk(parsed(text)) if isinstance(node, kinds))
 
 
-@lru_cache(maxsize=len(SOURCES))
+@cache
 def imports(text: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
     """Other than for types alone."""
     return tuple(house.imports(parsed(text)))
@@ -221,7 +221,7 @@ def within(name: str, prefixes: set[str] | tuple[str, ...]) -> bool:
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-@lru_cache(maxsize=len(SOURCES))
+@cache
 def imported(text: str) -> tuple[tuple[int, str], ...]:
     """Line and full dotted name of everything imported, also inside functions, by `import_module` and by `later`."""
     found: list[tuple[int, str]] = []
