@@ -97,6 +97,7 @@ def test_wheel_holds_the_four_rooms_and_nothing_else(wheel):
     assert top == {*ROOMS, f"dpserve-{PROJECT['version']}.dist-info"}
 
 
+@pytest.mark.slow
 def test_wheel_holds_every_file_of_the_rooms(wheel):
     there = {path.relative_to(ROOT).as_posix() for path in tracked() if path.relative_to(ROOT).parts[0] in ROOMS}
     assert there - set(wheel.namelist()) == {"serving/requirements.txt"}

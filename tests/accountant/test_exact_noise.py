@@ -59,6 +59,7 @@ def test_blocks_end_where_they_should(scale, power):
         assert before + 1 - within <= 2
 
 
+@pytest.mark.slow
 @POWERS
 @pytest.mark.parametrize("scale", [1.0, 100.7, 2.0**20 * 1.37])
 def test_a_number_falls_into_its_block(monkeypatch, scale, power):

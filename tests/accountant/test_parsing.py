@@ -63,6 +63,7 @@ def failures(parse):
     return found
 
 
+@pytest.mark.slow
 def test_threads_that_parse_at_once_all_get_their_answer(collected, tmp_path):
     np.save(tmp_path / "array.npy", np.arange(3))
     assert failures(lambda: literal(HEAD)) == []

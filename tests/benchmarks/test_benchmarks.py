@@ -52,6 +52,7 @@ def line(method, epsilon, auroc, dataset="adult", seed=0, **more):
     return body | {"seconds": 0.1, "cpu": 0.1} | more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", datasets.names())
 def test_every_schema_is_accepted_and_has_its_classes(name):
     schema = parse_schema(datasets.schema_of(name))
@@ -82,6 +83,7 @@ def test_numbers_become_the_publishers_groups(tmp_path):
     assert datasets.load("abalone", tmp_path).table["target"].to_pylist() == [0, 1, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_quick_run_writes_a_line_per_method(quick):
     found = {one["method"]: one for one in lines_in(quick)}
     assert set(found) == {"lazybb", "most-frequent"}
@@ -265,6 +267,7 @@ def test_the_tables_of_the_rule_for_trees_are_those_of_its_fits():
     assert tree_rule.ROUNDS["250 rounds, rate .4"] == {"most": TREES_OF_MANY.rounds, "rate": TREES_OF_MANY.rate}
 
 
+@pytest.mark.slow
 def test_a_fit_of_the_study_goes_on_where_its_file_ends(tmp_path, monkeypatch):
     out = tmp_path / "lines.jsonl"
     monkeypatch.setattr(tree_rule, "STRONG", (("adult", "1"),))
@@ -292,6 +295,7 @@ def test_auto_takes_curves_where_the_other_datasets_with_categories_would():
     assert {auto.by_auto(cell, found) for cell in cells} == {"ebm"}
 
 
+@pytest.mark.slow
 def test_auto_is_what_the_others_choose_left_out_and_its_page_has_the_tables():
     folder = Path(auto.__file__).parents[1] / "docs" / "results"
     lines, page = auto.read(folder / "choice.jsonl"), (folder / "auto.md").read_text()
@@ -344,6 +348,7 @@ def test_the_tables_of_rare_classes_of_many_are_those_of_their_fits_and_the_rule
         )
 
 
+@pytest.mark.slow
 def test_a_target_of_many_classes_is_a_column_or_groups_of_marks():
     """Of 20 fits AUROC was .878 by .009: false alarm below 1e-9."""
     line = rare_of_many.fit("adult", None, "8", 0, 0.5, most=2000)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from accountant.ledger.records import State
 from benchmarks import dashboard, made_ledger
 from benchmarks.dashboard import PAGES, Line, Size, make, report, size_of
@@ -28,6 +30,7 @@ def test_every_page_is_measured():
     assert missed == set()
 
 
+@pytest.mark.slow
 def test_home_is_as_large_as_it_says(tmp_path, monkeypatch):
     monkeypatch.setattr(made_ledger, "PLANS", 3)
     monkeypatch.setattr(made_ledger, "JOBS_PER_DATASET", made_ledger.JOBS_PER_DATASET)

@@ -125,6 +125,7 @@ def test_the_whole_program_runs_on_a_made_up_portion(tmp_path, monkeypatch):
     assert list(local_paper.read(tmp_path / "local-paper.jsonl")) == list(records)
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_records_say():
     records = local_paper.read(local_paper_report.RESULTS / "local-paper.jsonl")
     assert {name for name, _ in records} == set(local_paper.SETS)

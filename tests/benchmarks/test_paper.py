@@ -98,6 +98,7 @@ def test_real_run_on_adult():
     assert float(found["priced"]) <= 0.4
 
 
+@pytest.mark.slow
 def test_page_renders_from_json_lines(tmp_path):
     record = {
         "accuracy_of_fits": [0.8123, 0.8125],

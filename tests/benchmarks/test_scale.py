@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from statistics import median
 
+import pytest
+
 from benchmarks import scale
 from training import session
 
@@ -13,6 +15,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 LINES = [json.loads(line) for line in (RESULTS / "scale.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_small_run_registers_and_trains(tmp_path, monkeypatch):
     monkeypatch.setenv("DPSERVE_HOME", str(tmp_path))
     monkeypatch.setattr(session.Session, "release", session.Session.release)

@@ -11,6 +11,7 @@ from benchmarks.scale_model import REQUEST_SECONDS, Training, page, serving_proc
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scale.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", [5, 20, 100])
 @pytest.mark.parametrize(("rows", "workers"), [(1e8, 2), (1e9, 16), (1e10, 64), (1e11, 512), (1e12, 512)])
 def test_formula_is_what_the_simulation_finds(rows, workers, features):
@@ -34,5 +35,6 @@ def test_queues_are_short_only_with_time_to_spare():
     assert slowest(count, 1e5) < 0.005 < slowest(count, 1e5 * 1.6)
 
 
+@pytest.mark.slow
 def test_page_shows_what_is_printed():
     assert all(table in PAGE for table in page().split("\n\n"))

@@ -153,6 +153,7 @@ def test_what_moves_a_score_only_together_is_not_of_no_use():
     assert alone.used_features() == [0, 1]
 
 
+@pytest.mark.slow
 def test_it_is_told_on_the_page_the_card_the_summary_and_the_drawing():
     page = shapes_page(KNOWN, "a claim")
     assert "What two features add together" in page

@@ -124,6 +124,7 @@ def test_predicted_into_a_file(home, tmp_path, name, suffix):
     assert set(table["label"].to_pylist()) <= set(FORMS[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_shown_and_explained(home, tmp_path, capsys, name):
     assert run(["model", "show", name]) == 0

@@ -232,6 +232,7 @@ def test_nothing_is_sent_where_they_are_off(home, receiver, monkeypatch):
     assert not receiver.asked.is_set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("down", ["nobody listens", "it never answers"])
 def test_predictions_do_not_wait_for_a_collector_that_is_down(served, receiver, monkeypatch, down):
     """Where it never answers, it holds the first batch until the last prediction is there."""

@@ -240,6 +240,7 @@ def test_what_would_fit_fits(home):
     assert found.request.learner == "lazybb"
 
 
+@pytest.mark.slow
 def test_tuning_tries_settings_of_the_chosen_learner(home):
     asked = Asked("d", "auto", "0.3", target="region", tuning=Tuning({"rounds": [3, 5]}, 2))
     found = job.train(home, asked, by="test")

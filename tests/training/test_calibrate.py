@@ -65,6 +65,7 @@ def trials(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 8, 60, 300])
 @pytest.mark.parametrize("epsilon", ["0.001", "0.05", "0.5", "0.777777777", "4"])
 def test_the_target_is_met_from_below_with_few_trials(trials, count, epsilon):

@@ -127,6 +127,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("classes", [2, 5])
@@ -244,6 +245,7 @@ def test_a_plan_that_no_entry_holds_is_refused_with_what_to_do(tmp_path):
     refused(home, many, "500 releases differ so much that an entry of the ledger does not hold them")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize(("epsilon", "delta", "prevalence"), [("100", "1e-13", ()), ("8", "0", (0.99, 0.01))])
 def test_what_a_learner_does_by_default_is_held_by_an_entry_however_strong(name, epsilon, delta, prevalence):

@@ -120,6 +120,7 @@ def test_a_window_is_its_blocks_read_as_one(grown):
     assert len(held) == 4
 
 
+@pytest.mark.slow
 def test_jobs_on_windows_end_to_end(grown):
     """Train, evaluate and tell: each block pays, the certificate says which, and the audit agrees."""
     asked = Asked("visits", "lazybb", "0.5", parameters={"rounds": 5}, blocks="last:3", evaluate="0.25")

@@ -165,6 +165,7 @@ def test_a_list_that_has_no_time_tells_the_prices_that_are_known(adult):
     assert told["jobs_left"]["lazybb"] > 10
 
 
+@pytest.mark.slow
 def test_jobs_left_is_what_is_admitted(adult):
     tenth = asked(epsilon="0.3", parameters=None)
     left = plans.jobs_left(adult, adult.ledger.dataset("adult"))["lazybb"]
@@ -220,6 +221,7 @@ def test_rows_that_were_changed_after_registration_are_not_used(adult):
     assert lines(adult) == before  # and nothing was spent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

@@ -123,6 +123,7 @@ def test_a_row_that_sends_a_job_elsewhere_is_found(home):
     assert problem.startswith(f"index: job {seq}: has")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", BAD.values(), ids=BAD)
 def test_what_is_no_label_is_refused_at_every_door_and_nothing_is_spent(home, monkeypatch, labels):
     with pytest.raises(InputError, match="label"):
@@ -175,6 +176,7 @@ def test_it_waits_and_says_so_until_a_worker_comes_that_has_them(home):
     assert audit_home(home, bundles(home.path)).ok
 
 
+@pytest.mark.slow
 def test_the_command_line_leaves_it_to_such_a_worker_and_waits(home):
     """Training, an evaluation and a profile, each under a label, by a worker that runs beside; a schedule as well."""
     stop = threading.Event()

@@ -33,10 +33,12 @@ def loaded(code: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
+@pytest.mark.slow
 def test_public_modules_are_light():
     assert loaded("\n".join(f"import {name}" for name in PUBLIC)) == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [

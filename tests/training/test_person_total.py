@@ -101,6 +101,7 @@ def by_definition(window: tuple[int, int], without: str | None = None) -> list[i
     return found
 
 
+@pytest.mark.slow
 def test_a_job_reads_of_each_person_as_many_rows_as_a_person_counts_in_all_its_blocks_together(tmp_path, grown):
     """In every window, by either part: what is read is what the definition says; so without a person it is the same but
     for at most MOST rows, however many blocks they were in. Bounded in each block alone it would be up to eight.

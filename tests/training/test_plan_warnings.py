@@ -29,6 +29,7 @@ def said(capsys, *arguments: str) -> tuple[int, str]:
     return code, capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_rounds_that_drown_the_signal_are_warned_of(capsys):
     code, text = said(capsys, "rounds=1000", "--epsilon", "0.05", "--json")
     (warned,) = json.loads(text)["warnings"]

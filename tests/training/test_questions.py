@@ -260,6 +260,7 @@ def test_the_form_takes_the_target(home):
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "targets.md"
 
 
+@pytest.mark.slow
 def test_the_page_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     schema, commands = re.findall(r"^```(?:yaml|sh)\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
     monkeypatch.chdir(tmp_path)

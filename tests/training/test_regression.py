@@ -271,6 +271,7 @@ def test_tuning_scores_classes_and_refuses_a_number(tmp_path, monkeypatch):
         plans.plan(home, Asked("d", "choosy", "1", tuning=Tuning({"floor": [5, 10]})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("name", ["mean-by-bin", *NUMBERS])
 def test_a_number_from_rows_to_a_verified_model_that_answers(tmp_path, monkeypatch, caplog, capfd, name, relation):

@@ -298,6 +298,7 @@ def test_the_audit_needs_no_private_key(home):
     assert report(home).ok
 
 
+@pytest.mark.slow
 def test_a_champion_that_no_entry_made_is_named(tmp_path, monkeypatch, capsys):
     path = ledgers.copy(ledgers.trained(), tmp_path / "home")
     monkeypatch.setenv("DPSERVE_HOME", str(path))

@@ -40,6 +40,7 @@ def test_an_export_is_judged_like_the_ledger(home, exported):
         export(Home.open(place(home)), exported)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seq", range(COUNT))
 def test_changed_lines_of_an_export_are_named(home, exported, seq):
     for lines, first in (

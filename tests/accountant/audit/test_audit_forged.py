@@ -101,6 +101,7 @@ FORGERIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "fields", "problem"), FORGERIES)
 def test_a_signed_forgery_is_named(home, kind, fields, problem):
     seq = first_of(kind)
@@ -152,6 +153,7 @@ GONE_ON = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", GONE_ON)
 def test_a_job_that_goes_on_as_none_can_is_named(home, what):
     more = [entry("resumed", reservation=job_in(state), **fields) for state, fields in GONE_ON[what]]
@@ -167,6 +169,7 @@ def test_one_signed_entry_too_many_is_named(home, what):
     assert report(home).first == COUNT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "state", "fields"), ILLEGAL)
 def test_an_illegal_transition_is_named(home, kind, state, fields):
     rewrite(home, [*LEAVES, entry(kind, reservation=job_in(state), **fields)])

@@ -111,6 +111,7 @@ def test_a_second_spelling_of_a_signature_is_refused():
     assert not openssl(public, longer, message)
 
 
+@pytest.mark.slow
 def test_keys_and_points_of_small_order_are_refused():
     """A key of small order signs anything: OpenSSL lets some of that pass, libsodium none."""
     messages = [str(number).encode() for number in range(24)]
@@ -208,6 +209,7 @@ EDITS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(EDITS, st.booleans())
 def test_a_yes_is_a_yes_of_the_careful_reader(edits, more):

@@ -215,6 +215,7 @@ def anywhere(ledger_url, tmp_path) -> Home:
     return grown(Home.init(at(tmp_path / "home", ledger_url)), 300)
 
 
+@pytest.mark.slow
 def test_from_either_database(anywhere, tmp_path):
     home, trust = anywhere, pinned(anywhere)
     assert export(home, tmp_path / "files") == export_tiles(home, tmp_path / "tiles") == 300

@@ -63,6 +63,7 @@ def test_what_the_accountant_claims_is_sound(what, delta, named):
         judge_claim(what, asked(found), stored(found, named))
 
 
+@pytest.mark.slow
 def test_every_bound_is_met():
     found = {claim(what, DELTA).bound for what in PLANS} | {claim(COINS, Decimal(0)).bound}
     assert found == set(BOUNDS)

@@ -325,6 +325,7 @@ def test_the_proof_is_read_strictly(home, models):
             verify(envelope, bad, onnx, home.trust)
 
 
+@pytest.mark.slow
 def test_any_changed_byte_of_the_envelope_is_refused(home, models):
     envelope, proof, onnx = models[0]
     for index in range(0, len(envelope), 11):
@@ -550,6 +551,7 @@ def test_the_documentation_explains_every_field(schema):
                 assert re.search(rf"[`.]{field}[`,.]", text), f"{part.get('title')}.{field}"
 
 
+@pytest.mark.slow
 def test_whoever_verifies_needs_no_sampler():
     script = "import sys; from accountant.certificates import certificate; "
     script += "print(sorted({'opendp', 'numba', 'numpy'} & set(sys.modules)))"

@@ -568,6 +568,7 @@ def test_any_flipped_byte_of_the_proof_is_refused(place, bit):
         verify(FILED.envelope, raw.decode("utf-8", "surrogateescape"), FILED.onnx, TRUST)
 
 
+@pytest.mark.slow
 @FLIPS
 @given(place=PLACE, bit=BIT)
 def test_any_flipped_byte_of_the_model_is_refused(place, bit):
@@ -575,6 +576,7 @@ def test_any_flipped_byte_of_the_model_is_refused(place, bit):
         verify(FILED.envelope, FILED.proof, flipped(FILED.onnx, place, bit), TRUST)
 
 
+@pytest.mark.slow
 @FLIPS
 @given(place=PLACE, bit=BIT)
 def test_any_flipped_byte_of_a_statement_is_refused_by_the_log_even_where_it_is_signed_again(place, bit):

@@ -324,6 +324,7 @@ def issued(home: Home) -> list[int]:
 BOTH = ["adult@1", "adult@2"]
 
 
+@pytest.mark.slow
 def test_rotation_leaves_certificates_good(trained):
     old = trained.trust
     for role in ("issuer", "log", "issuer", "log"):

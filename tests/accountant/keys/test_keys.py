@@ -109,6 +109,7 @@ KeyStore.create(pathlib.Path(sys.argv[2]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", range(1, 9))
 def test_a_crash_at_any_write_leaves_no_keys_and_says_what_to_do(tmp_path, stop):
     """The process dies at its `stop`-th sync, without clean-up: no key directory, or a whole one."""

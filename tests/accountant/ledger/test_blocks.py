@@ -300,6 +300,7 @@ def most_loss(families, stands: set[int], charged=lambda window: window, rows=al
     return found
 
 
+@pytest.mark.slow
 def test_no_adversary_gets_more_about_one_person_than_the_total_over_all_blocks(tmp_path):
     """Where that was declared, and a job reads of one person one row of all its blocks: 3, attained by who stands in
     both, and 2 by who stands in one alone. A rule that leaves that account out, or rows that are bounded in each block
@@ -419,6 +420,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_while_a_block_is_appended_or_a_window_is_admitted(home, point):
     """SIGKILL within the transaction and after it: each block of the window is charged, or none; the block is there

@@ -208,6 +208,7 @@ def test_a_joined_dataset_has_no_total_of_its_own(home):
 TOTALS = st.integers(1, 20_000).map(lambda milli: Decimal(milli) / 1000)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(TOTALS, TOTALS, st.sampled_from(["1e-3", "1e-6", "1e-9"]))
 def test_changed_caps_convert_to_the_new_total_and_keep_orders(first, second, delta):

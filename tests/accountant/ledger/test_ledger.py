@@ -71,6 +71,7 @@ LEGAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("state", STATES)
 def test_every_transition(home, state, action):
@@ -134,6 +135,7 @@ def test_what_was_released_can_be_spent_again(home):
         reserve(home.ledger, asked, what)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "count", "fit"),
     [

@@ -38,6 +38,7 @@ def issued(home, name, version):
     return load_of_home(home, home.models / name / str(version), name).certificate.issued
 
 
+@pytest.mark.slow
 def test_each_move_is_an_entry_and_a_fact(home):
     store = ModelStore(home.models)
     moved = placing.promote(home, "adult@1", "review", "me")

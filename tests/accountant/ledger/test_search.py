@@ -84,6 +84,7 @@ def expected(known, families, wanted):
     return [number for number, value in sorted(known.items(), reverse=True) if fits(number, value)]
 
 
+@pytest.mark.slow
 def test_finds_what_reading_everything_finds(home):
     job = _first(home, "reserved")
     parts = {

@@ -225,6 +225,7 @@ def test_a_quota_row_that_was_changed_admits_nothing(home, change):
     assert small(home.ledger, by="ann") == size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["ann", 'a "quoted", name],', "*x*"])
 @pytest.mark.parametrize("with_quota", [False, True])
 def test_what_an_analyst_has_used_is_read_from_what_was_signed(home, by, with_quota):
@@ -455,6 +456,7 @@ def test_the_audit_believes_no_sum_that_an_entry_states(home, monkeypatch, whose
 # Keys, and certificates that were revoked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "table"),
     [

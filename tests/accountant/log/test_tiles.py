@@ -122,6 +122,7 @@ def test_no_bytes_do_more_than_be_refused(raw):
 # Export
 
 
+@pytest.mark.slow
 def test_export_and_audit(tiles):
     found = audited(tiles)
     assert found.problems == ()
@@ -293,6 +294,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", DAMAGE)
 @pytest.mark.parametrize("path", TILES)
 def test_every_damaged_tile_is_named_or_its_entry(tiles, path, what):

@@ -110,6 +110,7 @@ def test_three_releases_are_exact_from_above(e, share):
     assert exact <= found <= exact * 1.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", [0.2, 0.6, 1.0])
 def test_no_adversary_with_real_exponential_mechanisms_gets_above(x):
     """Three selections between two candidates, whose public lead depends on what was picked before."""
@@ -139,6 +140,7 @@ def test_randomized_response_is_exact_from_above(e, count, share):
         assert delta_of(coins(e / 2, count), x) < exact  # a price of half the truth would show
 
 
+@pytest.mark.slow
 def test_the_non_adaptive_optimum_is_not_enough():
     """Who adapts gets above Dong, Durfee and Rogers' optimum, so that is no bound for boosting."""
     e, x = 1.0, 1.5
@@ -286,6 +288,7 @@ def test_prices_alone_load_no_compiler():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_once_anything_compiled_is_loaded_every_board_is_played_so():
     code = """if True:
         import sys

@@ -135,6 +135,7 @@ def test_an_event_takes_no_number_that_has_no_price(number):
             Gaussian(Decimal(number))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(RELEASES, st.integers(1, 3)), max_size=5))
 def test_plans_are_read_back_and_merge_equal_neighbours(runs):
     played = [release for release, count in runs for _ in range(count)]

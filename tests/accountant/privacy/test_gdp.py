@@ -88,6 +88,7 @@ def test_on_a_fine_grid_it_is_the_textbook_rounded_up(noise, count):
     assert -1e-9 <= float(found) - exact <= 1.1e-6 + 1e-8 * exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "count"), [("2", 1), ("30", 20), ("9", 300)])
 def test_it_lies_between_dp_accounting_and_renyi(dp, noise, count):
     plan = gaussians(noise, count, 2**20)

@@ -304,6 +304,7 @@ def test_prices_grow_with_the_order(event):
     assert stored == sorted(stored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [BoundedRange, PureDp])
 def test_claims_grow_with_epsilon_and_count_and_fall_with_delta(kind):
     units = [Decimal(k) / 10**4 for k in (1, 5, 9, 11, 50, 300, 1000, 20000)]

@@ -31,6 +31,7 @@ def home(ledger_url, tmp_path):
     opened.ledger.log.database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", range(5))
 def test_a_full_disk_changes_nothing(home, room):
     """Wherever in a transaction the disk is first found full, the ledger stays as it was."""
@@ -174,6 +175,7 @@ def cut(name: str) -> None:
     server().execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
 
 
+@pytest.mark.slow
 def test_connections_that_died_in_the_pool_are_replaced(remote):
     ledger = remote.home.ledger
     for write in (True, False):
@@ -274,6 +276,7 @@ def test_a_commit_that_is_not_answered_is_said_to_be_unknown_and_nothing_is_lost
     assert reserve(silent.home.ledger, key="once").seq == 3
 
 
+@pytest.mark.slow
 def test_what_takes_its_time_is_waited_for_where_that_is_said(silent):
     database = silent.home.ledger.log.database
     with database.writing() as connection:

@@ -146,6 +146,7 @@ print("alembic" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_alembic_is_imported_where_there_is_something_to_do_and_nowhere_else(tmp_path):
     code = OPEN.format(root=str(ROOT), url=f"sqlite:///{tmp_path / 'ledger.db'}")
     said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)]
@@ -251,6 +252,7 @@ def test_somebody_elses_database_is_refused(database):
     assert schema(database) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(1, 12, 2))
 def test_a_migration_that_is_cut_off_changes_nothing(spine, monkeypatch, at):
     """Stopped at one of its inserts or tables, it leaves the old version, which can be brought over again."""

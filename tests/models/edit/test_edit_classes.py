@@ -152,6 +152,7 @@ def home(made, tmp_path, monkeypatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_command_line_edits_one_class_and_the_version_is_certified(home, capsys):
     def said(*arguments: str) -> dict:
         assert run([*arguments, "--json"]) == 0, capsys.readouterr().err

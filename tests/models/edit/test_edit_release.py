@@ -178,6 +178,7 @@ def test_a_policy_may_revoke_the_base_too(twice):
 # Cuts.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["write", "sign", "bound", "stored"])
 def test_a_cut_is_taken_up_and_nothing_is_done_twice(home, monkeypatch, step):
     base, count = load(home, 1), home.ledger.log.size()

@@ -115,6 +115,7 @@ def test_what_cannot_be_compared(other, message):
         compare(CLASSES, other, NAMES)
 
 
+@pytest.mark.slow
 def test_pictures(tmp_path):
     found = compare(CLASSES, replace(CLASSES, terms=((0, *TERMS[0][1:]), *TERMS[1:])), NAMES)
     for name in ("both.png", "both.svg", "both.html"):

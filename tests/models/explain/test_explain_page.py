@@ -49,6 +49,7 @@ def read(page):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ensemble", [CLASSES, NUMBER, BARE])
 def test_every_bin_of_every_feature_is_told(tmp_path, ensemble):
     words = {value for name, value in read(page_of(ensemble, tmp_path)).attributes if name == "aria-label"}

@@ -78,6 +78,7 @@ def assert_same(ensemble, columns):
     np.testing.assert_allclose(model.base + told.sum(axis=1, dtype=np.float64), middle + raw, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [made, number])
 def test_every_row_of_adult(kind):
     schema = parse_schema((DATA / "adult.schema.yaml").read_bytes())
@@ -88,6 +89,7 @@ def test_every_row_of_adult(kind):
     assert_same(ensemble, columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [made, number, bent])
 @pytest.mark.parametrize("size", [1, 3000, EXACT - 1, EXACT, 1 << 40, 1 << 49])
 def test_random_terms_beside_every_border(kind, size):

@@ -351,6 +351,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.fixed_dictionaries({"age": json_values, "work": json_values, "owner": json_values}), max_size=4))
 def test_any_json_is_taken_or_refused_by_name(records):
     error = None

@@ -128,6 +128,7 @@ def test_every_door_does_as_the_table_says(site, scope):
             assert refused(site, narrow, door, OTHERS, 1), what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", SCOPES)
 def test_lists_show_what_is_granted_and_no_other_name(site, scope):
     narrow, wide = looked(site).narrow[scope], site.wide[scope]

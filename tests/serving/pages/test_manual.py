@@ -16,6 +16,7 @@ def anchors(name):
     return set(re.findall(r'<h\d id="([^"]+)"', render.page(name).html))
 
 
+@pytest.mark.slow
 def test_every_link_leads_somewhere():
     found, broken = render.manual(), []
     for name in found.pages:

@@ -60,6 +60,7 @@ def lines(site, path, form="json", scope="admin", **asked):
     return answer.json()[name[1]] if form == "json" else [*csv.DictReader(io.StringIO(answer.text))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_is_the_same_in_either_form(site, name):
     site.look()

@@ -64,6 +64,7 @@ def test_version_is_the_one_that_was_tried(library):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", launch.OTHERS)
 def test_what_a_server_loads_before_it_forks_is_there(name):
     importlib.import_module(name)

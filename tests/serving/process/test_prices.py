@@ -89,6 +89,7 @@ def test_it_is_worked_out_elsewhere_one_after_the_other(ask, desk):
     assert psutil.Process().nice() < desk.nice()
 
 
+@pytest.mark.slow
 def test_after_a_few_prices_the_desk_has_the_compiler_for_the_next_ones(ask, desk):
     for _ in range(MANY):
         ask("a", wait, 0.0).result()
@@ -96,6 +97,7 @@ def test_after_a_few_prices_the_desk_has_the_compiler_for_the_next_ones(ask, des
     assert ask("a", board_without_numpy).result() > 0
 
 
+@pytest.mark.slow
 def test_a_desk_that_cannot_load_what_makes_prices_quick_goes_on(tmp_path):
     """The compiler has no folder to keep its code in: every fork still answers, by the slow rules."""
     place = tmp_path / "prices"

@@ -26,6 +26,7 @@ from training.plans import Asked
 from training.rows.datasets import register
 
 
+@pytest.mark.slow
 def test_an_evaluation_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers._scratch() / "files"

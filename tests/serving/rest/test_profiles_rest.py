@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import ledgers
+import pytest
 from in_process import site_at
 
 from accountant.certificates import profile
@@ -20,6 +21,7 @@ from training import queue
 from training.rows.datasets import register
 
 
+@pytest.mark.slow
 def test_a_profile_from_the_request_to_the_statement(tmp_path):
     ledgers.prepared()  # the files
     files = ledgers._scratch() / "files"

@@ -152,6 +152,7 @@ def census(place):
     return definition, place.answer("census")
 
 
+@pytest.mark.slow
 def test_model_of_two_aggregators_is_certified_and_good(place, census):
     definition, found = census
     assert [line.owners for line in found] == [OWNERS - 2] * 2, found
@@ -174,6 +175,7 @@ def test_model_of_two_aggregators_is_certified_and_good(place, census):
         assert not AggregatorStore(folder / "aggregator.db").owners(definition).any()  # shares are gone
 
 
+@pytest.mark.slow
 def test_shares_of_three_classes_are_a_model_with_a_score_for_each(place):
     """One owner's by its own program over HTTPS; the label's two numbers are within the same sensitivity."""
     more = {"schema": owners.schema(3), "population": "crowd3", "epsilon": "5"}
@@ -246,6 +248,7 @@ def test_killed_at_any_step_at_most_one_sum_leaves(place, crashes, step):
     assert definition.digest == line.definition
 
 
+@pytest.mark.slow
 def test_owner_killed_at_any_step_sends_one_pair_of_shares(place, census):
     """The same steps as of a report: what is stored is what is sent, and is made once."""
     definition = sharing.asking(place.folder, place.home, place.whom, 20, 2, "owners-cut", epsilon="1")
@@ -420,6 +423,7 @@ def test_populations_of_reports_and_of_shares_are_apart(place, census, tmp_path)
         job.submit(place.home, plans.Asked("crowd", "ebm", "1", "0.00001"), by="me")
 
 
+@pytest.mark.slow
 def test_commands_of_the_page_do_what_it_says(place, tmp_path, monkeypatch):
     """docs/aggregators.md, in its order; names of files stand for files."""
     page = (ROOT / "docs" / "aggregators.md").read_text().replace("https://campaigns.example", place.url)

@@ -99,6 +99,7 @@ def spent(home, dataset="adult", part=None):
     return home.ledger.dataset(dataset, part=part).summary()["spent"]["epsilon"]
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_charged_to_what_was_kept_aside_and_given_again_for_nothing(home):
     before = spent(home)
     body = job.evaluate(home, asked(), by="test")
@@ -137,6 +138,7 @@ def test_the_statement_is_verified_by_itself_and_whatever_is_changed_is_found(ho
         worth.verify(envelope, wrong, home.trust)
 
 
+@pytest.mark.slow
 def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path):
     """By a feature's own bins and by others; a group that no row has; what is refused."""
     plain = evaluate.plan(home, asked()).to_json()
@@ -201,6 +203,7 @@ def test_what_is_learnt_from_is_marked_and_must_be_asked_for_by_name(home):
         job.evaluate(home, asked(part="test"), by="test")
 
 
+@pytest.mark.slow
 def test_of_two_models_the_better_one_is_shown_and_promoted_by_the_statement(home):
     """And one that is not shown to be worth anything only where that is said; each answer says what to run."""
     with pytest.raises(WrongState, match="no statement compares the two") as refused:

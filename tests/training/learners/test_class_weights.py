@@ -88,6 +88,7 @@ def farthest(relation: Relation, shares, weighed=None) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
 @pytest.mark.parametrize("shares", SHARES)
 def test_no_row_moves_a_weighed_query_further_than_is_priced(shares, relation):
@@ -255,6 +256,7 @@ def crowd():
     return values, truth.astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lazybb", "lazybb-tree", "ebm"])
 def test_of_a_rare_class_chances_add_up_to_what_there_is(name, crowd):
     """In the mean within half of the base rate, which weighed chances are many times, and better than the base rate

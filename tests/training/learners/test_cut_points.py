@@ -92,6 +92,7 @@ def halved_sensitivity():
     return patch.object(CellCounts, "sensitivity", lambda self, relation: true(self, relation) / 2)
 
 
+@pytest.mark.slow
 def test_no_row_moves_an_answer_further_than_it_says():
     """Every neighbour of up to one row over all kinds of values, missing ones too; and half of it is caught."""
     for relation in Relation:

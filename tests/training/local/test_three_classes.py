@@ -58,6 +58,7 @@ def model(home, folder, request):
     return learner, place, load_verified(place, home.trust)
 
 
+@pytest.mark.slow
 def test_model_of_three_classes_is_certified_good_and_the_same_in_onnx(model):
     learner, place, loaded = model
     test = owners.people(4000, 5, 3)

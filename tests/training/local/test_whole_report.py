@@ -117,6 +117,7 @@ def test_whole_reports_are_at_most_e_epsilon_apart(learner, classes):
     assert weighs or laws["ordinary"] != laws["labels turned"]
 
 
+@pytest.mark.slow
 def test_vectors_are_public_uniform_and_the_gain_is_theirs():
     """The mean of 40,000 reports of one own vector is that vector, within 6 deviations a number."""
     mechanism, owners = OneOfK(Decimal(2), CANDIDATES, 20), np.arange(40_000)

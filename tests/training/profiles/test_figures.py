@@ -91,6 +91,7 @@ def test_the_public_number_of_rows_is_used_where_there_is_one():
     assert share[2] - share[1] == pytest.approx(2 * 1.96 * 30 / 5000, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [2, 40])
 def test_the_variance_that_is_stated_is_that_of_the_noise_that_is_drawn(columns):
     budget = Budget.of("1", "0.000001")

@@ -65,6 +65,7 @@ def spent(home, dataset="adult", part=None):
     return home.ledger.dataset(dataset, part=part).summary()["spent"]["epsilon"]
 
 
+@pytest.mark.slow
 def test_a_profile_is_charged_once_and_given_again_for_nothing(home, tmp_path):
     body = job.profile(home, AskedProfile("adult", "0.5", pairs=(("age", "sex"),)), by="test")
     found, charged = body["profile"], spent(home)

@@ -91,6 +91,7 @@ def test_ranges_shrink_cut_points_follow_rows_and_empty_categories_go(place):
     home.ledger.log.database.close()
 
 
+@pytest.mark.slow
 def test_from_the_command_line_to_a_model_of_the_refined_schema(place, tmp_path):
     home = ledgers.copy(place / "home", tmp_path / "home")
     (number,) = [each.name for each in (home / "profiles").iterdir()]
@@ -150,6 +151,7 @@ def test_made_up_rows_fit_their_schema_and_are_marked(tmp_path, suffix):
     home.ledger.log.database.close()
 
 
+@pytest.mark.slow
 def test_made_up_rows_are_refused_where_nothing_is_said(tmp_path):
     home, schema = tmp_path / "home", tmp_path / "schema.yaml"
     schema.write_text(WORDS)

@@ -173,6 +173,7 @@ def test_a_job_may_find_cut_points_and_its_model_says_them(home):
     assert audit_home(home).ok
 
 
+@pytest.mark.slow
 def test_tuned_jobs_find_their_own(home):
     home, _ = home
     tuning = Tuning(grid={"rounds": [3, 5]}, runs="2")

@@ -50,6 +50,7 @@ def read(data, query, form=PLAIN, name=None, folder=None):
         return pa.Table.from_batches(ArrowTable(path).batches([*ArrowTable(path).types()], {})).to_pydict()
 
 
+@pytest.mark.slow
 def test_what_a_query_makes_of_files_is_registered_and_is_the_same_from_every_place(
     wards, tmp_path, monkeypatch, capsys
 ):
@@ -113,6 +114,7 @@ def test_a_file_that_differs_from_the_first_is_named(wards, tmp_path):
         read(wards, QUERY, folder=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "told"),
     [

@@ -58,6 +58,7 @@ def bound_of(votes) -> int:
     return sum(abs(vote.weight) for vote in votes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 @pytest.mark.parametrize("rows", SIZES)
 @pytest.mark.parametrize("features", [1, 3, 4, 5, 9])

@@ -176,6 +176,7 @@ def test_a_part_of_a_numeric_table_is_always_found(rows):
         assert share(part, table) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [ADULT, WITHOUT_WEIGHT], ids=["adult", "without its weight"])
 def test_a_part_of_adult_is_found(table):
     for seed in range(5):
@@ -293,6 +294,7 @@ SECOND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", SECOND)
 def test_a_second_budget_for_the_same_rows_is_refused_with_what_to_do(home, change):
     put(home, "a", numbers())

@@ -75,6 +75,7 @@ def place(tmp_path_factory):
     return tmp_path_factory.mktemp("parts")
 
 
+@pytest.mark.slow
 @given(ROWS, st.sampled_from("abcdefgh"), st.integers(0, 3), st.booleans(), st.data())
 @settings(max_examples=60)
 def test_one_more_record_changes_one_part_by_itself(place, rows, who, x, y, data):
@@ -87,6 +88,7 @@ def test_one_more_record_changes_one_part_by_itself(place, rows, who, x, y, data
     assert Counter({(x, int(y)): 1}) in gained.values()
 
 
+@pytest.mark.slow
 @given(
     ROWS, st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=5), st.integers(1, 3), st.data()
 )

@@ -213,6 +213,7 @@ def test_a_disk_without_room_for_people_is_told(tmp_path, monkeypatch):
         people_module.FirstOfEach("pid", 1, tmp_path / "gone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2])
 def test_another_person_s_rows_change_nothing(tmp_path, most):
     """Wherever they stand: the rows that are used of everybody else stay, in their order."""
@@ -241,6 +242,7 @@ def numbers_used(folder, rows, most):
 # ---- the promise -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_the_exact_loss_of_a_person_is_at_most_the_claim(tmp_path, suffix):
     """Real files, with and without a person, through `pack` into the exact law of LazyBB's transcripts, whatever ids

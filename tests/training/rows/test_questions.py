@@ -194,6 +194,7 @@ def used(folder, rows, name, most):
     return sorted(zip(packed.bins[0][present].tolist(), answers[present].tolist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2])
 def test_a_person_moves_no_target_by_more_rows_than_they_may_contribute(tmp_path, most):
     """Over every place of a person's two rows among others', and every pattern of their missing answers."""

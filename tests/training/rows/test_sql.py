@@ -54,6 +54,7 @@ def database(ledger_url, tmp_path):
     return url
 
 
+@pytest.mark.slow
 def test_a_database_is_registered_as_a_file_is(database, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("WARDS_URL", database)

@@ -83,6 +83,7 @@ def test_every_transcript_of_two_classes(relation, weighting, decay):
         worst_share(learner, relation, 2, halved_sensitivity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("relation", "weighting", "decay"), FORMS[::3])
 def test_every_transcript_of_three_classes(relation, weighting, decay):
     """One selection among the rules of all classes costs what it costs for one."""
@@ -92,6 +93,7 @@ def test_every_transcript_of_three_classes(relation, weighting, decay):
         worst_share(learner, relation, 3, halved_sensitivity, constant=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
 @pytest.mark.parametrize("shares", [(0.8, 0.2), (0.6, 0.3, 0.1)])
 def test_every_transcript_where_classes_are_weighed(relation, shares):

@@ -204,6 +204,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("shape", SHAPES, ids=repr)
 def test_spent_is_what_was_rehearsed_whatever_the_shape(shape, relation):

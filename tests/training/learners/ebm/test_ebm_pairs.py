@@ -164,6 +164,7 @@ def score_of(relation) -> PairScores:
     return PairScores(NumberResiduals(0, TARGET_GRID, relation), (np.zeros(3, np.int64),) * 3, (joint,), "l1", relation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
 def test_a_score_moves_by_what_it_says_and_by_no_more(relation):
     """Of random small tables, and the worst pair of neighbours, which reaches it."""

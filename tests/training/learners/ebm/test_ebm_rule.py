@@ -24,6 +24,7 @@ def public(records=30_000, epsilon="1", delta="0.000000001", features=10, relati
     return Public(columns, "y", kind[0], records, relation, budget, budget.delta == 0, target_range=kind[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", ["0", "0.000000001"])
 @pytest.mark.parametrize("number", [False, True])
 @pytest.mark.parametrize("records", RECORDS)
