@@ -167,7 +167,7 @@ def _play(
         kept.begin()
         schema, request = schema_of(home, started.dataset), started.request
         target = schema.target_names[0] if request.profile else request.target
-        public = public_of(started.dataset, schema.question(target), request.budget)
+        public = public_of(started.dataset, schema.question(target, request.parameters), request.budget)
         profiler, columns = profiler_of(schema, request.parameters) if request.profile else (None, [])
         measured = [each.ensemble for each in measured_by(home, request)]
         names = [column.name for column in columns]

@@ -15,7 +15,7 @@ from accountant.errors import InputError, UnknownName
 from training.learner import Learner
 from training.learners import LEARNERS
 
-LATER = {"cuts": "auto", "bins": None, "pairs": "auto", "balance": None}
+LATER = {"cuts": "auto", "bins": None, "pairs": "auto", "balance": None, "features": "all", "without": ""}
 OWN = {"schema", "epsilon", "delta", "relation", "account"}
 Stored = str | int | bool | None
 

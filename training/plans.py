@@ -109,7 +109,8 @@ def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True)
     dataset = home.ledger.dataset(asked.dataset, by, None, asked.blocks)
     require_window(dataset, asked.blocks)
     request, _ = request_of(home, dataset, asked)
-    public = public_of(dataset, schema_of(home, dataset).question(request.target), request.budget)
+    schema = schema_of(home, dataset).question(request.target, request.parameters)
+    public = public_of(dataset, schema, request.budget)
     if public.relation is Relation.REPLACE_ONE and public.records > MOST_ROWS:
         raise InputError(f"records={public.records}: at most {MOST_ROWS} rows can be learnt from at once")
     if asked.tuning is None and request.budget.epsilon > FAR * dataset.one_job(request.budget.delta).epsilon:
@@ -145,7 +146,8 @@ def request_of(home: Home, dataset: Dataset, asked: Asked) -> tuple[Request, Lea
     model = check_name("model", asked.dataset if asked.model is None else asked.model)
     target, name, why = _target(home, dataset, asked.target), asked.learner, dict[str, str]()
     if name == AUTO:
-        choice = choose(public_of(dataset, schema_of(home, dataset).question(target), budget))
+        schema = schema_of(home, dataset).question(target, asked.parameters)
+        choice = choose(public_of(dataset, schema, budget))
         name, why = choice.learner, {CHOSEN: choice.why}
     found: Learner | Tuned
     if asked.tuning is not None:

@@ -42,7 +42,7 @@ def offer(learner: str, parameters: str, public: Public) -> Offer:
     """As `pricing.offer_for`."""
     fits = _learner(learner, parameters)
     recipe = fits.recipe(public)
-    if (size := len(canonical.encode(recipe.plan.to_json(), 1 << 24))) > MOST_PLAN:
+    if (size := len(canonical.encode(recipe.plan.to_json(), 1 << 24)) + len(parameters)) > MOST_PLAN:
         raise InputError(
             f"learner {learner}: its {len(recipe.plan)} releases differ so much that an entry of the ledger does "
             f"not hold them ({size} bytes, at most {MOST_PLAN}); ask for fewer rounds, or less depth"

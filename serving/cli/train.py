@@ -293,6 +293,6 @@ def show_learner(
     rows = [("PARAMETER", "KIND", "DEFAULT")]
     for parameter in learner["parameters"]:
         kind = " | ".join(map(str, parameter["choices"])) or parameter["kind"]
-        default = "by a public rule" if parameter["default"] is None else str(parameter["default"])
+        default = "by a public rule" if parameter["default"] is None else str(parameter["default"]) or "none"
         rows.append((parameter["name"], kind, default))
     show(json, learner, f"{learner['says']}\n\n{aligned(rows)}")

@@ -16,6 +16,7 @@ import orjson
 from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, InputError
 from accountant.home import Home
 from accountant.ledger.grants import Access
+from models.reading import READING
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
 from serving.pages.growing.blocks import windows
@@ -64,7 +65,8 @@ class Form:
         """As POST /v1/jobs takes it."""
         given = {name: value for name, value in self.fields.items() if value and name not in ("runs", "labels")}
         labels = [each.strip() for each in self.fields["labels"].split(",") if each.strip()]
-        listed = {name: value.split(",") for name, value in self.parameters.items() if "," in value}
+        several = {name: value for name, value in self.parameters.items() if "," in value and name not in READING}
+        listed = {name: value.split(",") for name, value in several.items()}
         grid = {name: [value.strip() for value in values if value.strip()] for name, values in listed.items()}
         fixed = {name: value for name, value in self.parameters.items() if name not in grid}
         runs = {"runs": self.fields["runs"]} if self.fields["runs"] else {}

@@ -23,6 +23,7 @@ from accountant.ledger.families import Dataset
 from accountant.ledger.records import HOLDOUT, Job, Registration, Request, check_labels
 from accountant.ledger.refusal import refusal
 from accountant.traces import span
+from models.features import Feature
 from models.forms.ensemble import Ensemble
 from models.store.bundle import ModelStore
 from models.store.loading import VerifiedModel, load_of_home
@@ -273,16 +274,19 @@ def check_fits(ensemble: Ensemble, schema: Schema, about: Registration) -> str:
     if tuple(asked.classes or ()) != tuple(ensemble.classes) or asked.target_range != ensemble.target_range:
         raise InputError(f"model: {ensemble.target} has other classes, or another range, than in dataset {name}")
     spans = spans_of(asked.features, asked.ends) if about.cells else (None,) * len(asked.features)
-    try:
-        tables(asked.features, spans, ensemble.features)
-    except InputError:
-        theirs = {feature.name: feature for feature in asked.features}
-        own = {feature.name: feature for feature in ensemble.features}
-        differ = sorted(each for each in theirs.keys() | own.keys() if theirs.get(each) != own.get(each))
+
+    def stand(*features: Feature) -> bool:
+        try:
+            return bool(tables(asked.features, spans, features))
+        except InputError:
+            return False
+
+    if not stand(*ensemble.features):
+        differ = sorted(each.name for each in ensemble.features if not stand(each))
         raise InputError(
             f"model: reads features that dataset {name} has otherwise: {differ or 'in another order'}; a model is "
             "evaluated on rows of the schema that it was trained with"
-        ) from None
+        )
     return ensemble.target
 
 

@@ -16,8 +16,8 @@ from training.session import Public, Releaser
 
 class AutoLearner(PrivateLearner):
     """What `AutoClassifier` and `AutoRegressor` share: they do what the chosen learner does by its defaults, which a
-    public rule chooses from the declared records, epsilon, delta, features and target. No parameter of its own: who
-    wants to set one names the learner.
+    public rule chooses from the declared records, epsilon, delta, features and target. No parameter but which columns
+    it reads: who wants to set another names the learner.
 
     After `fit`: `choice_`, which learner it was and why.
     """

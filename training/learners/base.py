@@ -23,6 +23,7 @@ from accountant.later import later
 from accountant.privacy.claims import Claim
 from models.features import RawColumns
 from models.forms.ensemble import Ensemble
+from models.reading import ALL
 from training.calibrate import calibrate
 from training.learner import Recipe
 from training.learners.estimator import Classifier, Estimator, Regressor
@@ -62,7 +63,9 @@ class PrivateLearner(Shown, Estimator, ABC):
     """What private classifiers and regressors share. A subclass is a dataclass whose fields are its parameters.
 
     `schema`: a Schema, a rule (Columns), or the path or bytes of a schema file; (epsilon, delta) and `relation` as
-    declared, for each fit; `account`: what to charge each fit to (None: one fit, on its own budget).
+    declared, for each fit; `account`: what to charge each fit to (None: one fit, on its own budget). `features`: names
+    of those to learn from, `without`: of those to leave out, in a list or in one text with commas: the model reads no
+    other. A choice that looks at rows is none of these: what it says of them was never paid for.
 
     Attributes after `fit`: `ensemble_` (the released numbers), `recipe_` (plan, unit, claim), `spent_` (the claim),
     `schema_`, `n_features_in_`, `feature_names_in_` where X named its columns.
@@ -77,6 +80,8 @@ class PrivateLearner(Shown, Estimator, ABC):
     delta: object = "0.000001"
     relation: str = "add-remove"
     account: notebook_budget.Account | None = None
+    features: object = ALL
+    without: object = ""
 
     def check(self, public: Public) -> None:
         """Raise InputError where a parameter or the schema does not fit this learner."""
@@ -138,7 +143,8 @@ class PrivateLearner(Shown, Estimator, ABC):
             schema = self._schema(table)
             public = self._public(schema)
             self.check(public)
-            return schema, public, data.rows_of(schema, table, self._answers(y, schema), public.relation)
+            read = schema.reading(self.features, self.without)
+            return schema, public, data.rows_of(read, table, self._answers(y, schema), public.relation)
 
     def _require_unspent(self) -> None:
         if self.account is None and hasattr(self, "recipe_"):
@@ -240,7 +246,8 @@ class PrivateLearner(Shown, Estimator, ABC):
     def _public(self, schema: Schema | None = None) -> Public:
         schema, budget = schema or self._schema(), Budget.of(str(self.epsilon), str(self.delta))
         budget.check_delta(schema.records)
-        return Public.of(schema, parse_relation(self.relation), budget, pure=budget.delta == 0)
+        read = schema.reading(self.features, self.without)
+        return Public.of(read, parse_relation(self.relation), budget, pure=budget.delta == 0)
 
 
 class PrivateClassifier(Classifier, PrivateLearner):

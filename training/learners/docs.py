@@ -9,11 +9,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from training.learners import LEARNERS
 from training.parameters import defaults_of
 
+KINDS: dict[Any, str] = {bool: "boolean", float: "number", int: "whole"}
+
 
 def learners_to_json() -> list[dict[str, Any]]:
     """Every learner by its name: `says` in a sentence, and `parameters` with `name`, `kind`, `default`, `choices`.
 
-    `kind`: "whole", "number", "boolean" or "choice". `default` None: a public rule, from the schema and the budget.
+    `kind`: "whole", "number", "boolean", "choice" or "text". `default` None: by a public rule.
     """
     learners = []
     for name, learner in LEARNERS.items():
@@ -21,9 +23,10 @@ def learners_to_json() -> list[dict[str, Any]]:
         taken = [key for key in signature(learner).parameters if key in defaults]
         parameters = []
         for key in taken:
-            choices = list(get_args(hints[key])) if get_origin(hints[key]) is Literal else []
             types = get_args(hints[key]) or (hints[key],)
-            kind = "choice" if choices else "boolean" if bool in types else "number" if float in types else "whole"
+            words = [each for each in (hints[key], *types) if get_origin(each) is Literal]
+            choices = [choice for each in words for choice in get_args(each)]
+            kind = "choice" if choices else next((kind for type, kind in KINDS.items() if type in types), "text")
             parameters.append({"name": key, "kind": kind, "default": defaults[key], "choices": choices})
         says = " ".join(about.partition("\n\n")[0].split())
         learners.append({"name": name, "says": says, "parameters": parameters})

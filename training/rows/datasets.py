@@ -159,17 +159,18 @@ def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
     process, or by the hosts of a cluster where DPSERVE_ENGINE names one.
     """
     request, about = started.request, started.dataset.registration
+    asked = schema.question(request.target, request.parameters)
+    read = tuple(feature.name for feature in asked.features)
     group = request.parameters.get("group")
     by = None if group is None else str(group)
     sources = [
-        Source(folder, schema, request.target, request.part, by, about.cells, begins)
+        Source(folder, schema, request.target, request.part, by, about.cells, begins, read)
         for folder, begins in zip(folders_of(home, started.dataset), begins_of(started.dataset), strict=True)
     ]
     address = engine_address()
     if address is None:
         checked(home, started)
-        width = len(schema.question(request.target).features)
-        places = [(source, low, high) for source in sources for low, high in cuts(source.size, width)]
+        places = [(source, low, high) for source in sources for low, high in cuts(source.size, len(read))]
         return Rows.over(Threads([source.partition(low, high, source.folder) for source, low, high in places]))
     bounds = [row_bound(block.records) for block in started.dataset.blocks] or [row_bound(about.records)]
     schema_file = home.datasets / about.commitment / "schema.yaml"

@@ -24,6 +24,7 @@ from pydantic import (
 from accountant.errors import InputError, LedgerUnavailable, ModelInvalid, SchemaError
 from models.answers import ClassLabel
 from models.features import CALENDAR, Feature
+from models.reading import READING, chosen
 from training.rows.schema_text import FILL_IN, Loader, blanks
 from training.rows.sources.declared import (
     PUBLIC_ONLY,
@@ -243,15 +244,22 @@ class Schema:
         """Every target's name, in the file's order."""
         return tuple(target.name for target in self.targets)
 
-    def question(self, name: str | None) -> Schema:
-        """The schema of one target: itself alone to be predicted, by all features but the column itself. None: the only
-        one there is. InputError where there is no such target, or None does not say which.
+    def question(self, name: str | None, parameters: Mapping[str, Any] | None = None) -> Schema:
+        """The schema of one target: itself alone to be predicted, by all features but the column itself, or by those
+        that a job's `parameters` name (`reading`). None: the only one there is. InputError where there is no such
+        target, or None does not say which.
         """
-        chosen = [target for target in self.targets if target.name == (self.target if name is None else name)]
-        if not chosen:
+        found = [target for target in self.targets if target.name == (self.target if name is None else name)]
+        if not found:
             which_target(f"{name!r:.80} is no target of this schema", self.target_names, "choose one of its targets")
-        rest = tuple(feature for feature in self.features if feature.name != chosen[0].name)
-        return replace(self, targets=tuple(chosen), features=rest)
+        rest = tuple(feature for feature in self.features if feature.name != found[0].name)
+        asked = replace(self, targets=tuple(found), features=rest)
+        return asked.reading(*((parameters or {}).get(word) for word in READING))
+
+    def reading(self, features: object = None, without: object = None) -> Schema:
+        """The schema of a model that reads these features alone, or all but some, as `models.reading.chosen`."""
+        read = chosen(self.features, features, without)
+        return self if len(read) == len(self.features) else replace(self, features=read)
 
 
 def which_target(why: str, names: Sequence[str], then: str) -> NoReturn:

@@ -22,6 +22,7 @@ from accountant.errors import InputError
 from accountant.files import PRIVATE, partial_of, replace_file
 from accountant.home import Home
 from accountant.privacy.selection import Distribution, Poisson, distribution_from_json, logarithmic
+from models.reading import READING
 from training.calibrate import calibrate, rehearse
 from training.job_words import CHOSEN, TUNING
 from training.learner import Learner, Recipe
@@ -177,6 +178,8 @@ def _values(name: str, given: Mapping[str, Any], key: str, values: Sequence[Any]
     defaults = defaults_of(name)
     if key in OWN:
         raise InputError(f"grid {key}: says what the promise is, and that is never tuned")
+    if key in READING:
+        raise InputError(f"grid {key}: all runs of a job read the same columns; name them once, beside the grid")
     if key in given or key not in defaults:
         why = "is fixed as well" if key in given else f"{name} takes {sorted(defaults)}"
         raise InputError(f"grid {key}: {why}")

@@ -106,9 +106,12 @@ def test_rows_are_merged_into_other_bins_as_their_features_would_encode_them():
     for declared in (own, (own[0], *own[1:])):
         assert rows.binned(declared).parts == [*rows.parts]
     assert rows.binned(other).parts == binned.parts
-    for wrong in ((number(0, 999.5), *own[1:]), own[::-1], own[:2], (own[0], BooleanFeature("c"), own[2])):
+    for wrong in ((number(0, 999.5), *own[1:]), own[::-1], (own[1], own[1]), (own[0], BooleanFeature("c"), own[2])):
         with pytest.raises(InputError):
             rows.binned(wrong)
+    some = rows.binned((other[0], own[2]))  # of a model that reads no more than these
+    assert some.widths == (6, 10)
+    assert (some.bins == binned.bins[[0, 2]]).all()
     plain = Rows(rows.bins, rows.labels, rows.widths)
     assert plain.binned(own).parts == plain.parts
     with pytest.raises(InputError, match="fine cells"):
@@ -133,8 +136,10 @@ def test_no_bin_of_a_wide_number_needs_more_than_a_byte_but_where_a_feature_has_
     rows = rows_of(schema, {"x0": [0.1, 0.5], "x1": [0.2, 0.9]}, pa.array(["n", "y"]), Relation.ADD_REMOVE)
     assert rows.bins.dtype == np.uint16
     assert rows.binned([NumericFeature(f.name, f.edges[::2]) for f in schema.features]).bins.dtype == np.uint8
-    with pytest.raises(InputError, match="features"):
-        Cells(schema.features, (None, None), lambda number: None).tables(schema.features[:1])
+    stand = Cells(schema.features, (None, None), lambda number: None)
+    assert stand.tables(schema.features[1:]) == [(1, None)]
+    with pytest.raises(InputError, match="in another order"):
+        stand.tables(schema.features[::-1])
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,9 @@ def manifest(
             name, (low, _), (_, high) = f"piece {at + 1} of {parts} of block {source.folder.name}", own[0], own[-1]
             same = schema, source.schema.digest, source.target, source.part, source.by, source.fine
             digested = (*done[at * PARTS : (at + 1) * PARTS],)
-            piece = Piece(name, source.folder, low, high, rows, digested, *same, begins=source.begins)
+            piece = Piece(
+                name, source.folder, low, high, rows, digested, *same, begins=source.begins, features=source.features
+            )
             found.append(piece)
     check_manifest(found)
     return tuple(found)

@@ -49,6 +49,7 @@ class Piece:
     origin: tuple[str, int] = ("", 0)
     seen: frozenset[Seen] = field(default=frozenset(), repr=False, compare=False)
     begins: int | None = None
+    features: tuple[str, ...] | None = None
 
     @property
     def whose(self) -> str:
@@ -77,7 +78,7 @@ class Piece:
     def source(self) -> Source:
         """What it is read from."""
         schema = _schema(self.schema, self.public)
-        return Source(self.folder, schema, self.target, self.part, self.by, self.fine, self.begins)
+        return Source(self.folder, schema, self.target, self.part, self.by, self.fine, self.begins, self.features)
 
     @property
     def state(self) -> State:

@@ -129,23 +129,29 @@ class Cells:
         """The codes of one feature."""
         return self.load(sum(span is not None for span in self.spans[:feature]))
 
-    def tables(self, features: Sequence[Feature]) -> list[Codes | None]:
-        """For each feature, the bin of each of its cells; None where it is as declared. InputError where rows do not
-        stand in such bins.
+    def tables(self, features: Sequence[Feature]) -> list[tuple[int, Codes | None]]:
+        """Of each of these features its place among the rows' own, and the bin of each of its cells; None where it is
+        as declared. InputError where rows do not stand in such bins.
         """
         return tables(self.features, self.spans, features)
 
 
-def tables(own: Sequence[Feature], spans: Sequence[Span | None], wanted: Sequence[Feature]) -> list[Codes | None]:
-    """As `Cells.tables`, of rows whose features are `own`, with cells by `spans`."""
-    if len(own) != len(wanted):
-        raise InputError(f"features: {len(wanted)}, and rows have {len(own)}")
-    found: list[Codes | None] = []
-    for known, span, feature in zip(own, spans, wanted, strict=True):
+def tables(
+    own: Sequence[Feature], spans: Sequence[Span | None], wanted: Sequence[Feature]
+) -> list[tuple[int, Codes | None]]:
+    """As `Cells.tables`, of rows whose features are `own`, with cells by `spans`. A model may read some of them, in
+    their order."""
+    places = {feature.name: at for at, feature in enumerate(own)}
+    found: list[tuple[int, Codes | None]] = []
+    for feature in wanted:
+        at = places.get(feature.name, -1)
+        if at <= (found[-1][0] if found else -1):
+            raise InputError(f"{feature.name}: rows have no such feature, or stand in another order")
+        known, span = own[at], spans[at]
         if feature == known:
-            found.append(None)
+            found.append((at, None))
         elif span is not None and isinstance(known, NumericFeature) and isinstance(feature, NumericFeature):
-            found.append(merging(known.name, grid_of(known, span).edges, feature))
+            found.append((at, merging(known.name, grid_of(known, span).edges, feature)))
         else:
             raise InputError(f"{feature.name}: rows are packed by other bins of it")
     return found

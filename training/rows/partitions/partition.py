@@ -78,7 +78,7 @@ class Partition:
 
     def fine(self, feature: int) -> NDArray[np.uint16]:
         """The fine cells of one feature: (rows,). InputError where the rows do not stand in such."""
-        if self.cells is None:
+        if self.cells is None or self.cells.spans[feature] is None:
             raise InputError("cells: these rows do not stand in fine cells")
         return self.cells.at(feature)[self.low : self.high]
 
@@ -119,7 +119,7 @@ class Partition:
         kind = np.uint8 if max(widths) <= 256 else np.uint16
         bins = scratch((len(features), self.size), kind, self.folder)
         let_go(self.bins)  # what is asked next is asked in the new ones
-        for at, (out, table) in enumerate(zip(bins, tables, strict=True)):
+        for out, (at, table) in zip(bins, tables, strict=True):
             if table is None:
                 out[:] = self.codes(at)
             else:

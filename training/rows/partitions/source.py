@@ -28,7 +28,7 @@ Span = tuple[int, int]  # the first row of a piece, and the first behind it
 class Source:
     """A packed `folder` by its `schema`, and what a job reads of it: the `part` of the rows, one `target`, the public
     group that `by` names, and `fine` cells where rows stand in such. `begins`: of one person bounded over all
-    blocks of a window the first block, where this folder is of another.
+    blocks of a window the first block, where this folder is of another. `features`: those that are read; None: all.
     """
 
     folder: Path
@@ -38,12 +38,19 @@ class Source:
     by: str | None = None
     fine: bool = False
     begins: int | None = None
+    features: tuple[str, ...] | None = None
+
+    @property
+    def asked(self) -> Schema:
+        """What the job asks: one target, of the features that it reads."""
+        asked = self.schema.question(self.target)
+        return asked if self.features is None else asked.reading(self.features)
 
     @property
     def files(self) -> list[str]:
         """The files that are read: the bins, the answers, and the fine cells."""
         first, *others = row_files(len(self.schema.targets), self.part)
-        answers = others[self.schema.target_names.index(self.schema.question(self.target).target)]
+        answers = others[self.schema.target_names.index(self.asked.target)]
         since = [] if self.begins is None else [since_file(self.part)]
         return [first, answers, *([cells_file(self.part)] if self.fine else []), *since]
 
@@ -57,7 +64,7 @@ class Source:
         so that adding a row adds at most that row; and those that are used of their person. `place`: where large
         derived arrays may lie.
         """
-        schema, asked = self.schema, self.schema.question(self.target)
+        schema, asked = self.schema, self.asked
         bins, labels = map(self._load, self.files[:2])
         present = has_answer(labels[low:high]) if asked.only.leave_out else None
         if self.begins is not None:
@@ -78,17 +85,16 @@ class Source:
             out[:] = chosen(bins[column])
         return Partition(own, labels, *about, group, self._cells(columns, chosen), folder=place)
 
-    def _cells(self, columns: Sequence[int], chosen: Any = lambda codes: codes) -> Cells | None:
-        if not self.fine:
-            return None
-        asked = self.schema.question(self.target)
+    def _cells(self, columns: Sequence[int], chosen: Any = lambda codes: codes) -> Cells:
+        asked = self.asked
         numbers = [at for at, span in enumerate(spans_of(self.schema.features, self.schema.ends)) if span is not None]
         own = [place for place, at in enumerate(numbers) if at in columns]
 
         def load(number: int) -> Codes:
             return np.asarray(chosen(self._load(self.files[2])[own[number]]), np.uint16)
 
-        return Cells(asked.features, spans_of(asked.features, asked.ends), load)
+        spans = spans_of(asked.features, asked.ends) if self.fine else (None,) * len(asked.features)
+        return Cells(asked.features, spans, load)
 
     def digest(self, low: int, high: int) -> str:
         """SHA-256 of rows low .. high - 1 as they lie in the files that are read."""

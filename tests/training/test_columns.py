@@ -1,0 +1,272 @@
+"""Which columns a job reads: named in public, refused before anything is charged, and then the model reads no other."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from small_home import ROOT, write_files
+
+from accountant import canonical
+from accountant.budget import Budget, Relation
+from accountant.errors import BudgetRefused, InputError
+from accountant.home import Home
+from accountant.ledger.families import Started
+from models.reading import MOST_NAMED
+from models.store.loading import load_verified
+from serving.cli.app import run
+from serving.pages.job_form import Form
+from training import job, plans, work_out
+from training.evaluation.evaluate import AskedWorth, check_fits
+from training.learners import LEARNERS
+from training.learners.boosting.lazybb import LazyBB
+from training.learners.docs import learners_to_json
+from training.plans import Asked
+from training.rows.cluster.driver import manifest
+from training.rows.datasets import folders_of, open_rows, register
+from training.rows.partitions.source import Source
+from training.rows.schema import parse_schema, schema_of
+from training.session import Public
+from training.tuning.tune import Tuning
+
+ROWS, TOTAL = 1000, Budget.of("20", "1e-5")
+SCHEMA = """\
+target: {name: ill, classes: [well, sick]}
+records: 1000
+features:
+  age: {type: numeric, range: [0, 80], bins: 8}
+  answer: {type: categorical, values: [well, sick]}
+  colour: {type: categorical, values: [red, green]}
+  "a, b": {type: numeric, range: [0, 1], bins: 4}
+"""
+OTHERS = {"without": "answer"}
+
+
+def people() -> pa.Table:
+    """`answer` is the target itself, which age tells three times of four."""
+    draw = np.random.default_rng(11)
+    age = draw.uniform(0, 80, ROWS)
+    ill = np.where((age > 40) ^ (draw.random(ROWS) < 0.25), "sick", "well")
+    columns = {"age": age, "answer": ill, "colour": draw.choice(["red", "green"], ROWS), "a, b": draw.random(ROWS)}
+    return pa.table({**columns, "ill": ill})
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("columns")
+    found = Home.init({"DPSERVE_HOME": str(folder / "home")})
+    pq.write_table(people(), folder / "rows.parquet")
+    (folder / "schema.yaml").write_text(SCHEMA)
+    register(
+        found, "d", folder / "rows.parquet", folder / "schema.yaml", TOTAL, Relation.ADD_REMOVE, "record",
+        holdout=Decimal("0.2"),
+    )  # fmt: skip
+    return found
+
+
+@pytest.fixture(scope="module")
+def both(home):
+    """d@1 reads everything, d@2 all but the answer."""
+    return [job.train(home, Asked("d", "auto", "4", parameters=p), by="test", key=str(p)) for p in ({}, OTHERS)]
+
+
+CHOICES = {
+    "all": ({}, ["age", "answer", "colour", "a, b"]),
+    "said to be all": ({"features": "all", "without": ""}, ["age", "answer", "colour", "a, b"]),
+    "all by name": ({"features": '["a, b", "age", "answer", "colour"]'}, ["age", "answer", "colour", "a, b"]),
+    "some, in the schema's order": ({"features": "colour, age"}, ["age", "colour"]),
+    "a list": ({"features": ["a, b"]}, ["a, b"]),
+    "all but one": ({"without": "answer"}, ["age", "colour", "a, b"]),
+    "all but a list": ({"without": '["a, b","answer"]'}, ["age", "colour"]),
+}
+WRONG = {
+    "no feature": ({"without": "anwser"}, "'anwser' is no feature .* did you mean 'answer'"),
+    "nothing like it": ({"features": "zzz"}, "there are age, answer, colour, a, b"),
+    "the target": ({"features": "ill"}, "'ill' is no feature"),
+    "twice": ({"features": "age,age"}, "stands there twice"),
+    "both": ({"features": "age", "without": "answer"}, "not both"),
+    "nothing left": ({"without": '["age","answer","colour","a, b"]'}, "none is left"),
+    "none": ({"features": "[]"}, "none is left"),
+    "a blank": ({"features": "age,"}, "'' is no feature"),
+    "a number": ({"features": "[1]"}, "must be names"),
+    "a table": ({"without": '{"age": 1}'}, "is no feature"),
+    "cut off": ({"without": '["age"'}, "must be names"),
+    "deep": ({"without": "[" * 10_000}, "must be names"),
+    "huge": ({"without": "x" * (MOST_NAMED + 1)}, f"more than {MOST_NAMED} characters"),
+}
+
+
+@pytest.mark.parametrize(("given", "names"), CHOICES.values(), ids=CHOICES)
+def test_names_choose_columns_in_the_schema_s_order(given, names):
+    read = parse_schema(SCHEMA.encode()).question("ill", given)
+    assert [feature.name for feature in read.features] == names
+
+
+@pytest.mark.parametrize(("given", "says"), WRONG.values(), ids=WRONG)
+def test_what_is_no_choice_is_refused_and_costs_nothing(home, given, says):
+    before = home.ledger.log.size()
+    for learner in ("auto", "lazybb"):
+        with pytest.raises(InputError, match=says):
+            job.submit(home, Asked("d", learner, "0.5", parameters=given), by="test")
+    assert home.ledger.log.size() == before
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_every_learner_takes_the_choice_as_one_of_what_it_takes(home, learner):
+    (about,) = [each for each in learners_to_json() if each["name"] == learner]
+    kinds = {each["name"]: each["kind"] for each in about["parameters"]}
+    assert kinds["features"] == kinds["without"] == "text"
+    planned = plans.plan(home, Asked("d", learner, "0.5", parameters={"features": "age,colour"}))
+    assert planned.request.parameters["features"] == "age,colour"
+
+
+def test_kinds_are_those_of_the_defaults():
+    """A field for `cuts` once took whole numbers, and its default is a word."""
+    kinds = {"whole": int, "number": int | float, "boolean": bool, "choice": str | float | bool, "text": str}
+    for learner in learners_to_json():
+        for each in learner["parameters"]:
+            assert each["default"] is None or isinstance(each["default"], kinds[each["kind"]]), each
+            assert (each["kind"] == "choice") is bool(each["choices"])
+
+
+def test_a_request_that_names_nothing_is_the_one_of_before(home):
+    known = plans.plan(home, Asked("d", "lazybb", "0.5")).request
+    assert known == plans.plan(home, Asked("d", "lazybb", "0.5", parameters={"features": "all", "without": ""})).request
+    assert not {"features", "without"} & known.parameters.keys()
+
+
+def opened(home, **parameters):
+    dataset = home.ledger.dataset("d")
+    request = plans.plan(home, Asked("d", "lazybb", "0.5", parameters=parameters)).request
+    return open_rows(home, Started(1, dataset, request, Decimal(1), None), schema_of(home, dataset))
+
+
+def test_rows_of_the_job_have_those_columns_alone(home):
+    read, whole = opened(home, features='["a, b","age"]'), opened(home)
+    assert np.array_equal(read.bins, whole.bins[[0, 3]])
+    assert np.array_equal(read.labels, whole.labels)
+    for own, place in ((0, 0), (1, 3)):
+        assert np.array_equal(read.cell_counts(own, 5000), whole.cell_counts(place, 5000))
+    asked = whole.binned([parse_schema(SCHEMA.encode()).features[at] for at in (0, 3)])  # as an evaluation does
+    assert np.array_equal(asked.bins, read.bins)
+    for rows in (read, whole):
+        rows.close()
+
+
+def test_hosts_of_a_cluster_are_told_which(home):
+    dataset = home.ledger.dataset("d")
+    folder = folders_of(home, dataset)[0]
+    source = Source(folder, schema_of(home, dataset), None, fine=True, features=("age",))
+    for piece in manifest(
+        [source], folder / "schema.yaml", [1 << 20], 2, lambda source, digests: [*map(list, map(digests, source.files))]
+    ):
+        assert [feature.name for feature in piece.source.asked.features] == ["age"]
+
+
+def test_a_model_reads_what_it_learnt_from_and_its_certificate_says_so(home, both):
+    everything, others = (load_verified(home.models / "d" / str(one["version"]), home.trust) for one in both)
+    for found, names in ((everything, ["age", "answer", "colour", "a, b"]), (others, ["age", "colour", "a, b"])):
+        assert [feature.name for feature in found.ensemble.features] == names
+        assert found.certificate.form.public.inputs == names
+    table = people()
+    columns = {name: table[name].to_numpy(zero_copy_only=False) for name in ("age", "colour", "a, b")}
+    told = others.ensemble.predict(columns)
+    right = np.mean(told == table["ill"].to_numpy(zero_copy_only=False))
+    assert 0.65 < right < 0.85  # by age alone; with the answer it is all of them
+
+
+@pytest.mark.parametrize("against", [None, "d@1"])
+def test_models_of_other_columns_are_measured_and_compared_on_the_same_rows(home, both, against):
+    said = job.evaluate(home, AskedWorth("d@2", "d", "4", against=against), by="test")["worth"]
+    figures = {each["metric"]: each["value"] for each in said["metrics"]}
+    if against is None:
+        assert 0.6 < float(figures["accuracy"]) < 0.9
+    else:
+        assert float(figures["accuracy_difference"]) < -0.1  # the other one reads the answer
+
+
+def test_a_model_of_a_column_that_the_rows_have_otherwise_is_not_measured(home, both):
+    others = load_verified(home.models / "d" / "2", home.trust).ensemble
+    about = home.ledger.dataset("d").registration
+    assert check_fits(others, parse_schema(SCHEMA.encode()), about) == "ill"
+    for change in (("red, green", "red, green, blue"), ("colour:", "hue:"), ("range: [0, 80]", "range: [0, 90]")):
+        with pytest.raises(InputError, match="reads features that dataset d has otherwise: ..(colour|age)"):
+            check_fits(others, parse_schema(SCHEMA.replace(*change).encode()), about)
+    lines = SCHEMA.splitlines()
+    turned = "\n".join([*lines[:3], lines[5], *lines[3:5], lines[6]])
+    with pytest.raises(InputError, match="in another order"):
+        check_fits(others, parse_schema(turned.encode()), about)
+
+
+def test_a_refusal_says_what_would_fit_of_the_same_columns(home):
+    asked = Asked("d", "lazybb-tree", "19.99", parameters={"features": "age"})
+    with pytest.raises(BudgetRefused) as refused:
+        plans.plan(home, asked)
+    fits = refused.value.details["would_fit"]["epsilon"]
+    assert plans.plan(home, Asked("d", "lazybb-tree", fits, parameters={"features": "age"})).request.budget.epsilon > 0
+
+
+def test_all_runs_of_a_tuned_job_read_the_same(home):
+    grid = Tuning({"rounds": [5, 10]})
+    planned = plans.plan(home, Asked("d", "lazybb", "1", parameters={"without": "answer"}, tuning=grid))
+    assert planned.request.parameters["without"] == "answer"
+    job.train(home, Asked("d", "lazybb", "1", parameters={"without": "answer"}, tuning=grid, model="tuned"), by="test")
+    found = load_verified(home.models / "tuned" / "1", home.trust).ensemble
+    assert [feature.name for feature in found.features] == ["age", "colour", "a, b"]
+    with pytest.raises(InputError, match="all runs of a job read the same columns"):
+        plans.plan(home, Asked("d", "lazybb", "1", tuning=Tuning({"features": ["age", "colour"]})))
+
+
+def test_names_and_plan_share_the_room_of_an_entry(monkeypatch):
+    text = canonical.encode({"features": "age,colour"}).decode()
+    public = Public.of(parse_schema(SCHEMA.encode()), Relation.ADD_REMOVE, Budget.of("1", "1e-6"), False)
+    plan = work_out.offer("lazybb", text, public).recipe.plan
+    monkeypatch.setattr(work_out, "MOST_PLAN", len(canonical.encode(plan.to_json())) + len(text))
+    work_out.offer("lazybb", text, public)
+    monkeypatch.setattr(work_out, "MOST_PLAN", work_out.MOST_PLAN - 1)
+    with pytest.raises(InputError, match="an entry of the ledger does not hold them"):
+        work_out.offer("lazybb", text, public)
+
+
+@pytest.mark.parametrize("frame", [True, False], ids=["a frame", "an array"])
+def test_an_estimator_takes_x_as_declared_and_reads_those_alone(frame):
+    table = people().select(["age", "a, b", "ill"])
+    schema = parse_schema(b"""
+target: {name: ill, classes: [well, sick]}
+records: 1000
+features: {age: {type: numeric, range: [0, 80], bins: 8}, "a, b": {type: numeric, range: [0, 1], bins: 4}}
+""")
+    features = table.drop_columns(["ill"])
+    X = features if frame else np.column_stack([column.to_numpy() for column in features.columns])
+    found = LazyBB(schema=schema, epsilon=4, features=["age"]).fit(X, table["ill"])
+    assert [feature.name for feature in found.ensemble_.features] == ["age"]
+    assert found.n_features_in_ == 2
+    assert 0.65 < np.mean(found.predict(X) == np.array(table["ill"].to_pylist())) < 0.85
+    with pytest.raises(InputError, match="'agee' is no feature"):
+        LazyBB(schema=schema, features=["agee"]).fit(X, table["ill"])
+
+
+def test_names_with_commas_in_the_form_are_no_grid():
+    form = Form.of([("dataset", "d"), ("learner", "lazybb"), ("p.without", "answer,colour"), ("p.rounds", "5,10")])
+    assert form.body["parameters"] == {"without": "answer,colour"}
+    assert form.body["tuning"]["grid"] == {"rounds": ["5", "10"]}
+
+
+def test_the_commands_of_the_page_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
+    files, found = write_files(tmp_path), Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
+    register(found, "adult", files / "rows.parquet", files / "schema.yaml", TOTAL, Relation.ADD_REMOVE, "record")
+    (block,) = re.findall(r"^```sh\n((?:.*\n)*?)```$", (ROOT / "docs" / "learners.md").read_text("utf-8"), re.M)
+    for line in block.splitlines():
+        assert run(shlex.split(line)[1:]) == 0, capsys.readouterr()
+    read = [
+        [each.name for each in load_verified(found.models / "adult" / at, found.trust).ensemble.features] for at in "12"
+    ]
+    assert len(read[0]) == 12
+    assert not {"race", "sex"} & set(read[0])
+    assert read[1] == ["age", "education_num", "hours_per_week"]
