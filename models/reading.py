@@ -21,7 +21,9 @@ def chosen(known: Sequence[Feature], features: object = None, without: object = 
     """Of the `known` ones, in their order, these `features` alone (None, "all": every one), or all but those `without`
     which the model is. InputError where a name is none of them, both are given, or nothing is left.
     """
-    kept = None if features is None or features == ALL else names_in("features", features)
+    kept = (
+        None if features is None or (isinstance(features, str) and features == ALL) else names_in("features", features)
+    )
     out = names_in("without", without)
     if kept is not None and out:
         raise InputError("features, without: name those to learn from, or those to leave out, not both")
@@ -41,7 +43,7 @@ def names_in(what: str, value: object) -> tuple[str, ...]:
     """Names in a list, in its JSON, or in one text with commas between them. InputError where they are no names, or one
     stands there twice.
     """
-    found: Any = value or ()
+    found: Any = () if value is None or (isinstance(value, str) and not value) else value
     if isinstance(found, str) and len(found) <= MOST_NAMED:
         with suppress(ValueError, RecursionError):
             found = json.loads(found) if found.startswith("[") else [name.strip() for name in found.split(",")]

@@ -107,6 +107,17 @@ def test_names_choose_columns_in_the_schema_s_order(given, names):
     assert [feature.name for feature in read.features] == names
 
 
+@pytest.mark.parametrize("word", ["features", "without"])
+@pytest.mark.parametrize(
+    "bad", [float("nan"), float("inf"), True, 0, -1, {}, {"age"}, b"age", [["age"]], [None]], ids=repr
+)
+def test_what_are_no_names_is_refused_by_every_estimator(word, bad):
+    schema = parse_schema(SCHEMA.encode())
+    for learner in LEARNERS.values():
+        with pytest.raises(InputError, match=f"{word}=.*: must be names"):
+            learner(schema=schema, **{word: bad})._public()
+
+
 @pytest.mark.parametrize(("given", "says"), WRONG.values(), ids=WRONG)
 def test_what_is_no_choice_is_refused_and_costs_nothing(home, given, says):
     before = home.ledger.log.size()

@@ -261,8 +261,8 @@ def test_no_parameter_of_a_learner_takes_what_it_does_not_declare(kind, bad):
 
 
 def kind_free(kind) -> set[str]:
-    """What every learner has, tested above; and what may be negative or absent by its own meaning."""
-    return {"schema", "epsilon", "delta", "relation", "account"}
+    """What every learner has, tested above; and which columns it reads, in tests/training/test_columns.py."""
+    return {"schema", "epsilon", "delta", "relation", "account", "features", "without"}
 
 
 @EVERY
