@@ -60,10 +60,10 @@ def _parameter(key: str, value: Any, default: Any, real: bool) -> Any:
     if value is None or isinstance(default, bool):
         if value in (None, True, False, "true", "false"):
             return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
-        raise InputError(f"{key}={value!r}: must be true or false")
+        raise InputError(f"{key}={value!r:.80}: must be true or false")
     if isinstance(default, str):
         return json.dumps(value) if isinstance(value, list | tuple) else str(value)
     number = exact_decimal(key, value) if not isinstance(value, bool) else None
     if number is None or (not real and number != int(number)):
-        raise InputError(f"{key}={value!r}: must be a {'number' if real else 'whole number'}")
+        raise InputError(f"{key}={value!r:.80}: must be a {'number' if real else 'whole number'}")
     return float(number) if real else int(number)

@@ -18,6 +18,7 @@ from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
 from accountant.ledger.grants import ASKING, Access
 from accountant.ledger.records import MOST_LABELS, PUBLIC_STATES
+from models.reading import MOST_NAMED
 from serving.http.rights import JOBS, LISTED, NAMED, READS, seen_datasets, seen_families
 from serving.http.routes import (
     TEXT,
@@ -64,20 +65,28 @@ KEYED: Fields = {**OPTIONAL, "evaluate": NUMBER, "idempotency_key": (str,)}
 
 
 def check_parameters(parameters: Mapping[str, Any] | None) -> None:
-    """Texts, numbers, booleans and nulls of ordinary size: 1e99999999 is eleven characters, and an integer of 40 MB."""
+    """Texts, lists of texts, numbers, booleans and nulls of ordinary size: 1e99999999 is eleven characters, and an
+    integer of 40 MB.
+    """
     for name, value in (parameters or {}).items():
-        if not isinstance(value, NUMBER) and value is not None:  # a boolean is an int
-            raise InputError(f"parameters.{name[:80]}: must be a text, a number, true, false or null")
-        if len(str(value)) > MOST_DIGITS or _exponent(str(value)) > MOST_DIGITS:
-            raise InputError(f"parameters.{name[:80]}: must have at most {MOST_DIGITS} digits")
+        what, texts = f"parameters.{name[:80]}", value if isinstance(value, list) else [str(value)]
+        if not isinstance(value, (*NUMBER, list)) and value is not None:  # a boolean is an int
+            raise InputError(f"{what}: must be a text, a list of texts, a number, true, false or null")
+        if not all(isinstance(text, str) for text in texts):
+            raise InputError(f"{what}: a list must be of texts")
+        if not isinstance(value, list) and _is_long(texts[0]):
+            raise InputError(f"{what}: must have at most {MOST_DIGITS} digits")
+        if sum(map(len, texts)) > MOST_NAMED:
+            raise InputError(f"{what}: must have at most {MOST_NAMED} characters")
 
 
-def _exponent(text: str) -> int:
+def _is_long(text: str) -> bool:
+    """Whether it is a number beyond ordinary size."""
     try:
         number = Decimal(text)
     except InvalidOperation:
-        return 0
-    return abs(number.adjusted()) if number.is_finite() else 0
+        return False
+    return len(text) > MOST_DIGITS or (number.is_finite() and abs(number.adjusted()) > MOST_DIGITS)
 
 
 def asked(body: dict[str, Any]) -> Asked:

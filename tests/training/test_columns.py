@@ -17,10 +17,12 @@ from accountant.budget import Budget, Relation
 from accountant.errors import BudgetRefused, InputError
 from accountant.home import Home
 from accountant.ledger.families import Started
+from accountant.ledger.grants import access_of
 from models.reading import MOST_NAMED
 from models.store.loading import load_verified
 from serving.cli.app import run
 from serving.pages.job_form import Form
+from serving.rest.jobs import planned
 from training import job, plans, work_out
 from training.evaluation.evaluate import AskedWorth, check_fits
 from training.learners import LEARNERS
@@ -260,6 +262,35 @@ features: {age: {type: numeric, range: [0, 80], bins: 8}, "a, b": {type: numeric
     assert 0.65 < np.mean(found.predict(X) == np.array(table["ill"].to_pylist())) < 0.85
     with pytest.raises(InputError, match="'agee' is no feature"):
         LazyBB(schema=schema, features=["agee"]).fit(X, table["ill"])
+
+
+def test_rest_takes_lists_and_long_texts_and_refuses_what_is_neither(home):
+    operator = access_of(home.ledger, "cli:test", operator=True)
+
+    def asked(**parameters):
+        return planned(
+            home, {"dataset": "d", "learner": "lazybb", "epsilon": "0.5", "parameters": parameters}, operator
+        )
+
+    for given in (["a, b", "age", "answer"], '["age",   "a, b",   "answer"]' + 30 * " "):
+        assert asked(features=given)["learner"] == "lazybb"
+    wrong = {
+        "a list must be of texts": [["age"]],
+        "must be a text, a list": {"age": 1},
+        f"at most {MOST_NAMED} characters": ["x" * MOST_NAMED, "y"],
+        "at most 40 digits": "1" * 41,
+        "no feature": ["x" * 1000],
+    }
+    for says, given in wrong.items():
+        with pytest.raises(InputError, match=says) as refused:
+            asked(features=given)
+        assert len(refused.value.message) < 300
+    for name in ("rounds", "cuts", "threshold"):
+        with pytest.raises(InputError, match=name) as refused:
+            asked(**{name: "x" * 5000})
+        assert len(refused.value.message) < 300
+        with pytest.raises(InputError, match=name):
+            asked(**{name: ["5"]})
 
 
 def test_names_with_commas_in_the_form_are_no_grid():

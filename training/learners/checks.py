@@ -23,7 +23,7 @@ def check_real(name: str, value: object, words: str, fits: Callable[[float], boo
 def check_word(name: str, value: object, words: tuple[str, ...]) -> None:
     """InputError unless it is one of `words`."""
     if value not in words:
-        raise InputError(f"{name}={value!r}: must be one of {', '.join(words)}")
+        raise InputError(f"{name}={value!r:.80}: must be one of {', '.join(words)}")
 
 
 def check_flag(name: str, value: object) -> None:
