@@ -6,6 +6,7 @@ import inspect
 from inspect import signature
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from models.reading import READING
 from training.learners import LEARNERS
 from training.parameters import defaults_of
 
@@ -20,7 +21,9 @@ def learners_to_json() -> list[dict[str, Any]]:
     learners = []
     for name, learner in LEARNERS.items():
         hints, about, defaults = get_type_hints(learner), inspect.getdoc(learner) or "", defaults_of(name)
-        taken = [key for key in signature(learner).parameters if key in defaults]
+        taken = sorted(
+            (key for key in signature(learner).parameters if key in defaults), key=lambda key: key not in READING
+        )
         parameters = []
         for key in taken:
             types = get_args(hints[key]) or (hints[key],)
