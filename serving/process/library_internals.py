@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, cast
 
@@ -55,16 +56,24 @@ def install(front: ASGIApp | None = None) -> None:
     what is whole, small and asked of QUICK_PATHS, without BentoML's layers: its tracing, though off, a task and a timer
     for each request cost more than a prediction, which has time limits of its own.
 
-    The supervisor counts the time between two looks by tornado's clock, which is the machine's: set back by an hour, it
-    would let an hour pass before it replaced a worker that died. So tornado is given a clock that nobody sets.
+    Whoever imports the service is no supervisor yet, and may be a worker that asks a cluster: what it takes to be one
+    is done by `supervisor`.
     """
-    IOLoop.time = lambda _: time.monotonic()  # type: ignore[method-assign,assignment]
     slow = bentoml_circus.create_standalone_arbiter
     if not isinstance(slow, partial):
-        bentoml_circus.create_standalone_arbiter = partial(slow, check_delay=CHECK_SECONDS)
+        bentoml_circus.create_standalone_arbiter = partial(supervisor, slow)
     HTTP_PROTOCOLS["auto"] = HTTP_PROTOCOLS["httptools"] = f"{__name__}:Patient"
     httptools_impl.RequestResponseCycle = Exchange  # type: ignore[misc]
     _FRONT[:] = [] if front is None else [front]
+
+
+def supervisor(made: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Of this process, as circus makes one. It counts the time between two looks by tornado's clock, which is the
+    machine's: set back by an hour, it would let an hour pass before it replaced a worker that died. So tornado is given
+    a clock that nobody sets, and here alone: Dask counts by the machine's, and would wait for ever by this one.
+    """
+    IOLoop.time = lambda _: time.monotonic()  # type: ignore[method-assign,assignment]
+    return made(*given, check_delay=CHECK_SECONDS, **named)
 
 
 def serve(service: str, listener: socket.socket, number: int, options: list[str]) -> None:

@@ -47,14 +47,11 @@ class DaskCluster:
         return self
 
     def more(self, workers: int) -> None:
-        """Start so many workers, each with a nanny, and wait until the scheduler knows them. They import what they are
-        asked for before they come: on a busy machine that takes longer than a question waits for the first of them.
-        """
+        """Start so many workers, each with a nanny, and wait until the scheduler knows them."""
         known = self._registered()
         self._start(
             "worker", self.contact, "--nworkers", str(workers), "--nthreads", "1", "--memory-limit", self._memory,
             "--no-dashboard", "--host", "127.0.0.1", "--local-directory", str(self.folder), *self._protocol,
-            "--preload", "training.rows.cluster.answering",
         )  # fmt: skip
         until(lambda: self._registered() >= known + workers, "the workers are there", self)
 

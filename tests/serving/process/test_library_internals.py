@@ -16,7 +16,7 @@ from importlib.metadata import version
 import pytest
 from bentoml._internal.utils import circus as bentoml_circus
 from circus.watcher import Watcher
-from tornado.ioloop import PeriodicCallback
+from tornado.ioloop import IOLoop, PeriodicCallback
 from uvicorn.config import HTTP_PROTOCOLS, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -79,16 +79,21 @@ def test_what_is_used_is_there(name):
         found = getattr(found, part)
 
 
-def test_supervisor_looks_as_often_as_it_is_told():
-    """`check_delay` reaches circus, also where install ran twice."""
+@pytest.fixture
+def arbiter(monkeypatch):
+    """A supervisor's, as `bentoml serve` makes one, also where install ran twice."""
+    monkeypatch.setattr(IOLoop, "time", clock := IOLoop.time)  # is put back
     library_internals.install()
     library_internals.install()
-    arbiter = bentoml_circus.create_standalone_arbiter([Watcher("none", "true")])
-    try:
-        assert arbiter.check_delay == CHECK_SECONDS, "BentoML no longer hands check_delay on to circus's Arbiter"
-    finally:
-        arbiter.ctrl.sys_hdl.stop()  # it took this process's signals
-        arbiter.context.destroy(0)
+    assert IOLoop.time is clock  # who is no supervisor keeps tornado's: Dask's client would wait for ever
+    found = bentoml_circus.create_standalone_arbiter([Watcher("none", "true")])
+    yield found
+    found.ctrl.sys_hdl.stop()  # it took this process's signals
+    found.context.destroy(0)
+
+
+def test_supervisor_looks_as_often_as_it_is_told(arbiter):
+    assert arbiter.check_delay == CHECK_SECONDS, "BentoML no longer hands check_delay on to circus's Arbiter"
 
 
 def test_supervisor_makes_its_arbiter_after_the_service_was_imported():
@@ -136,9 +141,8 @@ def test_connection_has_what_the_limits_look_at():
     asyncio.run(asyncio.wait_for(connect(), 10))
 
 
-def test_the_supervisor_looks_again_whatever_the_clock_is_set_to(monkeypatch):
+def test_the_supervisor_looks_again_whatever_the_clock_is_set_to(arbiter, monkeypatch):
     """By the clock of the machine, set back by an hour, the next look would come an hour later."""
-    library_internals.install()
     looks, real = [], time.time
 
     async def watching():

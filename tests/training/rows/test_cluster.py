@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -182,6 +183,23 @@ def test_a_job_end_to_end(engine, home):
         each.join()
     assert sorted(map(str, outcomes)) == [str(WrongState), "None"]
     assert audit_home(home).ok
+
+
+@pytest.mark.server
+def test_a_training_worker_of_the_server_asks_a_cluster(engine, home):
+    """It is a fork of what has loaded the service, which gave all tornado a clock by which Dask waited for ever."""
+    seq = job.submit(home, Asked("classes", "lazybb", "0.25", parameters={"rounds": 5}), by="test").seq
+    played = f"""from serving.process import launch
+launch.load()
+from accountant.home import Home
+from training import job
+job.run(Home.open(), {seq})"""
+    done = subprocess.run(
+        [sys.executable, "-c", played], env=os.environ | {"DPSERVE_HOME": str(home.path), "PYTHONPATH": str(warm.ROOT)},
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert home.ledger.job(seq).issued is not None
 
 
 @pytest.mark.server
