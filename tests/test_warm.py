@@ -17,6 +17,7 @@ sys.exit({status})
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [warm.python, lambda: [sys.executable]], ids=["warm", "real"])
 @pytest.mark.parametrize("given", ["script", "code"])
 @pytest.mark.parametrize(("status", "code", "aside"), [("3", 3, ""), ("None", 0, ""), ("'why'", 1, "why\n")])

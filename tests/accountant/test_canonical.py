@@ -53,6 +53,7 @@ ASCII_VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(ASCII_VALUES)
 def test_an_independent_writer_of_rfc_8785_gives_the_same_bytes(value):
     assert encode(value) == rfc8785.dumps(value)

@@ -43,6 +43,7 @@ def ends(scale: float, power: int = 2) -> list[Fraction]:
     return found[1:]
 
 
+@pytest.mark.slow
 @POWERS
 @pytest.mark.parametrize("scale", SCALES)
 def test_blocks_end_where_they_should(scale, power):

@@ -188,6 +188,7 @@ def test_forged_inclusion_is_refused(n):
                 verify_inclusion(index, n, wrong_leaf, path, wrong_root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2, 3, 6, 7, 8, 21, 64, 65, 127, 130])
 def test_forged_consistency_is_refused(n):
     for m in range(n + 1):

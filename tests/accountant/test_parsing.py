@@ -70,6 +70,7 @@ def test_threads_that_parse_at_once_all_get_their_answer(collected, tmp_path):
     assert failures(lambda: mapped(tmp_path / "array.npy")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="later ones may have mended it")
 def test_without_taking_turns_some_do_not(collected):
     """So the test above can fail: about one of a thousand does, and none of 36,000 once in e ** 30 times."""

@@ -106,6 +106,7 @@ def test_a_line_that_is_there_is_not_run_again_and_again_says_otherwise(quick, t
     assert len(lines_in(tmp_path)) == 2
 
 
+@pytest.mark.slow
 def test_a_table_of_ones_own(tmp_path):
     generator = np.random.default_rng(1)
     x = generator.uniform(size=400)
@@ -356,6 +357,7 @@ def test_a_target_of_many_classes_is_a_column_or_groups_of_marks():
     assert line["auroc"] > 0.6
 
 
+@pytest.mark.slow
 def test_a_rare_class_is_what_is_left_of_a_dataset():
     """Of 40 fits AUROC was .885 by .005, the mean chance .89 of the share by .10: false alarm below 1e-7."""
     line = rare.fit("adult", None, 2000, 0.05, "8", 0, "lazybb", 0.5)

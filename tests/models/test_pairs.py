@@ -91,6 +91,7 @@ def _groups(feature, rng):
     return tuple(groups.tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", [1, 3000, EXACT // 8, EXACT, 1 << 40])
 def test_the_export_gives_the_same_scores_beside_every_border(wide):
     """Whatever the groups, of every kind of feature; sums that float32 holds, and such that it does not."""

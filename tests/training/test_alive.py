@@ -281,6 +281,7 @@ def test_a_moment_without_the_database_does_not_end_a_lease(quick):
         held.check()  # waits until it is renewed
 
 
+@pytest.mark.slow
 def test_a_lease_that_is_lost_or_cannot_be_renewed_forbids_the_draw(quick, monkeypatch):
     with Lease(Away(True, False), 1) as held:
         until(held._lost.is_set, "the ledger is asked twice")

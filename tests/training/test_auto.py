@@ -185,6 +185,7 @@ def test_an_estimator_says_what_it_was():
 # ---- the platform ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", WHICH)
 def test_job_ledger_and_certificate_say_which_it_was_and_why(home, target):
     found = load_verified(home.models / target / "1", home.trust)

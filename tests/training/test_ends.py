@@ -331,6 +331,7 @@ def test_a_score_of_any_forest_is_exact():
         to_onnx(type(found)(**{**vars(found), "constant": EXACT}), {})
 
 
+@pytest.mark.slow
 def test_a_claim_of_0_which_no_certificate_states_is_refused(tmp_path):
     """A budget so small that its releases may tell everything within delta: a claim of 0 was charged and not issued."""
     home = registered(tmp_path, FEW, total=Budget.of("50.5", "0.01"))

@@ -88,6 +88,7 @@ def home(made, tmp_path, monkeypatch):
     return Home.open({"DPSERVE_HOME": str(tmp_path / "home")})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", LEARNERS)
 def test_the_model_its_certificate_its_card_and_its_graph_name_the_target(home, target):
     found = load_verified(home.models / target / "1", home.trust)
@@ -100,6 +101,7 @@ def test_the_model_its_certificate_its_card_and_its_graph_name_the_target(home, 
     assert public.inputs == [feature.name for feature in found.ensemble.features] == inputs
 
 
+@pytest.mark.slow
 def test_three_models_stand_on_one_budget_and_the_audit_holds(home, capsys):
     assert len(home.ledger.datasets()) == 1
     dataset = home.ledger.dataset("d")

@@ -190,6 +190,7 @@ def test_progress_counts_releases_of_the_plan():
     assert seen == [(1, 2), (2, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("reweighting", ["scheduled", "projected"])
 def test_the_schedule_does_not_depend_on_rows(relation, reweighting):

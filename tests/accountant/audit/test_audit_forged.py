@@ -163,6 +163,7 @@ def test_a_job_that_goes_on_as_none_can_is_named(home, what):
     assert report(home).first == COUNT + len(more) - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", MORE)
 def test_one_signed_entry_too_many_is_named(home, what):
     rewrite(home, [*LEAVES, MORE[what]])

@@ -386,6 +386,7 @@ def made() -> list[bytes]:
     return [Office().issue(**kind).payload for kind in kinds]
 
 
+@pytest.mark.slow
 def test_every_certificate_is_of_the_published_form(schema, models):
     validator = jsonschema.Draft202012Validator(schema)
     payloads = [*made(), *(dsse.parse(envelope).payload for envelope, _, _ in models)]

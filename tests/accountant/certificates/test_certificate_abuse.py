@@ -552,6 +552,7 @@ def flipped(raw: bytes, place: int, bit: int) -> bytes:
     return raw[:place] + bytes([raw[place] ^ bit]) + raw[place + 1 :]
 
 
+@pytest.mark.slow
 @FLIPS
 @given(place=PLACE, bit=BIT)
 def test_any_flipped_byte_of_the_envelope_is_refused(place, bit):
@@ -560,6 +561,7 @@ def test_any_flipped_byte_of_the_envelope_is_refused(place, bit):
         verify(raw, FILED.proof, FILED.onnx, TRUST)
 
 
+@pytest.mark.slow
 @FLIPS
 @given(place=PLACE, bit=BIT)
 def test_any_flipped_byte_of_the_proof_is_refused(place, bit):

@@ -218,6 +218,7 @@ def test_deleted_rows_leave_their_account(home):
     sound(home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "changes", "told"),
     [

@@ -143,6 +143,7 @@ def test_no_text_does_more_than_be_refused(text):
     assert found.quorum == "none"  # no keys can be guessed
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=6), st.data())
 def test_more_cosigners_never_hurt(thresholds, data):
     """Monotone: a quorum that is met stays met when somebody else cosigns."""

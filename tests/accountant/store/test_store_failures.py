@@ -200,6 +200,7 @@ def cut_at_commit(ledger, name: str) -> None:
 CUTS = [(cut_between, "terminat"), (cut_at_commit, "whether it was written is not known: look before asking again")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("attempt", "words"), CUTS)
 def test_a_connection_that_breaks_in_a_transaction(remote, attempt, words):
     before = snapshot(remote.home)

@@ -351,6 +351,7 @@ VERIFIED_ALONE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", VERIFIED_ALONE.values(), ids=VERIFIED_ALONE.keys())
 def test_a_forged_statement_is_refused_offline(twice, change):
     home = opened(twice)

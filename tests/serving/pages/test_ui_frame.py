@@ -145,6 +145,7 @@ def test_every_page_needs_a_token_but_the_way_in(empty):
             assert empty.ask("GET", door.path).status_code == 401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scope", "sees"),
     [

@@ -161,6 +161,7 @@ def test_the_supervisor_looks_again_whatever_the_clock_is_set_to(arbiter, monkey
     asyncio.run(watching())
 
 
+@pytest.mark.slow
 def test_request_on_its_way_when_the_server_closes_is_answered():
     """A connection that is kept is not reset under it; its answer says that it is the last."""
 

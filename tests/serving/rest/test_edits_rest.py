@@ -63,6 +63,7 @@ def test_a_curve_is_edited_tried_first_and_certified(site):
     assert audit_place(ledgers.place(path), bundles=ledgers.bundles(path)).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "problem"),
     [

@@ -81,6 +81,7 @@ def test_its_runs_are_jobs_of_who_made_it_under_their_quota(site):
     assert other.json()["alone"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "status", "says"),
     [

@@ -300,6 +300,7 @@ def test_what_owners_are_refused(place, census):
                              campaigns.invitation(place.home, "strict", 7))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_aggregators_refuse_and_are_refused(place, census, tmp_path):
     _, answered = census
     asked = sharing.asking(place.folder, place.home, place.whom, 6, 2, "quiet", epsilon="1")

@@ -188,6 +188,7 @@ def test_figures_by_group_are_released_at_once_for_the_same_price(home, tmp_path
     assert report.ok, report.problems
 
 
+@pytest.mark.slow
 def test_what_is_learnt_from_is_marked_and_must_be_asked_for_by_name(home):
     with pytest.raises(InputError, match="keeps no rows aside"):
         job.evaluate(home, asked(model="plain", dataset="plain"), by="test")
@@ -255,6 +256,7 @@ def test_models_of_others_are_compared_where_neither_learnt_the_rows(home):
         job.evaluate(home, asked(against="nobody"), by="test")
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_and_evaluated_by_one_command_charged_before_it_starts(home, monkeypatch):
     """And after a cut nothing is charged for what cannot come any more."""
     one = Asked("adult", "lazybb", "0.2", parameters={"rounds": 5}, model="both", evaluate="0.5")

@@ -99,6 +99,7 @@ def test_no_row_moves_a_weighed_query_further_than_is_priced(shares, relation):
     assert {name for name, share in found.items() if share > 0.999} == ATTAINED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
 def test_a_rare_class_that_weighs_twice_what_is_priced_is_seen(relation, monkeypatch):
     found = farthest(relation, SHARES["last is rare"], TWICE)

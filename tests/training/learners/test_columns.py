@@ -70,6 +70,7 @@ def test_a_rule_has_no_schema_before_it_sees_columns():
         kind(schema=Columns(0, 1, [0, 1]))._public()
 
 
+@pytest.mark.slow
 @EVERY
 def test_the_number_of_rows_is_public_under_replace_one_alone(kind):
     X, y = np.linspace(0, 1, 300)[:, None], [0, 1] * 150

@@ -207,6 +207,7 @@ def test_three_classes_and_numbers_are_refused():
         make(schema=SCHEMA.replace(b'classes: ["no", "yes"]', b"range: [0, 1]")).fit(slanted()[0], np.ones(400))
 
 
+@pytest.mark.slow
 def test_better_than_chance_on_adult_and_exported_as_it_is():
     """AUROC by chance: .5; a fit at epsilon 1 has about .88."""
     schema = parse_schema((DATA / "adult.schema.yaml").read_bytes())

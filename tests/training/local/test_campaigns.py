@@ -96,6 +96,7 @@ def test_definition_is_strict(home):
         replace(question_from_payload(payload), least=OWNERS + 1)
 
 
+@pytest.mark.slow
 def test_model_is_certified_as_local_and_good(closed, home):
     assert (closed["state"], closed["reports"]) == ("issued", OWNERS)
     loaded = load_verified(ModelStore(home.models).resolve("survey"), home.trust)

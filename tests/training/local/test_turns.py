@@ -162,6 +162,7 @@ def lines(home, folder):
     return campaigns.close(home, "lines")
 
 
+@pytest.mark.slow
 def test_lines_are_weighed_by_other_owners_and_released_once_they_are(home, lines):
     assert (lines["state"], lines["turns"], lines["reports"]) == ("issued", 4, 1125)
     folder = campaigns.folder_of(home, "lines")

@@ -20,6 +20,7 @@ from training.notebook.without_noise import NotPrivate, Unprotected, unprotected
 EVERY = pytest.mark.parametrize("kind", LEARNERS.values(), ids=LEARNERS)
 
 
+@pytest.mark.slow
 @EVERY
 def test_it_predicts_without_noise(kind):
     X, y = table()

@@ -186,6 +186,7 @@ def test_tuned_jobs_find_their_own(home):
     assert len(open_model(home, told["model"]).ensemble.features[0].edges) == 7
 
 
+@pytest.mark.slow
 def test_rows_of_before_are_used_as_they_are(home):
     home, folder = home
     about = home.ledger.dataset("old").registration

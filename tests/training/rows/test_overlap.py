@@ -147,6 +147,7 @@ def test_disjoint_parts_of_adult_are_never_refused(table, cut):
     assert len(both) > (100 if table is not ADULT else -1)
 
 
+@pytest.mark.slow
 def test_small_tables_of_few_categories_are_never_refused():
     for seed, rows, columns in product(range(10), (30, 200, 3000), (1, 2, 4)):
         random = np.random.default_rng(seed)
@@ -167,6 +168,7 @@ def test_people_who_differ_are_never_refused():
     assert share(one, other) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [25, 100, 500])
 def test_a_part_of_a_numeric_table_is_always_found(rows):
     for seed in range(10):

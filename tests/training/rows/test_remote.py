@@ -86,6 +86,7 @@ def _longer(path):
     path.write_text(path.read_text() + "1,no\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "what", "told"),
     [

@@ -81,6 +81,7 @@ def test_a_database_is_registered_as_a_file_is(database, tmp_path, monkeypatch, 
     assert run(["dataset", "register", "c", *whole]) == 0
 
 
+@pytest.mark.slow
 def test_a_block_is_appended_from_a_database(database, tmp_path, monkeypatch):
     monkeypatch.setenv("DPSERVE_HOME", str(tmp_path / "home"))
     (tmp_path / "schema.yaml").write_text(SCHEMA)

@@ -317,6 +317,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.slow
 @RELATIONS
 @pytest.mark.parametrize("shape", SHAPES, ids=repr)
 @pytest.mark.parametrize("delta", ["0", "0.000001"])

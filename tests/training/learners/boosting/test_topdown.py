@@ -234,6 +234,7 @@ def test_a_session_spends_what_the_rehearsal_wrote_down():
         assert session.close() == plan
 
 
+@pytest.mark.slow
 def test_two_levels_tell_a_chequered_board_and_one_does_not():
     X, y = chequered()
     deep = make(epsilon="50", depth=3, criterion="error", rounds=60).fit(X, y)
@@ -244,6 +245,7 @@ def test_two_levels_tell_a_chequered_board_and_one_does_not():
     assert flat.score(*chequered(2000, 1)) < 0.75  # on other rows: .601 +- .029
 
 
+@pytest.mark.slow
 def test_the_paper_is_among_the_shapes():
     X, y = chequered()
     learner = make(epsilon="50", depth=3, rounds=30, criterion="gini", leaf="vote", growth="best-first", leaves=8)
