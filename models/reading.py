@@ -15,6 +15,7 @@ from models.features import Feature
 
 READING, ALL = ("features", "without"), "all"
 MOST_NAMED = 1 << 14  # characters, for a ledger entry holds them
+LONGEST = 200  # characters that a column's name has at most
 
 
 def chosen(known: Sequence[Feature], features: object = None, without: object = None) -> tuple[Feature, ...]:
@@ -27,13 +28,14 @@ def chosen(known: Sequence[Feature], features: object = None, without: object = 
     out = names_in("without", without)
     if kept is not None and out:
         raise InputError("features, without: name those to learn from, or those to leave out, not both")
-    there = [feature.name for feature in known]
+    there = dict.fromkeys(feature.name for feature in known)
     for what, names in (("features", kept or ()), ("without", out)):
         for wrong in (name for name in names if name not in there):
-            near = get_close_matches(wrong, there, n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(there[:20])}"
+            near = get_close_matches(wrong[:LONGEST], there, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join([*there][:20])}"
             raise InputError(f"{what}: {wrong!r:.80} is no feature that this job can learn from; {meant}")
-    left = tuple(each for each in known if each.name not in out and (kept is None or each.name in kept))
+    wanted = {*(there if kept is None else kept)}.difference(out)
+    left = tuple(each for each in known if each.name in wanted)
     if not left:
         raise InputError("features: none is left to learn from")
     return left

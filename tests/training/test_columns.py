@@ -171,6 +171,24 @@ def test_rows_of_the_job_have_those_columns_alone(home):
         rows.close()
 
 
+@pytest.mark.parametrize("given", [{}, {"without": "f0"}], ids=["all", "all but one"])
+def test_a_table_whose_names_are_longer_together_than_a_job_may_name_is_learnt_from(tmp_path, given):
+    """The bound is of what a request names, not of what its job then reads: it was charged before that was seen."""
+    names = ["f0", *(f"{at:0190}" for at in range(MOST_NAMED // 190 + 1))]
+    found = Home.init({"DPSERVE_HOME": str(tmp_path / "home")})
+    draw = np.random.default_rng(3)
+    answers = draw.choice(["well", "sick"], 50)
+    pq.write_table(pa.table({**{name: draw.random(50) for name in names}, "ill": answers}), tmp_path / "rows.parquet")
+    lines = "".join(f'  "{name}": {{type: numeric, range: [0, 1], bins: 4}}\n' for name in names)
+    text = "target: {name: ill, classes: [well, sick]}\nrecords: 50\nfeatures:\n" + lines
+    (tmp_path / "schema.yaml").write_text(text)
+    register(found, "w", tmp_path / "rows.parquet", tmp_path / "schema.yaml", TOTAL, Relation.ADD_REMOVE, "record")
+    asked = Asked("w", "lazybb", "1", parameters={"rounds": 2, **given})
+    assert job.train(found, asked, by="test")["state"] == "issued"
+    read = [each.name for each in load_verified(found.models / "w" / "1", found.trust).ensemble.features]
+    assert read == names[len(given) :]
+
+
 def test_hosts_of_a_cluster_are_told_which(home):
     dataset = home.ledger.dataset("d")
     folder = folders_of(home, dataset)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,10 @@ class Source:
     def asked(self) -> Schema:
         """What the job asks: one target, of the features that it reads."""
         asked = self.schema.question(self.target)
-        return asked if self.features is None else asked.reading(self.features)
+        if self.features is None:
+            return asked
+        names = {*self.features}  # however many: they are the job's own, and were read when it was asked for
+        return replace(asked, features=tuple(feature for feature in asked.features if feature.name in names))
 
     @property
     def files(self) -> list[str]:
