@@ -6,6 +6,7 @@ is what makes them valid filters.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil, log, log1p
@@ -39,8 +40,11 @@ def _grid_nano(event: Event) -> tuple[int, ...]:
 
 def compose_grid(events: Events) -> list[tuple[float, float]]:
     """(order, Renyi price) of the whole sequence at every order of GRID."""
+    counts: Counter[Event] = Counter()
+    for event, count in events:  # few kinds: a plan may take turns between them hundreds of times
+        counts[event] += count
     totals = [0] * len(GRID)
-    for event, count in events:
+    for event, count in counts.items():
         totals = [total + count * each for total, each in zip(totals, _grid_nano(event), strict=True)]
     return [(order, total / NANO) for order, total in zip(GRID, totals, strict=True)]
 

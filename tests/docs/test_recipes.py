@@ -51,7 +51,7 @@ class Toy(PrivateClassifier):
             noisy: Any = session.release(ClassWeights(cuts, (), (1,), 1, norm_of(public)), noise)
             grown.append(Grown(cuts, tuple(round(100 * (share - 0.5)) for share in shares(noisy, 1, 1.0))))
         assert public.classes is not None
-        trees = tuple(tree.tree() for tree in grown)
+        trees = tuple(tree.tree for tree in grown)
         return TreeEnsemble(public.features, public.target, public.classes, trees, 0, 0.05)
 '''
 

@@ -90,7 +90,7 @@ class DPRandomForestClassifier(PrivateClassifier):
         answered = self._labelled if self.leaf == "label" else self._counted
         grown, constant, link = answered(session, forest)
         assert public.classes is not None
-        trees = tuple(tree.tree() for tree in grown)
+        trees = tuple(tree.tree for tree in grown)
         return TreeEnsemble(public.features, public.target, public.classes, trees, constant, link)
 
     def _counted(self, session: Releaser, forest: Sequence[Cuts]) -> tuple[list[Grown], int, float]:

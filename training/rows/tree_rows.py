@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -46,18 +46,13 @@ class Grown:
     cuts: tuple[Cut, ...]
     votes: tuple[int, ...]
 
+    @cached_property  # every rehearsal grows the same trees
     def tree(self) -> Tree:
-        """The same as nested splits."""
-        return _nested(self)
-
-
-@lru_cache(maxsize=4096)  # every rehearsal grows the same trees
-def _nested(grown: Grown) -> Tree:
-    """From the last cut backwards: by then both sides are whole."""
-    parts: list[Tree] = [Leaf(vote) for vote in grown.votes]
-    for new, cut in reversed(list(enumerate(grown.cuts, 1))):
-        parts[cut.leaf] = Split(cut.test, cut.feature, cut.code, parts[new], parts[cut.leaf])
-    return parts[0]
+        """The same as nested splits: from the last cut backwards, since by then both sides are whole."""
+        parts: list[Tree] = [Leaf(vote) for vote in self.votes]
+        for new, cut in reversed(list(enumerate(self.cuts, 1))):
+            parts[cut.leaf] = Split(cut.test, cut.feature, cut.code, parts[new], parts[cut.leaf])
+        return parts[0]
 
 
 @dataclass

@@ -158,7 +158,7 @@ class CalibratedBoostingClassifier(PrivateClassifier):
             trees = (*trees, self._tree(session, tests, trees, bound))
             bound += max(map(abs, trees[-1].votes))
         assert public.classes is not None
-        grown, weighed = tuple(tree.tree() for tree in trees), class_weights(public, self.balance)
+        grown, weighed = tuple(tree.tree for tree in trees), class_weights(public, self.balance)
         constant = round(weighed.offsets[0] * SCORE_ONE) if weighed else 0
         return TreeEnsemble(public.features, public.target, public.classes, grown, constant, 1 / SCORE_ONE)
 

@@ -114,7 +114,7 @@ class LazyBBTree(SmoothBooster):
         bends: Bends = ()
         if self.threshold:
             link, constant, bends = self.bend(session, TreeScores(bound, link, trees), offset)
-        grown = tuple(tree.tree() for tree in trees)
+        grown = tuple(tree.tree for tree in trees)
         assert public.classes is not None
         return TreeEnsemble(public.features, public.target, public.classes, grown, constant, link, bends)
 

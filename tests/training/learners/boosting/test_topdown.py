@@ -42,12 +42,12 @@ def test_nested_splits_say_what_cuts_say():
     rows = some_rows()
     for tree in some_trees(1, 12):
         expected = np.array(tree.votes)[leaf_of(tree.cuts, rows)]
-        assert (route(tree.tree(), rows.bins, WIDTHS) == expected).all()
+        assert (route(tree.tree, rows.bins, WIDTHS) == expected).all()
 
 
 def test_scores_of_rows_are_those_of_the_released_ensemble():
     rows, trees, bound = some_rows(), some_trees(2, 9), 9
-    ensemble = TreeEnsemble(FEATURES, "y", ("no", "yes"), tuple(tree.tree() for tree in trees), 0, 1.0)
+    ensemble = TreeEnsemble(FEATURES, "y", ("no", "yes"), tuple(tree.tree for tree in trees), 0, 1.0)
     total = sum(route(tree, rows.bins, WIDTHS) for tree in ensemble.trees)
     assert (total == scores_of(trees, rows)).all()
     expected = np.zeros((2, 2 * bound + 1), int)
