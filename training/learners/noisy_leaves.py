@@ -121,7 +121,8 @@ def per_row(public: Public, epsilon: Decimal) -> ExponentialSelections | Permute
 
 def per_leaf(picks: Any, cuts: Cuts) -> list[int]:
     """One answer for each of the leaves that `cuts` make: a rehearsal gives one blank for all of them."""
-    return [picks] * (len(cuts) + 1) if isinstance(picks, int) else [int(pick) for pick in picks]
+    leaves = len(cuts) + 1
+    return [picks] * leaves if isinstance(picks, int) else [int(pick) for pick in np.broadcast_to(picks, leaves)]
 
 
 def shares(noisy: Integers | Sequence[int], one: int, smoothing: float, towards: float = 0.5) -> list[float]:

@@ -24,7 +24,7 @@ from pydantic import (
 from accountant.errors import InputError, LedgerUnavailable, ModelInvalid, SchemaError
 from models.answers import ClassLabel
 from models.features import CALENDAR, Feature
-from models.reading import READING, chosen
+from models.reading import LONGEST, READING, chosen
 from training.rows.schema_text import FILL_IN, Loader, blanks
 from training.rows.sources.declared import (
     PUBLIC_ONLY,
@@ -329,8 +329,8 @@ def _check_names(file: _File) -> None:
     for name in names.keys() & set(file.ignore):
         raise SchemaError(f"schema: ignore: {name!r} is used as a feature, a group or the target")
     for name in names:
-        if not name or len(name) > 200 or not name.isprintable():
-            raise SchemaError(f"schema: {name!r}: a column name has 1 to 200 printable characters")
+        if not name or len(name) > LONGEST or not name.isprintable():
+            raise SchemaError(f"schema: {name!r}: a column name has 1 to {LONGEST} printable characters")
 
 
 def _check_target(target: Target, file: _File, targets: int) -> None:

@@ -54,6 +54,10 @@ class Grown:
             parts[cut.leaf] = Split(cut.test, cut.feature, cut.code, parts[new], parts[cut.leaf])
         return parts[0]
 
+    def __reduce__(self) -> tuple[type[Grown], tuple[tuple[Cut, ...], tuple[int, ...]]]:
+        """To be asked elsewhere, without the nested splits that it may keep."""
+        return Grown, (self.cuts, self.votes)
+
 
 @dataclass
 class _Known:

@@ -70,6 +70,8 @@ def test_compose_is_count_times_compose_of_one(event, count):
         assert compose_rdp([(event, count)], order) == count * compose_rdp([(event, 1)], order)
         assert compose_rdp([(event, 1)] * count, order) == compose_rdp([(event, count)], order)
     assert compose_grid([(event, count)]) == [(order, compose_rdp([(event, count)], order) / NANO) for order in GRID]
+    turns = [(event, count), (PureDp(Decimal("0.3")), 1), (event, 2), (PureDp(Decimal("0.3")), 4)]
+    assert compose_grid(turns) == [(order, compose_rdp(turns, order) / NANO) for order in GRID]
     one = compose_pure([(event, 1)])
     assert compose_pure([(event, count)]) == (None if one is None else count * one)
 

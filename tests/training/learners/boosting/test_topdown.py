@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from fractions import Fraction
 from pathlib import Path
 
@@ -41,8 +42,10 @@ def public_facts(size: int, relation=Relation.ADD_REMOVE):
 def test_nested_splits_say_what_cuts_say():
     rows = some_rows()
     for tree in some_trees(1, 12):
-        expected = np.array(tree.votes)[leaf_of(tree.cuts, rows)]
+        expected, fresh = np.array(tree.votes)[leaf_of(tree.cuts, rows)], pickle.dumps(tree)
         assert (route(tree.tree, rows.bins, WIDTHS) == expected).all()
+        assert pickle.dumps(tree) == fresh  # a worker elsewhere is not sent what is kept here
+        assert pickle.loads(fresh) == tree
 
 
 def test_scores_of_rows_are_those_of_the_released_ensemble():
