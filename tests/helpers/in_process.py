@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,12 +35,16 @@ class Site:
         self.app = Starlette(routes=[Route(door.path, door.endpoint, methods=[door.method]) for door in doors])
         self.app.state.serving = ServingState()
         self.doors = Doors(None, self.app)
+        self._looking = threading.Lock()
         self.look()
 
     def look(self) -> None:
-        """As a worker does twice a second."""
-        self.app.state.serving.refresh()
-        self._looked = time.monotonic()
+        """As a worker does twice a second, and as there one at a time: what an earlier one saw must not be what is
+        known after a later one.
+        """
+        with self._looking:
+            self.app.state.serving.refresh()
+            self._looked = time.monotonic()
 
     def token(self, name: str, *scopes: str, limits: Limits = NO_LIMITS) -> str:
         secret, _ = new_token(self.home, name, scopes, limits)
