@@ -235,7 +235,7 @@ def test_a_model_of_a_column_that_the_rows_have_otherwise_is_not_measured(home, 
 
 
 def test_a_refusal_says_what_would_fit_of_the_same_columns(home):
-    asked = Asked("d", "lazybb-tree", "19.99", parameters={"features": "age"})
+    asked = Asked("d", "lazybb-tree", "20.01", parameters={"features": "age"})
     with pytest.raises(BudgetRefused) as refused:
         plans.plan(home, asked)
     fits = refused.value.details["would_fit"]["epsilon"]
