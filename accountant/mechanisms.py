@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache, partial
-from itertools import accumulate
-from math import ceil, floor, inf, nextafter
+from math import ceil, inf, nextafter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -26,7 +25,18 @@ from accountant.errors import InputError
 from accountant.later import later
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
-from accountant.weights import LEAST, NEAR, block_ends, block_sums, place, rough_weights, run_sums, weight, width_of
+from accountant.weights import (
+    LEAST,
+    NEAR,
+    block_ends,
+    block_sums,
+    gap_sums,
+    place,
+    rough_weights,
+    run_sums,
+    weight,
+    width_of,
+)
 
 domains, metrics = later("opendp.domains"), later("opendp.metrics")
 measurements, mod = later("opendp.measurements"), later("opendp.mod")  # a rehearsal draws nothing
@@ -197,12 +207,12 @@ def _select(values: Integers, scale: float) -> Integers:
 
 def _chosen(values: Integers, scale: float) -> Integers:
     count, size = values.shape
-    slack = 2 * NEAR + size * 2.0**-51  # of sums of floats, one by one
+    slack = compiled.off(size)
     sums = compiled.running_weights(values, scale)
     low, high = sums[:, -1] * (1 - slack), sums[:, -1] * (1 + slack) + size * LEAST
     uniform = np.frombuffer(os.urandom(8 * count), np.uint64)
     place, rows = uniform * 2.0**-64, np.arange(count)
-    top, bottom = (place * (1 + 1e-12) + 2.0**-63) * high, (place * (1 - 1e-12) - 2.0**-63) * low
+    top, bottom = (place * (1 + 1e-14) + 2.0**-63) * high, (place * (1 - 1e-14) - 2.0**-63) * low
     behind = top * (1 + 2 * slack)  # a sum as large as this is
     found: Integers = (sums[:, :-1] < behind[:, None]).sum(axis=1)  # the first that is sure to end behind the number
     sure = (found == 0) | (sums[rows, found - 1] * (1 + slack) + size * LEAST <= bottom)
@@ -215,15 +225,9 @@ def _chosen(values: Integers, scale: float) -> Integers:
 def _exactly(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
     """Among weights exp(-below / scale), where the number falls that begins with the 64 bits of `uniform`."""
     bits = 64
-    while True:
-        bounds = [weight(int(gap), scale, bits + 64) for gap in below]
-        low, high = (accumulate(ends) for ends in zip(*bounds, strict=True))
-        unit = 1 << 2 * bits
-        most = [ceil(unit * end) for end in high]
-        found = place([floor(unit * end) for end in low], most, most[-1], uniform, bits)
-        if found is not None:
-            return found
+    while (found := place(*gap_sums(below, scale, bits), uniform, bits)) is None:
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
+    return found
 
 
 def _noise(scale: float, count: int, *power: int) -> Integers:

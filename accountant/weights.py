@@ -9,27 +9,32 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor, frexp
-from typing import Any
+from operator import mul
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 STEPS, REACH = 128, 60  # of the table of exp(-x): by 1/128, up to 60
-NEAR, LEAST = 1e-9, 9e-27  # LEAST is above exp(-REACH)
+SERIES = (-1 / 6, 1 / 2, -1.0)  # of exp(-r) - 1, the last term first
+FINE = (-1 / 120, 1 / 24, *SERIES)
+NEAR, CLOSE, LEAST = 1e-9, 1e-13, 9e-27  # LEAST is above exp(-REACH)
 Sums = tuple[list[int], list[int], int]  # partial sums of weights between whole numbers, and a bound of them all
 
 
-def rough_weights(below: NDArray[Any], scale: float) -> NDArray[np.float64]:
+def rough_weights(below: NDArray[Any], scale: float, series: tuple[float, ...] = SERIES) -> NDArray[np.float64]:
     """Near exp(-x), x = below / scale, from sums and products of floats alone: x is a step of the table and a rest
-    r < 1/128, and the series of exp(-r) alternates: what its first four terms lack is below r^4 / 24, 1.6e-10 of it.
-    Floats are off by 1e-12; NEAR of it is allowed for both. 0 where x is REACH or more, and a weight LEAST or less.
+    r < 1/128, and the series of exp(-r) alternates: what the first four terms lack is below r^4 / 24, 1.6e-10 of it,
+    and what six lack, FINE, below r^6 / 720, 4e-16. Floats are off by 2e-14 where `below` is an integer, nearly all of
+    it by x itself, 60 * 2^-52, and by 1e-12 where it was rounded before. NEAR of it is allowed for, and CLOSE of it for
+    FINE of integers. 0 where x is REACH or more, and a weight LEAST or less.
     """
     x: NDArray[np.float64] = below / scale
     np.minimum(x, REACH, out=x)
     step = (x * STEPS).astype(np.int32)
     rest = np.subtract(x, step * (1 / STEPS), out=x)
-    near: NDArray[np.float64] = rest * (-1 / 6)
-    for term in (0.5, -1.0):  # 1 - r (1 - r (1/2 - r / 6))
+    near: NDArray[np.float64] = rest * series[0]
+    for term in series[1:]:  # 1 - r (1 - r (1/2 - r / 6))
         near += term
         near *= rest
     near += 1.0
@@ -56,11 +61,49 @@ def weight(gap: int, scale: float | Fraction, bits: int) -> tuple[Fraction, Frac
     return max(found - slack, Fraction(0)), found + slack
 
 
-def place(low: list[int], high: list[int], total: int, uniform: int, bits: int) -> int | None:
+class Numbers(Protocol):
+    """What `place` looks at: a list will do."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: int, /) -> int: ...
+
+
+class PartialSums:
+    """Sums of the first 1, 2, .. of many weights that are of few kinds, each added up when it is looked at.
+
+    Args:
+        weights: of each kind.
+        kinds: of every weight its kind, an index.
+    """
+
+    def __init__(self, weights: list[int], kinds: NDArray[np.intp]) -> None:
+        self._weights, self._kinds = weights, kinds
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def __getitem__(self, i: int, /) -> int:
+        counts: list[int] = np.bincount(self._kinds[: i % len(self) + 1]).tolist()
+        return sum(map(mul, self._weights, counts))
+
+
+def place(low: Numbers, high: Numbers, total: int, uniform: int, bits: int) -> int | None:
     """The i whose share of the whole holds all of [uniform, uniform + 1) / 2^bits, if these bounds can tell."""
     i = bisect_left(low, -(-(uniform + 1) * total >> bits))
     begins = high[i - 1] << bits if i else 0
     return i if i < len(low) and begins <= uniform * low[-1] else None
+
+
+def gap_sums(below: NDArray[np.uint64], scale: float, bits: int) -> tuple[PartialSums, PartialSums, int]:
+    """Partial sums of weights exp(-below / scale) between integers, in units of 4^-bits, and the whole. Equal weights
+    are worked out once: among millions there may be few.
+    """
+    gaps, kinds = np.unique(below, return_inverse=True)
+    ends = [weight(gap, scale, bits + 64) for gap in gaps.tolist()]
+    low = PartialSums([floor(least * 4**bits) for least, _ in ends], kinds)
+    high = PartialSums([ceil(most * 4**bits) for _, most in ends], kinds)
+    return low, high, high[-1]
 
 
 @lru_cache(maxsize=16)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import product
+from itertools import accumulate, product
 from math import exp, prod
 
 import numpy as np
@@ -15,8 +15,10 @@ from exact_laws import permute_and_flip_law
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant import mechanisms, weights_compiled
+from accountant import mechanisms, weights, weights_compiled
 from accountant.mechanisms import ExponentialSelection, ExponentialSelections, PermuteAndFlip
+from accountant.weights import CLOSE, FINE, NEAR, SERIES, PartialSums, gap_sums, rough_weights
+from accountant.weights_compiled import BLOCK
 
 DRAWS = 4000
 
@@ -95,9 +97,39 @@ def test_rough_bounds_and_digits_choose_the_same(gaps, uniform):
 
 
 def test_what_floats_tell_asks_for_no_digits(monkeypatch):
-    monkeypatch.setattr(mechanisms, "weight", None)
+    monkeypatch.setattr(mechanisms, "_exactly", None)
     fixed(monkeypatch, [2**63])
     assert chosen([0, *[161] * 5000], 10.0) == 0
+
+
+def test_among_a_million_as_good_floats_tell_nearly_always(monkeypatch):
+    """A ten-thousandth of a part away from where it begins. Sums of a million floats one by one would not tell."""
+    count = 10**6
+    gaps = [0] * count
+    for h in (0, 1023, 1024, 77_777, count - 1):
+        fixed(monkeypatch, [int(Fraction(10_000 * h + 1, 10_000 * count) * 2**64)])
+        with monkeypatch.context() as patched:
+            patched.setattr(mechanisms, "_exactly", None)
+            assert chosen(gaps, 10.0) == h
+
+
+@pytest.mark.parametrize("h", [0, 1022, 1023, 1024, 2047, 2998])
+def test_parts_end_where_blocks_do(monkeypatch, h):
+    """Closer to the end of a part than floats tell, by digits; equal candidates are worked out once."""
+    end, asked, real = Fraction(h + 1, 3000), [], weights.weight
+    monkeypatch.setattr(weights, "weight", lambda *given: asked.append(given) or real(*given))
+    for uniform, expected in ((int(end * 2**64) - 4, h), (int(end * 2**64) + 4, h + 1)):
+        fixed(monkeypatch, [uniform, 0])
+        assert chosen([0] * 3000, 10.0) == expected
+    assert len(asked) == 2
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.lists(st.integers(0, 2**70), min_size=4, max_size=4))
+def test_partial_sums_are_the_sums(kinds, weights):
+    sums = PartialSums(weights, np.array(kinds))
+    expected = list(accumulate(weights[kind] for kind in kinds))
+    assert [sums[i] for i in range(len(sums))] == expected
+    assert sums[-1] == expected[-1]
 
 
 @pytest.mark.parametrize("fault", ["a scale of half the size", "the first part twice as long"])
@@ -117,13 +149,42 @@ def test_faults_are_seen(monkeypatch, fault):
 def test_compiled_weights_are_the_rough_ones_to_the_last_bit(scale):
     """Those beyond the table's reach, 0, and differences that do not fit into an int64, too."""
     random = np.random.default_rng(5)
-    values = random.integers(-(2**63), 2**63 - 1, (4, 999))
+    values = random.integers(-(2**63), 2**63 - 1, (4, 2999))
     values[1] >>= 22
-    values[2] = random.integers(-9000, 1, 999)
-    values[3] = [0, *np.rint(-min(scale, 2.0**40) * np.array([59.99, 60, 60.01, 1 / 128] * 249 + [0, 0]))]
+    values[2] = random.integers(-9000, 1, 2999)
+    values[3] = [0, *np.rint(-min(scale, 2.0**40) * np.array([59.99, 60, 60.01, 1 / 128] * 749 + [0, 0]))]
     below = (values.max(axis=1, keepdims=True) - values).view(np.uint64)
-    expected = mechanisms.rough_weights(below, scale).cumsum(axis=1)
+    near = rough_weights(below, scale, FINE)
+    blocks = [near[:, at : at + BLOCK].cumsum(axis=1) for at in range(0, near.shape[1], BLOCK)]
+    behind = np.cumsum([0 * blocks[0][:, -1], *(block[:, -1] for block in blocks)], axis=0)
+    expected = np.hstack([start[:, None] + block for start, block in zip(behind[:-1], blocks, strict=True)])
     assert (weights_compiled.running_weights(values, scale) == expected).all()
+
+
+@pytest.mark.parametrize("size", [1, 30, 1024, 100_000])
+def test_running_sums_are_as_near_as_they_claim(size):
+    """Against sums of whole numbers: half of what is allowed for, where all are as large and where they differ."""
+    for most in (1, 3, 40):
+        below = np.random.default_rng(size).integers(0, most, size).astype(np.uint64)
+        below[0] = 0
+        found = weights_compiled.running_weights(-below.astype(np.int64)[None], 3.7)[0]
+        low, high, _ = gap_sums(below, 3.7, 128)
+        for i in {0, size // 3, size - 1}:
+            assert low[i] <= high[i] <= low[i] + (low[i] >> 100)
+            assert abs(Fraction(found[i]) / Fraction(low[i], 4**128) - 1) <= weights_compiled.off(size) / 2
+    assert weights_compiled.off(10**6) < 2e-12
+
+
+@pytest.mark.parametrize("scale", [3.7, 1e4, 2.0**45 / 3])
+def test_rough_weights_are_as_near_as_they_claim(scale):
+    """Of integers as far apart as floats no longer tell, and all over the table: a quarter of what is allowed for."""
+    some = np.unique(np.rint(np.linspace(0, 59.5, 400) * scale).astype(np.uint64))
+    for series, allowed in ((FINE, CLOSE), (SERIES, NEAR)):
+        found = rough_weights(some, scale, series)
+        for gap, near in zip(some.tolist(), found.tolist(), strict=True):
+            low, high = mechanisms.weight(gap, scale, 256)
+            assert max(abs(low - Fraction(near)), abs(high - Fraction(near))) <= low * Fraction(allowed) / 4
+    assert min(abs(rough_weights(some, scale) / found - 1)) < 4 * CLOSE  # and the other series is not as near
 
 
 def test_differences_beyond_64_bits_are_taken_exactly(monkeypatch):
