@@ -44,7 +44,7 @@ compiled = later("accountant.weights_compiled")
 
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
-AT_ONCE = 1 << 15  # candidates
+AT_ONCE = 1 << 15  # candidates: what they need stays near the processor
 WIDEST, WIDEST_LAPLACE = 2.0**55, 2.0**48  # scales of our own noise: 64 bits hold its sizes
 
 
@@ -123,7 +123,8 @@ class PermuteAndFlip(_PureMechanism):
         """The index, from 0 to len(values) - 1."""
         values = np.ascontiguousarray(values, np.int64)
         below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
-        heads = np.flatnonzero(_coins(below, _scale(sensitivity, self.epsilon)))
+        scale, some = _scale(sensitivity, self.epsilon), range(0, below.size, AT_ONCE)
+        heads = np.concatenate([at + np.flatnonzero(_coins(below[at : at + AT_ONCE], scale)) for at in some])
         return int(heads[secrets.randbelow(heads.size)])
 
 
@@ -198,8 +199,7 @@ def _select(values: Integers, scale: float) -> Integers:
 
     By inversion: a uniform number in [0, 1) falls among the weights, laid side by side, where it falls. 64 bits of it
     and rough bounds of the sums nearly always tell; if not, more bits are drawn of the same number, and the sums are
-    computed to more digits than those. So nothing is rounded, and the time hardly depends on the values. Some rows at a
-    time: what they need stays near the processor.
+    computed to more digits than those. So nothing is rounded, and the time hardly depends on the values.
     """
     some = max(1, AT_ONCE // values.shape[1])
     return np.concatenate([_chosen(values[at : at + some], scale) for at in range(0, len(values), some)])

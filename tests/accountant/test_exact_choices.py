@@ -198,6 +198,14 @@ def test_one_candidate_is_chosen():
     assert ExponentialSelection(Decimal(1)).draw(np.array([5]), 1) == 0
 
 
+@pytest.mark.parametrize("kind", [ExponentialSelection, PermuteAndFlip])
+@pytest.mark.parametrize("h", [0, mechanisms.AT_ONCE - 1, mechanisms.AT_ONCE, 2 * mechanisms.AT_ONCE, 70_000])
+def test_the_best_by_far_is_chosen_of_many_wherever_it_is(kind, h):
+    values = np.zeros(70_001, np.int64)
+    values[h] = 10**6
+    assert kind(Decimal(1)).draw(values, 1) == h
+
+
 def test_any_of_the_heads_is_the_law_of_permute_and_flip():
     """All coins flipped and one of the heads taken, enumerated, against the law that its paper proves."""
     values, rate = np.array([4, 4, 1, -2, 0, 3]), 0.37
