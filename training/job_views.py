@@ -54,6 +54,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
         **public_count,
         **({"targets": list(registration.targets)} if registration.targets else {}),
         "schema": registration.schema,
+        **({} if registration.query is None else {"query": registration.query.to_json()}),
         **_holdout(home, dataset),
         **_blocks(dataset),
         **({} if dataset.person is None else {"person": dataset.person.summary()}),

@@ -384,9 +384,11 @@ class Replay:
     _OPTIONAL: ClassVar = {
         "token-created": frozenset({"limits", "principal"}),
         "token-revoked": frozenset({"created"}),
-        "dataset-registered": frozenset({"new_people", "family_name", "targets", "holdout", "cells", "person"}),
-        "dataset-joined": frozenset({"targets", "cells"}),
-        "dataset-appended": frozenset({"period", "new_rows"}),
+        "dataset-registered": frozenset(
+            {"new_people", "family_name", "targets", "holdout", "cells", "person", "query"}
+        ),
+        "dataset-joined": frozenset({"targets", "cells", "query"}),
+        "dataset-appended": frozenset({"period", "new_rows", "query"}),
         "reserved": frozenset(
             {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}
             | {"blocks", "window", "labels"}

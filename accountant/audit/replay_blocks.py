@@ -56,6 +56,7 @@ class Blocks:
         require_hex(value, "commitment")
         require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
         require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
+        judge_query(value)
         new = value.get("new_rows")
         require(new is None or new.keys() == {"reason", "by"}, "new_rows: must be a reason and who gave it")
         period = value.get("period")
@@ -111,6 +112,20 @@ class Blocks:
             own.append((block.held or "") if aside else block.own)
             count += block.records
         return tuple(own), count
+
+
+def judge_query(value: Value) -> None:
+    """LedgerInvalid unless an entry names no query, or one by its digest, with a reason and who gave it or neither."""
+    if "query" not in value:
+        return
+    query = value["query"]
+    fine = isinstance(query, dict) and query.keys() in ({"sha256"}, {"sha256", "reason", "by"})
+    require(fine and all(isinstance(each, str) for each in query.values()), "query: must be a digest, or with a reason")
+    require_hex(query, "sha256")
+    words = (query[name] for name in query if name != "sha256")
+    require(
+        all(0 < len(each) <= 200 and each.isprintable() for each in words), "query: reason, by: 1 to 200 characters"
+    )
 
 
 def _days(period: dict[str, str]) -> tuple[date, date]:

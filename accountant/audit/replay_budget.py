@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from accountant.audit.judge import Account, Figures, Value, judge_filter, read_budget, require, require_hex, spelt
-from accountant.audit.replay_blocks import Blocks, one_line_for_same
+from accountant.audit.replay_blocks import Blocks, judge_query, one_line_for_same
 from accountant.budget import NANO, Budget, Relation, check_name, from_nano, nano, parse_relation
 from accountant.canonical import decimal_string, parse_decimal
 from accountant.errors import LedgerInvalid
@@ -188,6 +188,7 @@ class Books:
             )
             require(named and len(set(targets)) == len(targets) > 1, "targets: must be two or more names, each once")
         require(value.get("cells", True) is True, "cells: must be true, or left out")
+        judge_query(value)
         require(type(value["records"]) is int and value["records"] >= 1, "records: must be an integer from 1")
         return relation, unit["name"]
 

@@ -155,6 +155,9 @@ class SpentForm(Form):
 
 
 LARGEST = Field(None, description="the largest total epsilon that was ever in force; `budget` is the present one")
+QUERIES = Field(
+    None, description="only of rows that a query answered: by which; null where they are too many to list here"
+)
 WHOLE = Field(None, description="only where this model took the whole total: nothing else was or will be admitted")
 
 
@@ -187,6 +190,16 @@ class PersonForm(Form):
     promise: Text = Field(description="what the two totals promise, of a block and of all of them")
 
 
+class QueryForm(Form):
+    """A query of a database that rows were read by."""
+
+    sha256: Hex = Field(description="of its text; the steward has the text, which may name people")
+    reason: Text | None = Field(
+        None, description="only where the query does not show it: why each of its rows is about one person alone"
+    )
+    blocks: Count = Field(description="of how many of the blocks that were read; 1 where the dataset has none")
+
+
 class DatasetForm(Form):
     """What the model was learnt from. Its first family's budget; all of them in `families` where there are several."""
 
@@ -200,6 +213,7 @@ class DatasetForm(Form):
     records: Count | None = Field(None, description="only where the number is public: under replace-one")
     blocks: BlocksForm | None = Field(None, description="only of a dataset that grows")
     person: PersonForm | None = Field(None, description="only where one person has a total over all blocks")
+    queries: list[QueryForm] | None = QUERIES
     budget: BudgetForm
     largest: Figure | None = LARGEST
     whole: Literal[True] | None = WHOLE

@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints
 from accountant import canonical
 from accountant.certificates.certificate import digest, in_log, recompute
 from accountant.certificates.predicate import (
+    QUERIES,
     STATEMENT_LIMIT,
     STATEMENT_TYPE,
     AccountingForm,
@@ -25,12 +26,20 @@ from accountant.certificates.predicate import (
     Hex,
     LedgerForm,
     MechanismForm,
+    QueryForm,
     RandomnessForm,
     SubjectForm,
     Text,
     read_as,
 )
-from accountant.certificates.statement import NOT_COVERED, claim_to_json, implementation, sampler
+from accountant.certificates.statement import (
+    NOT_COVERED,
+    claim_to_json,
+    implementation,
+    not_covered_of,
+    queries_of,
+    sampler,
+)
 from accountant.certificates.worth import Whole
 from accountant.errors import CertificateInvalid
 from accountant.keys import dsse
@@ -62,6 +71,7 @@ class TableForm(Form):
     )
     commitment: Hex
     records: Count | None = Field(description="how many rows there are, where that is public; else null")
+    queries: list[QueryForm] | None = QUERIES
 
 
 class ColumnForm(Form):
@@ -156,6 +166,7 @@ def statement(
             "part": counted.part,
             "commitment": registration.commitment,
             "records": counted.records,
+            **queries_of(dataset),
         },
         "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
         "mechanisms": [{**run, "library": sampler()} for run in spent.to_json()],
@@ -170,7 +181,7 @@ def statement(
         "randomness": {"source": "operating system", "seeded": False},
         "implementation": dict(implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
-        "notCovered": list(NOT_COVERED),
+        "notCovered": [*NOT_COVERED, *not_covered_of(dataset)],
     }
     body: dict[str, Any] = {
         "_type": STATEMENT_TYPE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -80,6 +81,10 @@ REMOTE_PREPROCESSING = (
     "cut points and categories of the public schema; coordinates fitted to public rows without labels, whose sha256 is "
     "under public.hyperparameters; nothing was fitted to the owners' rows"
 )
+NOT_COVERED_OF_QUERY = (
+    "what a query ties together: nothing shows that each row it answers is about one unit alone; the steward says so, "
+    "for the reason under queries"
+)
 NOT_COVERED_OF_OWNERS = (
     "owners who lie: a report moves the model by no more than any other report, but nothing shows that it is honest",
     "reports that somebody with other owners' invitations sends in their place",
@@ -135,6 +140,7 @@ def statement(
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
         "notCovered": [
             *NOT_COVERED,
+            *not_covered_of(dataset),
             *(NOT_COVERED_OF_SHARES if shared else NOT_COVERED_OF_OWNERS if unit.remote else ()),
         ],
     }
@@ -150,6 +156,12 @@ def statement(
 def sign(payload: bytes, keys: KeyStore) -> bytes:
     """The DSSE envelope over a statement, by the issuer key."""
     return dsse.sign(payload, keys.signer("issuer"))
+
+
+def not_covered_of(dataset: Dataset) -> tuple[str, ...]:
+    """Say what no proof covers, where a steward answered for a query by a reason."""
+    every = [block.query for block in dataset.blocks] or [dataset.registration.query]
+    return (NOT_COVERED_OF_QUERY,) if any(query and query.reason for query in every) else ()
 
 
 def order_text(order: float) -> str:
@@ -227,7 +239,16 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         **public_count,
         **({} if dataset.window is None else {"blocks": blocks_to_json(dataset)}),
         **({} if dataset.person is None else {"person": person_to_json(dataset.person)}),
+        **queries_of(dataset),
     }
+
+
+def queries_of(dataset: Dataset) -> dict[str, Any]:
+    """State by which queries the rows were read; nothing where they are of files or whole tables."""
+    every = [block.query for block in dataset.blocks] or [dataset.registration.query]
+    counts = Counter(query for query in every if query is not None)
+    found = [{**query.to_certificate(), "blocks": number} for query, number in counts.items()]
+    return {"queries": listed(found)} if found else {}
 
 
 def person_to_json(person: Family) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from accountant import canonical
 from accountant.canonical import decimal_string
 from accountant.certificates.certificate import digest, in_log, recompute
 from accountant.certificates.predicate import (
+    QUERIES,
     STATEMENT_LIMIT,
     STATEMENT_TYPE,
     AccountingForm,
@@ -28,12 +29,20 @@ from accountant.certificates.predicate import (
     Index,
     LedgerForm,
     MechanismForm,
+    QueryForm,
     RandomnessForm,
     SubjectForm,
     Text,
     read_as,
 )
-from accountant.certificates.statement import NOT_COVERED, claim_to_json, implementation, sampler
+from accountant.certificates.statement import (
+    NOT_COVERED,
+    claim_to_json,
+    implementation,
+    not_covered_of,
+    queries_of,
+    sampler,
+)
 from accountant.errors import CertificateInvalid
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
@@ -87,6 +96,7 @@ class RowsForm(Form):
     seen: bool = Field(description="whether the model was learnt from rows of this part: it looks better then")
     commitment: Hex
     schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
+    queries: list[QueryForm] | None = QUERIES
 
 
 class MetricForm(Form):
@@ -202,6 +212,7 @@ def statement(
             "seen": measured.seen,
             "commitment": registration.commitment,
             "schema": registration.schema,
+            **queries_of(dataset),
         },
         "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
         "mechanisms": [{**run, "library": sampler()} for run in spent.to_json()],
@@ -218,7 +229,7 @@ def statement(
         "randomness": {"source": "operating system", "seeded": False},
         "implementation": dict(implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
-        "notCovered": list(NOT_COVERED),
+        "notCovered": [*NOT_COVERED, *not_covered_of(dataset)],
     }
     body: dict[str, Any] = {
         "_type": STATEMENT_TYPE,

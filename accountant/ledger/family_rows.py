@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 from accountant.budget import Budget, Relation
 from accountant.canonical import Flat, parse_decimal
 from accountant.errors import InputError, LedgerInvalid, UnknownName
+from accountant.ledger.blocks.row_queries import RowQuery
 from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Spent, Whole, account_of
 from accountant.ledger.records import NewPeople, Registration, Unit
 from accountant.log.entries import Signed, dumps, read_entry
@@ -88,6 +89,7 @@ def load(
         _holdout(entry),
         "cells" in entry,
         _budget(entry, "person") if "person" in entry else None,
+        RowQuery.from_json(entry["query"]) if "query" in entry else None,
     )
     version = _version(connection, signed, row.seq, identities[0])
     return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)

@@ -94,7 +94,8 @@ class Ledger:
     def dataset_of(self, seq: int) -> Dataset:
         """The dataset of a job, by the accounts that it is charged to. UnknownName where there is no such job."""
         with self.log.database.reading() as connection:
-            return block_rows.charged_by(connection, self.reservation(seq).value)
+            dataset = block_rows.charged_by(connection, self.reservation(seq).value)
+            return block_rows.with_queries(connection, dataset)
 
     def datasets(self) -> list[Dataset]:
         """Every dataset as it stands, by name."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from accountant import canonical
 from accountant.budget import Budget, Relation, check_name
 from accountant.errors import InputError
+from accountant.ledger.blocks.row_queries import RowQuery
 from accountant.ledger.blocks.windows import Window
 from accountant.privacy.claims import Claim
 from accountant.privacy.events import Plan
@@ -125,6 +126,7 @@ class Registration:
     it founds, the share of units that are kept aside for evaluation (docs/privacy/parts.md); None: of none. `cells`:
     whether its numbers are packed in fine cells as well, so that a job may find where to cut them. `person`: of one
     that may grow, the total for one person over all its blocks (docs/privacy/blocks.md); None: none was declared.
+    `query`: by which the rows were read (docs/privacy/queries.md); None: they are a file's, or a whole table's.
     """
 
     name: str
@@ -141,6 +143,7 @@ class Registration:
     holdout: Decimal | None = None
     cells: bool = False
     person: Budget | None = None
+    query: RowQuery | None = None
 
     @property
     def shared(self) -> bool:
@@ -311,6 +314,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         **({} if registration.holdout is None else {"holdout": canonical.decimal_string(registration.holdout)}),
         **({"cells": True} if registration.cells else {}),
         **({} if registration.person is None else {"person": registration.person.to_json()}),
+        **({} if registration.query is None else {"query": registration.query.to_json()}),
     }
 
 

@@ -64,7 +64,7 @@ def _registered(value: Value) -> str:
     return (
         f"Dataset {value['dataset']} was registered{family}. Everything that is ever released from it may cost epsilon "
         f"{budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under {value['relation']}."
-        f"{kept}{_targets(value)}{cells}"
+        f"{kept}{_targets(value)}{cells}{_query(value)}"
     )
 
 
@@ -84,8 +84,16 @@ def _appended(value: Value) -> str:
     said = "" if new is None else f" {new['by']} said that they stand nowhere else. Reason: {new['reason']}"
     return (
         f"{value['by']} appended block {value['block']} to dataset {value['dataset']}, with a budget of its own, of "
-        f"the same size: protected is each unit in each block.{days}{said}"
+        f"the same size: protected is each unit in each block.{days}{said}{_query(value)}"
     )
+
+
+def _query(value: Value) -> str:
+    if "query" not in value:
+        return ""
+    query = value["query"]
+    why = f" {query['by']} said why each is about one person alone: {query['reason']}" if "reason" in query else ""
+    return f" Its rows were read by a query, of sha256 {query['sha256']}.{why}"
 
 
 def _blocks(value: Value) -> str:
@@ -190,7 +198,8 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         "dataset joined",
         lambda value: (
             f"Dataset {value['dataset']} was registered. It holds people of datasets that were registered before it, "
-            f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}.{_targets(value)}"
+            f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}."
+            f"{_targets(value)}{_query(value)}"
         ),
     ),
     "dataset-appended": ("run", "block appended", _appended),

@@ -108,6 +108,12 @@ _RECORDS = {
     ),
     "records": {**COUNT, "description": "under replace-one, where it is public"},
     "targets": {**array(TEXT), "description": "where there are several: a job names one of them"},
+    "query": record(
+        {"sha256": SHA256},
+        {"reason": TEXT, "by": TEXT},
+        says="of rows that a query answered: of its text, which is "
+        "not told; a reason where nothing shows that each row is about one unit alone",
+    ),
     "holdout": record({"share": DECIMAL, "budget": record(_STANDING)}, says="what is kept aside for evaluation"),
 }
 DATASETS = record({"datasets": array(record(_DATASET, _RECORDS))})

@@ -12,6 +12,7 @@ from accountant.budget import Relation
 from accountant.errors import InputError, NameTaken, WrongState
 from accountant.ledger import family_rows
 from accountant.ledger.blocks.block_rows import known_commitments
+from accountant.ledger.blocks.row_queries import RowQuery
 from accountant.ledger.blocks.windows import MOST_BLOCKS, Period
 from accountant.ledger.families import Dataset, account_of
 from accountant.ledger.family_changes import parts_of
@@ -25,7 +26,7 @@ from accountant.store.tables import block_table, dataset_table, job_table
 class NewBlock:
     """Rows that are appended to `dataset`. `commitment`: HMAC over the packed rows; `records`: the public guess at how
     many there are; `period`: the days that each row's date was found within; `new_rows`: the steward's word that they
-    stand nowhere else, though they look so.
+    stand nowhere else, though they look so; `query`: by which they were read.
     """
 
     dataset: str
@@ -34,6 +35,7 @@ class NewBlock:
     by: str
     period: Period | None = None
     new_rows: NewPeople | None = None
+    query: RowQuery | None = None
 
 
 def check_grows(connection: Connection, dataset: Dataset) -> None:
@@ -78,6 +80,7 @@ def append(log: TransparencyLog, block: NewBlock, number: int) -> None:
         family.budget.check_delta(block.records)
         fields: dict[str, Any] = {} if block.period is None else {"period": block.period.to_json()}
         fields |= {} if block.new_rows is None else {"new_rows": asdict(block.new_rows)}
+        fields |= {} if block.query is None else {"query": block.query.to_json()}
         seq = writer.append(
             "dataset-appended",
             dataset=block.dataset, block=number, commitment=block.commitment, records=block.records, by=block.by,

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Dialect, Update, bindparam, insert, select, u
 from accountant.canonical import parse_decimal
 from accountant.errors import InputError, LedgerInvalid, WrongState
 from accountant.ledger import family_rows
+from accountant.ledger.blocks.row_queries import RowQuery
 from accountant.ledger.blocks.windows import SAY_BLOCKS, Block, Period, Window, window_of
 from accountant.ledger.families import Dataset, Family, Spent, Whole, account_of
 from accountant.ledger.family_rows import PERSON, WHOLE, mismatch, text_of
@@ -22,13 +23,18 @@ from accountant.log.newest import account_number
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
 from accountant.store.store import body_at
-from accountant.store.tables import analyst_table, block_table, dataset_table, family_table
+from accountant.store.tables import analyst_table, block_table, dataset_table, entry_table, family_table
 
 # Built once: building a statement costs more than running it. A parameter that is a column's name is a value to set.
 _BLOCKS = (
     select(block_table)
     .where(block_table.c.dataset == bindparam("at"), block_table.c.number.between(bindparam("low"), bindparam("high")))
     .order_by(block_table.c.number)
+)
+_ENTRIES = (
+    select(entry_table.c.seq, entry_table.c.body)
+    .join(block_table, block_table.c.seq == entry_table.c.seq)
+    .where(block_table.c.dataset == bindparam("at"), block_table.c.number.between(bindparam("low"), bindparam("high")))
 )
 _ACCOUNTS = (
     select(*(family_table.c[name] for name in ("id", "seq", "changed", "used", "reserved")), analyst_table.c.used)
@@ -92,6 +98,20 @@ def asked(connection: Connection, request: Request, by: str, signed: Signed) -> 
     return dataset
 
 
+def with_queries(connection: Connection, dataset: Dataset) -> Dataset:
+    """Add to each block of the window by which query its rows were read, as its entry states it."""
+    if not dataset.blocks:
+        return dataset
+    ends = {"low": dataset.blocks[0].number, "high": dataset.blocks[-1].number}
+    found: dict[int, RowQuery] = {}
+    for seq, body in connection.execute(_ENTRIES, {"at": dataset.registration.name, **ends}):
+        if b'"query":' in bytes(body):  # few have one, and parsing all would be felt
+            value = read_entry(seq, bytes(body)).value
+            found |= {seq: RowQuery.from_json(value["query"])} if "query" in value else {}
+    blocks = tuple(replace(block, query=found.get(block.seq, block.query)) for block in dataset.blocks)
+    return replace(dataset, blocks=blocks)
+
+
 def require_window(dataset: Dataset, words: str | None) -> None:
     """InputError where a dataset has grown, and a job does not say which blocks it reads."""
     if words is None and dataset.last is not None:
@@ -116,7 +136,7 @@ def known_commitments(connection: Connection) -> dict[str, str]:
 
 def _blocks(connection: Connection, dataset: Dataset, window: Window, signed: Signed | None) -> tuple[Block, ...]:
     about, name = dataset.registration, dataset.registration.name
-    found = [Block(1, dataset.seq, about.commitment, about.records)] if window[0] == 1 else []
+    found = [Block(1, dataset.seq, about.commitment, about.records, query=about.query)] if window[0] == 1 else []
     rows = connection.execute(_BLOCKS, {"at": name, "low": window[0], "high": window[1]}).all() if window[1] > 1 else []
     known = signed.known.blocks if signed else {}
     for row in rows:

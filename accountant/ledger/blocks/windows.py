@@ -8,6 +8,7 @@ from datetime import date
 from typing import TypeAlias
 
 from accountant.errors import InputError
+from accountant.ledger.blocks.row_queries import RowQuery
 
 Window: TypeAlias = tuple[int, int]
 """The first and the last block of it, from 1."""
@@ -60,7 +61,7 @@ def _day(name: str, text: str) -> None:
 @dataclass(frozen=True)
 class Block:
     """Rows that came together. `seq`: the entry that brought them; `records`: the public count or guess; `period`: the
-    days that were declared, where they were.
+    days that were declared, where they were; `query`: by which they were read, where they came from a database.
     """
 
     number: int
@@ -68,6 +69,7 @@ class Block:
     commitment: str
     records: int
     period: Period | None = None
+    query: RowQuery | None = None
 
 
 def check_words(words: str) -> str:
