@@ -15,7 +15,8 @@ DpserveError                 exit 1
 ├── Forbidden                exit 3   whoever asks has no grant for it; names scope, object and how it is granted
 ├── VerificationError        exit 4
 │   ├── LedgerInvalid                 tree, checkpoint, entry or state machine
-│   │   └── LedgerReplaced            its file was deleted or replaced while it was open
+│   │   ├── LedgerReplaced            its file was deleted or replaced while it was open
+│   │   └── OtherHistory              a ledger does not continue the checkpoint that was kept of it
 │   ├── CertificateInvalid            envelope, statement, signature, proof
 │   │   └── CertificateRevoked        good once, and revoked since
 │   ├── ModelInvalid                  the model's bytes or graph
@@ -157,6 +158,15 @@ class LedgerInvalid(VerificationError):
 
 class LedgerReplaced(LedgerInvalid):
     """The ledger's file was deleted, or another put in its place, while it was open: to be opened anew and compared."""
+
+
+class OtherHistory(LedgerInvalid):
+    """A ledger of others is smaller than the checkpoint kept here, contradicts it, or does not prove that it continues
+    it, for instance as it shows each of its users another history.
+    """
+
+    code = "other_history"
+    remedy = "keep both checkpoints that the message names, and show them to its other users and to its auditor"
 
 
 class CertificateInvalid(VerificationError):

@@ -16,7 +16,7 @@ from accountant.audit.tree_of_entries import Findings, Report, Tree
 from accountant.errors import LedgerInvalid
 from accountant.files import read_beginning
 from accountant.keys.trust import PublicKeys
-from accountant.log.collect import verify_head
+from accountant.log.seen_checkpoints import verify_head
 from accountant.log.tiles import BUNDLE_LIMIT, HEIGHT, WIDTH, pack, tile_path, tiles_of, unpack
 from accountant.merkle import HASH_SIZE
 

@@ -21,6 +21,7 @@ from accountant.log import notes
 from accountant.log.cosignature import cosignatures, require_quorum, with_cosignatures
 from accountant.log.entries import latest_checkpoint
 from accountant.log.notes import NOTE_LIMIT, Checkpoint, NoteSignature
+from accountant.log.seen_checkpoints import verify_head
 from accountant.log.witness import SECONDS, address, ask
 from accountant.log.witness_policy import Witness, WitnessPolicy, shown
 from accountant.store import store
@@ -101,12 +102,6 @@ def _known(kept: str | None, policy: WitnessPolicy) -> dict[str, int]:
         return {each.witness: size for each in cosignatures(notes.parse_note(kept), policy)}
     except LedgerInvalid:  # of another policy's witnesses, or damaged: each will say what it knows
         return {}
-
-
-def verify_head(note: str, trust: PublicKeys) -> Checkpoint:
-    """The checkpoint, once signed by the key that the log had at its size. Raises LedgerInvalid."""
-    key = trust.log_key_at(notes.parse_checkpoint(note).size)
-    return notes.verify_checkpoint(note, trust.origin, key)
 
 
 def keep(home: Path, note: str) -> None:

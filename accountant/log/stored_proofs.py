@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
 from accountant import merkle
 from accountant.canonical import encode_base64
-from accountant.errors import InputError, LedgerInvalid
+from accountant.errors import InputError, LedgerInvalid, WrongState
 from accountant.keys.trust import PublicKeys
 from accountant.log import notes, proofs
+from accountant.log.collect import kept, newest
 from accountant.log.entries import latest_checkpoint
+from accountant.log.seen_checkpoints import verify_head
 from accountant.store import store
 from accountant.store.store import Store
 
@@ -45,14 +49,7 @@ def consistency(database: Store, earlier: int, later: int | None = None) -> Cons
         later = newest if later is None else later
         if not 0 <= earlier <= later <= newest:
             raise InputError(f"from={earlier}, to={later}: must be 0 <= from <= to <= {newest}")
-        read = store.node_reader(connection)
-        proof = Consistency(
-            earlier,
-            later,
-            tuple(merkle.consistency_proof(earlier, later, read)),
-            merkle.root(earlier, read),
-            merkle.root(later, read),
-        )
+        proof = _between(connection, earlier, later)
         head = notes.parse_checkpoint(latest_checkpoint(connection))
     if later == head.size and proof.later_root != head.root:
         raise LedgerInvalid(f"ledger: the stored tree of {later} entries is not the one that was signed")
@@ -60,18 +57,44 @@ def consistency(database: Store, earlier: int, later: int | None = None) -> Cons
     return proof
 
 
+def _between(connection: Connection, earlier: int, later: int) -> Consistency:
+    read = store.node_reader(connection)
+    hashes = tuple(merkle.consistency_proof(earlier, later, read))
+    return Consistency(earlier, later, hashes, merkle.root(earlier, read), merkle.root(later, read))
+
+
+def offered(
+    database: Store, home: Path, leaves: Sequence[int], seen: int, witnessed: bool
+) -> tuple[list[str], Consistency | None]:
+    """For who asks from afar: the `.tlog-proof` of each entry, all against one checkpoint, and the proof that this one
+    continues the first `seen` entries; None where it has fewer, or `seen` is 0.
+
+    The checkpoint is the newest; where `witnessed`, the newest in the home that witnesses cosigned, if there is one.
+    WrongState where that has not all of the entries yet.
+    """
+    with database.reading() as connection:
+        note = (kept(home) if witnessed else None) or newest(home, connection)
+        size = notes.parse_checkpoint(note).size
+        if max(leaves) >= size:
+            raise WrongState(
+                f"ledger: its witnesses have cosigned {size} entries, and this is entry {max(leaves)}; whoever runs it "
+                "asks them by dpserve ledger witness"
+            )
+        proofs_of = [inclusion(connection, leaf, note) for leaf in leaves]
+        return proofs_of, _between(connection, seen, size) if 0 < seen <= size else None
+
+
 def continues(database: Store, trust: PublicKeys, seen: str, later: int | None = None) -> Consistency:
     """The proof from a checkpoint that was kept. LedgerInvalid where the ledger is no continuation of it."""
-    size = notes.parse_checkpoint(seen).size
-    kept = notes.verify_checkpoint(seen, trust.origin, trust.log_key_at(size))
+    before = verify_head(seen, trust)
     with database.reading() as connection:
-        newest = store.size(connection)
-    if kept.size > newest:
+        size = store.size(connection)
+    if before.size > size:
         raise LedgerInvalid(
-            f"ledger: has {newest} entries, the checkpoint kept from before signs {kept.size}: it was rolled back"
+            f"ledger: has {size} entries, the checkpoint kept from before signs {before.size}: it was rolled back"
         )
-    proof = consistency(database, kept.size, later)
-    merkle.verify_consistency(kept.size, proof.later, proof.hashes, kept.root, proof.later_root)
+    proof = consistency(database, before.size, later)
+    merkle.verify_consistency(before.size, proof.later, proof.hashes, before.root, proof.later_root)
     return proof
 
 
@@ -91,6 +114,6 @@ def inclusion(connection: Connection, leaf: int, note: str) -> str:
     if not 0 <= leaf < head.size:
         raise InputError(f"leaf={leaf}: must be below the checkpoint's size {head.size}")
     body = store.body_at(connection, leaf)
-    path = merkle.inclusion_proof(leaf, head.size, store.node_reader(connection))
+    path = merkle.inclusion_proof(leaf, head.size, store.Tree(connection).beside(leaf))
     merkle.verify_inclusion(leaf, head.size, merkle.leaf_hash(body), path, head.root)
     return proofs.write_proof(leaf, path, note, body)

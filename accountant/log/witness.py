@@ -7,16 +7,12 @@ and only a cosignature that verifies counts. What cannot be used is LedgerInvali
 from __future__ import annotations
 
 import re
-import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from threading import Event, Timer
+from collections.abc import Callable, Sequence
 from urllib.parse import SplitResult, urlsplit
 
+from accountant.asking import SCHEMES, Reply, exchange
 from accountant.canonical import encode_base64
-from accountant.errors import InputError, LedgerInvalid
+from accountant.errors import InputError, LedgerInvalid, LedgerUnavailable
 from accountant.log.cosignature import is_by, verify_cosignature
 from accountant.log.notes import NoteSignature, parse_checkpoint, parse_note
 from accountant.log.witness_policy import Witness, shown
@@ -28,7 +24,6 @@ TRIES = 3  # somebody else may submit a checkpoint between the answer 409 and th
 MAX_PROOF = 63
 SIZE_TYPE = "text/x.tlog.size"
 _SIZE = re.compile(rb"(0|[1-9][0-9]{0,18})\n")
-_CONNECTIONS: dict[str, type[HTTPConnection]] = {"http": HTTPConnection, "https": HTTPSConnection}
 
 Prover = Callable[[int], Sequence[bytes]]
 """The consistency proof from a tree of this size to the checkpoint's."""
@@ -39,15 +34,6 @@ _MEANING = {
     404: "does not know this log",
     422: "says that this ledger does not continue what it signed before: the ledger was rewritten, or the witness errs",
 }
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What an HTTP server answered."""
-
-    status: int
-    kind: str  # media type, without parameters
-    body: bytes
 
 
 def ask(
@@ -105,25 +91,14 @@ def _cosigned(witness: Witness, note: str, body: bytes) -> tuple[NoteSignature, 
 
 
 def _post(witness: Witness, body: bytes, seconds: float) -> Reply:
-    """One request, one answer, within about `seconds` in all; no part of it waits longer."""
+    """One request, one answer, within `seconds` in all. LedgerInvalid, without the server's own words, else."""
     parts = address(witness)
     headers = {"Content-Type": "text/plain; charset=utf-8", "User-Agent": "dpserve", "Connection": "close"}
-    connection = _CONNECTIONS[parts.scheme](parts.hostname or "", parts.port, timeout=seconds)
     try:
-        with _time_limit(connection, seconds) as expired:
-            connection.request("POST", f"{parts.path.rstrip('/')}/add-checkpoint", body, headers)
-            response = connection.getresponse()
-            raw = response.read(ANSWER_LIMIT + 1)
-    except (OSError, HTTPException, ValueError) as error:  # ValueError: a host name that is none
-        # For people; the server's own words stay out of it.
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-        what = "did not answer in time" if isinstance(error, TimeoutError) else f"no answer ({reason})"
-        raise LedgerInvalid(f"witness {shown(witness.name)}: {what}") from error
-    if expired.is_set():
-        raise LedgerInvalid(f"witness {shown(witness.name)}: did not answer in time")
-    if len(raw) > ANSWER_LIMIT:
-        raise LedgerInvalid(f"witness {shown(witness.name)}: answered more than {ANSWER_LIMIT} bytes")
-    return Reply(response.status, (response.getheader("Content-Type") or "").split(";")[0].strip().lower(), raw)
+        target = f"{parts.path.rstrip('/')}/add-checkpoint"
+        return exchange(parts, "POST", target, body, headers, seconds, ANSWER_LIMIT)
+    except LedgerUnavailable as error:
+        raise LedgerInvalid(f"witness {shown(witness.name)}: {error.message}") from error
 
 
 def address(witness: Witness) -> SplitResult:
@@ -138,31 +113,6 @@ def address(witness: Witness) -> SplitResult:
     except ValueError as error:
         raise wrong from error
     extra = parts.username is not None or "?" in url or "#" in url
-    if parts.scheme not in _CONNECTIONS or not parts.hostname or port == 0 or extra or not url.isascii():
+    if parts.scheme not in SCHEMES or not parts.hostname or port == 0 or extra or not url.isascii():
         raise wrong
     return parts
-
-
-@contextmanager
-def _time_limit(connection: HTTPConnection, seconds: float) -> Iterator[Event]:
-    """Hang up after `seconds`: the socket's own limit starts anew with every byte. Connects the connection."""
-    connection.connect()
-    line, expired = connection.sock, Event()  # the connection forgets its socket before the answer is read
-
-    def hang_up() -> None:
-        expired.set()
-        with suppress(OSError):  # it is gone already
-            line.shutdown(socket.SHUT_RDWR)
-
-    timer = Timer(seconds, hang_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield expired
-    except (OSError, HTTPException) as error:
-        if expired.is_set():
-            raise TimeoutError from error
-        raise
-    finally:
-        timer.cancel()
-        connection.close()

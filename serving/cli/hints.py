@@ -9,6 +9,7 @@ LISTS = {"dataset": "dataset", "learner": "learner", "model": "model", "job": "j
 BY_WORDS = {
     "dpserve ": "",
     "FILL-IN": "",
+    "; try again": "",
     "has keys already": "`dpserve` alone says what to do next with it",
     "must have none of the bits": "chmod go= it, and think about who may have read it",
     "a budget is given once": "dpserve dataset show says what is left of it",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from accountant.errors import InputError
+from accountant.printable import printable_json, printable_lines
 
 if TYPE_CHECKING:
     from accountant.home import Home
@@ -28,16 +30,22 @@ PATIENCE = 0.5  # seconds that a person waits without asking whether anything ha
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Style = Literal["bold", "good", "bad", "dim"]
 CODES: Mapping[Style, str] = {"bold": "1", "good": "32", "bad": "1;31", "dim": "2"}
+_PAINT = re.compile(rf"(\x1b\[(?:0|{'|'.join(CODES.values())})m)")
 
 
 def show(as_json: bool, body: Any, text: str) -> None:
-    """`body` as JSON, or `text` for people."""
-    print(json.dumps(body, indent=2, ensure_ascii=False) if as_json else text)
+    """`body` as JSON, or `text` for people. Neither moves the terminal's cursor, whoever wrote what stands in it."""
+    print(printable_json(json.dumps(body, indent=2, ensure_ascii=False)) if as_json else _shown(text))
 
 
 def note(text: str) -> None:
-    """A line for people, on stderr."""
-    print(text, file=sys.stderr)
+    """Lines for people, on stderr, as `show` writes them."""
+    print(_shown(text), file=sys.stderr)
+
+
+def _shown(text: str) -> str:
+    """`printable_lines`, with the colours of `paint` as they are."""
+    return "".join(part if at % 2 else printable_lines(part) for at, part in enumerate(_PAINT.split(text)))
 
 
 def coloured(stream: TextIO | None = None) -> bool:

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.http.rights import NAMED
-from serving.http.routes import Door, in_thread, require_dataset, state
+from serving.http.routes import Door, Query, in_thread, require_dataset, state
 from serving.rest import json_schemas
 from serving.rest.placing import RETIRE
 from serving.wire.errors import json_response
-from serving.wire.request_bodies import json_fields, known_query
+from serving.wire.request_bodies import json_fields, known_query, query_int
 from training.local import campaigns
 
 
@@ -30,9 +30,12 @@ async def list_campaigns(request: Request) -> Response:
 
 
 async def offer(request: Request) -> Response:
-    """The signed definition, the proof that it is in the log, and how far it is."""
-    known_query(request)
-    return json_response(await in_thread(campaigns.offer, state(request).home, request.path_params["name"]))
+    """The signed definition, the proof that it is in the log and that the log continues what was seen of it, and how
+    far it is.
+    """
+    known_query(request, "seen", "witnessed")
+    name, seen, witnessed = request.path_params["name"], *(query_int(request, each, 0) for each in SEEN)
+    return json_response(await in_thread(campaigns.offer, state(request).home, name, seen, witnessed > 0))
 
 
 async def report(request: Request) -> Response:
@@ -98,6 +101,7 @@ OFFER = {
         **STATE["properties"],
         **dict.fromkeys(("envelope", "proof"), json_schemas.TEXT),
         **dict.fromkeys(("ensemble", "ensemble_proof"), json_schemas.maybe(json_schemas.TEXT)),
+        "consistency": json_schemas.maybe(json_schemas.GROWTH),
     },
 }
 REPORT = {
@@ -112,12 +116,16 @@ REPORT = {
 NOTHING = {"type": "object", "additionalProperties": False, "properties": {}}
 TAKEN = json_schemas.record({"campaign": json_schemas.TEXT, "owner": json_schemas.COUNT, "report": json_schemas.COUNT})
 PATH = "/v1/campaigns"
+SEEN: Query = {
+    "seen": "entries of the ledger that were seen before: the answer proves that it continues them",
+    "witnessed": "1: by the newest checkpoint that witnesses cosigned",
+}
 DOORS = (
     Door(
         "GET", PATH, ("train", "audit"), list_campaigns, "Campaigns among owners",
         gives=json_schemas.record({"campaigns": json_schemas.array(STATE)}),
     ),
-    Door("GET", f"{PATH}/{{name}}", (), offer, "What a campaign asks of every owner", gives=OFFER),
+    Door("GET", f"{PATH}/{{name}}", (), offer, "What a campaign asks of every owner", gives=OFFER, query=SEEN),
     Door(
         "POST", f"{PATH}/{{name}}/reports", (), report, "An owner's report, by invitation", takes=REPORT, gives=TAKEN,
         errors=(403, 404, 409),

@@ -20,7 +20,8 @@ from accountant.mechanisms import DiscreteGaussian
 from accountant.shares import Share
 from training.aggregator.settings import Settings
 from training.aggregator.store import AggregatorStore, Line, Owners
-from training.local.asking import BYTES, ask, pinned, verify_offer
+from training.local.asking import BYTES, ask, believe_history, fetch_campaign, pinned, reading, verify_offer
+from training.local.question import Question
 from training.local.shared import SharedDefinition
 from training.local.sums import HELD, SUM, NoisySum, held_payload, read_held, sum_payload
 
@@ -36,8 +37,7 @@ def answer(settings: Settings, name: str, token: str, wait: float = 600.0) -> Li
         signed, or not in the log; or the other's word is not. LedgerUnavailable: the service is away, or the other
         aggregator has not spoken within `wait` seconds; do the same again.
     """
-    offer = ask(settings, "GET", _path(name))
-    definition = verify_offer(offer, pinned(settings), name).definition
+    definition = fetch_campaign(settings, name, lambda offer: believed(settings, offer, name))
     if not isinstance(definition, SharedDefinition):
         raise InputError(f"campaign={name}: asks for reports, and has no aggregators")
     settings.policy.check(definition)
@@ -60,6 +60,14 @@ def answer(settings: Settings, name: str, token: str, wait: float = 600.0) -> Li
     return next(each for each in store.lines() if each.name == name)
 
 
+def believed(settings: Settings, offer: dict[str, Any], name: str) -> Question:
+    """The definition of a signed offer whose log continues what was seen here. OtherHistory where it does not."""
+    trust = pinned(settings)
+    verified = verify_offer(offer, trust, name)
+    believe_history(settings, offer, verified, trust)
+    return verified.definition
+
+
 def place(settings: Settings, definition: SharedDefinition) -> int:
     """Which of the two this one is. InputError where it is neither."""
     own = settings.public("own").fingerprint
@@ -74,12 +82,13 @@ def collect(settings: Settings, store: AggregatorStore, definition: SharedDefini
     after = -1
     while True:
         body = encode({"token": token, "after": after})
-        page = ask(settings, "POST", f"{_path(definition.campaign)}/collect", body)["shares"]
+        answered = ask(settings, "POST", f"{_path(definition.campaign)}/collect", body)
+        with reading("shares"):
+            page = [(int(each["owner"]), decode_base64(str(each["sealed"]))) for each in answered["shares"]]
         if not page:
             return
         opened = []
-        for each in page:
-            owner, sealed = int(each["owner"]), decode_base64(str(each["sealed"]))
+        for owner, sealed in page:
             if not after < owner < definition.owners:
                 raise InputError(f"owner {owner}: shares must come in the owners' order, each owner's once")
             after = owner
@@ -96,7 +105,7 @@ def agreed(settings: Settings, definition: SharedDefinition, at: int, token: str
     """Say whose shares opened, and wait for the other's word."""
     until = time.monotonic() + wait
     while True:
-        other = _tell(settings, definition.campaign, HELD, token, held)["other"]
+        other = _tell(settings, definition.campaign, HELD, token, held).get("other")
         if other is not None:
             return read_held(definition, 1 - at, str(other).encode())
         if time.monotonic() > until:

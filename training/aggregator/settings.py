@@ -3,6 +3,7 @@
 url = "https://campaigns.example"    # where campaigns are
 trust = "trust.json"                 # the pinned keys of who asks
 ca = "ca.pem"                        # of the server's certificate; the system's when left out
+witnesses = "witnesses.policy"       # whose cosignatures the log must show (C2SP tlog-policy); nobody's when left out
 
 [policy]
 largest_epsilon = "1"                # of one campaign; noise is never less than that asks for
@@ -26,6 +27,8 @@ from accountant.budget import exact_decimal
 from accountant.canonical import encode
 from accountant.errors import BudgetRefused, InputError, KeyInvalid
 from accountant.files import PRIVATE, read_beginning, write_new
+from accountant.log.seen_checkpoints import SeenCheckpoints
+from training.local.asking import seen_beside
 from training.local.shared import Aggregator, SharedDefinition
 from training.local.toml import only
 
@@ -70,6 +73,7 @@ class Settings:
     trust: Path
     ca: Path | None
     policy: Policy
+    seen: SeenCheckpoints
 
     @property
     def ledger(self) -> Path:
@@ -120,15 +124,15 @@ def read_settings(folder: Path) -> Settings:
         raw = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
-    top = only(raw, {"url": str, "trust": str, "policy": dict}, {"ca": str})
+    top = only(raw, {"url": str, "trust": str, "policy": dict}, {"ca": str, "witnesses": str})
     asked = only(top["policy"], {"largest_epsilon": str, "largest_delta": str, "least_owners": int}, {})
     epsilon, delta = (exact_decimal(name, asked[name]) for name in ("largest_epsilon", "largest_delta"))
     if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
         raise InputError(f"url={top['url']:.80}: must be https, or this machine")
     ca = folder / top["ca"] if "ca" in top else None
-    return Settings(
-        folder, top["url"].rstrip("/"), folder / top["trust"], ca, Policy(epsilon, delta, asked["least_owners"])
-    )
+    policy = Policy(epsilon, delta, asked["least_owners"])
+    seen = seen_beside(folder / LEDGER, folder / top["witnesses"] if "witnesses" in top else None)
+    return Settings(folder, top["url"].rstrip("/"), folder / top["trust"], ca, policy, seen)
 
 
 def _private(path: Path) -> object:

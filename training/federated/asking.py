@@ -14,7 +14,7 @@ from nvflare.apis.signal import Signal
 from accountant.canonical import decode, exact_integer, exact_object, exact_text
 from accountant.errors import DpserveError, InputError
 from accountant.home import Home
-from training.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, TAKEN
+from training.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SEEN, SIZE, TAKEN, WITNESSED
 from training.local import campaigns, shared_campaigns
 
 WAIT = 0.2
@@ -33,6 +33,7 @@ class AskInstitutions(Controller):
         super().__init__()
         self.campaign, self.sites, self.seconds = campaign, list(sites), seconds
         self.taken: list[str] = []
+        self.seen: dict[str, tuple[int, bool]] = {}
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Opens the home; a campaign that cannot be asked ends the job."""
@@ -45,10 +46,15 @@ class AskInstitutions(Controller):
             self.system_panic(f"campaign {self.campaign}: {error}", fl_ctx)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Asks all at once, then tells those whose reports were taken in."""
+        """Asks what each has seen of the ledger, which the offer continues; asks all at once for reports; tells those
+        whose reports were taken in.
+        """
+        self.broadcast(Task(SEEN, Shareable(), timeout=self.seconds, result_received_cb=self._note), fl_ctx, self.sites)
+        self._wait(abort_signal)
         for number, site in enumerate(self.sites):
             data = Shareable()
-            data[CAMPAIGN], data[OFFER] = self.campaign, self.offer
+            data[CAMPAIGN] = self.campaign
+            data[OFFER] = campaigns.offer(self.home, self.campaign, *self.seen.get(site, (0, False)))
             data[INVITATION] = campaigns.invitation(self.home, self.campaign, number)
             task = Task(ANSWER, data, timeout=self.seconds, result_received_cb=self._receive)
             self.broadcast(task, fl_ctx, targets=[site])
@@ -63,6 +69,12 @@ class AskInstitutions(Controller):
     def _wait(self, abort_signal: Signal) -> None:
         while self.get_num_standing_tasks() and not abort_signal.triggered:
             time.sleep(WAIT)
+
+    def _note(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
+        """How many entries of the ledger an institution has seen, and whether it asks for witnesses."""
+        size, witnessed = client_task.result.get(SIZE), client_task.result.get(WITNESSED)
+        if isinstance(size, int) and size >= 0:
+            self.seen[client_task.client.name] = size, witnessed is True
 
     def _receive(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
         """NVFlare has authenticated the site; that the report is its own is said by the invitation in it."""

@@ -13,7 +13,9 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from accountant.errors import DpserveError
-from training.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SETTINGS, TAKEN
+from accountant.printable import printable
+from training.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SEEN, SETTINGS, SIZE, TAKEN, WITNESSED
+from training.local.asking import pinned
 from training.owner import program
 from training.owner.own_ledger import OwnLedger
 from training.owner.settings import read_settings
@@ -27,19 +29,23 @@ class Institution(Executor):
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
         """The stored bytes of this campaign's one report; or that there is none."""
-        if task_name not in (ANSWER, TAKEN):
+        if task_name not in (SEEN, ANSWER, TAKEN):
             return make_reply(ReturnCode.TASK_UNKNOWN)
         place = Path(fl_ctx.get_engine().get_workspace().get_site_config_dir())
-        reply, name = make_reply(ReturnCode.OK), str(shareable.get(CAMPAIGN))
+        reply, name = make_reply(ReturnCode.OK), printable(str(shareable.get(CAMPAIGN))[:80])
         try:
             settings = read_settings(place / SETTINGS)
+            if task_name == SEEN:
+                seen = settings.seen.read(pinned(settings))
+                reply[SIZE], reply[WITNESSED] = 0 if seen is None else seen.head.size, bool(settings.seen.witnesses)
+                return reply
             if task_name == TAKEN:
                 OwnLedger(settings.ledger).confirm(name)
                 return reply
             offer, invitation = shareable.get(OFFER), str(shareable.get(INVITATION))
             line = program.prepared(settings, offer if isinstance(offer, dict) else {}, name, invitation)
             reply[BODY] = line.body
-            self.log_info(fl_ctx, f"campaign {name}: answered; {program.words(line)}")
+            self.log_info(fl_ctx, f"campaign {name}: answered; {printable(program.words(line))}")
         except DpserveError as error:
-            self.log_error(fl_ctx, f"campaign {name}: not answered: {error}")
+            self.log_error(fl_ctx, f"campaign {name}: not answered: {printable(str(error))}")
         return reply

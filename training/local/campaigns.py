@@ -23,6 +23,7 @@ from accountant.keys import dsse
 from accountant.ledger import campaigns, key_life
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import OWNER, Registration, Request, State, Why
+from accountant.log import stored_proofs
 from models.forms.ensemble import Ensemble
 from training.lease import Lease, this_process
 from training.local.boosted import turns
@@ -169,20 +170,33 @@ def _aggregators(campaign: Campaign) -> list[dict[str, Any]]:
     ]
 
 
-def offer(home: Home, name: str) -> dict[str, Any]:
+def offer(home: Home, name: str, seen: int = 0, witnessed: bool = False) -> dict[str, Any]:
     """What an owner fetches: the envelope over the definition, the proof that it is in the log, and how far it is. A
     turn whose end was cut by a crash ends here first.
+
+    All proofs are of one checkpoint: the newest, or, `witnessed`, the newest that witnesses cosigned. `consistency` is
+    the proof that it continues the log's first `seen` entries; None where it has fewer, or `seen` is 0.
     """
     asked = load(home, name)
     if turns.is_cut(home, asked.job, asked.definition, asked.reports):
         with suppress(BlockingIOError):  # it is no crash: somebody is at it
             _end(home, name, asked, lambda: turns.is_cut(home, asked.job, asked.definition, asked.reports), wait=False)
-    known = state(home, name)
+    known, campaign, published = state(home, name), load(home, name), None
     if known["opened"] is None:
         raise UnknownName(f"campaign={name}: was never opened", campaign=name)
-    proof, campaign = home.ledger.log.proof(known["opened"]), load(home, name)
-    before = turns.offered(home, folder_of(home, name), campaign.job) if known["turns"] else turns.ALL_AT_ONCE
-    return {**known, **before, "envelope": campaign.envelope.decode("ascii"), "proof": proof}
+    before = turns.ALL_AT_ONCE
+    if known["turns"]:
+        before, published = turns.offered(home, folder_of(home, name), campaign.job)
+    leaves = [known["opened"], *([] if published is None else [published])]
+    proofs, growth = stored_proofs.offered(home.ledger.log.database, home.path, leaves, seen, witnessed)
+    return {
+        **known,
+        **before,
+        "envelope": campaign.envelope.decode("ascii"),
+        "proof": proofs[0],
+        "ensemble_proof": None if published is None else proofs[1],
+        "consistency": None if growth is None else growth.to_json(),
+    }
 
 
 def invitation(home: Home, name: str, owner: int) -> str:

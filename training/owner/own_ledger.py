@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from accountant.canonical import decimal_string
-from accountant.errors import BudgetRefused, LedgerInvalid, WrongState
+from accountant.errors import BudgetRefused, OtherHistory, WrongState
 from training.local.question import Question
 from training.local.sqlite_file import writing
 
@@ -23,6 +23,9 @@ CREATE TABLE IF NOT EXISTS report (
     drawn TEXT NOT NULL DEFAULT (datetime('now')), body BLOB NOT NULL, sent TEXT
 ) STRICT;
 CREATE TABLE IF NOT EXISTS seen (origin TEXT PRIMARY KEY, size INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS served (
+    origin TEXT NOT NULL, campaign TEXT NOT NULL, definition TEXT NOT NULL, PRIMARY KEY (origin, campaign)
+) STRICT;
 """
 
 
@@ -56,13 +59,27 @@ class OwnLedger:
                 connection.execute("ALTER TABLE report ADD COLUMN delta TEXT NOT NULL DEFAULT '0'")
             yield connection
 
-    def see(self, origin: str, size: int) -> None:
-        """Remember how large the log was; LedgerInvalid where it has become smaller: it was rolled back."""
+    def size_seen(self, origin: str) -> int:
+        """Entries of a log that the first ledgers noted, which kept no checkpoint; 0 where they noted nothing."""
         with self._writing() as connection:
-            known = connection.execute("SELECT size FROM seen WHERE origin = ?", (origin,)).fetchone()
-            if known and known[0] > size:
-                raise LedgerInvalid(f"log: has {size} entries, and had {known[0]}; it was rolled back")
-            connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (origin, size))
+            found = connection.execute("SELECT size FROM seen WHERE origin = ?", (origin,)).fetchone()
+            return int(found[0]) if found else 0
+
+    def serve(self, origin: str, definition: Question) -> None:
+        """Remember what a campaign's name stands for in this log. OtherHistory where it stood for something else, also
+        where that was never answered.
+        """
+        with self._writing() as connection:
+            asked = (origin, definition.campaign)
+            connection.execute("INSERT OR IGNORE INTO served VALUES (?, ?, ?)", (*asked, definition.digest))
+            found = connection.execute("SELECT definition FROM served WHERE origin = ? AND campaign = ?", asked)
+            known = found.fetchone()[0]
+        if known != definition.digest:
+            raise OtherHistory(
+                f"campaign={definition.campaign}: asks something else (definition {definition.digest}) than when you "
+                f"were shown it first (definition {known}); nothing was drawn or sent. Tell the other owners, and who "
+                "audits the platform"
+            )
 
     def report(
         self, definition: Question, total: Decimal, draw: Callable[[], bytes], total_delta: Decimal = Decimal(0)

@@ -17,7 +17,17 @@ from accountant import shares
 from accountant.canonical import decimal_string, encode
 from accountant.errors import InputError
 from models.features import encode_columns
-from training.local.asking import BYTES, JSON, Refused, ask, pinned, verify_offer, verify_turn
+from training.local.asking import (
+    BYTES,
+    JSON,
+    Refused,
+    ask,
+    believe_history,
+    fetch_campaign,
+    pinned,
+    verify_offer,
+    verify_turn,
+)
 from training.local.boosted.definition import BoostedDefinition
 from training.local.boosted.owned_scores import scores_in
 from training.local.boosted.so_far import NOTHING, read_so_far
@@ -82,8 +92,7 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
         What `prepared` raises.
     """
     _number(invitation)
-    offer = ask(settings, "GET", f"/v1/campaigns/{quote(name, safe='')}")
-    line = prepared(settings, offer, name, invitation)
+    line = fetch_campaign(settings, name, lambda offer: prepared(settings, offer, name, invitation))
     what, kind = ("shares", BYTES) if line.delta else ("reports", JSON)
     ask(settings, "POST", f"/v1/campaigns/{quote(name, safe='')}/{what}", line.body, kind)
     ledger = OwnLedger(settings.ledger)
@@ -100,11 +109,14 @@ def prepared(settings: Settings, offer: dict[str, Any], name: str, invitation: s
         BudgetRefused: it asks for more epsilon than the policy gives, or is left; nothing was drawn.
         WrongState: owners are asked in turns, and it is not this one's; nothing was drawn.
         CertificateInvalid, LedgerInvalid, KeyInvalid: it is not signed, or not in the log; nothing was drawn.
+        OtherHistory: the log does not continue what was seen here, or this name asked something else before; nothing
+            was drawn.
     """
     number, trust = _number(invitation), pinned(settings)
     verified = verify_offer(offer, trust, name)
     definition, ledger = verified.definition, OwnLedger(settings.ledger)
-    ledger.see(trust.origin, verified.size)
+    believe_history(settings, offer, verified, trust, ledger.size_seen(trust.origin))
+    ledger.serve(trust.origin, definition)
     settings.policy.check(definition)
     if number >= definition.owners:
         raise InputError(f"invitation: is of owner {number}; the campaign has {definition.owners}")

@@ -5,6 +5,7 @@ trust = "trust.json"                 # the pinned keys of who asks
 rows = "rows.csv"                    # the owner's rows, with the answer
 ledger = "owner.db"                  # what was sent, and what it cost
 ca = "ca.pem"                        # of the server's certificate; the system's when left out
+witnesses = "witnesses.policy"       # whose cosignatures the log must show (C2SP tlog-policy); nobody's when left out
 
 [policy]
 total_epsilon = "3"                  # of all reports together, for ever
@@ -32,7 +33,9 @@ from typing import Any
 
 from accountant.budget import exact_decimal
 from accountant.errors import BudgetRefused, InputError
+from accountant.log.seen_checkpoints import SeenCheckpoints
 from models.features import NumericFeature
+from training.local.asking import seen_beside
 from training.local.boosted.definition import BoostedDefinition
 from training.local.question import Question
 from training.local.questions import LEARNERS
@@ -96,6 +99,7 @@ class Settings:
     ledger: Path
     ca: Path | None
     policy: Policy
+    seen: SeenCheckpoints
 
 
 def read_settings(path: Path) -> Settings:
@@ -104,9 +108,8 @@ def read_settings(path: Path) -> Settings:
         found = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
-    top = only(
-        found, {"url": str, "trust": str, "rows": str, "ledger": str, "policy": dict}, {"ca": str, "ranges": dict}
-    )
+    needed: dict[str, type] = {"url": str, "trust": str, "rows": str, "ledger": str, "policy": dict}
+    top = only(found, needed, {"ca": str, "witnesses": str, "ranges": dict})
     policy = only(
         top["policy"],
         {"total_epsilon": str, "largest_epsilon": str},
@@ -136,4 +139,6 @@ def read_settings(path: Path) -> Settings:
     ca = path.parent / top["ca"] if "ca" in top else None
     if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
         raise InputError(f"url={top['url']:.80}: must be https, or this machine")
-    return Settings(top["url"].rstrip("/"), ca=ca, policy=Policy(total, largest, ranges=ranges, **more), **paths)
+    seen = seen_beside(paths["ledger"], path.parent / top["witnesses"] if "witnesses" in top else None)
+    own = Policy(total, largest, ranges=ranges, **more)
+    return Settings(top["url"].rstrip("/"), ca=ca, policy=own, seen=seen, **paths)

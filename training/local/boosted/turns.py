@@ -25,7 +25,7 @@ from training.local.boosted.so_far import NOTHING, read_so_far
 from training.local.question import Question
 from training.local.report_store import ReportStore
 
-ALL_AT_ONCE: dict[str, Any] = {"ensemble": None, "ensemble_proof": None}
+ALL_AT_ONCE: dict[str, Any] = {"ensemble": None}
 
 
 def turn_of(home: Home, job: int) -> int:
@@ -47,13 +47,14 @@ def of_turn(
     return owners[here], values[here]
 
 
-def offered(home: Home, folder: Path, job: int) -> dict[str, Any]:
-    """What the owners of the turn have to know: the turn, what was published before it, and the proof of that."""
+def offered(home: Home, folder: Path, job: int) -> tuple[dict[str, Any], int | None]:
+    """What the owners of the turn have to know: the turn and what was published before it; and the entry that says so,
+    None before the first has ended.
+    """
     ended = entries.rounds_of(home.ledger, job)
     if not ended:
-        return {"turn": 1, **ALL_AT_ONCE}
-    document = document_after(folder, len(ended)).decode()
-    return {"turn": len(ended) + 1, "ensemble": document, "ensemble_proof": home.ledger.log.proof(ended[-1])}
+        return {"turn": 1, **ALL_AT_ONCE}, None
+    return {"turn": len(ended) + 1, "ensemble": document_after(folder, len(ended)).decode()}, ended[-1]
 
 
 def state_of(home: Home, job: int, definition: Question, reports: ReportStore) -> dict[str, Any]:

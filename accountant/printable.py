@@ -1,0 +1,35 @@
+"""Text of others, made fit for a terminal: it can move no cursor, set no title or colour, and turn no line around."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+
+_ODD = re.compile(r"[^\x20-\x7e\n\t]")  # everything that has to be looked at
+_SPACE = "Zs"
+
+
+def printable(text: str) -> str:
+    """`text` on one line: what does not print (control characters, line ends, marks that change the direction of text,
+    code points of nobody) is spelled as `\\x1b` or `\\u202e`.
+    """
+    return printable_lines(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def printable_lines(text: str) -> str:
+    """As `printable`, with line ends and tabs as they are."""
+    return _ODD.sub(_spelled, text)
+
+
+def printable_json(text: str) -> str:
+    """The same JSON document, with what does not print in its strings spelled as JSON does, `\\u202e`."""
+    return _ODD.sub(lambda match: match[0] if _prints(match[0]) else json.dumps(match[0])[1:-1], text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return match[0] if _prints(match[0]) else match[0].encode("unicode_escape").decode("ascii")
+
+
+def _prints(one: str) -> bool:
+    return one.isprintable() or unicodedata.category(one) == _SPACE
