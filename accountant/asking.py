@@ -11,7 +11,6 @@ import socket
 import ssl
 import time
 from dataclasses import dataclass
-from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import Any
 from urllib.parse import SplitResult
@@ -75,7 +74,8 @@ def exchange(
         connection.connect()  # TLS ends its handshake within the limit, however its bytes come
         line = connection.sock
         line.settimeout(_left(until))
-        connection.response_class = partial(_response, line, until)  # type: ignore[assignment]
+        timed = _Timed(line, until)
+        connection.response_class = lambda sock, **more: HTTPResponse(timed, **more)  # type: ignore[assignment, arg-type]
         connection.request(method, target, body, headers)
         response = connection.getresponse()
         raw = response.read(most + 1)
@@ -91,11 +91,6 @@ def exchange(
     if len(raw) > most:
         raise LedgerUnavailable(f"answered more than {most} bytes")
     return Reply(response.status, (response.getheader("Content-Type") or "").split(";")[0].strip().lower(), raw)
-
-
-def _response(line: socket.socket, until: float, sock: socket.socket, **more: Any) -> HTTPResponse:
-    """`sock` is `line`, which is read through its limit."""
-    return HTTPResponse(_Timed(line, until), **more)  # type: ignore[arg-type]
 
 
 def _left(until: float) -> float:

@@ -19,16 +19,12 @@ def printable(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     """As `printable`, with line ends and tabs as they are."""
-    return _ODD.sub(_spelled, text)
+    return _ODD.sub(lambda match: match[0] if _prints(match[0]) else ascii(match[0])[1:-1], text)
 
 
 def printable_json(text: str) -> str:
     """The same JSON document, with what does not print in its strings spelled as JSON does, `\\u202e`."""
     return _ODD.sub(lambda match: match[0] if _prints(match[0]) else json.dumps(match[0])[1:-1], text)
-
-
-def _spelled(match: re.Match[str]) -> str:
-    return match[0] if _prints(match[0]) else match[0].encode("unicode_escape").decode("ascii")
 
 
 def _prints(one: str) -> bool:
