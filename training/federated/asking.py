@@ -73,8 +73,10 @@ class AskInstitutions(Controller):
     def _note(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
         """How many entries of the ledger an institution has seen, and whether it asks for witnesses."""
         size, witnessed = client_task.result.get(SIZE), client_task.result.get(WITNESSED)
-        if isinstance(size, int) and size >= 0:
-            self.seen[client_task.client.name] = size, witnessed is True
+        if not isinstance(size, int) or size < 0:
+            self.log_error(fl_ctx, f"campaign {self.campaign}: {client_task.client.name}: did not say what it has seen")
+            return
+        self.seen[client_task.client.name] = size, witnessed is True
 
     def _receive(self, client_task: ClientTask, fl_ctx: FLContext) -> None:
         """NVFlare has authenticated the site; that the report is its own is said by the invitation in it."""
