@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 from accountant.budget import Budget, Relation
 from accountant.canonical import Flat, parse_decimal
 from accountant.errors import InputError, LedgerInvalid, UnknownName
-from accountant.ledger.blocks.row_queries import RowQuery
 from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Spent, Whole, account_of
 from accountant.ledger.records import NewPeople, Registration, Unit
+from accountant.ledger.row_queries import RowQuery
 from accountant.log.entries import Signed, dumps, read_entry
 from accountant.log.newest import Subjects, account_number, signed_entries
 from accountant.privacy.claims import Price

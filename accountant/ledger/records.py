@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from accountant import canonical
 from accountant.budget import Budget, Relation, check_name
 from accountant.errors import InputError
-from accountant.ledger.blocks.row_queries import RowQuery
 from accountant.ledger.blocks.windows import Window
+from accountant.ledger.row_queries import RowQuery
 from accountant.privacy.claims import Claim
 from accountant.privacy.events import Plan
 

@@ -12,6 +12,7 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.left import left_words
+from accountant.ledger.row_queries import RowQuery
 from serving.cli.complete import Name
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, allowed, busy, note, show, this_user
@@ -21,6 +22,10 @@ LISTED = 12  # blocks in a line of text
 
 Unit = Annotated[
     str | None, typer.Option(help='The column that names the person, or "record": each row is another person.')
+]
+QueryReason = Annotated[
+    str | None,
+    typer.Option(help="Why each row that the query answers is about one person alone, where nothing shows it."),
 ]
 Family = Annotated[list[str] | None, typer.Option(help="A dataset of the same people, or their family. Repeatable.")]
 FamilyName = Annotated[
@@ -37,6 +42,7 @@ def register(
     data: Annotated[str, typer.Option(help="A file, a folder, 'x/*.parquet', s3://bucket/x, or a database's URL.")],
     schema: Annotated[Path | None, typer.Option(help="The public schema, YAML.")] = None,
     query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
+    query_reason: QueryReason = None,
     table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="Epsilon in all, permanently.")] = None,
     delta: Annotated[str | None, typer.Option(help="Delta in all, permanently.")] = None,
@@ -60,14 +66,13 @@ def register(
     A refreshed, filtered or joined copy is about the same people: it shares their budget and gets none of its own.
 
     \b
-    dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5
     dpserve dataset register adult --data adult.parquet --schema adult.yaml --epsilon 3 --delta 1e-5 --holdout 0.2
     dpserve dataset register taxis --data 's3://rows/taxis/*.parquet' --schema taxis.yaml --epsilon 3 --delta 1e-5
     dpserve dataset register adult-2027 --data new.parquet --schema adult.yaml --family adult
     dpserve dataset register visits --data env:URL --table visits --schema visits.yaml --epsilon 3 --delta 1e-5
     """
     from training.registering.asked import AskedRegistration, registered  # loads what reads rows: lists wait for none
-    from training.rows.sources.opened import rows_at
+    from training.rows.sources.opened import RowSource, rows_at
 
     if schema is None:
         raise InputError(
@@ -84,8 +89,10 @@ def register(
         allowed(home, "steward", dataset=home.ledger.member(shared))
     if not asked.family:
         allowed(home, "steward")
-    with busy(f"packing the rows of {name}"), rows_at(home, data, query, table, schema) as (rows, origin):
-        made = registered(home, asked, rows, schema, this_user(), origin)
+    source = RowSource(data, query, table, query_reason)
+    stated = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
+    with busy(f"packing the rows of {name}"), rows_at(home, source, schema, unit) as (rows, origin):
+        made = registered(home, asked, rows, schema, this_user(), origin, stated)
     if made.holdout is None and not asked.family:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")

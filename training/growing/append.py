@@ -23,6 +23,7 @@ from accountant.ledger.blocks.block_rows import known_commitments
 from accountant.ledger.blocks.windows import Period
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import NewPeople
+from accountant.ledger.row_queries import RowQuery
 from models.features import DateFeature, MomentFeature
 from training.rows.datasets import (
     LOCK,
@@ -87,9 +88,11 @@ def append(
     period: Period | None = None,
     new_rows: NewPeople | None = None,
     origin: str | None = None,
+    query: RowQuery | None = None,
 ) -> Dataset:
     """Append `data` to a dataset as its next block, if it fits the dataset's schema. `records`: the public guess at how
-    many rows it has; the schema's when left out. `period`: the days that each row must be dated within.
+    many rows it has; the schema's when left out. `period`: the days that each row must be dated within; `query`: by
+    which the rows were read.
 
     NameTaken where a noticeable share of the rows stands in another block, or of rows or people in another dataset, but
     for `new_rows`; DataError where the file does not fit; InputError where the dataset cannot grow.
@@ -117,7 +120,7 @@ def append(
             sketch = scan.sketch()
             people = naming_people(sketch, about.unit.column, [each for each in by_name if each not in scan.fractions])
             commitment = write_packed(home, folder, files_of(dataset), schema_text(home, dataset), people)[0]
-            block = NewBlock(name, commitment, schema.records, by, period, new_rows)
+            block = NewBlock(name, commitment, schema.records, by, period, new_rows, query)
             _enter(home, folder, dataset, block, others, scan, people)
             note(home, f"{name}/{(dataset.last or 1) + 1}", data=origin or str(data.absolute()), rows=commitment)
             return home.ledger.dataset(name)

@@ -10,6 +10,7 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import NewPeople
+from accountant.ledger.row_queries import RowQuery
 from training.rows import datasets, made_up
 
 
@@ -63,14 +64,20 @@ class AskedRegistration:
 
 
 def registered(
-    home: Home, asked: AskedRegistration, rows: Path, schema: Path, by: str, origin: str | None = None
+    home: Home,
+    asked: AskedRegistration,
+    rows: Path,
+    schema: Path,
+    by: str,
+    origin: str | None = None,
+    query: RowQuery | None = None,
 ) -> Dataset:
-    """Register `rows`, as `by` asked for. `origin`: where they came from, if not from there."""
+    """Register `rows`, as `by` asked for. `origin`: where they came from, if not from there; `query`: by which."""
     asked.check()
     made_up.require_real(rows, asked.made_up)
     return datasets.register(
         home, asked.name, rows, schema, asked.total(), parse_relation(asked.relation), asked.unit, asked.contributions,
         [home.ledger.member(name) for name in asked.family],
         None if asked.reason is None else NewPeople(asked.reason, by), asked.family_name,
-        None if asked.holdout is None else exact_decimal("holdout", asked.holdout), origin, asked.person(),
+        None if asked.holdout is None else exact_decimal("holdout", asked.holdout), origin, asked.person(), query,
     )  # fmt: skip

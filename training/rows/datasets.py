@@ -25,6 +25,7 @@ from accountant.files import PRIVATE, locked, replace_unsynced, replacing, sync_
 from accountant.home import Home
 from accountant.ledger.families import Dataset, Started
 from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration
+from accountant.ledger.row_queries import RowQuery
 from accountant.parsing import mapped
 from training.rows.cluster.driver import check_engine, engine_address, open_cluster
 from training.rows.data import check_left_out
@@ -43,7 +44,7 @@ from training.rows.parts import Parting
 from training.rows.row_files import column_types
 from training.rows.rows import Rows, most_rows_of, row_bound
 from training.rows.schema import Schema, parse_schema
-from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, repeat_like_ids
+from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, require_no_ids
 
 EXACT = "under replace-one the number of rows is public and must be exact; it is another"
 LOCK = "datasets.lock"  # held while a packed folder is put in its place and entered
@@ -66,12 +67,13 @@ def register(
     holdout: Decimal | None = None,
     origin: str | None = None,
     person: Budget | None = None,
+    query: RowQuery | None = None,
 ) -> Dataset:
     """Register `data` under `name`, with a total budget or in the `families` of other datasets, if it fits the schema.
 
     `unit`: the column that names the person, or "record"; None is asked about (`training.rows.unit_question`). Rows or
-    people registered, outside of `families`, raise NameTaken, but for `new_people`. `family_name`, `holdout`: of a new
-    one, its name and the share of its units that is kept aside; `person`: one person's total. `origin`: of `data`.
+    people registered, outside of `families`, raise NameTaken, but for `new_people`. Of a new family, `family_name` and
+    `holdout`, the share of its units kept aside; `person`: one person's total. `origin`, `query`: of `data`.
     """
     check_left_out(schema := parse_schema(raw := schema_bytes(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
@@ -85,7 +87,7 @@ def register(
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
         schema.target_names if len(schema.targets) > 1 else (), holdout,
-        any(spans_of(schema.features, schema.ends)), person,
+        any(spans_of(schema.features, schema.ends)), person, query,
     )  # fmt: skip
     parting = parting_of(home, about, relatives)
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
@@ -100,10 +102,8 @@ def register(
             with explaining(schema, data):
                 packed, sketch = pack(data, schema, how, scan, parting, folder, before_of(home, about)), scan.sketch()
             people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
-            whole = [name for name in by_values if name not in scan.fractions]
-            like = [name for name in whole if repeat_like_ids(sketch.people[name], sketch.rows)]
-            if answer is None and like:
-                raise ask(like, "their values repeat as ids do")
+            if answer is None:
+                require_no_ids(sketch, [name for name in by_values if name not in scan.fractions])
             if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
                 raise DataError(f"records={schema.records}: {EXACT}")
             files = _files(len(schema.targets), parting is not None, about.cells, about.person is not None)

@@ -114,6 +114,13 @@ def repeat_like_ids(values: People, rows: int) -> bool:
     return bool((values.counts > 1).any()) and many(values, rows)
 
 
+def require_no_ids(sketch: Sketch, columns: Sequence[str]) -> None:
+    """Ask whom the rows are about, where the values of one of these `columns` repeat as ids do: InputError."""
+    like = [name for name in columns if repeat_like_ids(sketch.people[name], sketch.rows)]
+    if like:
+        raise ask(like, "their values repeat as ids do")
+
+
 def answered(
     unit: str | None, contributions: int, columns: Collection[str], families: Sequence[Dataset]
 ) -> Unit | None:

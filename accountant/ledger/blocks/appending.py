@@ -12,11 +12,11 @@ from accountant.budget import Relation
 from accountant.errors import InputError, NameTaken, WrongState
 from accountant.ledger import family_rows
 from accountant.ledger.blocks.block_rows import known_commitments
-from accountant.ledger.blocks.row_queries import RowQuery
 from accountant.ledger.blocks.windows import MOST_BLOCKS, Period
 from accountant.ledger.families import Dataset, account_of
 from accountant.ledger.family_changes import parts_of
 from accountant.ledger.records import NewPeople, State, Why, window_from_entry
+from accountant.ledger.row_queries import RowQuery
 from accountant.log.entries import TransparencyLog, Writer, dumps, read_entry
 from accountant.store.store import body_at
 from accountant.store.tables import block_table, dataset_table, job_table

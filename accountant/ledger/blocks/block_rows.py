@@ -13,11 +13,11 @@ from sqlalchemy import Connection, Dialect, Update, bindparam, insert, select, u
 from accountant.canonical import parse_decimal
 from accountant.errors import InputError, LedgerInvalid, WrongState
 from accountant.ledger import family_rows
-from accountant.ledger.blocks.row_queries import RowQuery
 from accountant.ledger.blocks.windows import SAY_BLOCKS, Block, Period, Window, window_of
 from accountant.ledger.families import Dataset, Family, Spent, Whole, account_of
 from accountant.ledger.family_rows import PERSON, WHOLE, mismatch, text_of
 from accountant.ledger.records import Request, window_from_entry
+from accountant.ledger.row_queries import RowQuery
 from accountant.log.entries import Signed, read_entry
 from accountant.log.newest import account_number
 from accountant.privacy.claims import Price

@@ -8,7 +8,7 @@ from datetime import date
 from typing import TypeAlias
 
 from accountant.errors import InputError
-from accountant.ledger.blocks.row_queries import RowQuery
+from accountant.ledger.row_queries import RowQuery
 
 Window: TypeAlias = tuple[int, int]
 """The first and the last block of it, from 1."""

@@ -10,8 +10,9 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.blocks.windows import Period
 from accountant.ledger.records import NewPeople, Why
+from accountant.ledger.row_queries import RowQuery
 from serving.cli.complete import Name
-from serving.cli.datasets import show_as_is
+from serving.cli.datasets import QueryReason, show_as_is
 from serving.cli.terminal import Json, allowed, busy, this_user
 
 
@@ -19,6 +20,7 @@ def append(
     name: Name,
     data: Annotated[str, typer.Option(help="A file, a folder, 'x/*.parquet', s3://bucket/x, or a database's URL.")],
     query: Annotated[str | None, typer.Option(help="Of a database: what to read, a select.")] = None,
+    query_reason: QueryReason = None,
     table: Annotated[str | None, typer.Option(help="Of a database: the whole table.")] = None,
     records: Annotated[
         int | None, typer.Option(help="Public guess at how many rows; the schema's if left out.")
@@ -41,7 +43,7 @@ def append(
     dpserve dataset append visits --data week-2.parquet --dated day --since 2026-01-12 --until 2026-01-18
     """
     from training.growing.append import append as append_rows  # loads what reads rows: lists wait for none of it
-    from training.rows.sources.opened import rows_at
+    from training.rows.sources.opened import RowSource, rows_at
 
     home = Home.open()
     allowed(home, "steward", dataset=name)
@@ -51,9 +53,12 @@ def append(
         raise InputError("dated: give --dated, --since and --until together")
     new = None if reason is None else NewPeople(reason, this_user())
     period = None if dated is None or since is None or until is None else Period(dated, since, until)
-    described = home.datasets / home.ledger.dataset(name).registration.commitment / "schema.yaml"
-    with busy(f"packing another block of {name}"), rows_at(home, data, query, table, described) as (rows, origin):
-        grown = append_rows(home, name, rows, this_user(), records, period, new, origin)
+    about, source = home.ledger.dataset(name).registration, RowSource(data, query, table, query_reason)
+    described = home.datasets / about.commitment / "schema.yaml"
+    stated = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
+    with busy(f"packing another block of {name}"), rows_at(home, source, described, about.unit.column) as found:
+        rows, origin = found
+        grown = append_rows(home, name, rows, this_user(), records, period, new, origin, stated)
     show_as_is(home, grown, json)
 
 

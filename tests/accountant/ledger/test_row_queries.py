@@ -14,8 +14,8 @@ from accountant.certificates.statement import not_covered_of, queries_of
 from accountant.errors import InputError
 from accountant.ledger.blocks import appending
 from accountant.ledger.blocks.appending import NewBlock
-from accountant.ledger.blocks.row_queries import LONGEST, RowQuery
 from accountant.ledger.records import Unit
+from accountant.ledger.row_queries import LONGEST, RowQuery
 
 TEXT = "select * from visits where name <> 'Ada'"
 PLAIN, ASKED = RowQuery.of(TEXT), RowQuery.of("select * from visits limit 9", "the visits of one ward", "steward")

@@ -69,7 +69,10 @@ def test_what_a_query_makes_of_files_is_registered_and_is_the_same_from_every_pl
     ]
     assert run(["init"]) == 0
     register = ["dataset", "register"]
-    assert run([*register, "a", "--data", f"duckdb:{wards}", "--query", QUERY, *rest]) == 0
+    assert run([*register, "a", "--data", f"duckdb:{wards}", "--query", QUERY, *rest]) == 2
+    assert "a join" in capsys.readouterr().err
+    reason = ["--query-reason", "joined to their own rows, and grouped by person"]
+    assert run([*register, "a", "--data", f"duckdb:{wards}", "--query", QUERY, *reason, *rest]) == 0
     assert json.loads((tmp_path / "home" / "datasets.json").read_text())["a"]["data"] == f"duckdb:{wards}"
     counted = read(wards, QUERY, folder=tmp_path)
     assert len(counted["visits"]) == 2000
@@ -81,16 +84,19 @@ def test_what_a_query_makes_of_files_is_registered_and_is_the_same_from_every_pl
     before = hashlib.sha256((tmp_path / "wards.duckdb").read_bytes()).digest()
     for data, asked in {
         f"{tmp_path / 'rows.parquet'}": [],
-        f"duckdb:{wards}/*/*.parquet": ["--query", QUERY],
-        f"duckdb:file://{wards}": ["--query", QUERY],
+        f"duckdb:{wards}/*/*.parquet": ["--query", QUERY, *reason],
+        f"duckdb:file://{wards}": ["--query", QUERY, *reason],
         f"duckdb:///{tmp_path / 'wards.duckdb'}": ["--table", "counted"],
         f"duckdb:{tmp_path / 'wards.duckdb'}": ["--query", "select * from main.counted"],
     }.items():
         capsys.readouterr()
         assert run([*register, "b", "--data", data, *asked, *rest]) == 2
         assert "these rows are registered already, as a" in capsys.readouterr().err
-    # A view in the database reads files that were not named.
-    assert run([*register, "b", "--data", f"duckdb:{tmp_path / 'wards.duckdb'}", "--table", "rows", *rest]) == 2
+    # A view is a query that somebody else wrote, and this one reads files that were not named.
+    view = ["--data", f"duckdb:{tmp_path / 'wards.duckdb'}", "--table", "rows"]
+    assert run([*register, "b", *view, *rest]) == 2
+    assert "'rows' is no plain table" in capsys.readouterr().err
+    assert run([*register, "b", *view, *reason, *rest]) == 2
     assert "what --data does not name" in capsys.readouterr().err
     assert hashlib.sha256((tmp_path / "wards.duckdb").read_bytes()).digest() == before
     assert not list(tmp_path.glob("home/datasets/*.partial"))

@@ -21,6 +21,7 @@ from training.rows.data import reading
 from training.rows.packed.working import working_folder
 from training.rows.people import NULLS
 from training.rows.sources import remote
+from training.rows.sources.catalogs import Check, DuckCatalog, nothing
 from training.rows.sources.files import ARROW, BATCH_ROWS, ending
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.written import Form
@@ -45,8 +46,11 @@ def is_duckdb(data: str) -> bool:
 
 
 @contextmanager
-def answered(data: str, query: str | None, name: str | None, form: Form, folder: Path) -> Iterator[Path]:
+def answered(
+    data: str, query: str | None, name: str | None, form: Form, folder: Path, check: Check = nothing
+) -> Iterator[Path]:
     """A file of what `query` answers, or of the whole table `name`, while it is needed. `form`: how a .csv is written.
+    `check` looks at the database before anything is read of it.
 
     InputError where nothing says what to read, it is no select, or DuckDB is not installed; DataError where a file
     cannot be read, or DuckDB refuses.
@@ -59,12 +63,14 @@ def answered(data: str, query: str | None, name: str | None, form: Form, folder:
         raise InputError(f"data={data}: {FORMS}")
     if remote.is_remote(place):
         with remote.fetched(place, folder) as fetched:
-            yield from _answered(data, fetched, query, name, form, folder)
+            yield from _answered(data, fetched, query, name, form, folder, check)
     else:
-        yield from _answered(data, Path(place), query, name, form, folder)
+        yield from _answered(data, Path(place), query, name, form, folder, check)
 
 
-def _answered(data: str, source: Path, query: str | None, name: str | None, form: Form, folder: Path) -> Iterator[Path]:
+def _answered(
+    data: str, source: Path, query: str | None, name: str | None, form: Form, folder: Path, check: Check
+) -> Iterator[Path]:
     duckdb, native = _driver(), source.suffix.lower() in NATIVE
     if native and not source.is_file():
         raise DataError(f"data={data}: no such file")
@@ -80,6 +86,7 @@ def _answered(data: str, source: Path, query: str | None, name: str | None, form
                     with reading(source):
                         connection.register(ROWS, _dataset(source, form))
                 connection.execute("set lock_configuration = true")
+                check(DuckCatalog(connection, native))
                 _copy(duckdb, connection, asked, path)
         except (duckdb.Error, pa.ArrowException) as error:
             raise DataError(f"data={data}: {_kind(duckdb, error)}. Nothing was registered") from None

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from accountant.errors import DataError, InputError
 from training.rows.packed.working import working_folder
+from training.rows.sources.catalogs import Check, SqlCatalog, nothing
 from training.rows.sources.written import Form
 
 AT_ONCE = 4096  # rows of the cursor
@@ -43,9 +44,11 @@ def spooled(
     form: Form,
     folder: Path,
     environment: Mapping[str, str] = os.environ,
+    check: Check = nothing,
 ) -> Iterator[Path]:
-    """A file of what `query` answers, or of the whole table `name`, while it is needed. InputError where nothing says
-    what to read, or the driver is not installed; DataError where the database refuses.
+    """A file of what `query` answers, or of the whole table `name`, while it is needed. `check` looks at the database
+    before anything is read of it. InputError where nothing says what to read, or the driver is not installed; DataError
+    where the database refuses.
     """
     if (query is None) == (name is None):
         raise InputError("data: of a database, say either --query or --table")
@@ -55,6 +58,8 @@ def spooled(
         path = place / "query.csv"
         try:
             with engine.connect() as connection, path.open("x", encoding=form.encoding, newline="") as file:
+                connection = _read_only(connection)
+                check(SqlCatalog(connection))
                 _copy(connection, query, name, csv.writer(file, delimiter=form.delimiter))
         except (SQLAlchemyError, UnicodeEncodeError) as error:
             raise DataError(f"data={shown(data, environment)}: {_kind(error)}") from None
@@ -63,11 +68,20 @@ def spooled(
         yield path
 
 
-def _copy(connection: Connection, query: str | None, name: str | None, writer: Any) -> None:
+def _read_only(connection: Connection) -> Connection:
     if connection.dialect.name == "postgresql":
-        connection = connection.execution_options(postgresql_readonly=True)
-    elif connection.dialect.name == "sqlite":
+        return connection.execution_options(postgresql_readonly=True)
+    if connection.dialect.name == "sqlite":
         connection.execute(text("pragma query_only = on"))
+    return connection
+
+
+def dialect_of(data: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Name the kind of database, as SQLAlchemy calls it."""
+    return _parsed(data, environment).get_backend_name()
+
+
+def _copy(connection: Connection, query: str | None, name: str | None, writer: Any) -> None:
     schema, _, plain = (name or "").rpartition(".")
     whole = select(text("*")).select_from(
         table(quoted_name(plain, quote=True), schema=quoted_name(schema, quote=True) if schema else None)
