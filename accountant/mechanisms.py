@@ -28,6 +28,7 @@ from accountant.privacy.selection import Distribution, Poisson
 from accountant.weights import (
     LEAST,
     NEAR,
+    Numbers,
     block_ends,
     block_sums,
     gap_sums,
@@ -198,8 +199,8 @@ def _select(values: Integers, scale: float) -> Integers:
     """The exponential mechanism in every row of `values` (rows, candidates), P(h) ~ exp(values[h] / scale): (rows,).
 
     By inversion: a uniform number in [0, 1) falls among the weights, laid side by side, where it falls. 64 bits of it
-    and rough bounds of the sums nearly always tell; if not, more bits are drawn of the same number, and the sums are
-    computed to more digits than those. So nothing is rounded, and the time hardly depends on the values.
+    and rough bounds of the sums nearly always tell; if not, sums in integers of 128 bits, and more bits of the same
+    number. So nothing is rounded, and the time hardly depends on the values.
     """
     some = max(1, AT_ONCE // values.shape[1])
     return np.concatenate([_chosen(values[at : at + some], scale) for at in range(0, len(values), some)])
@@ -224,9 +225,12 @@ def _chosen(values: Integers, scale: float) -> Integers:
 
 def _exactly(below: NDArray[np.uint64], scale: float, uniform: int) -> int:
     """Among weights exp(-below / scale), where the number falls that begins with the 64 bits of `uniform`."""
-    bits = 64
-    while (found := place(*gap_sums(below, scale, bits), uniform, bits)) is None:
+    bits: int = 64
+    sums: tuple[Numbers, Numbers, int] = compiled.wide_sums(below, scale)
+    while (found := place(*sums, uniform, bits)) is None:
         bits, uniform = bits + 64, uniform << 64 | int.from_bytes(os.urandom(8), "big")
+        if bits > 128:  # what 128 bits do not tell, one choice in 2^60 or fewer, digits do, as many as it takes
+            sums = gap_sums(below, scale, bits)
     return found
 
 

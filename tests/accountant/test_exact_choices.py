@@ -15,7 +15,7 @@ from exact_laws import permute_and_flip_law
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant import mechanisms, weights, weights_compiled
+from accountant import mechanisms, weights_compiled
 from accountant.mechanisms import ExponentialSelection, ExponentialSelections, PermuteAndFlip
 from accountant.weights import CLOSE, FINE, NEAR, SERIES, PartialSums, gap_sums, rough_weights
 from accountant.weights_compiled import BLOCK
@@ -115,13 +115,91 @@ def test_among_a_million_as_good_floats_tell_nearly_always(monkeypatch):
 
 @pytest.mark.parametrize("h", [0, 1022, 1023, 1024, 2047, 2998])
 def test_parts_end_where_blocks_do(monkeypatch, h):
-    """Closer to the end of a part than floats tell, by digits; equal candidates are worked out once."""
-    end, asked, real = Fraction(h + 1, 3000), [], weights.weight
-    monkeypatch.setattr(weights, "weight", lambda *given: asked.append(given) or real(*given))
+    """Closer to the end of a part than floats tell, and no digits are asked for."""
+    end = Fraction(h + 1, 3000)
+    monkeypatch.setattr(mechanisms, "gap_sums", None)
     for uniform, expected in ((int(end * 2**64) - 4, h), (int(end * 2**64) + 4, h + 1)):
         fixed(monkeypatch, [uniform, 0])
         assert chosen([0] * 3000, 10.0) == expected
-    assert len(asked) == 2
+
+
+def many_gaps(count, scale, seed=0):
+    """Different ones, up to 100 scales and beyond the reach of a word, the best of them somewhere."""
+    rng = np.random.default_rng(seed)
+    below = rng.integers(0, min(2**64 - 1, int(100 * scale) + 3), count, dtype=np.uint64, endpoint=True)
+    below[rng.integers(count)] = 0
+    return below
+
+
+SCALES = [0.01, 0.5, 3.7, 1e4, 2.0**31 / 3, 1e9, 1e15, 2.0**56, 2.0**62 / 7, 1e19, 9e27]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("count", [1, 2, 1023, 1024, 1025, 2500])
+def test_wide_sums_hold_the_true_ones_as_closely_as_they_claim(scale, count):
+    """Against 60 digits: every bound of every sum, from both sides, and no wider than OFF for each weight."""
+    below = many_gaps(count, scale, count)
+    low, high, total = weights_compiled.wide_sums(below, scale)
+    assert (len(low), total, low.unit) == (count, high[-1], high.unit)
+    with localcontext(prec=60):
+        true = list(accumulate((-(Decimal(gap) / Decimal(scale))).exp() for gap in below.tolist()))
+        for i in {0, 1, 1022, 1023, 1024, 2047, 2048, count - 1} & set(range(count)):
+            assert low[i] - 1 <= true[i] * 2**low.unit <= high[i] + 1  # what 60 digits themselves are off
+            assert high[i] - low[i] == weights_compiled.OFF * (i + 1)
+            assert true[i] * 2**low.unit - low[i] <= weights_compiled.OFF * (i + 1) / 2
+    assert total < 2**127
+    assert low[-1] == low[count - 1] >= 2**low.unit - weights_compiled.OFF
+
+
+@pytest.mark.parametrize("scale", [3.7, 1e4, 1e9, 1e19])
+def test_on_either_side_of_every_boundary_of_many_different_gaps(monkeypatch, scale):
+    """Words next to each end, by 60 digits; 128 bits tell all of them: no sum is worked out by digits."""
+    below = many_gaps(3000, scale)
+    monkeypatch.setattr(mechanisms, "gap_sums", None)
+    with localcontext(prec=60):
+        parts = list(accumulate((-(Decimal(gap) / Decimal(scale))).exp() for gap in below.tolist()))
+        exact = [int(part / parts[-1] * 2**128) for part in parts]
+    wide = [h for h in range(1, 2999) if min(exact[h] - exact[h - 1], exact[h + 1] - exact[h]) > 2**66][:200]
+    assert len(wide) > 30
+    for h in wide:
+        turn, rest = exact[h] >> 64, exact[h] & 2**64 - 1
+        near = [turn, max(0, rest - 2**50)], [turn, rest + 2**50]
+        for words, expected in (([turn - 1, 0], h), ([turn + 1, 0], h + 1), (near[0], h), (near[1], h + 1)):
+            if words[1] < 2**64:
+                fixed(monkeypatch, words)
+                assert mechanisms._exactly(below, scale, mechanisms.os.urandom(8) and words[0]) == expected
+
+
+@pytest.mark.statistical
+def test_the_law_where_floats_do_not_tell(monkeypatch):
+    """Every draw goes through the integers; in rows and alone. False alarm: below 1e-6."""
+    monkeypatch.setattr(weights_compiled, "off", lambda size: 0.45)
+    monkeypatch.setattr(mechanisms, "gap_sums", None)
+    asked, real = [], mechanisms._exactly
+    monkeypatch.setattr(mechanisms, "_exactly", lambda *given: asked.append(1) or real(*given))
+    values = np.array([-300, 7, 0, 12, -14, 3, 12, 20, 5, -30, 8])
+    expected = np.exp((values - values.max()) / 10)
+    drawn = ExponentialSelections(Decimal(1)).draw(np.stack([values] * 3 * DRAWS), 10)
+    counts = np.bincount(drawn, minlength=values.size)
+    assert len(asked) > 2 * DRAWS
+    assert counts[0] == 0
+    expected = 3 * DRAWS * expected[1:] / expected[1:].sum()
+    assert ((counts[1:] - expected) ** 2 / expected).sum() < 45.1  # chi-square of 9 degrees: above by 1e-6
+
+
+@pytest.mark.parametrize("fault", ["a unit more in a table", "a digit left out", "a scale of half the size"])
+def test_faults_of_wide_sums_are_seen(monkeypatch, fault):
+    real = weights_compiled.tables
+    if fault == "a scale of half the size":
+        monkeypatch.setattr(weights_compiled, "tables", lambda scale, unit: real(scale / 2, unit))
+    elif fault == "a digit left out":
+        monkeypatch.setattr(weights_compiled, "tables", lambda *given: (real(*given)[0], real(*given)[1][:-1]))
+    else:  # in the high word: 2^-64 of a weight
+        monkeypatch.setattr(
+            weights_compiled, "tables", lambda *given: (real(*given)[0], real(*given)[1] + np.uint64(1))
+        )
+    with pytest.raises(AssertionError):
+        test_wide_sums_hold_the_true_ones_as_closely_as_they_claim(1e9, 1025)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.lists(st.integers(0, 2**70), min_size=4, max_size=4))
