@@ -23,8 +23,21 @@ OVERHEAD = 48  # bytes of a sealed text beyond the text: HPKE's own public key, 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
-def split(values: NDArray[np.int64], bits: int = BITS) -> tuple[Share, Share]:
-    """Two shares (n,) modulo 2^bits of `values` (n,): the first is uniform and says nothing, and so is the second."""
+def within(values: NDArray[np.int64], sensitivity: int) -> NDArray[np.int64]:
+    """`values` (n,), or as many zeros where they are longer (L2) than `sensitivity`: compared in exact integers.
+
+    What is promised rests on that length, and that an answer comes is part of what is released: so what is too long
+    neither leaves nor keeps its owner from answering.
+    """
+    length = sum(value * value for value in values.tolist())
+    return values * np.int64(length <= sensitivity * sensitivity)
+
+
+def split(values: NDArray[np.int64], sensitivity: int, bits: int = BITS) -> tuple[Share, Share]:
+    """Two shares (n,) modulo 2^bits of `values` (n,): the first is uniform and says nothing, and so is the second. Of
+    zeros where `values` are longer than the `sensitivity` that was priced.
+    """
+    values = within(values, sensitivity)
     drawn = np.frombuffer(os.urandom(8 * values.size), "<u8").astype(np.uint64)
     first = drawn >> np.uint64(BITS - bits)  # the high bits of 64 uniform ones are uniform
     return first, (np.ascontiguousarray(values, np.int64).view(np.uint64) - first) & _mask(bits)
@@ -50,6 +63,14 @@ def from_bytes(raw: bytes) -> Share:
     if len(raw) % 8:
         raise InputError(f"share: {len(raw)} bytes, which are no whole numbers")
     return np.frombuffer(raw, "<u8").astype(np.uint64)
+
+
+def check_key(key: bytes) -> None:
+    """InputError where nothing can be sealed to this X25519 public key (32 bytes): a point of small order."""
+    try:
+        seal(b"", key, b"")
+    except ValueError:
+        raise InputError("seal: is a key that nothing can be sealed to") from None
 
 
 def seal(text: bytes, key: bytes, about: bytes) -> bytes:

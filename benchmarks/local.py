@@ -144,7 +144,7 @@ def aggregators(runs: int) -> None:
     codes, held_out = (encode_columns(schema.features, columns_of(schema, part.table)) for part in (train, test))
     labels, truth = (np.array(part.table["income"].to_pylist()) == schema.classes[1] for part in (train, test))
     y, owners = np.where(labels, 1.0, -1.0), len(labels)
-    whom = tuple(Aggregator(name, f"{at}" * 64, f"{at + 2}" * 64) for at, name in enumerate("ab"))
+    whom = tuple(Aggregator(name, f"{at + 1}" * 64, f"{at + 3}" * 64) for at, name in enumerate("ab"))
     sums: dict[int, NDArray[np.int64]] = {}
     for epsilon in (0.1, 0.25, 0.5, 1.0, 2.0):
         budget, groups = Budget.of(epsilon, "0.000001"), groups_for(owners, epsilon)

@@ -91,7 +91,7 @@ class TwoAggregators:
         layout = Groups(self.features, groups)
         if groups not in self.sums:
             self.sums[groups] = summed(layout, self.codes, self.y, self.each)
-        whom = tuple(Aggregator(name, f"{at}" * 64, f"{at + 2}" * 64) for at, name in enumerate("ab"))
+        whom = tuple(Aggregator(name, f"{at + 1}" * 64, f"{at + 3}" * 64) for at, name in enumerate("ab"))
         definition = SharedDefinition(
             "simulated", "owners", "model", "shared-additive", Decimal(str(epsilon)), self.owners, self.owners, "label",
             ("a", "b"), self.features, budget.delta, groups, multiplier_for(layout, budget), None, whom,

@@ -130,7 +130,7 @@ def adult(runs: int, learners: list[str], epsilons: list[float]) -> None:
 
 
 HOUSES = (120_000, 220_000)  # dollars: up to, above, above
-WHOM = tuple(Aggregator(name, f"{at}" * 64, f"{at + 2}" * 64) for at, name in enumerate("ab"))
+WHOM = tuple(Aggregator(name, f"{at + 1}" * 64, f"{at + 3}" * 64) for at, name in enumerate("ab"))
 
 
 def classes_of(name: str, folder: str | None) -> tuple[tuple[Feature, ...], Codes, NDArray[np.int64]]:

@@ -27,6 +27,8 @@ from sklearn.metrics import roc_auc_score
 from training.local.asking import BYTES, pinned
 from training.local.asking import ask as ask_service
 from training.owner import program
+from training.owner.own_rows import open_table
+from training.owner.reports import body_of, read_task
 from training.owner.settings import read_settings
 
 OWNERS, EACH, PUBLIC = 3, 9_000, 2_000
@@ -36,6 +38,11 @@ url = "{url}"
 trust = "{trust}"
 rows = "rows.csv"
 ledger = "owner.db"
+
+[question]
+target = "income"
+classes = ["<=50K", ">50K"]
+features = {features}
 
 [policy]
 total_epsilon = "8"
@@ -87,7 +94,8 @@ def shared(home: Path, url: str, folders: list[Path], rows: pa.Table) -> None:
     definition = program.verify_offer(offer, pinned(place), "census").definition
     for number in range(SMALLER):
         pyarrow.csv.write_csv(rows.slice(number * FEW, FEW), home / "few.csv")
-        body = program.body_of(definition, invitations[OWNERS + number], OWNERS + number, home / "few.csv")
+        task, few = read_task(definition, OWNERS + number), open_table(home / "few.csv")
+        body = body_of(task, invitations[OWNERS + number], few)
         ask_service(place, "POST", "/v1/campaigns/census/shares", body, BYTES)
     dpserve("campaign", "close", "census", show=True)
     say("Each aggregator opens its shares, tells the other whose, adds the whole noise, and answers once")
@@ -109,6 +117,7 @@ def main() -> None:
     rows = pq.read_table(DATA / "adult_train.parquet")
     public, invitations = home / "public.csv", home / "invitations.txt"
     pyarrow.csv.write_csv(rows.slice(0, PUBLIC).drop_columns(["income"]), public)
+    public_columns = [name for name in rows.column_names if name != "income"]
     say("A population of three owners, and what all campaigns together may cost one of them")
     schema = str(DATA / "adult.schema.yaml")
     dpserve(
@@ -124,7 +133,9 @@ def main() -> None:
             own = home / f"owner-{number}"
             own.mkdir()
             pyarrow.csv.write_csv(rows.slice(PUBLIC + number * EACH, EACH), own / "rows.csv")
-            text = SETTINGS.format(url=ask.url, trust=home / "trust.json", aggregator=trusted)
+            text = SETTINGS.format(
+                url=ask.url, trust=home / "trust.json", aggregator=trusted, features=json.dumps(public_columns)
+            )
             (own / "owner.toml").write_text(text)
             answer = ["owner", "answer", "survey", "--invitation", invitation, "--settings", str(own / "owner.toml")]
             dpserve(*answer, show=True)

@@ -128,8 +128,10 @@ TREE: Nodes = {
         },
     ),
     "owner": Branch(
-        "An owner's own side: answer a campaign once, see what was sent and what it cost.",
+        "An owner's own side: say what may be asked, answer a campaign once, see what was sent and what it cost.",
         {
+            "init": Leaf("local.owner:init", needs=NOTHING),
+            "check": Leaf("local.owner:check", needs=NOTHING),
             "answer": Leaf("local.owner:answer", needs=NOTHING),
             "show": Leaf("local.owner:show_owner", needs=NOTHING),
             "verify": Leaf("local.owner:verify_model", needs=NOTHING),

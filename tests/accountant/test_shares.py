@@ -22,7 +22,7 @@ def test_either_share_is_exactly_uniform_on_a_small_modulus(bits, monkeypatch):
         for drawn in range(size):
             raw = np.array([drawn << (64 - bits)], "<u8").tobytes()
             monkeypatch.setattr(shares.os, "urandom", lambda count, raw=raw: raw)
-            first, second = shares.split(np.array([value]), bits)
+            first, second = shares.split(np.array([value]), size, bits)
             assert shares.joined(first, second, bits) == [value]
             seen.append((int(first[0]), int(second[0])))
         for at in (0, 1):
@@ -33,7 +33,7 @@ def test_either_share_is_exactly_uniform_on_a_small_modulus(bits, monkeypatch):
 def test_either_share_is_uniform_on_the_real_modulus():
     """Every bit is fair, bytes fit the uniform law, and worst values do not show. False alarms: 1e-6 a figure."""
     for value in (0, 1, -1, 2**62, -(2**62)):
-        for share in shares.split(np.full(20_000, value)):
+        for share in shares.split(np.full(20_000, value), 2**80):
             raw = np.frombuffer(shares.to_bytes(share), np.uint8)
             ones = np.unpackbits(raw.reshape(-1, 8), axis=1).sum(axis=0)
             assert all(binomtest(int(count), 20_000).pvalue > 1e-6 / 64 for count in ones)
@@ -44,7 +44,7 @@ def test_either_share_is_uniform_on_the_real_modulus():
 def test_sums_of_shares_are_shares_of_sums():
     rng = np.random.default_rng(0)
     values = rng.integers(-(2**40), 2**40, (50, 7))
-    halves = [shares.split(row) for row in values]
+    halves = [shares.split(row, 2**50) for row in values]
     first, second = (sum(half[at] for half in halves) for at in (0, 1))
     assert np.array_equal(shares.joined(first, second), values.sum(axis=0))
     assert np.array_equal(shares.from_bytes(shares.to_bytes(first)), first)

@@ -52,6 +52,11 @@ trust = "trust.json"
 rows = "rows.csv"
 ledger = "owner.db"
 
+[question]
+target = "answer"
+classes = ["no", "yes"]
+features = ["a", "b", "c"]
+
 [policy]
 total_epsilon = "{total}"
 largest_epsilon = "2"

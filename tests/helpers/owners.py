@@ -78,7 +78,7 @@ def reports(definition: Definition, columns: dict[str, np.ndarray]) -> np.ndarra
     """What owners of one row each report, drawn as they draw."""
     numbers = np.arange(len(columns["answer"]))
     z = definition.coordinates.of(encode_columns(definition.features, columns))
-    y = labels(columns["answer"].tolist(), definition.classes)
+    y, _ = labels(columns["answer"].tolist(), definition.classes)
     own = own_vectors(definition.learner, z, y, np.ones(len(y), np.int64))
     vectors = directions(bytes.fromhex(definition.seed), numbers, definition.candidates, definition.dimension)
     return definition.mechanism.draw(scores(vectors, own))
@@ -97,7 +97,8 @@ def answer_turn(home: Home, name: str, columns: dict[str, np.ndarray], most: int
     turn = campaigns.state(home, name)["turn"]
     here = np.array([n for n in range(definition.owners) if definition.turn_of(n) == turn][:most])
     mine = {key: value[here] for key, value in columns.items()}
-    codes, y = encode_columns(definition.features, mine), labels(mine["answer"].tolist(), definition.classes)
+    codes = encode_columns(definition.features, mine)
+    y, _ = labels(mine["answer"].tolist(), definition.classes)
     document = document_after(campaigns.folder_of(home, name), turn - 1)
     so_far = read_so_far(document, definition.features, definition.classes)
     wanted = scores_in(definition, turn, codes, y, np.ones(len(here), np.int64), so_far, here)

@@ -49,6 +49,12 @@ url = "{url}"
 trust = "{trust}"
 rows = "rows.csv"
 ledger = "owner.db"
+pace_seconds = 0.05
+
+[question]
+target = "answer"
+classes = ["no", "yes"]
+features = ["a", "b", "c"]
 
 [policy]
 total_epsilon = "8"

@@ -64,8 +64,8 @@ def asking(
 def sealed(definition: SharedDefinition, owner: int, columns: dict[str, np.ndarray]) -> bytes:
     """What an owner of these rows sends, but for the invitation."""
     codes = encode_columns(definition.features, columns)
-    y = labels(columns["answer"].tolist(), definition.classes)
-    halves = shares.split(definition.layout.statistic(codes, y))
+    y, _ = labels(columns["answer"].tolist(), definition.classes)
+    halves = shares.split(definition.layout.statistic(codes, y), definition.layout.sensitivity)
     return b"".join(
         shares.seal(shares.to_bytes(half), bytes.fromhex(whom.seal), definition.about(owner, at))
         for at, (half, whom) in enumerate(zip(halves, definition.aggregators, strict=True))

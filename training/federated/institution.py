@@ -12,7 +12,6 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from accountant.errors import DpserveError
 from accountant.printable import printable
 from training.federated.words import ANSWER, BODY, CAMPAIGN, INVITATION, OFFER, SEEN, SETTINGS, SIZE, TAKEN, WITNESSED
 from training.local.asking import pinned
@@ -24,7 +23,8 @@ from training.owner.settings import read_settings
 class Institution(Executor):
     """Takes no argument, for a job that could give it one would decide what is charged to whom.
 
-    A refusal says nothing but that: why, and how much of the budget is left, stands in the institution's own log.
+    A refusal says nothing but that, and follows from what is public alone, never from rows; why, and how much of the
+    budget is left, stands in the institution's own log.
     """
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
@@ -46,6 +46,6 @@ class Institution(Executor):
             line = program.prepared(settings, offer if isinstance(offer, dict) else {}, name, invitation)
             reply[BODY] = line.body
             self.log_info(fl_ctx, f"campaign {name}: answered; {printable(program.words(line))}")
-        except DpserveError as error:
+        except Exception as error:  # whatever a job brings, its reply is the same
             self.log_error(fl_ctx, f"campaign {name}: not answered: {printable(str(error))}")
         return reply

@@ -19,6 +19,7 @@ from models.features import CategoricalFeature, Feature, NumericFeature
 
 Floats = NDArray[np.float64]
 GRID = 2**20  # weights and offsets are whole multiples of 1 / GRID
+MOST_NUMBERS = 1 << 23  # in the tables of all codes: 64 MB
 FLAT = 1e-3  # of the largest variance: directions in which public rows hardly differ say nothing
 
 
@@ -33,6 +34,11 @@ def embedding(feature: Feature) -> Floats:
     return np.array([[-1.0], [1.0], [0.0]])
 
 
+def embedding_width(feature: Feature) -> int:
+    """How many numbers `embedding` gives each code, without making them."""
+    return feature.bins if isinstance(feature, CategoricalFeature) else 1
+
+
 @dataclass(frozen=True)
 class Coordinates:
     """z(x) = (sum over features of embedding[code] weights - offset) / GRID, of `size` numbers. Integers throughout."""
@@ -42,11 +48,13 @@ class Coordinates:
     offset: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        widths = sum(embedding(feature).shape[1] for feature in self.features)
+        widths = sum(map(embedding_width, self.features))
         if len(self.weights) != widths or any(len(row) != self.size for row in self.weights) or not self.size:
             raise InputError(f"coordinates: must be {widths} rows of as many numbers as the offset has, at least one")
         if any(type(value) is not int for row in (*self.weights, self.offset) for value in row):
             raise InputError("coordinates: must be integers")
+        if sum(feature.bins for feature in self.features) * self.size > MOST_NUMBERS:
+            raise InputError(f"coordinates: too many codes and directions; at most {MOST_NUMBERS} numbers in all")
 
     @property
     def size(self) -> int:
@@ -58,10 +66,10 @@ class Coordinates:
         """What each code of each feature adds to z: one array (codes, size) a feature."""
         tables, start = [], 0
         for feature in self.features:
-            numbers = embedding(feature)
-            rows = np.array(self.weights[start : start + numbers.shape[1]], np.float64)
-            tables.append(numbers @ rows / GRID)
-            start += numbers.shape[1]
+            width = embedding_width(feature)
+            rows = np.array(self.weights[start : start + width], np.float64)
+            tables.append((rows if width == feature.bins else embedding(feature) @ rows) / GRID)
+            start += width
         return tables
 
     @cached_property

@@ -22,6 +22,9 @@ from training.local.question import Question
 
 PURPOSE = "one report of one owner"
 LEARNERS = ("local-linear", "local-lr")
+MOST_DIMENSION = 1 << 16  # of an owner's vector
+MOST_REGRESSION = 1 << 10  # of an own regression, which solves for all of it at once
+MOST_WORK = 1 << 22  # numbers in all of an owner's public vectors: a fraction of a second, whoever asks
 
 
 class Reports(Question):
@@ -40,6 +43,12 @@ class Reports(Question):
         if not re.fullmatch(r"[0-9a-f]{64}", self.seed) or not re.fullmatch(r"([0-9a-f]{64})?", self.public_rows):
             raise InputError("seed, public_rows: must be 64 hexadecimal digits each")
         self.mechanism.event  # noqa: B018  # its parameters are checked as it is made
+        most = MOST_REGRESSION if self.learner == "local-lr" else MOST_DIMENSION
+        if self.dimension > most or self.dimension * self.candidates > MOST_WORK:
+            raise InputError(
+                f"candidates={self.candidates}: of {self.dimension} numbers each are too many to ask an owner "
+                f"about; at most {most} numbers, and {MOST_WORK} in all"
+            )
 
     @property
     def mechanism(self) -> OneOfK:
@@ -50,6 +59,11 @@ class Reports(Question):
     @abstractmethod
     def dimension(self) -> int:
         """Of an owner's own vector."""
+
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers one row becomes: a regression has the products of labels too."""
+        return self.dimension * (self.wide if self.learner == "local-lr" else 1)
 
     @property
     def plan(self) -> Plan:

@@ -3,9 +3,10 @@ each group. Integers of a bounded length, whatever the rows are.
 
 The statistic of one row has a one for each pair of features, a one for each feature, and a label of length at most
 LABEL for each feature: of three classes or more a corner (`training.local.corners`), several numbers of that length. An
-owner's is the mean over its rows, in units of 1 / GRID, cut towards 0. A mean is no longer than the longest of what it
-is of, and cutting makes no number larger: so no owner's is longer than `sensitivity` (L2), and adding an owner, or
-leaving it out, moves the sum by no more.
+owner's is the mean over its rows that fit what is asked, zeros where none does, in units of 1 / GRID, cut towards 0. A
+mean is no longer than the longest of what it is of, and cutting makes no number larger: so no owner's is longer than
+`sensitivity` (L2), and adding an owner, or leaving it out, moves the sum by no more. `accountant.shares.split` compares
+it once more, in integers.
 """
 
 from __future__ import annotations
@@ -82,26 +83,30 @@ class Groups:
         squared = GRID**2 * (features * (features - 1) // 2 + features + features * LABEL**2)
         return isqrt(squared - 1) + 1
 
-    def statistic(self, codes: Sequence[NDArray[Any]], answers: Floats) -> Integers:
-        """What one owner's rows come to: (numbers,), integers.
+    def statistic(
+        self, codes: Sequence[NDArray[Any]], answers: Floats, fits: NDArray[np.bool_] | None = None
+    ) -> Integers:
+        """What one owner's rows come to: (numbers,), integers: the mean over the rows that fit; zeros where none does.
 
         Args:
             codes: of the rows, one array (n,) a feature; n at least 1.
             answers: (n,) within [-1, 1], -1 or 1 of two classes; of more, labels' corners (n, wide). They are cut to
                 whole multiples of 1 / GRID, and no row's is longer than 1 then.
+            fits: which rows count (n,); None: all of them. The time does not depend on it.
         """
         rows, size = len(answers), self.size
+        count = np.ones(rows, bool) if fits is None else fits
         together, sums = np.zeros((size, size)), np.zeros((size, self.wide))
         label = whole_answers(answers.reshape(rows, self.wide)) * LABEL
         for start in range(0, rows, CHUNK):
             part = slice(start, start + CHUNK)
             places = np.stack([table[code[part]] for table, code in zip(self.tables, codes, strict=True)], axis=1)
             held = np.zeros((len(places), size))
-            held[np.arange(len(places))[:, np.newaxis], places] = 1
+            held[np.arange(len(places))[:, np.newaxis], places] = count[part, np.newaxis]
             together += held.T @ held  # sums of ones: floats hold them exactly
             sums += held.T @ label[part]
         whole = np.concatenate([GRID * together[self.pairs], GRID * np.diag(together), sums.ravel()]).astype(np.int64)
-        return np.asarray(np.sign(whole) * (np.abs(whole) // rows), np.int64)
+        return np.asarray(np.sign(whole) * (np.abs(whole) // max(1, int(count.sum()))), np.int64)
 
     def moments(self, total: Floats) -> tuple[Floats, Floats]:
         """Of a sum (numbers,) of statistics, in rows: counts (size, size), those of one feature on the diagonal, and

@@ -16,7 +16,7 @@ from accountant.budget import check_name
 from accountant.canonical import JSON, exact_integer, exact_text, parse_decimal
 from accountant.errors import InputError
 from accountant.privacy.events import Plan
-from models.features import Feature, feature_from_json
+from models.features import Feature, encodable, feature_from_json
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 LIMIT = 1 << 19
@@ -51,8 +51,11 @@ class Question(ABC):
         check_name("model", self.model)
         if not 1 <= self.least <= self.owners <= MOST_OWNERS:
             raise InputError(f"least={self.least}: must be from 1 to the {self.owners} owners, at most {MOST_OWNERS}")
-        if len(set(self.classes)) != len(self.classes):
-            raise InputError(f"classes={list(self.classes)}: must be distinct")
+        if len(set(self.classes)) != len(self.classes) or not all(map(encodable, self.classes)):
+            raise InputError(f"classes={list(self.classes)!s:.200}: must be different texts, none of them empty")
+        names = [feature.name for feature in self.features]
+        if not names or len({*names, self.target}) != len(names) + 1:
+            raise InputError("features, target: must be different columns, at least one feature")
 
     def check_learner(self, known: tuple[str, ...]) -> None:
         """InputError where the learner is none of `known`."""
@@ -63,6 +66,11 @@ class Question(ABC):
     def wide(self) -> int:
         """How many numbers one label is: one less than there are classes; 1 of a number."""
         return max(1, len(self.classes) - 1)
+
+    @property
+    @abstractmethod
+    def row_numbers(self) -> int:
+        """How many numbers one row becomes, at most, on its owner's machine."""
 
     @property
     @abstractmethod

@@ -35,6 +35,7 @@ MOST_BYTES = 1 << 20  # of one request, and of a signed statement: what the plat
 ROOM = 1 << 12  # of that, for all but owners, shares and numbers
 FINEST = Decimal("0.000001")  # of the noise multiplier
 WIDEST = Decimal(10**6)
+MOST_END = 1e300  # of a number's range: the difference of two ends is finite
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Aggregator:
         for key in (self.seal, self.sign):
             if len(key) != 64 or not set(key) <= set("0123456789abcdef"):
                 raise InputError(f"aggregator={self.name!r:.80}: keys must be 64 hexadecimal digits each")
+        shares.check_key(bytes.fromhex(self.seal))
         if not self.name.isprintable() or not 1 <= len(self.name) <= 200:
             raise InputError("aggregator: the name must be one line of 1 to 200 characters")
 
@@ -96,8 +98,8 @@ class SharedDefinition(Question):
             check_classes(self.learner, self.classes)
         elif self.classes:
             raise InputError("classes, bounded: a target has one of them")
-        if self.bounded is not None and not self.bounded[0] < self.bounded[1]:
-            raise InputError("bounded: must be the lower end and the higher one")
+        if self.bounded is not None and not -MOST_END <= self.bounded[0] < self.bounded[1] <= MOST_END:
+            raise InputError(f"bounded: must be the lower end and the higher one, finite, within {MOST_END:g}")
         keys = {key for each in self.aggregators for key in (each.seal, each.sign)}
         if len(self.aggregators) != AGGREGATORS or len(keys) != 2 * AGGREGATORS:
             raise InputError("aggregators: must be two, each with keys of its own")
@@ -136,6 +138,11 @@ class SharedDefinition(Question):
         return max(AGGREGATORS * self.share_bytes, said) + ROOM
 
     @property
+    def row_numbers(self) -> int:
+        """How many numbers one row becomes: which group each feature's is."""
+        return self.layout.size
+
+    @property
     def plan(self) -> Plan:
         """What is charged: one sum, with the noise of one aggregator alone."""
         return plan_of(self.layout, self.noise_multiplier)
@@ -165,6 +172,8 @@ class SharedDefinition(Question):
     def of(cls, common: dict[str, Any], body: Mapping[str, Any]) -> SharedDefinition:
         """From what every campaign says, and the fields of its own."""
         ends = json.loads(exact_text(body["bounded"], "bounded"))
+        if ends is not None and not (type(ends) is list and len(ends) == 2 and {*map(type, ends)} <= {int, float}):
+            raise InputError("bounded: must be null, or the lower end and the higher one")
         return cls(
             **common,
             allowed=parse_decimal(body["delta"]),

@@ -1,22 +1,19 @@
-"""An owner answers a campaign: fetch, verify, hold against the own policy, charge and draw once, send, tell.
+"""An owner answers a campaign: read the own rows, fetch, verify, hold against the own policy, draw once, send.
 
-Everything that could go wrong before the draw costs nothing; after it, the same bytes are sent again.
+A campaign is refused by what is public alone, before a row has a part in it. Once it is accepted a report is always
+drawn, charged and sent, at a moment that the settings decide: that an owner answers says nothing about its rows.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-
-from accountant import shares
-from accountant.canonical import decimal_string, encode
+from accountant.canonical import decimal_string
 from accountant.errors import InputError
-from models.features import encode_columns
 from training.local.asking import (
     BYTES,
     JSON,
@@ -29,59 +26,13 @@ from training.local.asking import (
     verify_turn,
 )
 from training.local.boosted.definition import BoostedDefinition
-from training.local.boosted.owned_scores import scores_in
-from training.local.boosted.so_far import NOTHING, read_so_far
-from training.local.definition import Definition
-from training.local.directions import directions, scores
-from training.local.question import Question
-from training.local.shared import SharedDefinition
-from training.local.statistics import own_vectors
+from training.local.boosted.so_far import NOTHING
 from training.owner.own_ledger import OwnLedger, Sent
-from training.owner.own_rows import labels, numbers, read_rows
+from training.owner.own_rows import OwnTable, open_table
+from training.owner.reports import body_of, read_task
 from training.owner.settings import Settings
 
-__all__ = ["Refused", "answer", "draw", "prepared", "said", "share", "told", "verify_offer", "words"]
-
-
-def draw(definition: Definition | BoostedDefinition, owner: int, rows: Path, document: bytes = NOTHING) -> int:
-    """One report of all of the owner's rows: the index of one of its vectors. Exactly epsilon-DP whatever the rows.
-
-    Where owners are asked in turns, `document` is what was published before this one's.
-    """
-    columns, answers = read_rows(rows, definition.features, definition.target)
-    codes, y = encode_columns(definition.features, columns), labels(answers, definition.classes)
-    count, number, seed = np.array([len(answers)]), np.array([owner]), bytes.fromhex(definition.seed)
-    if isinstance(definition, BoostedDefinition):
-        turn, so_far = definition.turn_of(owner), read_so_far(document, definition.features, definition.classes)
-        wanted = scores_in(definition, turn, codes, y, count, so_far, number)
-        return int(definition.mechanism_in(turn).draw(wanted)[0])
-    own = own_vectors(definition.learner, definition.coordinates.of(codes), y, count)
-    vectors = directions(seed, number, definition.candidates, own.shape[1])
-    return int(definition.mechanism.draw(scores(vectors, own))[0])
-
-
-def share(definition: SharedDefinition, owner: int, rows: Path) -> bytes:
-    """What all of the owner's rows come to, in two shares, each sealed to one aggregator: the first's, then the
-    second's.
-
-    Either share alone is uniform. Nothing is drawn that protects both together: that is the aggregators' noise.
-    """
-    columns, answers = read_rows(rows, definition.features, definition.target)
-    codes = encode_columns(definition.features, columns)
-    y = labels(answers, definition.classes) if definition.bounded is None else numbers(answers, definition.bounded)
-    halves = shares.split(definition.layout.statistic(codes, y))
-    return b"".join(
-        shares.seal(shares.to_bytes(half), bytes.fromhex(whom.seal), definition.about(owner, at))
-        for at, (half, whom) in enumerate(zip(halves, definition.aggregators, strict=True))
-    )
-
-
-def body_of(definition: Question, invitation: str, owner: int, rows: Path, document: bytes = NOTHING) -> bytes:
-    """What is sent: drawn, or split, anew. To be stored before it is sent, and then never made again."""
-    if isinstance(definition, SharedDefinition):
-        return invitation.encode() + b"\n" + share(definition, owner, rows)
-    assert isinstance(definition, Definition | BoostedDefinition)
-    return encode({"invitation": invitation, "report": draw(definition, owner, rows, document)})
+__all__ = ["Refused", "answer", "prepared", "said", "told", "verify_offer", "words"]
 
 
 def answer(settings: Settings, name: str, invitation: str) -> Sent:
@@ -92,7 +43,8 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
         What `prepared` raises.
     """
     _number(invitation)
-    line = fetch_campaign(settings, name, lambda offer: prepared(settings, offer, name, invitation))
+    table = own_table(settings, name)
+    line = fetch_campaign(settings, name, lambda offer: prepared(settings, offer, name, invitation, table))
     what, kind = ("shares", BYTES) if line.delta else ("reports", JSON)
     ask(settings, "POST", f"/v1/campaigns/{quote(name, safe='')}/{what}", line.body, kind)
     ledger = OwnLedger(settings.ledger)
@@ -100,19 +52,37 @@ def answer(settings: Settings, name: str, invitation: str) -> Sent:
     return next(each for each in ledger.lines() if each.campaign == name)
 
 
-def prepared(settings: Settings, offer: dict[str, Any], name: str, invitation: str) -> Sent:
+def own_table(settings: Settings, name: str) -> OwnTable | None:
+    """The owner's rows, read before the campaign is looked at; None where it was answered before. InputError where the
+    file cannot be opened: nobody was asked, and nobody was told.
+    """
+    answered = any(line.campaign == name for line in OwnLedger(settings.ledger).lines())
+    return None if answered else open_table(settings.rows)
+
+
+def prepared(
+    settings: Settings, offer: dict[str, Any], name: str, invitation: str, table: OwnTable | None = None
+) -> Sent:
     """The line of the ledger whose bytes answer this offer, however it came: verified, held against the policy, charged
-    and drawn; or stored before.
+    and drawn; or stored before. It returns a whole number of `settings.pace` seconds after it began.
+
+    Nothing that it raises follows from what the rows say: they are looked at where nothing can be refused any more.
+
+    Args:
+        table: the owner's rows, if they were read before.
 
     Raises:
-        InputError: the campaign asks for what the policy or the rows do not allow; nothing was drawn.
+        InputError: the campaign asks for what the policy does not allow, or the file of rows cannot be opened; nothing
+        was drawn.
         BudgetRefused: it asks for more epsilon than the policy gives, or is left; nothing was drawn.
         WrongState: owners are asked in turns, and it is not this one's; nothing was drawn.
         CertificateInvalid, LedgerInvalid, KeyInvalid: it is not signed, or not in the log; nothing was drawn.
         OtherHistory: the log does not continue what was seen here, or this name asked something else before; nothing
             was drawn.
     """
+    began = time.monotonic()
     number, trust = _number(invitation), pinned(settings)
+    rows = table or own_table(settings, name) or OwnTable({}, 0)
     verified = verify_offer(offer, trust, name)
     definition, ledger = verified.definition, OwnLedger(settings.ledger)
     believe_history(settings, offer, verified, trust, ledger.size_seen(trust.origin))
@@ -121,14 +91,15 @@ def prepared(settings: Settings, offer: dict[str, Any], name: str, invitation: s
     if number >= definition.owners:
         raise InputError(f"invitation: is of owner {number}; the campaign has {definition.owners}")
 
-    def published(asked: Question, owner: int) -> bytes:
-        return verify_turn(offer, trust, asked, owner) if isinstance(asked, BoostedDefinition) else NOTHING
+    def drawn() -> bytes:
+        published = NOTHING
+        if isinstance(definition, BoostedDefinition):
+            published = verify_turn(offer, trust, definition, number)
+        return body_of(read_task(definition, number, published), invitation, rows)
 
-    return ledger.report(
-        definition, settings.policy.total,
-        lambda: body_of(definition, invitation, number, settings.rows, published(definition, number)),
-        settings.policy.total_delta,
-    )  # fmt: skip
+    line = ledger.report(definition, settings.policy.total, drawn, settings.policy.total_delta)
+    time.sleep(-(time.monotonic() - began) % settings.pace)  # how long rows took is not to be seen
+    return line
 
 
 def _number(invitation: str) -> int:

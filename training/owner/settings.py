@@ -6,6 +6,12 @@ rows = "rows.csv"                    # the owner's rows, with the answer
 ledger = "owner.db"                  # what was sent, and what it cost
 ca = "ca.pem"                        # of the server's certificate; the system's when left out
 witnesses = "witnesses.policy"       # whose cosignatures the log must show (C2SP tlog-policy); nobody's when left out
+pace_seconds = 1                     # an answer is sent whole multiples of this after it was asked for
+
+[question]                           # what may be asked about your rows; nothing else is answered
+target = "income"                    # the column that holds the answer
+classes = ["low", "high"]            # its words, all of them; or range = [0, 1000] where it is a number
+features = ["age", "job"]            # no other column
 
 [policy]
 total_epsilon = "3"                  # of all reports together, for ever
@@ -28,6 +34,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +47,42 @@ from training.local.boosted.definition import BoostedDefinition
 from training.local.question import Question
 from training.local.questions import LEARNERS
 from training.local.shared import SharedDefinition
-from training.local.toml import only
+from training.local.toml import Kind, only
+
+PACE = 1.0
+SLOWEST = 3600.0
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What may be asked about an owner's rows, fixed beforehand and by the owner: one target, its words (or the range
+    of its numbers), and the columns that may stand beside it.
+    """
+
+    target: str
+    classes: tuple[str, ...]
+    features: tuple[str, ...]
+    range: tuple[float, float] | None = None
+
+    def check(self, definition: Question) -> None:
+        """InputError where a campaign asks for anything else. It looks at the definition alone."""
+        if definition.target != self.target:
+            raise InputError(f"target={definition.target!r:.80}: you answer about {self.target!r} alone")
+        if set(definition.classes) != set(self.classes):
+            raise InputError(f"classes={list(definition.classes)!s:.200}: you answer with {list(self.classes)} alone")
+        ends = getattr(definition, "bounded", None)
+        if ends is not None and (self.range is None or not self.range[0] <= ends[0] < ends[1] <= self.range[1]):
+            raise InputError(f"range={list(ends)}: is not within yours, {self.range}")
+        others = [feature.name for feature in definition.features if feature.name not in self.features]
+        if others:
+            raise InputError(f"features={others!s:.200}: you answer about {list(self.features)} alone")
 
 
 @dataclass(frozen=True)
 class Policy:
     """What an owner agrees to. `total`, `total_delta`: of all reports that were ever drawn; `largest`, `largest_delta`:
     of one. `aggregators`: fingerprints of those whom the owner believes to be honest. `most_rounds`: of a campaign that
-    asks owners in turns; each of them answers once all the same.
+    asks owners in turns; each of them answers once all the same. `question`: what may be asked; None: nothing.
     """
 
     total: Decimal
@@ -60,9 +95,18 @@ class Policy:
     largest_delta: Decimal = Decimal(0)
     aggregators: tuple[str, ...] = ()
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    question: Pinned | None = None
 
     def check(self, definition: Question) -> None:
-        """InputError names the first thing that this owner does not agree to; BudgetRefused where it is epsilon."""
+        """InputError names the first thing that this owner does not agree to; BudgetRefused where it is epsilon. It is
+        decided by the campaign's definition and the owner's settings, never by rows.
+        """
+        if self.question is None:
+            raise InputError(
+                "question: your owner.toml does not say what you may be asked; add [question] with target, classes (or "
+                "range) and features, or let `dpserve owner init` write a new file"
+            )
+        self.question.check(definition)
         if definition.epsilon > self.largest:
             raise BudgetRefused(f"epsilon={definition.epsilon}: your policy gives at most {self.largest} to one report")
         if definition.delta > self.largest_delta:
@@ -83,7 +127,7 @@ class Policy:
         if candidates is not None and candidates < self.least_candidates:
             raise InputError(f"candidates={candidates}: your policy wants at least {self.least_candidates}")
         for feature in definition.features:
-            if isinstance(feature, NumericFeature) and feature.name in self.ranges:
+            if isinstance(feature, NumericFeature) and feature.edges and feature.name in self.ranges:
                 low, high = self.ranges[feature.name]
                 if feature.edges[0] < low or feature.edges[-1] > high:
                     raise InputError(f"{feature.name}: the campaign's range is not within yours, {low} to {high}")
@@ -100,6 +144,7 @@ class Settings:
     ca: Path | None
     policy: Policy
     seen: SeenCheckpoints
+    pace: float = PACE
 
 
 def read_settings(path: Path) -> Settings:
@@ -108,8 +153,15 @@ def read_settings(path: Path) -> Settings:
         found = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as TOML ({type(error).__name__})") from None
-    needed: dict[str, type] = {"url": str, "trust": str, "rows": str, "ledger": str, "policy": dict}
-    top = only(found, needed, {"ca": str, "witnesses": str, "ranges": dict})
+    needed: dict[str, Kind] = {"url": str, "trust": str, "rows": str, "ledger": str, "policy": dict}
+    optional: dict[str, Kind] = {
+        "ca": str,
+        "witnesses": str,
+        "ranges": dict,
+        "question": dict,
+        "pace_seconds": (int, float),
+    }
+    top = only(found, needed, optional)
     policy = only(
         top["policy"],
         {"total_epsilon": str, "largest_epsilon": str},
@@ -129,16 +181,41 @@ def read_settings(path: Path) -> Settings:
     for name in ("total_delta", "largest_delta"):
         if name in policy:
             policy[name] = exact_decimal(name, policy[name])
-    ranges = {}
-    for name, ends in top.pop("ranges", {}).items():
-        if not (isinstance(ends, list) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)):
-            raise InputError(f"ranges: {name} must be [low, high]")
-        ranges[name] = float(ends[0]), float(ends[1])
+    ranges = {name: _ends(name, ends) for name, ends in top.get("ranges", {}).items()}
+    pace = float(top.get("pace_seconds", PACE))
+    if not 0 < pace <= SLOWEST:
+        raise InputError(f"pace_seconds={pace}: must be above 0 and at most {SLOWEST:.0f}")
+    pins = pinned_from_toml(top["question"]) if "question" in top else None
     more: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in policy.items()}
     paths = {name: path.parent / top[name] for name in ("trust", "rows", "ledger")}
     ca = path.parent / top["ca"] if "ca" in top else None
     if not top["url"].startswith(("https://", "http://127.0.0.1", "http://localhost")):
         raise InputError(f"url={top['url']:.80}: must be https, or this machine")
+    policies = Policy(total, largest, ranges=ranges, question=pins, **more)
     seen = seen_beside(paths["ledger"], path.parent / top["witnesses"] if "witnesses" in top else None)
-    own = Policy(total, largest, ranges=ranges, **more)
-    return Settings(top["url"].rstrip("/"), ca=ca, policy=own, seen=seen, **paths)
+    return Settings(top["url"].rstrip("/"), ca=ca, policy=policies, seen=seen, pace=pace, **paths)
+
+
+def pinned_from_toml(found: dict[str, Any]) -> Pinned:
+    """What a [question] in owner.toml says; InputError where it leaves something open."""
+    about = only(found, {"target": str, "features": list}, {"classes": list, "range": list})
+    if ("classes" in about) == ("range" in about):
+        raise InputError("question: must have classes, the words of the target, or range, the ends of its numbers")
+    classes, features = about.get("classes", []), about["features"]
+    for name, texts in (("classes", classes), ("features", features)):
+        if not all(type(text) is str and text for text in texts) or len(set(texts)) != len(texts):
+            raise InputError(f"question: {name} must be different texts, none of them empty")
+    if not features or ("classes" in about and len(classes) < 2) or not about["target"]:
+        raise InputError("question: must name the target, two classes or more, and at least one feature")
+    if about["target"] in features:
+        raise InputError(f"question: {about['target']!r} is the target, and cannot be a feature")
+    ends = _ends("range", about["range"]) if "range" in about else None
+    return Pinned(about["target"], tuple(classes), tuple(features), ends)
+
+
+def _ends(name: str, ends: Any) -> tuple[float, float]:
+    """InputError unless they are the finite lower and higher end of a range."""
+    numbers = isinstance(ends, list) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)
+    if not numbers or not all(map(isfinite, ends)) or not ends[0] < ends[1]:
+        raise InputError(f"{name}: must be [low, high], two numbers of which the first is the smaller")
+    return float(ends[0]), float(ends[1])

@@ -1,19 +1,63 @@
-"""Commands of an owner, who trusts nobody: answer a campaign, and see what was sent and what it cost."""
+"""Commands of an owner, whose rows stay with it: say what may be asked, answer a campaign, see what it cost."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from accountant.errors import CertificateInvalid
-from serving.cli.terminal import Json, aligned, show
+from serving.cli.terminal import Json, aligned, note, show
 from training.owner import program
-from training.owner.settings import read_settings
+from training.owner.founding import NewOwner, check_rows, found_owner
+from training.owner.settings import Pinned, read_settings
 
 Settings = Annotated[Path, typer.Option("--settings", help="Your owner.toml: rows, ledger, pinned keys, policy.")]
 HERE = Path("owner.toml")
+
+
+def init(
+    url: Annotated[str, typer.Option(help="Where campaigns are: https://...")],
+    rows: Annotated[str, typer.Option(help="Your rows, a .csv or .parquet, beside the settings.")],
+    target: Annotated[str, typer.Option(help="The column that holds the answer: no campaign may ask for another.")],
+    feature: Annotated[list[str], typer.Option(help="A column that may stand beside it; once for each.")],
+    total_epsilon: Annotated[str, typer.Option(help="The most that all your reports together may cost.")],
+    largest_epsilon: Annotated[str, typer.Option(help="The most that one of them may cost.")],
+    label: Annotated[list[str] | None, typer.Option("--class", help="A word of the answer; once for each.")] = None,
+    between: Annotated[tuple[float, float] | None, typer.Option("--range", help="Ends of a numeric answer.")] = None,
+    least_owners: Annotated[int, typer.Option(help="Answer no campaign that asks fewer owners.")] = 1,
+    settings: Settings = HERE,
+    json: Json = False,
+) -> None:
+    """Write your owner.toml: where campaigns are, what may be asked about your rows, and what it may cost.
+
+    \b
+    dpserve owner init --url https://campaigns.example --rows rows.csv --target answer --class no --class yes --feature a --feature b --total-epsilon 5 --largest-epsilon 2
+    """  # noqa: E501
+    question = Pinned(target, tuple(label or ()), tuple(feature), between)
+    new = NewOwner(url, rows, question, total_epsilon, largest_epsilon, least_owners)
+    show(json, {"settings": str(settings), **(found := found_owner(settings, new))}, _fit(found))
+    note(f"Put the pinned keys of who asks beside {settings.name} as trust.json.")
+
+
+def check(settings: Settings = HERE, json: Json = False) -> None:
+    """Check your rows against what you may be asked: an answer to a campaign never says whether they fit.
+
+    \b
+    dpserve owner check --settings owner.toml
+    """
+    found = check_rows(settings)
+    show(json, found, _fit(found))
+
+
+def _fit(found: dict[str, Any]) -> str:
+    if found["problem"]:
+        return f"rows: {found['problem']}; a campaign would be answered as by an owner of no rows"
+    words = f"rows: {found['rows']}, of which {found['answers_that_fit']} have an answer that may be asked for"
+    if found["missing_columns"]:
+        words += f"; columns that are missing: {', '.join(found['missing_columns'])}"
+    return words
 
 
 def answer(

@@ -68,6 +68,12 @@ trust = "{trust}"
 rows = "rows.csv"
 ledger = "owner.db"
 ca = "{ca}"
+pace_seconds = 0.05
+
+[question]
+target = "answer"
+classes = ["no", "yes"]
+features = ["a", "b", "c"]
 
 [policy]
 total_epsilon = "6"
@@ -193,6 +199,7 @@ def test_shares_of_three_classes_are_a_model_with_a_score_for_each(place):
     settings = place.owner(0)
     owners.write(settings.parent / "rows.csv", owners.people(5, 1, 3))
     policy = settings.read_text().replace('"6"', '"20"').replace('"4"', '"5"')
+    policy = policy.replace('["no", "yes"]', '["no", "yes", "maybe"]')
     settings.write_text(policy.replace('ledger = "owner.db"', 'ledger = "three.db"'))
     owner_program.answer(read_owner(settings), "three", campaigns.invitation(place.home, "three", 0))
     campaigns.close(place.home, "three")
@@ -435,8 +442,9 @@ def test_commands_of_the_page_do_what_it_says(place, tmp_path, monkeypatch):
         "aggregator init", "aggregator init", "campaign population", "campaign open", "owner answer", "campaign close",
         "aggregator answer", "aggregator answer", "campaign close", "aggregator show",
     ]  # fmt: skip
-    theirs, owns = (text.replace("[policy]", f'ca = "{place.ca}"\n[policy]')
-                    for text in re.findall(r"```toml\n(.*?)```", page, re.S))  # fmt: skip
+    theirs, owns = re.findall(r"```toml\n(.*?)```", page, re.S)
+    theirs = theirs.replace("[policy]", f'ca = "{place.ca}"\n[policy]')
+    owns = owns.replace("[question]", f'ca = "{place.ca}"\n[question]')
     files = {name: str(tmp_path / name) for name in ("people.yaml", "invitations.txt", "one", "two", "owner.toml")}
     files |= {f"{name}/aggregator.json": str(tmp_path / name / "aggregator.json") for name in ("one", "two")}
     (tmp_path / "people.yaml").write_text(owners.SCHEMA)

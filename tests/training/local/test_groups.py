@@ -36,7 +36,7 @@ BUDGET = Budget.of("1", "0.00001")
 
 def definition(features=FEATURES, bounded=None, budget=BUDGET, groups=4) -> SharedDefinition:
     layout = Groups(features, groups)
-    whom = tuple(Aggregator(name, f"{at}" * 64, f"{at + 2}" * 64) for at, name in enumerate("ab"))
+    whom = tuple(Aggregator(name, f"{at + 1}" * 64, f"{at + 3}" * 64) for at, name in enumerate("ab"))
     return SharedDefinition(
         "c", "p", "m", "shared-additive", budget.epsilon, 100, 50, "y", () if bounded else ("no", "yes"), features,
         budget.delta, groups, multiplier_for(layout, budget), bounded, whom,
@@ -141,7 +141,7 @@ def test_what_nobody_could_send_is_not_asked_for():
     wide = tuple(NumericFeature(f"x{at}", tuple(map(float, range(20)))) for at in range(23))
     for features, owners in ((FEATURES, 4_500_000), (wide[:22], 800_000)):
         found = replace(definition(features, groups=16), owners=owners)
-        total = NoisySum(np.ones(owners, bool), shares.split(np.arange(found.layout.numbers))[0])
+        total = NoisySum(np.ones(owners, bool), shares.split(np.arange(found.layout.numbers), 1 << 40)[0])
         envelope = len(encode_base64(sum_payload(found, 1, total))) + 512  # keyid, signature, names
         assert found.largest - 2 * ROOM <= envelope <= found.largest <= MOST_BYTES
         with pytest.raises(InputError, match="fewer owners"):
@@ -194,7 +194,7 @@ def test_number_is_learnt_from_sums():
     a, t = rng.uniform(-3, 3, 3000), rng.random(3000) < 0.5
     y = np.clip(5 + a + 2 * t, 0, 10)
     codes = [FEATURES[0].encode(a), np.zeros(3000, int), t.astype(int)]
-    scaled = numbers([str(value) for value in y], (0.0, 10.0))
+    scaled, _ = numbers([str(value) for value in y], (0.0, 10.0))
     total = sum(found.layout.statistic([code[[at]] for code in codes], scaled[[at]]) for at in range(3000))
     columns = {"a": a, "c": np.array(["u"] * 3000), "t": t}
     answers = learn_shared(found, np.asarray(total), 3000).values(columns)

@@ -20,7 +20,7 @@ from training.local.boosted import stumps, weights
 from training.local.boosted.definition import BoostedDefinition
 from training.local.boosted.learning import alpha_of, half_log_odds, next_document, next_stumps
 from training.local.boosted.lines import Lines, radius_for
-from training.local.boosted.owned_scores import scores_in
+from training.local.boosted.owned_scores import check_turn, scores_in
 from training.local.boosted.so_far import SoFar, Stump, read_so_far
 from training.local.coordinates import Coordinates, whitened
 from training.local.corners import check_classes, corners
@@ -224,9 +224,8 @@ def test_an_owner_who_weighs_says_how_often_the_newest_line_is_right():
         weighed = next_document(definition, 2, document, owners[:50], np.full(50, value))
         assert [line.weight for line in read_so_far(weighed, FEATURES).voters] == [1024] * left
     with pytest.raises(InputError, match="no voter to weigh"):
-        scores_in(definition, 2, codes, y, rows, SoFar(), owners)
-    with pytest.raises(InputError, match="at least 20"):
-        scores_in(ASKED[2]["boosted local-lr"][0], 1, codes, y, rows, SoFar(), owners)
+        check_turn(definition, 2, SoFar())
+    assert not scores_in(ASKED[2]["boosted local-lr"][0], 1, codes, y, rows, SoFar(), owners).any()  # 3 rows of 20
 
 
 @pytest.mark.parametrize("classes", ASKED)

@@ -15,7 +15,7 @@ from accountant.errors import InputError
 from models.features import Feature, NumericFeature
 from models.lines import LARGEST, Choice, Line
 from training.local.boosted.weights import Floats, Owned
-from training.local.coordinates import GRID, Coordinates, coordinates_from_json, embedding
+from training.local.coordinates import GRID, Coordinates, coordinates_from_json, embedding_width
 from training.local.corners import corners, together
 from training.local.statistics import regression
 
@@ -57,9 +57,9 @@ class Lines:
             return np.concatenate(both, axis=1) * GRID / self.radius
         known, ends = np.concatenate([z, np.ones((len(z), 1))], axis=1), np.cumsum(of.rows)
         found = []
-        for end, n, size in zip(ends, of.rows, of.size, strict=True):
+        for end, n, size, fitting in zip(ends, of.rows, of.size, of.fitting, strict=True):
             here = slice(end - n, end)
-            theta = regression(known[here], of.y[here], of.share[here] * n)
+            theta = regression(known[here], of.y[here], of.share[here] * fitting)
             length = float(np.linalg.norm(theta))
             found.append(size * theta / (length if isfinite(length) and length > 0 else 1.0))
         return np.array(found)
@@ -104,7 +104,7 @@ def lines_from_json(features: tuple[Feature, ...], body: Any) -> Lines:
 
 def plain_coordinates(features: Sequence[Feature]) -> Coordinates:
     """Every number of the features' embeddings by itself: from the schema alone."""
-    widths = sum(embedding(feature).shape[1] for feature in features)
+    widths = sum(map(embedding_width, features))
     weights = GRID * np.eye(widths, dtype=np.int64)
     return Coordinates(tuple(features), tuple(tuple(map(int, row)) for row in weights), (0,) * widths)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError, ModelInvalid
+from accountant.errors import InputError
 from models.features import Feature
 from models.lines import Choice, Line, line_from_json
 from models.votes import Test, Vote, holds
@@ -22,6 +22,8 @@ from training.local.corners import corners
 
 Floats = NDArray[np.float64]
 UNIT = 1024  # of a weight: a voter of so much has an alpha of 1
+HEAVIEST = 1 << 31  # of a voter's weight; an alpha is at most 1
+MOST_VOTERS = 1 << 12
 NOTHING = b""
 
 
@@ -117,7 +119,7 @@ def read_so_far(document: bytes, features: Sequence[Feature], classes: Sequence[
         if len(body["classes"]) != count:
             raise InputError(f"ensemble: must tell {count} classes apart")
         if body["type"] == "lines":
-            return SoFar(tuple(line_from_json(each, features, count) for each in body["lines"]), count)
+            return _checked(SoFar(tuple(line_from_json(each, features, count) for each in body["lines"]), count))
         if body["type"] != "voting":
             raise InputError("ensemble: must be of votes or lines")
         votes = [Vote(*each) for each in body["votes"]]
@@ -127,9 +129,18 @@ def read_so_far(document: bytes, features: Sequence[Feature], classes: Sequence[
             known = known and 0 <= vote.output < (1 if count == 2 else count)
             if not (known and 0 <= vote.feature < len(features) and 0 <= vote.code < features[vote.feature].bins):
                 raise InputError("ensemble: has a vote that is none")
-        return SoFar(tuple(votes if count == 2 else _stumps(votes)), count)
-    except (KeyError, TypeError, ValueError, RecursionError, ModelInvalid) as error:
+        return _checked(SoFar(tuple(votes if count == 2 else _stumps(votes)), count))
+    except InputError:
+        raise
+    except Exception as error:  # of a stranger's making, read before any row is looked at
         raise InputError(f"ensemble: cannot be read ({type(error).__name__})") from None
+
+
+def _checked(found: SoFar) -> SoFar:
+    """InputError where a voter weighs more than any ever does: its logarithms stay finite for all owners' rows."""
+    if any(abs(voter.weight) > HEAVIEST for voter in found.voters) or len(found.voters) > MOST_VOTERS:
+        raise InputError(f"ensemble: has a voter that weighs more than {HEAVIEST}, or more than {MOST_VOTERS} voters")
+    return found
 
 
 def _stumps(votes: list[Vote]) -> list[Stump]:

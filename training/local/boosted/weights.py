@@ -13,24 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.errors import InputError
-
 Floats = NDArray[np.float64]
 STEEPEST = 30.0  # of a logarithm of a weight
 LONGEST = 1e9  # of a number in a vector, which is of length 1 at most where rows are as the schema says
-MOST_ROWS = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
 class Owned:
     """The rows of owners, one owner after the other. `y` (n, K - 1): corners; `rows` (owners,): how many each has;
-    `share` (n,): of an owner's whole; `size` (owners,): of the owner, above 0 and at most 1.
+    `share` (n,): of an owner's whole, 0 of a row that does not fit; `size` (owners,): of the owner, from 0 (too few of
+    its rows fit) to 1; `fitting` (owners,): how many do.
     """
 
     y: Floats
     rows: NDArray[np.int64]
     share: Floats
     size: Floats
+    fitting: Floats
 
     def total(self, values: Floats) -> Floats:
         """Sums (owners, ...) of each owner's `values` (n, ...) in their shares, times the owner's size."""
@@ -39,19 +38,23 @@ class Owned:
         return np.asarray(sums * self.size.reshape(-1, *[1] * (values.ndim - 1)), np.float64)
 
 
-def owned(y: Floats, rows: NDArray[np.int64], margins: Floats, log_mass: float, least: int = 1) -> Owned:
-    """Weigh rows of labels y (n, K - 1) by the votes so far. InputError where an owner has fewer than `least`.
+def owned(
+    y: Floats, rows: NDArray[np.int64], margins: Floats, log_mass: float, least: int = 1,
+    fits: NDArray[np.bool_] | None = None,
+) -> Owned:  # fmt: skip
+    """Weigh rows of labels y (n, K - 1) by the votes so far. Where fewer than `least` of an owner's fit, its size is 0.
 
     Args:
-        rows: how many each owner has, (owners,).
+        rows: how many each owner has, (owners,), at least one.
+        fits: which rows count (n,); None: all of them. The time does not depend on it.
         margins: F (n, K - 1) of the votes so far.
         log_mass: what `SoFar.log_mass` says of them.
     """
-    if rows.min(initial=MOST_ROWS) < least:
-        raise InputError(f"rows: the campaign asks an owner for at least {least}")
-    weight = np.exp(np.clip(-(y * margins).sum(axis=1) - log_mass, -STEEPEST, STEEPEST))
-    whole = np.add.reduceat(weight, _starts(rows))
-    return Owned(y, rows, weight / np.repeat(whole, rows), np.minimum(whole / rows, 1.0))
+    counts = np.ones(len(y)) if fits is None else fits.astype(np.float64)
+    weight = counts * np.exp(np.clip(-(y * margins).sum(axis=1) - log_mass, -STEEPEST, STEEPEST))
+    whole, fitting = np.add.reduceat(weight, _starts(rows)), np.add.reduceat(counts, _starts(rows))
+    size = np.where(fitting >= least, np.minimum(whole / np.maximum(fitting, 1.0), 1.0), 0.0)
+    return Owned(y, rows, weight / np.repeat(np.where(whole > 0, whole, 1.0), rows), size, fitting)
 
 
 def _starts(rows: NDArray[np.int64]) -> NDArray[np.int64]:
