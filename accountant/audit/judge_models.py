@@ -78,6 +78,9 @@ class Models:
             plan = [{key: part for key, part in run.items() if key != "library"} for run in predicate["mechanisms"]]
             if predicate["ledger"]["leaf"] != leaf or plan != value.get("plan"):
                 self._findings.add(None, f"model {name}: its certificate is not about what entry {seq} reserved")
+            said = {part: predicate["claim"].get(part) for part in value["claim"]}
+            if said != value["claim"]:
+                self._findings.add(None, f"model {name}: its certificate claims something else than entry {seq}")
             rows = replay.books.dataset(value["dataset"])
             trusted = "two-aggregators:" if rows.shared else "local:" if rows.remote else "central:"
             if not predicate["claim"]["trustModel"].startswith(trusted):

@@ -12,7 +12,7 @@ from sys import intern
 from typing import ClassVar
 
 from accountant import canonical
-from accountant.audit.judge import Figures, Value, judge_job, require, require_hex
+from accountant.audit.judge import Value, require_hex
 from accountant.audit.replay_access import TIME, Rights
 from accountant.audit.replay_budget import Books
 from accountant.audit.replay_campaigns import Campaigns
@@ -24,6 +24,7 @@ from accountant.canonical import parse_decimal
 from accountant.canonical_bytes import decode_entry
 from accountant.errors import DpserveError, LedgerInvalid
 from accountant.keys.trust import PublicKeys
+from accountant.privacy.soundness import Figures, judge_job, require
 
 FORMAT = "dpserve-ledger/v1"
 MOST_RESUMED = 5

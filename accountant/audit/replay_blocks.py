@@ -10,7 +10,8 @@ from datetime import date
 from typing import Any
 from uuid import UUID, uuid5
 
-from accountant.audit.judge import Value, require, require_hex
+from accountant.audit.judge import Value, require_hex
+from accountant.privacy.soundness import require
 
 MOST = 99_999
 _WORDS = re.compile(

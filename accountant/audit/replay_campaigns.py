@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from accountant.audit.judge import Value, require, require_hex
+from accountant.audit.judge import Value, require_hex
 from accountant.audit.replay_budget import DatasetState
 from accountant.errors import LedgerInvalid
+from accountant.privacy.soundness import require
 
 _SUM = ("discrete-gaussian", "sum of all owners' statistics", "l2")
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from accountant.audit.judge import require
 from accountant.errors import DpserveError, LedgerInvalid
 from accountant.keys.trust import (
     ROLES,
@@ -24,6 +23,7 @@ from accountant.keys.trust import (
     load_log_pem,
     load_public_pem,
 )
+from accountant.privacy.soundness import require
 
 
 @dataclass(slots=True)

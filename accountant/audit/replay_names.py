@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from accountant.audit.judge import require
 from accountant.budget import check_name
+from accountant.privacy.soundness import require
 
 
 class Reserved(Protocol):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID, uuid5
 
-from accountant.audit.judge import Figures, Value, judge_filter, read_budget, require
+from accountant.audit.judge import Value, judge_filter, read_budget
 from accountant.audit.replay_budget import Books, FamilyState
 from accountant.budget import Relation
 from accountant.privacy.filter import Filter
+from accountant.privacy.soundness import Figures, require
 
 
 def person_total(books: Books, seq: int, value: Value) -> None:

@@ -5,10 +5,10 @@ what each was charged, read from the entries: quickly, for there may be many tho
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select
 
@@ -23,6 +23,7 @@ from accountant.ledger.job_rows import add_job
 from accountant.ledger.records import Job, Request, State, reservation_fields, window_from_entry
 from accountant.ledger.refusal import refusal
 from accountant.log.entries import Writer, read_entry
+from accountant.privacy import soundness
 from accountant.privacy.claims import Price, claim
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import price_from_json
@@ -70,6 +71,29 @@ def _price(raw: bytes, orders: tuple[Decimal, ...]) -> Price:
     return price_from_json(json.loads(raw), orders)
 
 
+def require_sound(fields: Mapping[str, Any], orders: tuple[Decimal, ...]) -> None:
+    """InputError where the auditor would refuse the reservation that these fields are about to state: nothing mends an
+    entry once it is written. A plan that this process has not met takes the auditor .04 to .2 s, beside .03 to .7 s of
+    the accountant's own bound; afterwards it is known by its bytes.
+    """
+    try:
+        soundness.judge_job(fields, orders)
+    except LedgerInvalid as error:
+        raise InputError(
+            f"plan: the auditor's arithmetic does not bear out its cost ({error.message}); nothing was charged. "
+            "Ask for another epsilon or for other parameters"
+        ) from error
+
+
+def judge_beforehand(request: Request, plan: Plan, evaluation: tuple[Request, Decimal, Plan] | None) -> None:
+    """Work out what `require_sound` asks of these plans outside the writer's transaction, so that nobody waits."""
+    for asked, planned in ((request, plan), *([(evaluation[0], evaluation[2])] if evaluation else [])):
+        claimed = claim(planned, asked.budget.delta)
+        order = None if claimed.order is None else Decimal(repr(claimed.order))
+        soundness.holds(planned, claimed.bound, order, claimed.epsilon, claimed.delta)
+        soundness.least_renyi(planned, (2.0,))
+
+
 def reserve(
     writer: Writer,
     request: Request,
@@ -100,6 +124,7 @@ def reserve(
     if whole and not dataset.gives_whole(claimed, costs):
         raise refusal(dataset, request, costs)
     fields = reservation_fields(request, unit, plan, claimed, cost, by, key, whole, bound)
+    require_sound(fields, dataset.orders)
     if dataset.window is not None:
         fields["window"] = [*dataset.window]
     lines = after(dataset.families, costs, whole=writer.tree.size if whole else None)

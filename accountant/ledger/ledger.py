@@ -24,7 +24,7 @@ from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
 from accountant.ledger.blocks import block_rows
 from accountant.ledger.blocks.windows import Window
-from accountant.ledger.charges import reserve
+from accountant.ledger.charges import judge_beforehand, reserve
 from accountant.ledger.families import Dataset, Started
 from accountant.ledger.family_rows import after, member, quotas
 from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
@@ -172,10 +172,11 @@ class Ledger:
             Forbidden: the model's name is another's, or its version shall be champion, and `by` may not promote it.
             BudgetRefused: the plan does not fit into a family's budget or the analyst's quota.
             IdempotencyConflict: the key came before with another request.
-            InputError: the plan costs more than was asked for, or the model's name or the key is not allowed.
+            InputError: the plan costs more than was asked for or than its price says, or a name or key is not allowed.
             UnknownName: no such dataset.
         """
         check_key(key)
+        judge_beforehand(request, plan, evaluation)
         with self.log.writing() as writer:
             known = find_job(writer.connection, by, key, request) if key is not None else None
             if known:

@@ -8,22 +8,29 @@ two grid points, this solves for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil, exp, expm1, inf, log, log1p, pi, sqrt
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
-import numpy as np
-from numpy.typing import NDArray
-
+from accountant.later import later
 from accountant.privacy.events import BoundedRange, Event, Gaussian, PureDp, RepeatAndSelect
-from accountant.privacy.selection import Poisson
+from accountant.privacy.selection import Poisson, TruncatedNegativeBinomial
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+else:
+    np = later("numpy")  # most commands judge nothing
+
 Runs = Iterable[tuple[Event, int]]
 SLACK = 1e-9  # floating point of looking where the worst case is
-SECOND = 1 + np.exp(np.arange(-160, 441) / 40)  # orders from 1.02 to 60,000, for private selection
+THIRDS = 48  # of a search: (2/3)^48 of an interval is beyond what a float tells at a maximum
+CLOSER = 33  # orders between two neighbours, where a search looks closer
 
 
 def to_epsilon(order: float, rdp: float, delta: float) -> float:
@@ -44,49 +51,59 @@ def pure(event: Event) -> Fraction | None:
             assert_never(event)
 
 
-@lru_cache(maxsize=65536)
 def renyi(event: Event, order: float) -> float:
-    """The event's worst Renyi divergence, from its definition: for bounded range the worst case is searched for."""
+    """The event's worst Renyi divergence at one order above 1."""
+    return curve_at(event, (order,))[0]
+
+
+@lru_cache(maxsize=65536)
+def curve_at(event: Event, orders: tuple[float, ...]) -> tuple[float, ...]:
+    """The event's worst Renyi divergence at each order above 1."""
+    return tuple(map(float, curve(event, np.array(orders))))
+
+
+def curve(event: Event, order: Floats) -> Floats:
+    """The event's worst Renyi divergence at each order above 1, from its definition: for bounded range the worst case
+    is searched for."""
     match event:
         case BoundedRange():
             e = float(event.epsilon)
-            return min(order * e * e / 8, _searched(lambda t: _two_points(e, t, order), e))
+            return np.minimum(order * e * e / 8, _searched(e, order))
         case PureDp():
             e = float(event.epsilon)
-            return min(order * e * e / 2, e, _randomized_response(e, order))
+            return np.minimum(np.minimum(order * e * e / 2, e), _randomized_response(e, order))
         case Gaussian():
             return order / (2 * float(event.noise_multiplier) ** 2)
         case RepeatAndSelect():
-            return _selection(event, order)
+            return np.array([_selection(event, each) for each in order.tolist()])
         case _:
             assert_never(event)
 
 
-def _randomized_response(e: float, order: float) -> float:
+def _randomized_response(e: float, order: Floats) -> Floats:
     """Divergence of (p, 1 - p) from (1 - p, p), with p / (1 - p) = exp(e)."""
     p, q = -log1p(exp(-e)), -e - log1p(exp(-e))
-    return _logsum(order * p + (1 - order) * q, order * q + (1 - order) * p) / (order - 1)
+    found: Floats = np.logaddexp(order * p + (1 - order) * q, order * q + (1 - order) * p) / (order - 1)
+    return found
 
 
-def _two_points(e: float, t: float, order: float) -> float:
-    """Losses t and t - e with the probabilities that make both distributions sum to one."""
-    p = exp(-t) * expm1(t - e) / expm1(-e)
-    high, low = (log(p) + order * t if p > 0 else -inf), (log1p(-p) + order * (t - e) if p < 1 else -inf)
-    return _logsum(high, low) / (order - 1)
+def _two_points(e: float, t: Floats, order: Floats) -> Floats:
+    """Divergence of losses t and t - e with the probabilities that make both distributions sum to one."""
+    p = np.clip(np.exp(-t) * np.expm1(t - e) / expm1(-e), 0, 1)
+    with np.errstate(divide="ignore"):
+        high, low = np.log(p) + order * t, np.log1p(-p) + order * (t - e)
+    found: Floats = np.logaddexp(high, low) / (order - 1)
+    return found
 
 
-def _searched(function: Callable[[float], float], end: float) -> float:
-    """Maximum over [0, end] of a function that rises and then falls, by thirds."""
-    low, high = 0.0, end
-    for _ in range(90):
+def _searched(e: float, order: Floats) -> Floats:
+    """Maximum of `_two_points` over t in [0, e], where it rises and then falls, by thirds at all orders at once."""
+    low, high = np.zeros(order.size), np.full(order.size, e)
+    for _ in range(THIRDS):
         third = (high - low) / 3
-        low, high = (low + third, high) if function(low + third) < function(high - third) else (low, high - third)
-    return function((low + high) / 2)
-
-
-def _logsum(a: float, b: float) -> float:
-    top = max(a, b)
-    return top + log(exp(a - top) + exp(b - top))
+        rises = _two_points(e, low + third, order) < _two_points(e, high - third, order)
+        low, high = np.where(rises, low + third, low), np.where(rises, high, high - third)
+    return _two_points(e, (low + high) / 2, order)
 
 
 # ---- private selection: Papernot and Steinke 2022, as their theorems are stated --------------------------------------
@@ -100,36 +117,110 @@ def _pure_selection(event: RepeatAndSelect) -> Fraction | None:
     return once + (1 + Fraction(event.distribution.shape)) * once
 
 
+@lru_cache(maxsize=1)
+def _second() -> Floats:
+    """Orders from 1.02 to 60,000."""
+    return 1 + np.exp(np.arange(-160, 441) / 40)
+
+
+@dataclass(frozen=True)
+class _OneRun:
+    """What one run of a selection costs: its Renyi curve, and its pure price or infinity."""
+
+    runs: tuple[tuple[Event, int], ...]
+
+    def at(self, orders: Floats) -> Floats:
+        found: Floats = sum((count * curve(event, orders) for event, count in self.runs), np.zeros(orders.size))
+        return found
+
+    @cached_property
+    def second(self) -> Floats:
+        """The curve at the orders of `_second`."""
+        return self.at(_second())
+
+    @cached_property
+    def pure(self) -> float:
+        known = [(pure(event), count) for event, count in self.runs]
+        return float(sum(inf if epsilon is None else count * float(epsilon) for epsilon, count in known))
+
+    def failing(self, at: Floats) -> Floats:
+        """For each epsilon of `at`, a delta for which one run is (epsilon, delta)-DP: by `to_epsilon` at the best order
+        of `_second` and of those close to it."""
+        second = _second()
+        exponents = self._exponents(second, self.second, at[:, None])
+        best = exponents.argmin(axis=1)
+        least = exponents[np.arange(at.size), best]
+        share = np.linspace(0, 1, CLOSER)
+        low, high = second[np.maximum(best - 1, 0)], second[np.minimum(best + 1, second.size - 1)]
+        for _ in range(2):
+            orders = low[:, None] + share * (high - low)[:, None]
+            closer = self._exponents(orders, self.at(orders.ravel()).reshape(orders.shape), at[:, None])
+            best = closer.argmin(axis=1)
+            least = np.minimum(least, closer.min(axis=1))
+            rows = np.arange(at.size)
+            low, high = orders[rows, np.maximum(best - 1, 0)], orders[rows, np.minimum(best + 1, CLOSER - 1)]
+        return np.where(self.pure <= at, 0.0, np.exp(np.minimum(0, least)))
+
+    @staticmethod
+    def _exponents(orders: Floats, once: Floats, at: Floats) -> Floats:
+        found: Floats = (orders - 1) * (once + np.log1p(-1 / orders) - at) - np.log(orders)
+        return found
+
+
 @lru_cache(maxsize=1024)
-def _once(event: RepeatAndSelect) -> Floats:
-    """The curve of one run at SECOND."""
-    return np.array([sum(count * renyi(each, a) for each, count in event.runs) for a in SECOND.tolist()])
+def _one_run(event: RepeatAndSelect) -> _OneRun:
+    return _OneRun(event.runs)
 
 
 def _selection(event: RepeatAndSelect, order: float) -> float:
-    """The least of the theorem's figures at `order` and at the orders above it, and of the pure price."""
-    here = sum(count * renyi(each, order) for each, count in event.runs)
-    orders, once = np.append(order, SECOND), np.append(here, _once(event))
-    figures = once + _theorem(event, orders)
+    """The least figure of the theorem at `order` and at those above it, each of which bounds it, and the pure price."""
+    orders, figures = _looked_at(event)
+    here, above = _theorem(event)(np.array([order])), figures[orders >= order]
     known = pure(event)
-    return min(float(figures[orders >= order].min()), inf if known is None else float(known))
+    return float(np.min([*here, *above, inf if known is None else float(known)]))
 
 
-def _theorem(event: RepeatAndSelect, orders: Floats) -> Floats:
-    """What Theorem 6 (Poisson) or Theorem 2 (truncated negative binomial) adds to the curve of one run at `orders`."""
-    law, once = event.distribution, _once(event)
-    whole = sum(inf if (known := pure(each)) is None else count * float(known) for each, count in event.runs)
-    if isinstance(law, Poisson):
-        mean, at = float(law.mean), np.log(orders / (orders - 1))[:, None]
-        failing = np.exp(
-            np.minimum(0, (SECOND - 1) * (once + np.log(1 - 1 / SECOND) - at) - np.log(SECOND)).min(axis=1)
-        )
-        return mean * np.where(whole <= at[:, 0], 0, failing) + log(mean) / (orders - 1)
+@lru_cache(maxsize=1024)
+def _looked_at(event: RepeatAndSelect) -> tuple[Floats, Floats]:
+    """Orders where the theorem's figure may be least, and its figures there."""
+    edge = 1 / -expm1(-_one_run(event).pure) * (1 - 1e-12)  # the last order at which a run fails with no delta
+    second = _second()
+    return _points(_theorem(event), np.sort(np.append(second, edge)) if edge > second[0] else second)
+
+
+def _points(figure: Callable[[Floats], Floats], orders: Floats) -> tuple[Floats, Floats]:
+    """`orders` and others between them, closer and closer to where `figure` is least, and the figures there."""
+    looked = [(orders, figure(orders))]
+    for best in np.argsort(looked[0][1], kind="stable")[:2].tolist():
+        near = orders
+        for _ in range(3):
+            near = np.linspace(near[max(best - 1, 0)], near[min(best + 1, near.size - 1)], CLOSER)
+            looked.append((near, figure(near)))
+            best = int(looked[-1][1].argmin())
+    return np.concatenate([each for each, _ in looked]), np.concatenate([each for _, each in looked])
+
+
+@lru_cache(maxsize=1024)
+def _theorem(event: RepeatAndSelect) -> Callable[[Floats], Floats]:
+    """The curve of the selection as its law's theorem has it, at each order by itself."""
+    law, run = event.distribution, _one_run(event)
+    return _poisson(run, law) if isinstance(law, Poisson) else _negative_binomial(run, law)
+
+
+def _poisson(run: _OneRun, law: Poisson) -> Callable[[Floats], Floats]:
+    """Theorem 6."""
+    mean = float(law.mean)
+    return lambda orders: run.at(orders) + mean * run.failing(-np.log1p(-1 / orders)) + log(mean) / (orders - 1)
+
+
+def _negative_binomial(run: _OneRun, law: TruncatedNegativeBinomial) -> Callable[[Floats], Floats]:
+    """Theorem 2, at its best second order, 1 and infinity included."""
     shape, gamma = float(law.shape), float(law.gamma)
     lost = expm1(-shape * log(gamma))
     mean = (1 - gamma) / gamma * (shape * (1 + lost) / lost if shape else -1 / log(gamma))
-    second = min(-log(gamma), whole, float(((1 - 1 / SECOND) * once - log(gamma) / SECOND).min()))
-    return (1 + shape) * second + log(mean) / (orders - 1)
+    _, figures = _points(lambda orders: (1 - 1 / orders) * run.at(orders) - log(gamma) / orders, _second())
+    second = min(-log(gamma), run.pure, float(figures.min()))
+    return lambda orders: run.at(orders) + (1 + shape) * second + log(mean) / (orders - 1)
 
 
 # ---- (epsilon, delta) of a whole plan --------------------------------------------------------------------------------
@@ -168,7 +259,7 @@ def adaptive_delta(events: Runs, epsilon: float, step: float, size: int) -> floa
             else:  # a coin
                 line, e = _line(value, cells, step), cells * step
                 value = (exp(e) * line[: value.size] + line[2 * cells :]) / (1 + exp(e))
-    place = epsilon / step
+    place = min(epsilon / step, float(size))  # beyond, it only falls
     first = min(int(place), size - 1)
     share = expm1((place - first) * step) / expm1(step)
     return float(value[first] * (1 - share) + value[first + 1] * share)

@@ -17,8 +17,10 @@ from ledgers import bodies, changed, copy, filled, place, plan, raw, request, re
 from accountant import canonical
 from accountant.audit.audit import audit_home
 from accountant.budget import NANO
+from accountant.errors import InputError
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
+from accountant.ledger import charges
 from accountant.log import notes
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
 from accountant.privacy.renyi import rdp_nano
@@ -40,9 +42,9 @@ RESERVED, STARTED, ISSUED = first_of("reserved"), first_of("started"), first_of(
 VALUE = json.loads(LEAVES[RESERVED])
 CHEAPER = {**VALUE["price"], "pure": "0.4"}
 FLAT = {**VALUE["price"], "rdp": dict.fromkeys(VALUE["price"]["rdp"], "0.000000001")}
-ONE_LESS = {
+A_HAIR_LESS = {  # than the definitions: rounding up and a unit for each of its 25 releases are no part of them
     **VALUE["price"],
-    "rdp": {order: str(Decimal(figure) - Decimal("1e-9")) for order, figure in VALUE["price"]["rdp"].items()},
+    "rdp": {order: str(Decimal(figure) - Decimal("51e-9")) for order, figure in VALUE["price"]["rdp"].items()},
 }
 UNKNOWN_EVENT = [{**VALUE["plan"][0], "event": {"type": "free", "epsilon": "1"}}]
 FORGERIES = [
@@ -68,7 +70,7 @@ FORGERIES = [
     ("quota-set", {"family": "x"}, "never founded"),
     ("reserved", {"price": CHEAPER}, "price"),
     ("reserved", {"price": FLAT}, "price"),
-    ("reserved", {"price": ONE_LESS}, "price"),
+    ("reserved", {"price": A_HAIR_LESS}, "price"),
     ("reserved", {"claim": {**VALUE["claim"], "epsilon": "0.1"}}, "claim"),
     ("reserved", {"claim": {**VALUE["claim"], "delta": "0"}}, "claim"),
     ("reserved", {"plan": []}, "plan"),
@@ -271,12 +273,36 @@ def test_definitions_and_closed_forms_agree(kind, value, order):
 
 
 def test_the_definitions_notice_a_wrong_closed_form(home, monkeypatch):
-    """Were the ledger's own formula wrong, the audit would still know: here it gives half the price."""
+    """Were the ledger's own formula wrong, it would write nothing, and the audit would know: here it gives half the
+    price."""
     honest = BoundedRange.rdp
     monkeypatch.setattr(BoundedRange, "rdp", lambda self, order: honest(self, order) / 2)
     opened = Home.init(place(home.parent / "other"))
     opened.ledger.register(ledgers.registration())
+    entries = opened.ledger.log.size()
+    with pytest.raises(InputError, match="auditor.* is below what the definitions give.*nothing was charged"):
+        reserve(opened.ledger, request(epsilon="0.5"), plan(BoundedRange(Decimal("0.0217")), 25))
+    assert opened.ledger.log.size() == entries
+    assert opened.ledger.jobs() == []
+    monkeypatch.setattr(charges, "require_sound", lambda *_: None)
     seq = reserve(opened.ledger, request(epsilon="0.5"), plan(BoundedRange(Decimal("0.0217")), 25)).seq
     found = audit_home(opened)
     assert found.first == seq
     assert "definitions" in found.problems[0]
+
+
+OVERSTATED = {
+    "a pure price": {"pure": "0.6"},
+    "Renyi figures": {
+        "rdp": {order: canonical.decimal_string(Decimal(each) * 2) for order, each in VALUE["price"]["rdp"].items()}
+    },
+}
+
+
+@pytest.mark.parametrize("what", OVERSTATED)
+def test_more_than_the_definitions_give_is_sound(home, what):
+    """What is charged for is what the entry says: a figure that is too high spends more than it has to."""
+    forged = changed(LEAVES[RESERVED], price={**VALUE["price"], **OVERSTATED[what]})
+    value = {name: said for name, said in json.loads(forged).items() if name != "after"}
+    rewrite(home, [*LEAVES[:RESERVED], canonical.encode(value)])
+    assert not [said for said in report(home).problems if said.startswith("entry")]

@@ -82,7 +82,6 @@ from fractions import Fraction
 
 import pydantic
 import accountant
-from accountant.audit.judge import judge_claim
 from accountant.budget import Budget
 from accountant.canonical import decimal_string
 from accountant.certificates.plain_words import event_text
@@ -92,6 +91,7 @@ from accountant.privacy.events import Plan, PureDp, Release, RepeatAndSelect, Zc
 from accountant.privacy.renyi import GRID, compose_rdp
 from accountant.privacy.second_opinion import pure, renyi
 from accountant.privacy.selection import geometric
+from accountant.privacy.soundness import judge_claim
 from training.tuning.ceilings import shape_of
 
 event = Zcdp(Decimal("0.01"))

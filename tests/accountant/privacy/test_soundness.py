@@ -1,4 +1,4 @@
-"""The auditor's own prices and claims: what is sound passes, what is lower by a hair does not, whoever computed it."""
+"""Prices and claims by the definitions: what is sound passes, what is lower by a hair does not, whatever made it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.audit import judge
-from accountant.audit.judge import judge_claim, judge_price
 from accountant.budget import NANO, Budget
 from accountant.canonical import decimal_string
-from accountant.errors import LedgerInvalid
+from accountant.errors import DpserveError, LedgerInvalid
 from accountant.privacy import adaptive, gdp
 from accountant.privacy.claims import ADAPTIVE, BOUNDS, GAUSSIAN, PURE, RENYI, Claim, claim, price
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
@@ -22,6 +20,7 @@ from accountant.privacy.filter import Filter, price_to_json
 from accountant.privacy.second_opinion import adaptive_delta, gaussian_delta
 from accountant.privacy.second_opinion import pure as own_pure
 from accountant.privacy.selection import Poisson, geometric
+from accountant.privacy.soundness import judge_claim, judge_price, pure_sum
 
 DELTA = Decimal("0.000001")
 
@@ -70,34 +69,50 @@ def test_every_bound_is_met():
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_a_claim_that_is_too_low_is_known_by_the_definitions_alone(bound, monkeypatch):
-    """Even where the accountant itself would say the same: its formula, not only its arithmetic, is in question."""
+@pytest.mark.parametrize("factor", ["0.5", "0.995"])
+def test_a_claim_that_is_too_low_is_refused(bound, factor):
+    """By the definitions alone, whatever the accountant would say."""
     what = {PURE: COINS, RENYI: MIXED, GAUSSIAN: GAUSSIANS, ADAPTIVE: RANGES}[bound]
-    delta = Decimal(0) if bound == PURE else DELTA
-    honest = claim(what, delta)
+    honest = claim(what, Decimal(0) if bound == PURE else DELTA)
     assert honest.bound == bound
-    lower = replace(honest, epsilon=honest.epsilon * Decimal("0.995"))
-    monkeypatch.setattr(judge, "claim", lambda *_: lower)
-    with pytest.raises(LedgerInvalid, match="definitions"):
+    lower = replace(honest, epsilon=honest.epsilon * Decimal(factor))
+    with pytest.raises(LedgerInvalid, match="below what the definitions give"):
         judge_claim(what, asked(honest), stored(lower))
 
 
+@pytest.mark.parametrize("what", PLANS)
+@pytest.mark.parametrize("more", ["0.000001", "0.5", "1", "90"])
+def test_a_claim_that_is_too_high_is_sound(what, more):
+    """It promises less than it could. Nothing that is asked for may be exceeded all the same."""
+    honest = claim(what, DELTA)
+    higher = replace(honest, epsilon=honest.epsilon + Decimal(more))
+    judge_claim(what, asked(higher), stored(higher))
+    with pytest.raises(LedgerInvalid, match="above"):
+        judge_claim(what, asked(honest), stored(higher))
+
+
 @pytest.mark.parametrize("what", [RANGES, GAUSSIANS])
-def test_a_claim_is_stored_as_it_was_computed(what):
+def test_a_claim_has_one_form_and_a_bound_that_gives_it(what):
     found = claim(what, DELTA)
     good = stored(found)
+    judge_claim(what, Budget(Decimal(5), DELTA), good)
     wrong = [
-        {**good, "epsilon": decimal_string(found.epsilon + Decimal("0.000001"))},
-        {**good, "epsilon": decimal_string(found.epsilon - Decimal("0.000001"))},
+        {**good, "epsilon": good["epsilon"] + "0"},
+        {**good, "delta": "0"},
         {**good, "bound": PURE},
         {**good, "bound": "other"},
         {**good, "bound": None},
         {**good, "order": "8.9"},
+        {**good, "bound": RENYI},
+        {**good, "bound": RENYI, "order": "1"},
+        {**good, "bound": RENYI, "order": "2"},
         {**good, "more": "1"},
         {key: good[key] for key in ("epsilon", "delta", "order")},
+        {key: good[key] for key in ("epsilon", "order", "bound")},
+        None,
     ]
     for body in wrong:
-        with pytest.raises(LedgerInvalid, match="does not follow"):
+        with pytest.raises(LedgerInvalid, match="claim"):
             judge_claim(what, Budget(Decimal(5), DELTA), body)
     with pytest.raises(LedgerInvalid, match="above"):
         judge_claim(what, Budget(found.epsilon - Decimal("0.000001"), DELTA), good)
@@ -113,21 +128,49 @@ def test_a_bound_is_not_sound_for_a_plan_it_does_not_fit(bound):
 
 
 @pytest.mark.parametrize("what", PLANS)
-@pytest.mark.parametrize("factor", ["0.5", "0.98", "1.02", "2"])
-def test_a_price_is_judged_by_the_definitions(what, factor, monkeypatch):
-    """Were the accountant's price wrong by two percent either way, the auditor would know."""
+def test_a_price_is_at_least_that_of_the_definitions(what):
+    """Every figure alone: what is lower by two parts of a thousand is refused, half of it too, and what is higher is
+    sound."""
     orders = Filter.design(Budget(Decimal(3), DELTA)).orders
     right = price(what, orders)
-    judge_price(what, price_to_json(right, orders), orders)
-    wrong = price_to_json(replace(right, rdp=tuple(int(each * Decimal(factor)) for each in right.rdp)), orders)
-    monkeypatch.setattr(judge, "_stored_price", lambda *_: wrong)
-    with pytest.raises(LedgerInvalid, match="definitions"):
-        judge_price(what, wrong, orders)
-    half = price_to_json(replace(right, pure=right.pure // 2), orders)
-    monkeypatch.setattr(judge, "_stored_price", lambda *_: half)
-    if right.pure:
-        with pytest.raises(LedgerInvalid, match="pure"):
-            judge_price(what, half, orders)
+    for factor, sound in (("0.5", False), ("0.998", False), ("1", True), ("1.02", True), ("2", True)):
+        for at in range(len(orders)):
+            figures = [*right.rdp]
+            figures[at] = int(figures[at] * Decimal(factor))
+            judged(what, replace(right, rdp=tuple(figures)), orders, f"at order {decimal_string(orders[at])}", sound)
+        if right.pure:
+            judged(what, replace(right, pure=int(right.pure * Decimal(factor))), orders, "the pure sum", sound)
+    judged(what, replace(right, pure=0, unbounded=1), orders, "", True)  # infinity is above everything
+    if right.unbounded:
+        judged(what, replace(right, pure=10**12, unbounded=0), orders, "the pure sum", False)
+
+
+def judged(what: Plan, stated, orders, problem: str, sound: bool) -> None:
+    body = price_to_json(stated, orders)
+    if sound:
+        assert judge_price(what, body, orders).rdp == stated.rdp
+    else:
+        with pytest.raises(LedgerInvalid, match=f"price: .*{problem}.* is below what the definitions give"):
+            judge_price(what, body, orders)
+
+
+def test_one_unit_less_than_a_simple_price_is_refused():
+    """The accountant rounds up and adds one unit for floating point; two less is below."""
+    orders = Filter.design(Budget(Decimal(3), DELTA)).orders
+    for what in (plan((BoundedRange(Decimal("0.02")), 1)), plan((PureDp(Decimal("0.05")), 1))):
+        right = price(what, orders)
+        judged(what, replace(right, rdp=tuple(each - 2 for each in right.rdp)), orders, "at order", False)
+        judged(what, replace(right, pure=right.pure - 1), orders, "the pure sum", False)
+
+
+@pytest.mark.parametrize("part", ["pure", "rdp", "unbounded"])
+@pytest.mark.parametrize("bad", [None, -1, "-1", "1.0", "NaN", "1e3", 1.5, True, 2, {}, {"8.9": "1"}, "0.0000000001"])
+def test_a_price_has_one_form(part, bad):
+    orders = Filter.design(Budget(Decimal(3), DELTA)).orders
+    body = price_to_json(price(COINS, orders), orders)
+    for wrong in ({**body, part: bad}, {**body, "rdp": {**body["rdp"], "8.9": bad}}, {**body, "more": bad}, None):
+        with pytest.raises(DpserveError):
+            judge_price(COINS, wrong, orders)
 
 
 @given(st.integers(1, 10 * NANO), st.integers(1, 1000))
@@ -135,7 +178,7 @@ def test_pure_sums_are_exact(units, count):
     for kind in (BoundedRange, PureDp):
         event = kind(Decimal(units) / NANO)
         assert own_pure(event) * NANO == units
-        assert judge._pure(plan((event, count))) == units * count
+        assert pure_sum(plan((event, count))) == units * count
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
