@@ -70,6 +70,13 @@ def search(database: Store, wanted: Wanted, before: int | None = None, limit: in
     return Found(entries, count, floor, floor or None)
 
 
+def about_dataset(database: Store, name: str) -> Iterator[Entry]:
+    """Every entry that concerns the dataset, the oldest first. UnknownName where there is none of that name."""
+    with database.reading() as connection:
+        found = np.flatnonzero(_of_dataset(connection, entry_index(database, connection), name))
+        yield from (read_entry(int(number), body_at(connection, int(number))) for number in found)
+
+
 def dataset_names(database: Store) -> list[str]:
     """The name of every dataset, sorted."""
     with database.reading() as connection:
@@ -101,14 +108,16 @@ def _parts(connection: Connection, database: Store, wanted: Wanted) -> Iterator[
 
 
 def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
-    """Its registration, its jobs, and what was decided about the families that it belongs to."""
+    """What concerns a dataset: its registration, its blocks, its jobs, and what was decided about the families that it
+    belongs to."""
     dataset = load(connection, name)
     jobs = connection.execute(select(job_table.c.seq).where(job_table.c.dataset == name)).scalars().all()
     chosen = index.of_jobs([*jobs])
-    families = {*dataset.identities}
-    for number in np.flatnonzero(index.of_kind("budget-changed") | index.of_kind("quota-set")):
-        chosen[number] = read_entry(int(number), body_at(connection, int(number))).value["family"] in families
-    chosen[dataset.seq] = True
+    wanted = {"dataset": {name}, "family": {*dataset.identities}}
+    for kind, keys in KINDS.items():
+        for number in np.flatnonzero(index.of_kind(kind)) if keys.names else ():
+            value = read_entry(int(number), body_at(connection, int(number))).value
+            chosen[number] = value[keys.names] in wanted[keys.names]
     return chosen
 
 

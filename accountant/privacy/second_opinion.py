@@ -202,13 +202,10 @@ def _points(figure: Callable[[Floats], Floats], orders: Floats) -> tuple[Floats,
 
 @lru_cache(maxsize=1024)
 def _theorem(event: RepeatAndSelect) -> Callable[[Floats], Floats]:
-    """The curve of the selection as its law's theorem has it, at each order by itself."""
+    """The curve of the selection at each order by itself: Theorem 6 (Poisson) or 2 (truncated negative binomial)."""
     law, run = event.distribution, _one_run(event)
-    return _poisson(run, law) if isinstance(law, Poisson) else _negative_binomial(run, law)
-
-
-def _poisson(run: _OneRun, law: Poisson) -> Callable[[Floats], Floats]:
-    """Theorem 6."""
+    if not isinstance(law, Poisson):
+        return _negative_binomial(run, law)
     mean = float(law.mean)
     return lambda orders: run.at(orders) + mean * run.failing(-np.log1p(-1 / orders)) + log(mean) / (orders - 1)
 

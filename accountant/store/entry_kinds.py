@@ -23,22 +23,23 @@ from accountant.store.tables import entry_table
 @dataclass(frozen=True)
 class EntryKind:
     """Which keys of an entry lead elsewhere, "" for none: `model`: that of a model's name; `certificate`: that of the
-    entry which bound the certificate it is about."""
+    entry which bound the certificate it is about; `names`: of an entry about no job, that of the dataset or family."""
 
     model: str = ""
     certificate: str = ""
+    names: str = ""
 
 
 _PLACED = EntryKind(model="name", certificate="issued")
 KINDS = {
     "genesis": EntryKind(),
-    "dataset-registered": EntryKind(),
-    "person-total": EntryKind(),
-    "dataset-joined": EntryKind(),
-    "dataset-appended": EntryKind(),
-    "blocks-dropped": EntryKind(),
-    "budget-changed": EntryKind(),
-    "quota-set": EntryKind(),
+    "dataset-registered": EntryKind(names="dataset"),
+    "person-total": EntryKind(names="dataset"),
+    "dataset-joined": EntryKind(names="dataset"),
+    "dataset-appended": EntryKind(names="dataset"),
+    "blocks-dropped": EntryKind(names="dataset"),
+    "budget-changed": EntryKind(names="family"),
+    "quota-set": EntryKind(names="family"),
     "reserved": EntryKind(model="model"),
     "started": EntryKind(),
     "resumed": EntryKind(),

@@ -42,10 +42,10 @@ def show_ledger(
     \b
     dpserve ledger show --dataset adult
     """
+    from accountant.ledger.entry_search import about_dataset  # loads numpy
+
     home = Home.open()
-    if dataset is not None:
-        home.ledger.dataset(dataset)
-    entries = list(_concerning(home, dataset))
+    entries = [*(_all_entries(home) if dataset is None else about_dataset(home.ledger.log.database, dataset))]
     rows: list[tuple[Any, ...]] = [("INDEX", "TIME", "TYPE", "WHAT")]
     for entry in entries:
         fields = {key: value for key, value in entry.value.items() if key not in QUIET and isinstance(value, str | int)}
@@ -54,17 +54,10 @@ def show_ledger(
     show(json, {"entries": [{"index": entry.seq, **entry.value} for entry in entries]}, aligned(rows))
 
 
-def _concerning(home: Home, dataset: str | None) -> Iterator[Entry]:
-    """Entries that name a dataset or follow a reservation on it; all of them where none is named."""
-    jobs: set[int] = set()
+def _all_entries(home: Home) -> Iterator[Entry]:
     after = 0
     while page := home.ledger.log.entries(after, PAGE):
-        for entry in page:
-            named = entry.value.get("dataset") == dataset
-            if named and entry.value["type"] == "reserved":
-                jobs.add(entry.seq)
-            if dataset is None or named or entry.value.get("reservation") in jobs:
-                yield entry
+        yield from page
         after = page[-1].seq + 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import asdict
+from decimal import Decimal
 
 import ledgers
 import postgres
@@ -12,11 +13,15 @@ import pytest
 from stores import at
 
 from accountant.audit.replay import Replay
+from accountant.budget import Budget
 from accountant.errors import InputError, LedgerInvalid, UnknownName
 from accountant.home import Home
 from accountant.ledger import entry_search, tokens
+from accountant.ledger.blocks import appending
+from accountant.ledger.blocks.appending import NewBlock
 from accountant.ledger.entry_search import Wanted
 from accountant.ledger.key_life import revoke
+from accountant.ledger.records import Unit, Why
 from accountant.store import entry_kinds
 
 NASTY = 'a "quoted" \\ 100% of_it / é \N{SNOWMAN}'
@@ -194,3 +199,35 @@ def test_missing_entry_is_an_error_and_no_silence(fresh):
         connection.execute("DELETE FROM entry WHERE seq = 3")
     with pytest.raises(LedgerInvalid, match="not every entry"):
         found(fresh, kind="genesis")
+
+
+def test_what_concerns_a_dataset_that_grew(tmp_path):
+    """Its blocks, quotas and totals: by the search and by `about_dataset` alike, and nothing of another dataset."""
+    home = Home.init(ledgers.place(tmp_path / "home"))
+    ledger = home.ledger
+    for name in ("grown", "other"):
+        ledger.register(ledgers.registration(name, unit=Unit("person", "id", 1), person=Budget.of("4", "0.000001")))
+        appending.append(ledger.log, NewBlock(name, ledgers.hexes(f"{name} 2"), 500, "steward"), 2)
+        ledger.set_quota(name, "ann", Decimal("0.5"), "a test", "steward")
+        ledger.change_budget(name, Decimal("3.5"), "a test", "steward")
+    appending.drop(ledger.log, "grown", 1, Why("steward", "old"))
+    entries = values(home)
+    expected = [seq for seq, each in entries.items() if about(each, "grown", ledger.dataset("grown").family)]
+    kinds = [entries[seq]["type"] for seq in expected]
+    more = ["dataset-appended", "quota-set", "budget-changed", "blocks-dropped"]
+    assert kinds == ["dataset-registered", "person-total", *more]
+    assert found(home, dataset="grown") == expected[::-1]
+    assert [each.seq for each in entry_search.about_dataset(ledger.log.database, "grown")] == expected
+
+
+def about(value, name, family):
+    return value.get("dataset") == name or ("dataset" not in value and value.get("family") == family)
+
+
+def test_every_kind_that_names_a_dataset_or_a_family_says_so():
+    """Else its entries would concern no dataset."""
+    for kind, fields in Replay._FIELDS.items():
+        named = entry_kinds.KINDS[kind].names
+        about_a_job = "reservation" in fields or kind == "reserved"
+        assert named in fields | {""}
+        assert about_a_job or bool(named) == bool(fields & {"dataset", "family"}), kind
