@@ -102,7 +102,7 @@ def audit(
         _end(findings, tree, replay, heads, models, nodes)
     for problem in () if database is None else compare_index(database, replay):
         findings.add(None, problem)
-    return replace(findings.report(tree), notes=tuple(replay.access.notes()))
+    return replace(findings.report(tree), notes=(*replay.access.notes(), *replay.repairs.notes))
 
 
 @contextmanager
@@ -121,6 +121,9 @@ def _end(
 ) -> None:
     if not tree.size:
         findings.add(0, "entry 0: missing, the ledger is empty")
+    findings.forgive(replay.repairs.repaired)
+    for problem in replay.repairs.problems():
+        findings.add(None, problem)
     heads.check_end(tree)
     try:
         replay.keys.end(tree.size)

@@ -14,11 +14,12 @@ from typing import ClassVar
 from accountant import canonical
 from accountant.audit.judge import Value, require_hex
 from accountant.audit.replay_access import TIME, Rights
-from accountant.audit.replay_budget import Books
+from accountant.audit.replay_budget import Books, SumsDiffer
 from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
 from accountant.audit.replay_names import Names, judge_labels
 from accountant.audit.replay_person import person_total
+from accountant.audit.replay_repair import Repairs, WideJob, wide_window
 from accountant.budget import check_name
 from accountant.canonical import parse_decimal
 from accountant.canonical_bytes import decode_entry
@@ -74,6 +75,7 @@ class Replay:
     models: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     worths: dict[int, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
+    repairs: Repairs = field(default_factory=Repairs)
     keys: KeyRing = field(init=False)
     _keys: set[tuple[str, str]] = field(default_factory=set)
 
@@ -82,16 +84,20 @@ class Replay:
 
     def read(self, seq: int, body: bytes) -> Value:
         """Judge one entry and take it in; what it says. LedgerInvalid says what is wrong with it."""
+        value: Value = {}
         try:
-            value = decode_entry(body)
-            kind = value.get("type") if isinstance(value, dict) else None
-            if not isinstance(value, dict) or not isinstance(kind, str):
+            decoded = decode_entry(body)
+            kind = decoded.get("type") if isinstance(decoded, dict) else None
+            if not isinstance(decoded, dict) or not isinstance(kind, str):
                 raise LedgerInvalid("must be an object with a type")
+            value = decoded
             self._form(seq, kind, value)
             self._READERS[kind][1](self, seq, value)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
         except DpserveError as error:
+            if isinstance(error, SumsDiffer):
+                self._note_sums(seq, value)
             said = error.message.removeprefix(f"entry {seq}: ")
             raise LedgerInvalid(f"entry {seq}: {said}", entry=seq) from error
         return value
@@ -196,6 +202,7 @@ class Replay:
         if job.evaluates in self.jobs:
             require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
+        self._note_width(value, job, started=True)
         self.books.start(dataset, job.costs)
         self.books.judge_after(value, dataset.families, None, job.window)
 
@@ -205,6 +212,28 @@ class Replay:
         sound = type(times) is int and times == job.resumed + 1 <= MOST_RESUMED
         require(sound, f"times={times!r:.40}: must be {job.resumed + 1}, and at most {MOST_RESUMED}")
         job.resumed = times
+        grown = self.books.blocks.known.get(job.dataset)
+        if "window" in value:
+            window = [*(job.window or (1, 1))]
+            require(grown is not None and value["window"] == window, f"window: must be {window}, where blocks are")
+        elif job.window is None and grown is not None and grown.blocks:
+            read = grown.dropped + 1, grown.last
+            self.repairs.add_job(job.dataset, WideJob(value["reservation"], job.by, job.part, job.costs, read))
+            raise SumsDiffer(f"job {value['reservation']}: went on by a version that read every block of its dataset")
+
+    def _note_width(self, value: Value, job: JobState, started: bool) -> None:
+        """Note a job that began, or was given back, by the accounts of blocks that it was not charged to."""
+        wide = None if job.window else wide_window(self.books, value, job.dataset)
+        if wide is not None:
+            read = wide if started else None
+            self.repairs.add_job(job.dataset, WideJob(value["reservation"], job.by, job.part, job.costs, read))
+
+    def _note_sums(self, seq: int, value: Value) -> None:
+        """Note an entry whose sums differ, by its dataset: a fault that is known is put right by a later entry."""
+        job = self.jobs.get(value.get("reservation", -1))
+        dataset = value.get("dataset") if job is None else job.dataset
+        if dataset in self.repairs.jobs:
+            self.repairs.add_entry(dataset, seq)
 
     def _committed(self, seq: int, value: Value) -> None:
         require_hex(value, "released")
@@ -218,6 +247,7 @@ class Replay:
     def _released(self, seq: int, value: Value) -> None:
         job = self._move(value, "reserved", "released")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
+        self._note_width(value, job, started=False)
         self.books.release(dataset, job.by, job.costs)
         self.books.judge_after(value, dataset.families, job.by, job.window)
 
@@ -379,6 +409,10 @@ class Replay:
             "reservation definition round reports ensemble",
             lambda self, seq, value: self.campaigns.ended(value),
         ),
+        "repaired": (
+            "dataset analyst jobs entries after reason by",
+            lambda self, seq, value: self.repairs.judge(self.books, seq, value),
+        ),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.revoked(seq, value, self.issued)),
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
@@ -395,6 +429,7 @@ class Replay:
             | {"blocks", "window", "labels"}
         ),
         "started": frozenset({"after"}),
+        "resumed": frozenset({"window"}),
         "released": frozenset({"after"}),
         "model-promoted": frozenset({"replaces", "worth"}),
         "budget-changed": frozenset({"largest", "after"}),

@@ -23,6 +23,10 @@ _UNIT = {"name", "column", "contributions"}
 _OWNER = {"name": "owner", "column": None, "contributions": 1}
 
 
+class SumsDiffer(LedgerInvalid):
+    """The sums that an entry states are not what the entries before it give."""
+
+
 @dataclass(slots=True)
 class FamilyState:
     """A family as its entries leave it. `criteria`: (order, cap in nano-units). `analysts`: what each has used.
@@ -268,7 +272,7 @@ class Books:
                     lines[-1]["analyst"] = {"name": by, "used": each.stored(each.analysts[by])}
             lines = lines if window is None else one_line_for_same(lines)
             if value["after"] != lines:
-                raise LedgerInvalid(f"after: is not what the entries before it give, {lines}")
+                raise SumsDiffer(f"after: is not what the entries before it give, {lines}")
 
     def quota_set(self, seq: int, value: Value) -> None:
         """`quota-set`: how much of a family's budget one analyst may use, or everybody else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -82,6 +82,10 @@ class Findings:
             self.found.append((entry, problem))
         elif entry is not None and all(known is None or entry < known for known, _ in self.found):
             self.found[-1] = entry, problem
+
+    def forgive(self, entries: Collection[int]) -> None:
+        """Drop what was found about entries that a later entry put right."""
+        self.found = [(entry, problem) for entry, problem in self.found if entry not in entries]
 
     def report(self, tree: Tree) -> Report:
         """The first wrong entry comes first; what is about no entry comes last."""

@@ -20,7 +20,7 @@ from accountant.ledger.blocks import block_rows
 from accountant.ledger.families import Family
 from accountant.ledger.family_rows import after
 from accountant.ledger.job_rows import add_job
-from accountant.ledger.records import Job, Request, State, reservation_fields, window_from_entry
+from accountant.ledger.records import Job, Request, State, charged_window, reservation_fields
 from accountant.ledger.refusal import refusal
 from accountant.log.entries import Writer, read_entry
 from accountant.privacy import soundness
@@ -56,7 +56,7 @@ def charges(connection: Connection, family: Family, newest_first: bool = False) 
         raw = bytes(body)
         if family.holdout is not None or family.block is not None:
             value = read_entry(seq, raw).value
-            first, last = window_from_entry(value) or (1, 1)  # of before it grew
+            first, last = charged_window(value)
             if value.get("part") != family.part or not first <= (family.block or 1) <= last:
                 continue  # of the other part, or of other blocks
         price = next(filter(None, (_PRICE.last_object(raw, key) for key in _BEHIND)), None)

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, select, update
 from accountant.errors import InputError, WrongState
 from accountant.keys import key_rows
 from accountant.ledger import derived_entries
+from accountant.ledger.blocks.wide_jobs import require_charged_blocks
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.records import Job, Request, State, request_from_entry
 from accountant.log.entries import Signed, TransparencyLog, read_entry
@@ -81,6 +82,7 @@ def enter(log: TransparencyLog, seq: int, statement: str, signed_by: str) -> int
         key_rows.require_issuer(writer.connection, signed_by)
         job = read_job(writer.connection, seq)
         require_state(job, State.COMMITTED, "enter a statement for")
+        require_charged_blocks(writer.connection, seq)
         request = request_from_entry(read_entry(seq, body_at(writer.connection, seq)).value)
         made = None if request.evaluates is None else certified_of(writer.connection, request.evaluates)
         if job.issued is not None or made is None:
@@ -97,6 +99,7 @@ def enter_profile(log: TransparencyLog, seq: int, statement: str, signed_by: str
         key_rows.require_issuer(writer.connection, signed_by)
         job = read_job(writer.connection, seq)
         require_state(job, State.COMMITTED, "enter a statement for")
+        require_charged_blocks(writer.connection, seq)
         request = request_from_entry(read_entry(seq, body_at(writer.connection, seq)).value)
         if job.issued is not None or not request.profile:
             raise WrongState(f"job {seq}: is no profile without a statement", job=seq)

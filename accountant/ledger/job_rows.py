@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 from accountant.errors import IdempotencyConflict, LedgerInvalid, UnknownName, WrongState
 from accountant.ledger.blocks import block_rows
 from accountant.ledger.families import Started
-from accountant.ledger.records import Holding, Job, Request, SeenJobs, State, request_from_entry
+from accountant.ledger.records import Holding, Job, Request, SeenJobs, State, charged_window, request_from_entry
 from accountant.log.entries import Signed, TransparencyLog, read_entry
 from accountant.log.newest import account_number
 from accountant.privacy.events import plan_from_json
@@ -245,10 +245,11 @@ def resume(log: TransparencyLog, holding: Holding, owner: str, lease: float) -> 
             raise WrongState(
                 f"job {seq}: went on {MOST_RESUMED} times, and ended each time", job=seq, state=job.state.value
             )
-        writer.append("resumed", reservation=seq, times=times)
         held = {"owner": owner, "expires": engines.clock(writer.connection) + lease, "doubted": None}
         writer.connection.execute(update(job_table).where(job_table.c.seq == seq).values(**held))
         stored = read_entry(seq, writer.signed.body(seq)).value
-        dataset = block_rows.charged_by(writer.connection, stored, None, writer.signed)
+        dataset = block_rows.load_charged(writer.connection, stored, None, writer.signed)
+        blocks = {"window": [*charged_window(stored)]} if dataset.blocks else {}
+        writer.append("resumed", reservation=seq, times=times, **blocks)
         plan = plan_from_json(stored["plan"])
         return Started(seq, dataset, request_from_entry(stored), Decimal(stored["unit"]), plan)

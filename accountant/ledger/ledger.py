@@ -23,6 +23,7 @@ from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
 from accountant.ledger.blocks import block_rows
+from accountant.ledger.blocks.wide_jobs import require_charged_blocks
 from accountant.ledger.blocks.windows import Window
 from accountant.ledger.charges import judge_beforehand, reserve
 from accountant.ledger.families import Dataset, Started
@@ -94,7 +95,7 @@ class Ledger:
     def dataset_of(self, seq: int) -> Dataset:
         """The dataset of a job, by the accounts that it is charged to. UnknownName where there is no such job."""
         with self.log.database.reading() as connection:
-            dataset = block_rows.charged_by(connection, self.reservation(seq).value)
+            dataset = block_rows.load_charged(connection, self.reservation(seq).value)
             return block_rows.with_queries(connection, dataset)
 
     def datasets(self) -> list[Dataset]:
@@ -202,7 +203,7 @@ class Ledger:
             job_rows.require_first(writer.signed, job, "start")
             stored = read_entry(seq, writer.signed.body(seq)).value
             evaluations.require_made(writer.connection, stored)
-            dataset = block_rows.charged_by(writer.connection, stored, None, writer.signed)
+            dataset = block_rows.load_charged(writer.connection, stored, None, writer.signed)
             costs = dataset.costs_from_json(stored["price"])
             outgrown = dataset.outgrown(costs, parse_decimal(stored["claim"]["epsilon"]))
             if outgrown is None:
@@ -246,7 +247,7 @@ class Ledger:
         require_state(job, State.RESERVED, "release")
         job_rows.require_first(writer.signed, job, "release")
         stored = read_entry(seq, writer.signed.body(seq)).value
-        dataset = block_rows.charged_by(connection, stored, stored["by"], writer.signed)
+        dataset = block_rows.load_charged(connection, stored, stored["by"], writer.signed)
         costs = dataset.costs_from_json(stored["price"])
         lines = after(dataset.families, costs, -1)
         said = block_rows.together(dataset.families, lines)
@@ -271,6 +272,7 @@ class Ledger:
             job = read_job(writer.connection, seq)
             require_state(job, State.COMMITTED, "issue a certificate for")
             evaluations.require_uncertified(writer.connection, job)
+            require_charged_blocks(writer.connection, seq)
             index = writer.append("issued", reservation=seq, statement=statement, model=model, name=job.model)
             writer.connection.execute(_SET_JOB, {"at": seq, "issued": index})
             return index

@@ -360,12 +360,15 @@ def request_from_entry(value: Mapping[str, Any]) -> Request:
     own = value["dataset"], value["learner"], budget, value["parameters"], value["model"]
     evaluation = value.get("evaluates"), value.get("part")
     promotes, profiles = "promote" in value, "profile" in value
-    blocks = value.get("blocks"), window_from_entry(value)
+    named = value.get("window")
+    blocks = value.get("blocks"), None if named is None else (named[0], named[1])
     labels = tuple(value.get("labels", ()))
     return Request(*own, value.get("target"), *evaluation, promotes, value.get("against"), profiles, *blocks, labels)
 
 
-def window_from_entry(value: Mapping[str, Any]) -> Window | None:
-    """The blocks that a `reserved` entry is charged to, where it names them."""
-    window = value.get("window")
-    return None if window is None else (window[0], window[1])
+def charged_window(value: Mapping[str, Any]) -> Window:
+    """Return the blocks whose accounts a `reserved` entry is charged to: a function of the entry alone, whatever came
+    since. One that names no window was written before its dataset grew, and is charged to block 1.
+    """
+    first, last = value.get("window", (1, 1))
+    return first, last

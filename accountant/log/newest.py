@@ -50,7 +50,7 @@ _TYPE, _RESERVATION = Key("type"), Key("reservation")
 _STEPS = frozenset({"started", "resumed", "committed", "burned", "released", "issued"})
 _NAMING = {"token-revoked": "created", "grant-revoked": "grant", "revoked": "issued"}
 _RARE = frozenset({"key-added", "key-retired", "key-compromised", "revoked", "quota-set"})
-_CHARGING = frozenset({"reserved", "released"})
+_CHARGING = frozenset({"reserved", "released", "repaired"})
 _KEPT = frozenset({"reserved", "budget-changed", "dataset-registered", "dataset-joined", "token-created"})
 
 

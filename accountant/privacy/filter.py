@@ -17,7 +17,7 @@ from typing import Any
 
 from accountant.budget import NANO, Budget, from_nano, nano, nano_string, parse_nano
 from accountant.canonical import decimal_string
-from accountant.errors import InputError
+from accountant.errors import InputError, LedgerInvalid
 from accountant.privacy.claims import Price, round_up
 from accountant.privacy.renyi import epsilon_at
 
@@ -159,7 +159,11 @@ def _spelled(orders: tuple[Decimal, ...]) -> tuple[str, ...]:
 
 
 def price_to_json(price: Price, orders: tuple[Decimal, ...]) -> dict[str, Any]:
-    """The stored form of a price at `orders`: exact decimals as texts."""
+    """Spell a price at `orders` as it is stored: exact decimals as texts. LedgerInvalid where a figure is below zero:
+    no more can be given back, or begin, than was charged.
+    """
+    if min(price.pure, price.unbounded, *price.rdp) < 0:
+        raise LedgerInvalid("sums: would fall below zero; nothing was written (dpserve ledger audit)")
     rdp = {order: nano_string(figure) for order, figure in zip(_spelled(orders), price.rdp, strict=True)}
     return {"pure": nano_string(price.pure), "unbounded": price.unbounded, "rdp": rdp}
 

@@ -163,6 +163,10 @@ TREE: Nodes = {
             "audit": Leaf("ledger:audit_ledger", needs=EITHER),
         },
     ),
+    "home": Branch(
+        "The home: put right what an earlier version left wrong.",
+        {"repair": Leaf("home:repair", instead="The operator repairs it there")},
+    ),
     "key": Branch(
         "The keys that sign.",
         {

@@ -96,6 +96,15 @@ def _query(value: Value) -> str:
     return f" Its rows were read by a query, of sha256 {query['sha256']}.{why}"
 
 
+def _repaired(value: Value) -> str:
+    jobs = " and ".join(str(job["job"]) for job in value["jobs"])
+    return (
+        f"{value['by']} put the accounts of dataset {value['dataset']} right. Reserved before it grew, job {jobs} of "
+        f"{value['analyst']} had stepped by the accounts of every block; each block that was read bears its price "
+        f"now.{_why(value)}"
+    )
+
+
 def _blocks(value: Value) -> str:
     if "window" not in value:
         return ""
@@ -211,6 +220,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"them any more, and what was spent on them stays spent.{_why(value)}"
         ),
     ),
+    "repaired": ("warn", "accounts repaired", _repaired),
     "budget-changed": ("warn", "budget changed", _budget_changed),
     "quota-set": ("warn", "quota set", _quota_set),
     "reserved": ("wait", "budget reserved", _reserved),

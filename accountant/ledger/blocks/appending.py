@@ -15,7 +15,7 @@ from accountant.ledger.blocks.block_rows import known_commitments
 from accountant.ledger.blocks.windows import MOST_BLOCKS, Period
 from accountant.ledger.families import Dataset, account_of
 from accountant.ledger.family_changes import parts_of
-from accountant.ledger.records import NewPeople, State, Why, window_from_entry
+from accountant.ledger.records import NewPeople, State, Why, charged_window
 from accountant.ledger.row_queries import RowQuery
 from accountant.log.entries import TransparencyLog, Writer, dumps, read_entry
 from accountant.store.store import body_at
@@ -138,7 +138,7 @@ def _require_unread(writer: Writer, dataset: str, upto: int) -> None:
     row = job_table.c
     where = (row.dataset == dataset) & row.state.in_((State.RESERVED, State.STARTED))
     for seq in writer.connection.execute(select(row.seq).where(where)).scalars():
-        window = window_from_entry(read_entry(seq, body_at(writer.connection, seq)).value) or (1, 1)
+        window = charged_window(read_entry(seq, body_at(writer.connection, seq)).value)
         if window[0] <= upto:
             raise WrongState(f"job {seq}: is to read block {window[0]}; wait for it, or cancel it", job=seq)
 

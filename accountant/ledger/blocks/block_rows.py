@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Dialect, Update, bindparam, insert, select, update
 
-from accountant.canonical import parse_decimal
+from accountant.canonical import CanonicalError, parse_decimal
 from accountant.errors import InputError, LedgerInvalid, WrongState
 from accountant.ledger import family_rows
 from accountant.ledger.blocks.windows import SAY_BLOCKS, Block, Period, Window, window_of
 from accountant.ledger.families import Dataset, Family, Spent, Whole, account_of
 from accountant.ledger.family_rows import PERSON, WHOLE, mismatch, text_of
-from accountant.ledger.records import Request, window_from_entry
+from accountant.ledger.records import Request, charged_window
 from accountant.ledger.row_queries import RowQuery
 from accountant.log.entries import Signed, read_entry
 from accountant.log.newest import account_number
@@ -61,30 +61,48 @@ def load(
     signed: Signed | None = None,
     blocks: str | Window | None = None,
 ) -> Dataset:
-    """As `family_rows.load`, by the accounts of these blocks, in words or as they were resolved; None: of every block
-    whose rows are there, where the dataset has grown. InputError where the words name others.
+    """Load a dataset as `family_rows.load` does, by the accounts of these blocks, in words or as they were resolved;
+    None: of every block whose rows are there now, where the dataset has grown. InputError where the words name others.
     """
     dataset = family_rows.load(connection, name, analyst, part, signed)
-    person = _person(connection, dataset, analyst, signed)
-    if dataset.last is None and blocks is None:
-        return replace(dataset, families=(*dataset.families, *person)) if person else dataset
     last, dropped = dataset.last or 1, dataset.dropped
     if blocks is None:
         window = (min(dropped, last - 1) + 1, last)
     else:
         window = window_of(blocks, dropped, last, name) if isinstance(blocks, str) else blocks
-    if len(dataset.families) > 1:
-        raise InputError(f"blocks: dataset {name} belongs to several families, and cannot grow; leave it out")
-    found = _blocks(connection, dataset, window, signed)
-    accounts = _accounts(connection, dataset.families[0], found, analyst, signed)
-    return replace(dataset, families=(*accounts, *person), blocks=found, window=None if blocks is None else window)
+    return _with_accounts(connection, dataset, window, blocks is not None, analyst, signed)
 
 
-def charged_by(
+def load_charged(
     connection: Connection, stored: Mapping[str, Any], analyst: str | None = None, signed: Signed | None = None
 ) -> Dataset:
-    """The dataset of a job, by the accounts that its `reserved` entry is charged to."""
-    return load(connection, stored["dataset"], analyst, stored.get("part"), signed, window_from_entry(stored))
+    """Load the dataset of a job by the accounts that its `reserved` entry is charged to, and by no others: what was
+    appended since is not read, charged or given back.
+    """
+    dataset = family_rows.load(connection, stored["dataset"], analyst, stored.get("part"), signed)
+    return _with_accounts(connection, dataset, charged_window(stored), "window" in stored, analyst, signed)
+
+
+def _with_accounts(
+    connection: Connection,
+    dataset: Dataset,
+    window: Window,
+    named: bool,
+    analyst: str | None,
+    signed: Signed | None,
+) -> Dataset:
+    """Put the accounts of a window in place of the family's, with that of one person behind them. `named`: whether the
+    window was asked for. A dataset that has not grown has the accounts of its families.
+    """
+    person = _person(connection, dataset, analyst, signed)
+    if dataset.last is None and not named:
+        return replace(dataset, families=(*dataset.families, *person)) if person else dataset
+    if len(dataset.families) > 1:
+        name = dataset.registration.name
+        raise InputError(f"blocks: dataset {name} belongs to several families, and cannot grow; leave it out")
+    blocks = _blocks(connection, dataset, window, signed)
+    accounts = _accounts(connection, dataset.families[0], blocks, analyst, signed)
+    return replace(dataset, families=(*accounts, *person), blocks=blocks, window=window if named else None)
 
 
 def asked(connection: Connection, request: Request, by: str, signed: Signed) -> Dataset:
@@ -245,6 +263,12 @@ def _sums(text: str, orders: tuple[Any, ...]) -> _Sums:
     try:
         found: dict[str, Any] = json.loads(text)
         return found, price_from_json(found, orders)
+    except CanonicalError:
+        raise LedgerInvalid(
+            "index: the sums of a block's account are below zero, or are no sums: an earlier version wrote that where "
+            "a job was reserved before its dataset grew. Nothing is spent on it until it is put right (dpserve home "
+            "repair --reason TEXT; dpserve ledger audit says which)"
+        ) from None
     except (ValueError, KeyError, TypeError):
         raise LedgerInvalid(
             "index: the account of a block says nothing that can be read (dpserve ledger audit)"
