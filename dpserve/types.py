@@ -20,8 +20,9 @@ class Budget:
     """Epsilon and delta in all; what is reserved for jobs that have not started, what is spent, what is left.
 
     To plan by: `share_left`, and `one_job`, the epsilon of a single job that would surely be admitted now, 0 where
-    there is none (of Gaussian noise at `delta`, or any at delta 0, or of the whole total: docs/budgets.md). `spent`,
-    `reserved` and `left` are converted at `delta`, and do not add up.
+    there is none (of Gaussian noise at `delta`, or any at delta 0, or of the whole total: docs/budgets.md), and
+    `bound_by`, in words, what lets no larger one in. Of a dataset that has grown, they speak of the block with most
+    room, `window`. `spent`, `reserved` and `left` are converted at `delta`, and do not add up.
     """
 
     epsilon: Decimal
@@ -32,6 +33,8 @@ class Budget:
     share_left: Decimal
     one_job: Decimal
     jobs_left: Mapping[str, int]
+    bound_by: str = ""
+    window: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, body: Json) -> Budget:
@@ -45,11 +48,13 @@ class Budget:
             share_left=Decimal(body["left"]["share"]),
             one_job=_one_job(body["left"]),
             jobs_left=dict(body["jobs_left"]),
+            bound_by=body["left"].get("binding", {}).get("words", ""),
+            window=(blocks[0], blocks[1]) if (blocks := body["left"].get("window")) else None,
         )
 
     def _repr_html_(self) -> str:
         """What is left of it, in a notebook."""
-        said = f"{self.share_left:.0%} left; one more job of at most epsilon {self.one_job} at delta {self.delta}"
+        said = f"{self.share_left:.0%} left; room for one more job: up to epsilon {self.one_job} at delta {self.delta}"
         return drawings.gauge(f"Budget of epsilon {self.epsilon}", float(self.share_left), said)
 
 

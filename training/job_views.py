@@ -11,9 +11,10 @@ from accountant.errors import InputError
 from accountant.home import Home
 from accountant.later import later
 from accountant.ledger import evaluations
-from accountant.ledger.families import Dataset, Family
+from accountant.ledger.families import Dataset
 from accountant.ledger.forecast import forecast
 from accountant.ledger.grants import ASKING, Access
+from accountant.ledger.left import FamilyRow, describe_accounts, describe_budget, left
 from accountant.ledger.records import HOLDOUT, ISSUED, PUBLIC_STATES, WAITING, Job, State
 from models.store.standing import Standing
 from models.store.versions import champion_of, versions_by_entry
@@ -33,9 +34,9 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
     `detail`: quotas and the forecast as well. `works_out`: how many jobs of each learner still fit even where that
     takes a second; else `priced` says where nobody has asked for that yet.
     """
-    registration = dataset.registration
-    left = plans.jobs_left(home, dataset) if works_out else plans.known_jobs_left(home, dataset)
-    fits = {"jobs_left": left or {}, **({"priced": False} if left is None else {})}
+    registration, budget = dataset.registration, describe_budget(dataset)
+    jobs = plans.jobs_left(home, dataset) if works_out else plans.known_jobs_left(home, dataset)
+    fits = {"jobs_left": jobs or {}, **({"priced": False} if jobs is None else {})}
     more: dict[str, Any] = {}
     if detail:
         more = {"quotas": home.ledger.quotas(registration.name), "forecast": forecast(home.ledger, dataset)}
@@ -50,15 +51,15 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
         "relation": registration.relation.value,
         "unit": registration.unit.name,
         "contributions": registration.unit.contributions,
-        **dataset.budget.to_json(),
+        **budget["total"],
         **public_count,
         **({"targets": list(registration.targets)} if registration.targets else {}),
         "schema": registration.schema,
         **({} if registration.query is None else {"query": registration.query.to_json()}),
         **_holdout(home, dataset),
         **_blocks(dataset),
-        **({} if dataset.person is None else {"person": dataset.person.summary()}),
-        "budget": {**dataset.summary(), **fits},
+        **({} if dataset.person is None else {"person": describe_accounts([dataset.person])}),
+        "budget": {**budget, **fits},
     } | more
 
 
@@ -85,20 +86,21 @@ def _holdout(home: Home, dataset: Dataset) -> dict[str, Any]:
     if dataset.holdout is None:
         return {}
     kept = home.ledger.dataset(dataset.registration.name, part=HOLDOUT)
-    summary = kept.summary(Decimal(0))  # an evaluation's noise is pure
-    return {"holdout": {"share": decimal_string(dataset.holdout), "budget": summary}}
+    budget = describe_budget(kept, Decimal(0))  # an evaluation's noise is pure
+    return {"holdout": {"share": decimal_string(dataset.holdout), "budget": budget}}
 
 
-def family_to_json(family: Family, datasets: list[str]) -> dict[str, Any]:
-    """People who share a budget, and the datasets that hold them: GET /v1/families."""
+def family_to_json(row: FamilyRow) -> dict[str, Any]:
+    """Describe people who share a budget, and the datasets that hold them: GET /v1/families."""
+    family, budget = row.family, describe_budget(row.dataset)
     return {
         "name": family.name,
         "family": family.identity,
-        "datasets": datasets,
+        "datasets": [*row.names],
         "relation": family.relation.value,
         "unit": family.unit.name,
-        **family.budget.to_json(),
-        "budget": family.summary(),
+        **budget["total"],
+        "budget": budget,
     }
 
 
@@ -112,15 +114,15 @@ Versions: TypeAlias = Mapping[int, tuple[int, Standing]]
 
 
 def job_to_json(
-    home: Home, job: Job, left: Mapping[str, Any] | None = None, versions: Versions | None = None
+    home: Home, job: Job, stands: dict[Any, Any] | None = None, versions: Versions | None = None
 ) -> dict[str, Any]:
-    """A job as `dpserve train` prints it and GET /v1/jobs/{id} answers it. `left`: of its dataset, `versions`: of its
-    model, where they are known. An issued job has no version until that is stored, and champion if it shall be.
+    """A job as `dpserve train` prints it and GET /v1/jobs/{id} answers it. `stands`: what is left as it was worked out
+    for other jobs of the same accounts; `versions`: of its model, where they are known. An issued job has no version
+    until that is stored, and champion if it shall be.
 
     Progress is counted in releases of the plan, or in the public number of runs where a job is tuned.
     """
     entry = home.ledger.reservation(job.seq).value
-    delta = Decimal(0) if "evaluates" in entry else None  # whose noise is pure
     total, chosen = job.total, {}
     if TUNING in entry["parameters"]:
         from training.tuning.tune import choice_of, runs_of  # loads every learner, and most jobs are not tuned
@@ -153,7 +155,7 @@ def job_to_json(
         "epsilon": entry["claim"]["epsilon"],
         "delta": entry["claim"]["delta"],
         "rounds": job.total,
-        "left": left or home.ledger.dataset_of(job.seq).summary(delta)["left"],
+        "left": _left_for(home, job.seq, entry, {} if stands is None else stands),
         "model": job.model,
         "version": version,
         "version_state": state and state.value,
@@ -166,6 +168,18 @@ def job_to_json(
         "waiting": WAITING.get(job.waiting or "") if job.state is State.RESERVED else None,
         "error": "the job failed after it had started; its budget is spent" if job.state == "burned" else None,
     }
+
+
+def _left_for(home: Home, seq: int, entry: Mapping[str, Any], stands: dict[Any, Any]) -> dict[str, Any]:
+    """Say what is left for another job like this one, of whoever asked for it. `stands`: those of other jobs, by what
+    they were charged to; this one is added.
+    """
+    delta = Decimal(0) if "evaluates" in entry else None  # whose noise is pure
+    key = entry["dataset"], entry.get("part"), tuple(entry.get("window", ())), entry["by"], delta
+    if key not in stands:
+        stands[key] = left(home.ledger.dataset_of(seq, entry["by"]), delta).to_json()
+    found: dict[str, Any] = stands[key]
+    return found
 
 
 def is_placing(home: Home, job: Job) -> bool:
@@ -197,12 +211,9 @@ def jobs_to_json(
     seen = None if access is None else access.seen_jobs(names)
     found = home.ledger.page_of_jobs(dataset, kind, issued, LAST if after is None else after, limit + 1, seen)
     page, more = found[:limit], len(found) > limit
-    datasets = {name: home.ledger.dataset(name) for name in {job.dataset for job in page}}
-    left = {
-        name: each.summary()["left"] for name, each in datasets.items() if each.holdout is None and not each.blocks
-    }  # the same for all
+    stands: dict[Any, Any] = {}  # of most jobs the same
     placing = {job.seq for job in page if is_placing(home, job)}  # asked before it is looked where each is
     versions = {name: versions_by_entry(home, name) for name in {job.model for job in page if job.issued and job.model}}
     known = [{} if job.seq in placing else versions.get(job.model) for job in page]
-    listed = [job_to_json(home, job, left.get(job.dataset), here) for job, here in zip(page, known, strict=True)]
+    listed = [job_to_json(home, job, stands, here) for job, here in zip(page, known, strict=True)]
     return {"jobs": listed, "next": page[-1].seq if more else None}

@@ -14,6 +14,7 @@ from accountant.home import Home
 from accountant.ledger import model_names
 from accountant.ledger.blocks.block_rows import require_window
 from accountant.ledger.families import Dataset
+from accountant.ledger.left import left, roomiest
 from accountant.ledger.records import Request, check_labels
 from accountant.ledger.refusal import refusal
 from accountant.privacy.claims import Price
@@ -88,7 +89,7 @@ class Planned:
             "rounds": len(self.recipe.plan),
             "unit": decimal_string(self.recipe.unit),
             "relation": self.dataset.registration.relation.value,
-            "left": {**after.summary(claimed.delta)["left"], "jobs": after.jobs_left(self.costs, claimed)},
+            "left": {**left(after, claimed.delta).to_json(), "jobs": after.jobs_left(self.costs, claimed)},
             "model": self.request.model,
             "becomes": self.becomes.value,
             "replaces": self.replaces,
@@ -113,7 +114,7 @@ def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True)
     public = public_of(dataset, schema, request.budget)
     if public.relation is Relation.REPLACE_ONE and public.records > MOST_ROWS:
         raise InputError(f"records={public.records}: at most {MOST_ROWS} rows can be learnt from at once")
-    if asked.tuning is None and request.budget.epsilon > FAR * dataset.one_job(request.budget.delta).epsilon:
+    if asked.tuning is None and request.budget.epsilon > FAR * left(dataset, request.budget.delta).job.epsilon:
         _admit(dataset, request, public, floor_for(request, public))
     offer = offer_for(request, public)
     recipe = offer.recipe
@@ -203,14 +204,16 @@ def public_of(dataset: Dataset, schema: Schema, budget: Budget) -> Public:
 
 def jobs_left(home: Home, dataset: Dataset) -> dict[str, int]:
     """For each learner, how many jobs at a tenth of the total epsilon still fit by defaults; of several targets that it
-    can learn, the dearest's.
+    can learn, the dearest's. Of a dataset that has grown: on the block that `left` speaks of.
     """
+    dataset = roomiest(dataset)
     with telling(home):
         return _counted(dataset, [references_for(public) for public in _references(home, dataset)])
 
 
 def known_jobs_left(home: Home, dataset: Dataset) -> dict[str, int] | None:
     """The same where it was asked for before, at once; None else. It changes with every job: the prices do not."""
+    dataset = roomiest(dataset)
     with telling(home):
         known = [known_references(public) for public in _references(home, dataset)]
     priced = [each for each in known if each is not None]

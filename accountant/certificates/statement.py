@@ -24,6 +24,7 @@ from accountant.keys import dsse
 from accountant.keys.private_keys import KeyStore
 from accountant.later import later
 from accountant.ledger.families import Dataset, Family
+from accountant.ledger.left import epsilon_left
 from accountant.ledger.records import Request, Unit
 from accountant.privacy.claims import Claim, claim
 from accountant.privacy.events import Plan, RepeatAndSelect
@@ -225,7 +226,7 @@ def _accounting(spent: Plan) -> dict[str, Any]:
 
 def _dataset(dataset: Dataset) -> dict[str, Any]:
     registration = dataset.registration
-    first = dataset.own[0] if dataset.window is None else dataset.tightest
+    first = dataset.own[0] if dataset.window is None else dataset.most_used
     public_count = {"records": registration.records} if registration.relation == "replace-one" else {}
     several = [_account(family) for family in dataset.families] if len(dataset.identities) > 1 else None
     return {
@@ -264,7 +265,7 @@ def blocks_to_json(dataset: Dataset) -> dict[str, Any]:
         "first": first,
         "last": last,
         "of": dataset.last or 1,
-        "tightest": dataset.tightest.block or 1,
+        "tightest": dataset.most_used.block or 1,
         "commitments": hashlib.sha256("\n".join(dataset.commitments).encode()).hexdigest(),
         "together": TOGETHER if dataset.person is None else PERSON,
     }
@@ -272,7 +273,7 @@ def blocks_to_json(dataset: Dataset) -> dict[str, Any]:
 
 def _account(family: Family) -> dict[str, Any]:
     """Where a family's budget stood: sums over all that was reserved and not given back, whatever the total is now."""
-    figures = {"epsilon": decimal_string(family.epsilon_of(family.used)), "left": family.summary()["left"]["epsilon"]}
+    figures = {"epsilon": decimal_string(family.epsilon_of(family.used)), "left": decimal_string(epsilon_left(family))}
     return {
         "family": family.identity,
         "budget": family.budget.to_json(),

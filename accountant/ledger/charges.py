@@ -57,7 +57,8 @@ def charges(connection: Connection, family: Family, newest_first: bool = False) 
         if family.holdout is not None or family.block is not None:
             value = read_entry(seq, raw).value
             first, last = charged_window(value)
-            if value.get("part") != family.part or not first <= (family.block or 1) <= last:
+            here = family.person or first <= (family.block or 1) <= last
+            if value.get("part") != family.part or not here:
                 continue  # of the other part, or of other blocks
         price = next(filter(None, (_PRICE.last_object(raw, key) for key in _BEHIND)), None)
         time = _TIME.last_text(raw)

@@ -8,22 +8,19 @@ reasoned entry; what was spent never becomes unspent.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from accountant.budget import Budget, Relation
-from accountant.canonical import decimal_string
 from accountant.errors import InputError
 from accountant.ledger.blocks.windows import Block, Window
-from accountant.ledger.left import left_to_json
 from accountant.ledger.records import SHARED, Registration, Request, Unit
 from accountant.privacy.claims import Claim, Price, price
 from accountant.privacy.events import Plan
 from accountant.privacy.filter import Filter, price_from_json, price_to_json
-from accountant.privacy.one_job import OneJob, Room, one_job, room
 
 EVERYBODY = "*"
 REPORT = "one-of-k"  # what alone may be asked of owners, or, where shares are: the one noisy sum
@@ -168,31 +165,6 @@ class Family:
         quota = self.quota and replace(self.quota, used=self.quota.used + cost)
         return replace(self, used=self.used + cost, quota=quota, whole=whole)
 
-    def beside(self, delta: Decimal) -> list[Room]:
-        """What has room beside others, in the budget and in the quota of the analyst who asks."""
-        if self.whole is not None:
-            return [Room(Decimal(0), Decimal(0))]
-        own = room(self.filter, self.used, delta)
-        return [own] if self.quota is None else [own, room(self.quota.filter, self.quota.used, delta)]
-
-    def summary(self, delta: Decimal | None = None) -> dict[str, Any]:
-        """Total, reserved, spent and left, for people and programs. All of it public. `delta`: of the one more job
-        that is told of; None: the family's."""
-        at = self.budget.delta if delta is None else delta
-        left = max(Decimal(0), self.budget.epsilon - self.epsilon_of(self.used)) if self.whole is None else Decimal(0)
-        return {
-            "total": self.budget.to_json(),
-            "reserved": self._figure(self.reserved),
-            "spent": self._figure(self.used - self.reserved),
-            "left": {"epsilon": decimal_string(left), **left_to_json(1 - self.share, one_job_in([self], at))},
-            "largest": decimal_string(self.largest),
-            "closed_by": None if self.whole is None else self.whole.job,
-        }
-
-    def _figure(self, used: Price) -> dict[str, Any]:
-        epsilon, share = decimal_string(self.epsilon_of(used)), f"{self.share_of(used):.6f}"
-        return {"epsilon": epsilon, "share": share, **price_to_json(used, self.filter.orders)}
-
 
 @lru_cache(maxsize=1 << 16)
 def account_of(identity: str, part: str | None, block: int | None = None, person: bool = False) -> str:
@@ -250,8 +222,8 @@ class Dataset:
         return next((family for family in self.families if family.person), None)
 
     @property
-    def tightest(self) -> Family:
-        """The family with the least left: what a job will feel first. The figures below are its."""
+    def most_used(self) -> Family:
+        """The family, or the block, of which most is used up: what a certificate states. What is left: `left`."""
         return max(self.own, key=lambda family: family.share)
 
     @property
@@ -266,23 +238,8 @@ class Dataset:
 
     @property
     def budget(self) -> Budget:
-        """The total in force."""
-        return self.tightest.budget
-
-    @property
-    def filter(self) -> Filter:
-        """The admission rule."""
-        return self.tightest.filter
-
-    @property
-    def used(self) -> Price:
-        """All that was reserved and not given back."""
-        return self.tightest.used
-
-    @property
-    def reserved(self) -> Price:
-        """The part of `used` whose jobs have not started."""
-        return self.tightest.reserved
+        """The smallest total of its families: no job may ask for more epsilon."""
+        return min((family.budget for family in self.own), key=lambda budget: budget.epsilon)
 
     @property
     def delta(self) -> Decimal:
@@ -353,37 +310,6 @@ class Dataset:
         pairs = zip(self.families, costs, strict=True)
         stood = (family.with_job(cost, None if family.person else whole) for family, cost in pairs)
         return replace(self, families=tuple(stood))
-
-    def one_job(self, delta: Decimal) -> OneJob:
-        """A single job at `delta` on these rows that would surely be admitted now (docs/budgets.md)."""
-        return one_job_in(self.families, delta)
-
-    def summary(self, delta: Decimal | None = None) -> dict[str, Any]:
-        """Total, reserved, spent and left, as `Family.summary` of the tightest; the one more job fits into each."""
-        at, tightest = self.delta if delta is None else delta, self.tightest
-        summary = tightest.summary(at)
-        return summary | {"left": summary["left"] | left_to_json(1 - tightest.share, self.one_job(at))}
-
-
-def one_job_in(families: Sequence[Family], delta: Decimal) -> OneJob:
-    """A job is charged to each of these, or takes the whole of each."""
-    if all(family.has_whole and delta <= family.budget.delta and not family.person for family in families):
-        return OneJob(min(family.budget.epsilon for family in families), delta)
-    return one_job([each for family in families for each in family.beside(delta)], delta)
-
-
-def families_of(datasets: Iterable[Dataset]) -> list[tuple[Family, list[str]]]:
-    """Every family with the names of its datasets, by its name: the rows that people see."""
-    families: dict[str, Family] = {}
-    members: dict[str, list[str]] = {}
-    for dataset in datasets:
-        for family in dataset.families:
-            known = families.setdefault(family.identity, family)
-            if family.block is not None and family.share > known.share:  # of blocks, the one with the least left
-                families[family.identity] = family
-        for identity in dataset.identities:
-            members.setdefault(identity, []).append(dataset.registration.name)
-    return [(family, members[family.identity]) for family in sorted(families.values(), key=lambda one: one.name)]
 
 
 @dataclass(frozen=True)

@@ -92,17 +92,19 @@ class Ledger:
         with self.log.database.reading() as connection:
             return block_rows.load(connection, name, analyst, part, blocks=blocks)
 
-    def dataset_of(self, seq: int) -> Dataset:
-        """The dataset of a job, by the accounts that it is charged to. UnknownName where there is no such job."""
+    def dataset_of(self, seq: int, analyst: str | None = None) -> Dataset:
+        """Load the dataset of a job by the accounts that it is charged to, under the quotas of an `analyst`.
+        UnknownName where there is no such job.
+        """
         with self.log.database.reading() as connection:
-            dataset = block_rows.load_charged(connection, self.reservation(seq).value)
+            dataset = block_rows.load_charged(connection, self.reservation(seq).value, analyst)
             return block_rows.with_queries(connection, dataset)
 
-    def datasets(self) -> list[Dataset]:
-        """Every dataset as it stands, by name."""
+    def datasets(self, analyst: str | None = None) -> list[Dataset]:
+        """Load every dataset as it stands, by name, under the quotas of an `analyst`."""
         with self.log.database.reading() as connection:
             names = sorted(connection.execute(select(dataset_table.c.name)).scalars())  # by no database's locale
-            return [block_rows.load(connection, name) for name in names]
+            return [block_rows.load(connection, name, analyst) for name in names]
 
     def member(self, name: str) -> str:
         """`name` of a dataset, else who founded the family of that name. UnknownName: neither; InputError: both."""

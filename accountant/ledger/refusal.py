@@ -7,7 +7,7 @@ from typing import Any
 
 from accountant.errors import BudgetRefused
 from accountant.ledger.families import Dataset, Family
-from accountant.ledger.left import left_to_json, left_words
+from accountant.ledger.left import describe_accounts, left_of, left_words
 from accountant.ledger.records import Request
 from accountant.privacy.claims import Price
 from accountant.privacy.filter import price_to_json
@@ -23,8 +23,8 @@ def refusal(
     # closed first; then of families the first, of blocks the one with the least left
     family, cost = max(refusing, key=lambda pair: (pair[0].whole is not None, pair[0].share if pair[0].block else 0.0))
     delta = request.budget.delta
-    summary, by_quota = family.summary(delta), family.filter.admits(family.used, cost)
-    left = summary["left"] | left_to_json(1 - family.share, dataset.one_job(delta))
+    summary, by_quota = describe_accounts([family], delta), family.filter.admits(family.used, cost)
+    left = left_of(dataset.families, delta, dataset.window).to_json()
     asked = {**request.budget.to_json(), "price": price_to_json(cost, family.filter.orders)}
     fits = "" if would_fit is None else f"; by this learner, epsilon {would_fit['epsilon']} would fit"
     if family.whole is not None:
@@ -43,7 +43,8 @@ def refusal(
     )
     return BudgetRefused(
         message, dataset=request.dataset, asked=asked, spent=summary["spent"], left=left,
-        reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit, **which,
+        reserved=summary["reserved"], reason="quota" if by_quota else "budget", would_fit=would_fit,
+        account=summary["account"], **which,
     )  # fmt: skip
 
 
@@ -51,7 +52,7 @@ def outgrown_refusal(job: int, family: Family, dataset: Dataset, request: Reques
     """The refusal of a reserved `job` at its start: `family`'s total was lowered since, and it is given back. `dataset`
     stands as it did when this was decided.
     """
-    summary = family.summary()
+    summary = describe_accounts([family])
     message = (
         f"job {job}: is given back, no row was read: the total of dataset {request.dataset} was lowered to epsilon "
         f"{family.budget.epsilon} after it had been reserved, and beside the {summary['spent']['epsilon']} that "

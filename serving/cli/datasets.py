@@ -11,7 +11,7 @@ from accountant.budget import exact_decimal
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
-from accountant.ledger.left import left_words
+from accountant.ledger.left import blocks_words, left_words, windows_words
 from accountant.ledger.row_queries import RowQuery
 from serving.cli.complete import Name
 from serving.cli.side import side
@@ -178,8 +178,11 @@ def dataset_text(body: dict[str, Any]) -> str:
     closed = budget["closed_by"]
     jobs = ", ".join(f"{count} of {learner}" for learner, count in budget["jobs_left"].items())
     forecast, rate = body["forecast"], "nothing was spent lately"
+    where = f"{blocks_words(budget['left']['window'])}: " if "windows" in budget["left"] else ""
     if forecast["days_left"] is not None:
         rate = f"{float(forecast['share_per_day']):.2%} a day, {forecast['days_left']} days left"
+    block = budget["account"].get("block")
+    most = f", of block {block}, of which most is used" if block is not None else ""
     lines = [
         ("dataset", body["name"]),
         ("family", ", ".join(body["family_names"])),
@@ -187,9 +190,9 @@ def dataset_text(body: dict[str, Any]) -> str:
         *(("targets", f"{', '.join(names)}; a job says --target") for names in [body.get("targets")] if names),
         ("total", f"epsilon {body['epsilon']}, delta {body['delta']}"),
         *([] if budget["largest"] == body["epsilon"] else [("largest ever", f"epsilon {budget['largest']}")]),
-        ("spent", f"epsilon {budget['spent']['epsilon']}, converted at delta {body['delta']}"),
-        ("reserved", f"epsilon {budget['reserved']['epsilon']}, converted at delta {body['delta']}"),
-        ("left", left_words(budget["left"])),
+        ("spent", f"epsilon {budget['spent']['epsilon']}, converted at delta {body['delta']}{most}"),
+        ("reserved", f"epsilon {budget['reserved']['epsilon']}, converted at delta {body['delta']}{most}"),
+        *(("left", words) for words in windows_words(budget["left"]) or [left_words(budget["left"])]),
         *([("blocks", _blocks_text(body["blocks"]))] if "blocks" in body else []),
         *([("one person", _person_text(body["person"]))] if "person" in body else []),
         *(
@@ -198,8 +201,8 @@ def dataset_text(body: dict[str, Any]) -> str:
             if kept
         ),
         *([] if closed is None else [("closed", f"by job {closed}, which took the whole total: nothing is admitted")]),
-        ("still fit", f"at a tenth of the total epsilon each: {jobs or 'none'}"),
-        ("at this rate", rate),
+        ("still fit", f"{where}at a tenth of the total epsilon each: {jobs or 'none'}"),
+        ("at this rate", where + rate),
         *(("quota", f"{q['analyst']}: {q['used']} used of {q['quota'] or 'any'}") for q in body["quotas"]),
     ]
     return aligned(lines)
@@ -214,7 +217,7 @@ def _person_text(person: dict[str, Any]) -> str:
 
 
 def _blocks_text(blocks: dict[str, Any]) -> str:
-    """How many, and where the newest of them stand: the figures above are of the one with the least left."""
+    """How many, and where the newest of them stand."""
     newest = ", ".join(f"{each['block']}: {float(each['left']):.1%}" for each in blocks["listed"][-LISTED:])
     gone = f"; the rows up to {blocks['dropped']} are deleted" if blocks["dropped"] else ""
     return f"{blocks['last']}{gone}; left of each, the newest last: {newest}"

@@ -9,8 +9,9 @@ from typing import Any
 
 from accountant.errors import Forbidden, UnknownName
 from accountant.home import Home
-from accountant.ledger.families import Dataset, Family, families_of
+from accountant.ledger.families import Dataset
 from accountant.ledger.grants import ASKING, Access
+from accountant.ledger.left import FamilyRow, families_of
 from serving.process.registry import Registry, Served
 
 # What a door's right is about, where its path does not say: on everything there is; on what its body names, which the
@@ -96,7 +97,7 @@ def seen_datasets(access: Access, datasets: Sequence[Dataset]) -> list[Dataset]:
     return [each for each in datasets if access.may(*READS, dataset=each.registration.name)]
 
 
-def seen_families(access: Access, datasets: Sequence[Dataset]) -> list[tuple[Family, list[str]]]:
+def seen_families(access: Access, datasets: Sequence[Dataset]) -> list[FamilyRow]:
     """Families with the names of those of their datasets that may be seen; families of which none may are left out."""
     return families_of(seen_datasets(access, datasets))
 

@@ -44,8 +44,8 @@ class Point:
 
 
 def burndown(home: Home, dataset: str, most: int = MOST_POINTS) -> list[Point]:
-    """The dataset's tightest family from its founding to its newest job, oldest first, in at most `most` + 1 points;
-    the last one is where the budget stands. Jobs that were given back before they started are left out.
+    """The dataset's most used family, or block, from its founding to its newest job, oldest first, in at most `most`
+    + 1 points; the last one is where the budget stands. Jobs that were given back before they started are left out.
 
     UnknownName where there is no such dataset.
     """
@@ -55,17 +55,17 @@ def burndown(home: Home, dataset: str, most: int = MOST_POINTS) -> list[Point]:
 def history(ledger: Ledger, dataset: str, most: int = MOST_POINTS) -> list[Point]:
     """The same, of a ledger."""
     with ledger.log.database.reading() as connection:
-        family = load(connection, dataset).tightest
+        family = load(connection, dataset).most_used
         founded = read_entry(family.seq, body_at(connection, family.seq)).value["time"]
         return [Point(family.seq, founded, 0.0, "0", 0), *_points(connection, family, most)]
 
 
 def by_model(ledger: Ledger, dataset: str) -> list[dict[str, Any]]:
-    """Of the newest NEWEST jobs that the tightest family was charged, what each model's took of the whole, the most
-    first: `share` 0..1. Jobs that made none, evaluations and profiles, are one line without a name.
+    """Of the newest NEWEST jobs that the most used family, or block, was charged, what each model's took of the whole,
+    the most first: `share` 0..1. Jobs that made none, evaluations and profiles, are one line without a name.
     """
     with ledger.log.database.reading() as connection:
-        family = load(connection, dataset).tightest
+        family = load(connection, dataset).most_used
         newest = list(islice(charges(connection, family, newest_first=True), NEWEST))
         named = select(job_table.c.seq, job_table.c.model).where(charged(family))
         newest_named = connection.execute(named.order_by(job_table.c.seq.desc()).limit(NEWEST))

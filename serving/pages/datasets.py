@@ -18,6 +18,7 @@ from accountant.ledger.families import Dataset
 from accountant.ledger.forecast import forecast
 from accountant.ledger.grants import Access
 from accountant.ledger.ledger import Ledger
+from accountant.ledger.left import describe_accounts, describe_budget
 from accountant.ledger.records import Unit
 from serving.http.rights import LISTED, READS, seen_families
 from serving.http.routes import Door, access, in_thread, state, with_prices
@@ -63,21 +64,21 @@ def tightest_first(home: Home, held: Access) -> list[dict[str, Any]]:
     looked for.
     """
     found = [
-        family_to_json(family, names) | {"protects": _protects(family.relation, family.unit)}
-        for family, names in seen_families(held, every_dataset(home))
+        family_to_json(row) | {"protects": _protects(row.family.relation, row.family.unit)}
+        for row in seen_families(held, every_dataset(home))
     ]
     return sorted(found, key=lambda each: float(each["budget"]["left"]["share"]))
 
 
-def every_dataset(home: Home) -> tuple[Dataset, ...]:
-    """As the ledger's newest entry left them."""
-    return _as_of(home.ledger, home.ledger.log.size())
+def every_dataset(home: Home, analyst: str | None = None) -> tuple[Dataset, ...]:
+    """Load every dataset as the ledger's newest entry left it, under the quotas of an `analyst`."""
+    return _as_of(home.ledger, home.ledger.log.size(), analyst)
 
 
-@lru_cache(maxsize=2)
-def _as_of(ledger: Ledger, size: int) -> tuple[Dataset, ...]:
+@lru_cache(maxsize=4)
+def _as_of(ledger: Ledger, size: int, analyst: str | None) -> tuple[Dataset, ...]:
     """Nothing of a dataset changes without an entry: hundreds of them are read again only when there is a new one."""
-    return tuple(ledger.datasets())
+    return tuple(ledger.datasets(analyst))
 
 
 def line(dataset: Dataset) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def line(dataset: Dataset) -> dict[str, Any]:
         "unit": registration.unit.name,
         "relation": registration.relation.value,
         "protects": _protects(registration.relation, registration.unit),
-        "budget": dataset.summary(),
+        "budget": describe_budget(dataset),
     }
 
 
@@ -132,7 +133,7 @@ async def _changed(request: Request, change: Callable[..., object], *said: str) 
 
 def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]:
     found = home.ledger.dataset(name)
-    registration, tightest = found.registration, found.tightest.identity
+    registration = found.registration
     size = home.ledger.log.size()
     (points, by_models), now = _history(home.ledger, name, size), datetime.now(UTC)
     first = datetime.fromisoformat(points[1].time) if len(points) > 1 else now  # a rate of hours says nothing of days
@@ -146,9 +147,9 @@ def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]
         "entry": found.seq,
         "version": found.version,
         "families": [
-            {**family_to_json(family, names), "id": family.identity, "tightest": family.identity == tightest}
-            for family, names in seen_families(held, every_dataset(home))
-            if name in names
+            {**family_to_json(row), "id": row.family.identity}
+            for row in seen_families(held, every_dataset(home))
+            if name in row.names
         ],
         "quotas": home.ledger.quotas(name),
         "forecast": forecast(home.ledger, found) if now - first >= timedelta(days=1) else None,
@@ -160,7 +161,7 @@ def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]
         "keeps": held.may("steward", dataset=name),
         "profiles": profiles_of(home, name),
         "blocks": blocks_of(home, found, before),
-        "person": None if found.person is None else found.person.summary(),
+        "person": None if found.person is None else describe_accounts([found.person]),
     }
 
 

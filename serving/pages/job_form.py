@@ -9,6 +9,7 @@ import hashlib
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ import orjson
 from accountant.errors import BudgetRefused, Forbidden, IdempotencyConflict, InputError
 from accountant.home import Home
 from accountant.ledger.grants import Access
+from accountant.ledger.left import describe_budget
 from models.reading import READING
 from serving.http.routes import in_thread
 from serving.pages.datasets import every_dataset
@@ -90,10 +92,10 @@ def view(home: Home, form: Form, held: Access) -> dict[str, Any]:
             "name": each.registration.name,
             "targets": each.registration.targets,
             "delta": each.delta,
-            "budget": each.summary(),
+            "budget": describe_budget(each),
             "blocks": each.last,
         }
-        for each in every_dataset(home)
+        for each in every_dataset(home, held.principal)
         if held.may("train", dataset=each.registration.name)
     ]
     named = form["dataset"] or next((each["name"] for each in datasets), "")  # what a browser chooses
@@ -123,7 +125,8 @@ async def price_of(home: Home, form: Form, held: Access, run: Runs = in_thread) 
 def _priced(home: Home, form: Form, held: Access) -> dict[str, Any]:
     held.require("train", dataset=form["dataset"])
     plan = planned(home, form.body, held)
-    now = home.ledger.dataset(form["dataset"], blocks=form["blocks"] or None).summary()
+    before = home.ledger.dataset(form["dataset"], held.principal, blocks=form["blocks"] or None)
+    now = describe_budget(before, Decimal(plan["delta"]))
     used, after = 1 - float(now["left"]["share"]), 1 - float(plan["left"]["share"])
     return {
         "kind": "fits",

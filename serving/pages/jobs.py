@@ -12,6 +12,7 @@ from starlette.responses import Response
 from accountant.home import Home
 from accountant.ledger.entry_search import Wanted, search
 from accountant.ledger.grants import ASKING, Access
+from accountant.ledger.left import describe_budget
 from accountant.ledger.records import ISSUED, PUBLIC_STATES
 from serving.http.rights import JOBS, LISTED, NAMED, seen_datasets
 from serving.http.routes import Door, access, in_thread, job_number, state, with_prices
@@ -92,7 +93,7 @@ def _job(home: Home, seq: int, held: Access) -> dict[str, Any]:
     found = job_to_json(home, known)
     steps = search(home.ledger.log.database, Wanted(job=seq), limit=MOST_STEPS).entries
     entry = home.ledger.reservation(seq).value
-    budget = home.ledger.dataset(found["dataset"]).summary()
+    budget = describe_budget(home.ledger.dataset_of(seq))
     named = [{"kind": step.value["type"], "time": step.value["time"], "entry": step.seq} for step in reversed(steps)]
     return {"job": found, "steps": named, "parameters": entry["parameters"], "budget": budget} | {
         "theirs": held.has(*ASKING) and held.may_cancel(known)

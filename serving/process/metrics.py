@@ -6,9 +6,10 @@ bounded set.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -20,9 +21,10 @@ from starlette.types import Scope
 
 from accountant.errors import LedgerInvalid
 from accountant.home import Home
-from accountant.ledger.families import Dataset, Family, families_of, one_job_in
+from accountant.ledger.families import Dataset
 from accountant.ledger.job_counts import JobFigures, queue
-from accountant.ledger.records import WAITING
+from accountant.ledger.left import ROOMIEST, FamilyRow, families_of, left, left_in_windows
+from accountant.ledger.records import HOLDOUT, WAITING
 from models.store.bundle import CHAMPION
 from models.store.standing import Standing
 from models.worth.statements import judgements
@@ -92,26 +94,9 @@ class LedgerGauges(Collector):
     def collect(self) -> Iterable[Metric]:
         """Read the ledger now."""
         datasets = self.home.ledger.datasets()
-
-        def spent(dataset: Dataset) -> float:
-            return float(dataset.tightest.epsilon_of(dataset.used - dataset.reserved))
-
-        def left(dataset: Dataset) -> float:
-            return 1 - dataset.tightest.share
-
-        def one_job(dataset: Dataset) -> float:
-            return float(dataset.one_job(dataset.delta).epsilon)
-
-        yield _by_dataset("dpserve_epsilon_spent", "Epsilon spent, converted at delta.", datasets, spent)
-        yield _by_dataset("dpserve_epsilon_total", "Epsilon in all.", datasets, lambda one: float(one.budget.epsilon))
-        yield _by_dataset(
-            "dpserve_epsilon_largest",
-            "The largest total epsilon that was ever in force.",
-            datasets,
-            lambda one: float(one.tightest.largest),
-        )
-        yield _by_dataset("dpserve_budget_left_ratio", "Share neither spent nor reserved.", datasets, left)
-        yield _by_dataset("dpserve_epsilon_one_job", "Epsilon of the largest single job that fits.", datasets, one_job)
+        yield from _budgets(datasets)
+        yield from _windows(datasets)
+        yield from _apart(self.home, datasets)
         yield from _by_family(families_of(datasets))
         yield self._jobs()
         yield _gauge("dpserve_ledger_size", "Entries of the ledger.", self.home.ledger.log.size())
@@ -199,31 +184,95 @@ class WorthGauges(Collector):
         yield from (worth, better)
 
 
-def _by_dataset(name: str, help: str, datasets: list[Dataset], figure: Callable[[Dataset], float]) -> Metric:
-    family = GaugeMetricFamily(name, help, labels=["dataset"])
+def _gauges(labels: list[str], **helps: str) -> dict[str, GaugeMetricFamily]:
+    """Gauges of these labels, by the end of their names."""
+    return {name: GaugeMetricFamily(f"dpserve_{name}", says, labels=labels) for name, says in helps.items()}
+
+
+def _budgets(datasets: Sequence[Dataset]) -> Iterable[Metric]:
+    """Where each dataset's budget stands, and by which account. Of one that has grown, what is left is that of the
+    block with most room, and what was spent is that of the block with least.
+    """
+    found = _gauges(
+        ["dataset"],
+        epsilon_spent="Epsilon spent, converted at delta.",
+        epsilon_total="Epsilon in all.",
+        epsilon_largest="The largest total epsilon that was ever in force.",
+        budget_left_ratio="Share neither spent nor reserved.",
+        epsilon_one_job="Epsilon of the largest single job that fits.",
+    )
+    binds = GaugeMetricFamily(
+        "dpserve_budget_binding", "1: this kind of account gives the figure.", labels=["dataset", "figure", "account"]
+    )
     for dataset in datasets:
-        family.add_metric([dataset.registration.name], figure(dataset))
-    return family
+        name, most, now = dataset.registration.name, dataset.most_used, left(dataset)
+        found["epsilon_spent"].add_metric([name], float(most.epsilon_of(most.used - most.reserved)))
+        found["epsilon_total"].add_metric([name], float(most.budget.epsilon))
+        found["epsilon_largest"].add_metric([name], float(most.largest))
+        found["budget_left_ratio"].add_metric([name], now.share)
+        found["epsilon_one_job"].add_metric([name], float(now.job.epsilon))
+        binds.add_metric([name, "budget_left_ratio", now.least.kind], 1)
+        binds.add_metric([name, "epsilon_one_job", now.binding.kind], 1)
+    yield from (*found.values(), binds)
 
 
-def _by_family(families: list[tuple[Family, list[str]]]) -> Iterable[Metric]:
+def _windows(datasets: Sequence[Dataset]) -> Iterable[Metric]:
+    """Of datasets that have grown: the newest block, and all blocks together. However many blocks there are, two."""
+    found = _gauges(
+        ["dataset", "window"],
+        blocks_left_ratio="Share that is left to a job on the newest block, or on all.",
+        blocks_epsilon_one_job="Epsilon of the largest single job on the newest block, or on all.",
+    )
+    for dataset in datasets:
+        for window, now in left_in_windows(dataset).items():
+            if window != ROOMIEST:  # dpserve_budget_left_ratio
+                labels = [dataset.registration.name, window]
+                found["blocks_left_ratio"].add_metric(labels, now.share)
+                found["blocks_epsilon_one_job"].add_metric(labels, float(now.job.epsilon))
+    yield from found.values()
+
+
+def _apart(home: Home, datasets: Sequence[Dataset]) -> Iterable[Metric]:
+    """The accounts beside a dataset's own: of the part that is kept aside, and of one person over all blocks."""
+    kept = _gauges(
+        ["dataset"],
+        holdout_epsilon_spent="Epsilon spent of the part kept aside, converted at delta.",
+        holdout_left_ratio="Share neither spent nor reserved of the part kept aside.",
+        holdout_epsilon_one_job="Epsilon of the largest single evaluation that fits.",
+    )
+    person = _gauges(["dataset"], person_left_ratio="Share that is left of one person's total over all blocks.")
+    for dataset in datasets:
+        name = dataset.registration.name
+        if dataset.person is not None:
+            person["person_left_ratio"].add_metric([name], 1 - dataset.person.share)
+        if dataset.holdout is not None:
+            aside = home.ledger.dataset(name, part=HOLDOUT)
+            most, now = aside.most_used, left(aside, Decimal(0))  # an evaluation's noise is pure
+            kept["holdout_epsilon_spent"].add_metric([name], float(most.epsilon_of(most.used - most.reserved)))
+            kept["holdout_left_ratio"].add_metric([name], now.share)
+            kept["holdout_epsilon_one_job"].add_metric([name], float(now.job.epsilon))
+    yield from (*kept.values(), *person.values())
+
+
+def _by_family(families: Sequence[FamilyRow]) -> Iterable[Metric]:
     """One series for each budget, and which datasets share it."""
-    total = GaugeMetricFamily("dpserve_family_epsilon", "Epsilon in all.", labels=["family"])
-    spent = GaugeMetricFamily("dpserve_family_epsilon_spent", "Epsilon spent, converted at delta.", labels=["family"])
-    left = GaugeMetricFamily("dpserve_family_left_ratio", "Share neither spent nor reserved.", labels=["family"])
-    one_job = GaugeMetricFamily(
-        "dpserve_family_epsilon_one_job", "Epsilon of the largest single job that fits.", labels=["family"]
+    found = _gauges(
+        ["family"],
+        family_epsilon="Epsilon in all.",
+        family_epsilon_spent="Epsilon spent, converted at delta.",
+        family_left_ratio="Share neither spent nor reserved.",
+        family_epsilon_one_job="Epsilon of the largest single job that fits.",
     )
     member = GaugeMetricFamily("dpserve_family_member", "1 for each dataset of it.", labels=["family", "dataset"])
-    for family, datasets in families:
-        body = family.summary()
-        total.add_metric([family.name], float(family.budget.epsilon))
-        spent.add_metric([family.name], float(body["spent"]["epsilon"]))
-        left.add_metric([family.name], 1 - family.share)
-        one_job.add_metric([family.name], float(one_job_in([family], family.budget.delta).epsilon))
-        for dataset in datasets:
+    for row in families:
+        family, now = row.family, left(row.dataset)
+        found["family_epsilon"].add_metric([family.name], float(family.budget.epsilon))
+        found["family_epsilon_spent"].add_metric([family.name], float(family.epsilon_of(family.used - family.reserved)))
+        found["family_left_ratio"].add_metric([family.name], now.share)
+        found["family_epsilon_one_job"].add_metric([family.name], float(now.job.epsilon))
+        for dataset in row.names:
             member.add_metric([family.name, dataset], 1)
-    return total, spent, left, one_job, member
+    yield from (*found.values(), member)
 
 
 def _gauge(name: str, help: str, value: float) -> Metric:

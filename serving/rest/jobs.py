@@ -239,7 +239,7 @@ async def list_families(request: Request) -> Response:
     home, held = state(request).home, access(request)
 
     def look() -> list[dict[str, Any]]:
-        return [job_views.family_to_json(*each) for each in seen_families(held, home.ledger.datasets())]
+        return [job_views.family_to_json(each) for each in seen_families(held, home.ledger.datasets())]
 
     return json_response({"families": await in_thread(look)})
 

@@ -68,17 +68,36 @@ PRICE = record(
     says="what is added up: the pure price, how many releases have none, and the Renyi price at each order",
 )
 USED = record({"epsilon": DECIMAL, "share": SHARE, **PRICE["properties"]})
-LEFT = record(
+ACCOUNT = record(
     {
-        "epsilon": {**DECIMAL, "description": "the total minus what is spent and reserved, converted at delta"},
-        "share": SHARE,
-        "one_job": maybe(record(BUDGET["properties"], {"noise": {"type": "string", "enum": ["gaussian"]}})),
+        "account": {"type": "string", "enum": ["family", "block", "person", "quota", "rows"]},
+        "family": TEXT,
+        "words": TEXT,
     },
-    says="share: of the criterion that lasts longest; one_job: a single job of at most so "
-    "much is admitted now (`noise`: if all that it releases has this noise), null: none",
+    {"block": COUNT, "part": TEXT, "analyst": TEXT, "closed_by": COUNT},
+    says="what a job is charged to: a family, a block, the total for one person over all blocks, an analyst's quota; "
+    "rows: none are on disk any more",
+)
+_ROOM = {
+    "epsilon": {**DECIMAL, "description": "the total minus what is spent and reserved, converted at delta"},
+    "share": SHARE,
+    "one_job": maybe(record(BUDGET["properties"], {"noise": {"type": "string", "enum": ["gaussian"]}})),
+    "binding": {**ACCOUNT, "description": "lets no larger job in"},
+    "least": {**ACCOUNT, "description": "whose share it is: of all accounts the least"},
+}
+_BLOCKS = {"window": {**array(COUNT), "description": "of a dataset that grows: the first and the last block read"}}
+_NAMED = {"name": {"type": "string", "enum": ["roomiest", "newest", "all"]}}
+_GROWN = {**_BLOCKS, "windows": array(record({**_NAMED, **_ROOM}, _BLOCKS))}
+LEFT = record(
+    _ROOM,
+    _GROWN,
+    says="share: of the criterion that lasts longest; one_job: a single job of at most so much is admitted now "
+    "(`noise`: if all that it releases has this noise), null: none. Of a dataset that has grown, where no blocks are "
+    "said: on the one block with most room, `window`; `windows` has the newest block and all together as well",
 )
 _STANDING = {
     "total": BUDGET, "reserved": USED, "spent": USED, "left": LEFT,
+    "account": {**ACCOUNT, "description": "of which most is used: total, reserved, spent are its"},
     "largest": {**DECIMAL, "description": "the largest total epsilon that was ever in force"},
     "closed_by": {**maybe(COUNT), "description": "the job that took the whole total: nothing more is admitted"},
 }  # fmt: skip
@@ -159,7 +178,7 @@ PLAN = record(
     {
         **_PRICED, "unit": DECIMAL, "relation": RELATION, "certificate": {"type": "null"}, "warnings": array(TEXT),
         "becomes": {"enum": ["champion", "candidate"]}, "replaces": maybe(TEXT),
-        "left": record({**LEFT["properties"], "jobs": COUNT}), "expected": maybe(EXPECTED),
+        "left": record({**_ROOM, "jobs": COUNT}, _GROWN), "expected": maybe(EXPECTED),
     },
     {"tuning": TUNING, "target": TEXT, "window": WINDOW, "whole": TRUTH, "chosen_by_auto": _BY_AUTO,
         "evaluation": _FOLLOWING,},
@@ -310,7 +329,12 @@ REFUSED = record(
         "reserved": USED,
         "reason": {"enum": ["budget", "quota"]},
         "would_fit": maybe(BUDGET),
-    }
+    },
+    {
+        "account": {**ACCOUNT, "description": "the first that does not admit it"},
+        "block": COUNT,
+        "person": {"const": True},
+    },
 )
 MISFIT = record({}, {"record": COUNT, "field": TEXT}, "which record and field, where one does not fit")
 DETAILS: Mapping[str, Shape] = {"budget_refused": REFUSED, "record_invalid": MISFIT}

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from accountant.budget import exact_decimal
 from accountant.home import Home
+from accountant.ledger.left import describe_budget
 from serving.http.routes import Door, access, in_thread, state
 from serving.rest import json_schemas
 from serving.wire.errors import json_response
@@ -26,7 +27,7 @@ async def change_budget(request: Request) -> Response:
 def changed(home: Home, name: str, epsilon: str, reason: str, by: str) -> dict[str, Any]:
     """As `change_budget`."""
     found = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, by)
-    return {"dataset": name, "budget": found.summary()}
+    return {"dataset": name, "budget": describe_budget(found)}
 
 
 async def set_quota(request: Request) -> Response:

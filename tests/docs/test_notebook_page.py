@@ -28,7 +28,7 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
             exec(compile(block, str(PAGE), "exec"), session)
     said = capsys.readouterr().out
     assert re.search(
-        r"<Account of epsilon 3, 3 fits spent 1\.\d+; left \d\d\.\d %: one more fit of at most epsilon \d\.\d+ "
+        r"<Account of epsilon 3, 3 fits spent 1\.\d+; left \d\d\.\d %\. Room for one more fit: up to epsilon \d\.\d+ "
         r"at delta 0.000001 by Gaussian noise "
         r"\(delta 0.000001, add-remove\)>",
         said,

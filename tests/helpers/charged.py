@@ -19,8 +19,8 @@ def check_charged(opened: Home, asked: Asked, draws: int, before: Price | None =
     dataset = opened.ledger.dataset(asked.dataset)
     plan = plans.plan(opened, asked).recipe.plan
     jobs, rest = divmod(draws, len(plan))
-    cost = dataset.filter.nothing()
+    cost = dataset.most_used.filter.nothing()
     for _ in range(jobs):
-        cost += price(plan, dataset.filter.orders)
-    cost += price(Plan.of([plan[index] for index in range(rest)]), dataset.filter.orders)
-    assert covers(dataset.used if before is None else dataset.used - before, cost)
+        cost += price(plan, dataset.most_used.filter.orders)
+    cost += price(Plan.of([plan[index] for index in range(rest)]), dataset.most_used.filter.orders)
+    assert covers(dataset.most_used.used if before is None else dataset.most_used.used - before, cost)

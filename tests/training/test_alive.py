@@ -155,7 +155,7 @@ def test_who_stood_still_for_longer_than_the_lease_neither_draws_nor_commits(hom
     settled = answer(start("recover", home, first=True, grace=1.0))
     (burned,) = Home.open(place(home)).ledger.jobs()
     assert settled == [burned.seq]
-    used = Home.open(place(home)).ledger.dataset("adult").used
+    used = Home.open(place(home)).ledger.dataset("adult").most_used.used
     assert burned.state == "burned"
     tell(holder, signal.SIGCONT)
     found = answer(holder)["error"]
@@ -163,7 +163,7 @@ def test_who_stood_still_for_longer_than_the_lease_neither_draws_nor_commits(hom
     assert "burned by another" in found["message"]
     assert drawn(home) == before
     opened = check_sound(home)
-    assert opened.ledger.dataset("adult").used == used
+    assert opened.ledger.dataset("adult").most_used.used == used
     assert opened.ledger.job(burned.seq).state == "burned"
     assert [folder.name for folder in opened.jobs.iterdir() if folder.name.isdigit()] == []
 
@@ -310,7 +310,7 @@ def test_every_draw_asks_first(home, monkeypatch):
     assert queue.work_once(opened) == queued.seq
     assert len(asked) == 3
     assert opened.ledger.job(queued.seq).state == "burned"
-    assert opened.ledger.dataset("adult").used.rdp[0] > 0
+    assert opened.ledger.dataset("adult").most_used.used.rdp[0] > 0
     check_sound(home)
 
 

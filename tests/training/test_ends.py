@@ -63,10 +63,10 @@ def registered(folder, features: dict, records: int = 60, total: Budget | None =
 
 def refused(home: Home, asked: Asked, said: str, error: type[Exception] = InputError) -> None:
     """With this message, and the ledger is as it was."""
-    before = home.ledger.log.size(), home.ledger.dataset("d").used
+    before = home.ledger.log.size(), home.ledger.dataset("d").most_used.used
     with pytest.raises(error, match=said):
         job.train(home, asked, by="test")
-    assert (home.ledger.log.size(), home.ledger.dataset("d").used) == before
+    assert (home.ledger.log.size(), home.ledger.dataset("d").most_used.used) == before
 
 
 # ---- what could not be exported --------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_rows_registered_before_that_was_refused_are_no_rows_where_their_number_
     assert home.ledger.job(queued.seq).waiting == "rows"
     assert home.ledger.log.size() == size
     home.ledger.release(queued.seq)
-    assert home.ledger.dataset("d").used == home.ledger.dataset("d").filter.nothing()
+    assert home.ledger.dataset("d").most_used.used == home.ledger.dataset("d").most_used.filter.nothing()
 
 
 @pytest.mark.slow

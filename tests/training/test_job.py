@@ -99,7 +99,7 @@ def test_a_job_from_rows_to_a_verified_model(adult):
     found = load_verified(adult.models / "adult" / "1", adult.trust)
     assert found.certificate.epsilon == Decimal(answer["epsilon"]) <= Decimal("0.5")
     assert found.certificate.epsilon > Decimal("0.49")
-    assert (adult.ledger.dataset("adult").used,) == planned.costs
+    assert (adult.ledger.dataset("adult").most_used.used,) == planned.costs
     assert not list(adult.jobs.glob("[0-9]*"))
 
 
@@ -124,7 +124,7 @@ def test_a_plan_spends_nothing(adult):
     before = lines(adult)
     plans.plan(adult, asked())
     assert lines(adult) == before
-    assert adult.ledger.dataset("adult").used == adult.ledger.dataset("adult").filter.nothing()
+    assert adult.ledger.dataset("adult").most_used.used == adult.ledger.dataset("adult").most_used.filter.nothing()
 
 
 def test_a_job_beyond_the_budget_is_refused_with_what_would_fit(adult):
@@ -179,9 +179,9 @@ def test_jobs_left_is_what_is_admitted(adult):
 
 def test_one_idempotency_key_spends_once(adult):
     first = job.train(adult, asked(), by="test", key="k")
-    spent = adult.ledger.dataset("adult").used
+    spent = adult.ledger.dataset("adult").most_used.used
     assert job.train(adult, asked(), by="test", key="k") == first
-    assert adult.ledger.dataset("adult").used == spent
+    assert adult.ledger.dataset("adult").most_used.used == spent
     with pytest.raises(IdempotencyConflict):
         job.train(adult, asked(epsilon="0.4"), by="test", key="k")
     adult.ledger.release(job.submit(adult, asked(), by="test", key="given back").seq)
@@ -207,7 +207,7 @@ def test_a_failure_after_the_start_burns_and_says_nothing_of_the_rows(adult, mon
         job.run(adult, queued.seq)
     assert "4711" not in json.dumps(failed.value.to_json())
     assert adult.ledger.job(queued.seq).state == "burned"
-    assert adult.ledger.dataset("adult").used.rdp[0] > 0
+    assert adult.ledger.dataset("adult").most_used.used.rdp[0] > 0
 
 
 def test_rows_that_were_changed_after_registration_are_not_used(adult):

@@ -108,7 +108,7 @@ def test_three_models_stand_on_one_budget_and_the_audit_holds(home, capsys):
     jobs = [entry for entry in entries(home) if entry.value["type"] == "reserved"]
     assert [entry.value["target"] for entry in jobs] == list(LEARNERS)
     sums = [float(entry.value["price"]["rdp"][str(dataset.orders[0])]) for entry in jobs]
-    assert float(dataset.used.rdp[0]) / 1e9 == pytest.approx(sum(sums), rel=1e-6)
+    assert float(dataset.most_used.used.rdp[0]) / 1e9 == pytest.approx(sum(sums), rel=1e-6)
     assert run(["ledger", "audit"]) == 0
     for target in LEARNERS:
         assert run(["verify", str(home.models / target / "1"), "--trust", str(home.path / "trust.json")]) == 0

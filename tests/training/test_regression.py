@@ -282,7 +282,7 @@ def test_a_number_from_rows_to_a_verified_model_that_answers(tmp_path, monkeypat
     with caplog.at_level(logging.DEBUG):
         answer = job.train(home, asked, by="test")
     assert answer["state"] == "issued"
-    assert (home.ledger.dataset("d").used,) == planned.costs
+    assert (home.ledger.dataset("d").most_used.used,) == planned.costs
     found = load_verified(home.models / "d" / "1", home.trust)
     assert found.certificate.epsilon <= 2
     stated = found.certificate.form.public

@@ -69,7 +69,7 @@ def settled(home: Path) -> tuple[Home, dict[str, list[int]]]:
     assert not list(home.glob("jobs/*/*"))
     assert audit_home(opened, ledgers.bundles(home)).problems == ()
     planned = plans.plan(Home.open(place(copy(prepared(), home.parent / "planned"))), ASKED)
-    assert opened.ledger.dataset("adult").used.pure == planned.costs[0].pure
+    assert opened.ledger.dataset("adult").most_used.used.pure == planned.costs[0].pure
     return opened, found
 
 
@@ -432,8 +432,8 @@ def test_nothing_is_kept_of_tuned_jobs_of_failed_ones_and_where_it_is_off(home, 
         job.train(opened, ASKED, by="test")
     assert not list(home.glob("jobs/*/answers"))
     monkeypatch.setenv("DPSERVE_RESUME", "yes")
-    size = opened.ledger.dataset("adult").used
+    size = opened.ledger.dataset("adult").most_used.used
     with pytest.raises(InputError, match="DPSERVE_RESUME='yes': must be 0 or 1"):
         job.train(opened, ASKED, by="test")
     job.recover(opened)
-    assert opened.ledger.dataset("adult").used - opened.ledger.dataset("adult").reserved == size
+    assert opened.ledger.dataset("adult").most_used.used - opened.ledger.dataset("adult").most_used.reserved == size

@@ -197,7 +197,7 @@ def check(case: dict[str, Any]) -> list[str]:
         home = Home.init({"DPSERVE_HOME": str(folder / "home")})
         table = registered(home, folder, case)
         for number, asked in enumerate(case["jobs"]) if table is not None else ():
-            before = home.ledger.log.size(), home.ledger.dataset("d").used
+            before = home.ledger.log.size(), home.ledger.dataset("d").most_used.used
             try:
                 answer = job.train(home, Asked("d", **asked, model=f"m{number}"), by="test")
             except (InputError, BudgetRefused) as error:  # JobFailed is neither
@@ -205,14 +205,14 @@ def check(case: dict[str, Any]) -> list[str]:
                 unchanged(home, before)
                 continue
             assert answer["state"] == "issued"
-            assert home.ledger.dataset("d").used != before[1]
+            assert home.ledger.dataset("d").most_used.used != before[1]
             answers_as_released(home, folder, f"m{number}", table)
             found.append("issued")
     return found
 
 
 def unchanged(home: Home, before: tuple[int, Any]) -> None:
-    assert (home.ledger.log.size(), home.ledger.dataset("d").used) == before
+    assert (home.ledger.log.size(), home.ledger.dataset("d").most_used.used) == before
 
 
 def answers_as_released(home: Home, folder: Path, name: str, table: pa.Table) -> None:

@@ -20,6 +20,7 @@ from accountant.ledger import evaluations
 from accountant.ledger.blocks.block_rows import require_window
 from accountant.ledger.evaluations import certified_of
 from accountant.ledger.families import Dataset
+from accountant.ledger.left import left
 from accountant.ledger.records import HOLDOUT, Job, Registration, Request, check_labels
 from accountant.ledger.refusal import refusal
 from accountant.traces import span
@@ -95,7 +96,7 @@ class PlannedWorth(Planned):
             "epsilon": decimal_string(claimed.epsilon) if self.known is None else "0",
             "delta": decimal_string(claimed.delta),
             "known": self.known,
-            "left": after.summary(claimed.delta)["left"],
+            "left": left(after, claimed.delta).to_json(),
         }
 
 
@@ -149,7 +150,7 @@ def plan(home: Home, asked: AskedWorth, by: str | None = None) -> PlannedWorth:
 def _require_room(dataset: Dataset, request: Request, recipe: Recipe) -> None:
     costs = dataset.costs(recipe.plan)
     if dataset.refusing(costs) is not None and not dataset.gives_whole(recipe.claim, costs):
-        most = dataset.one_job(Decimal(0)).epsilon  # the noise is pure, whatever delta was asked for
+        most = left(dataset, Decimal(0)).job.epsilon  # the noise is pure, whatever delta was asked for
         raise refusal(dataset, request, costs, Budget(most, request.budget.delta).to_json() if most else None)
 
 

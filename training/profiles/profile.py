@@ -18,6 +18,7 @@ from accountant.home import Home
 from accountant.ledger import evaluations
 from accountant.ledger.blocks.block_rows import require_window
 from accountant.ledger.families import Dataset
+from accountant.ledger.left import left
 from accountant.ledger.records import HOLDOUT, Job, Request, check_labels
 from accountant.ledger.refusal import refusal
 from models.profile.columns import Column
@@ -80,7 +81,7 @@ class PlannedProfile(Planned):
             "columns": [*self.columns],
             "pairs": [[*pair] for pair in pairs_of(asked)],
             "known": self.known,
-            "left": after.summary(claimed.delta)["left"],
+            "left": left(after, claimed.delta).to_json(),
         }
 
 
@@ -134,7 +135,7 @@ def _cheapest(columns: Sequence[Column], pairs: Pairs, public: Public) -> tuple[
 def _would_fit(columns: Sequence[Column], pairs: Pairs, public: Public, dataset: Dataset) -> Mapping[str, str] | None:
     """The largest budget of which it is known that such a profile is admitted now."""
     delta = public.budget.delta
-    for one in (dataset.one_job(delta), dataset.one_job(Decimal(0))):
+    for one in (left(dataset, delta).job, left(dataset, Decimal(0)).job):
         if one.epsilon:
             budget = Budget(one.epsilon, delta)
             _, recipe = _cheapest(columns, pairs, replace(public, budget=budget))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from accountant.home import Home
-from accountant.ledger.families import families_of
+from accountant.ledger.left import families_of
 from training.job_views import dataset_to_json, family_to_json
 
 
@@ -14,7 +14,7 @@ def listed(detail: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     home = Home.open()
     found = home.ledger.datasets()
     bodies = [dataset_to_json(home, dataset, detail=False) for dataset in found] if detail else []
-    return bodies, [family_to_json(*each) for each in families_of(found)]
+    return bodies, [family_to_json(each) for each in families_of(found)]
 
 
 def shown(name: str) -> dict[str, Any]:

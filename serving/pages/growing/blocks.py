@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from accountant.canonical import decimal_string
@@ -12,7 +11,7 @@ from accountant.home import Home
 from accountant.ledger.blocks.windows import ALL, window_of, window_words
 from accountant.ledger.families import Dataset
 from accountant.ledger.grants import Access
-from accountant.ledger.left import left_to_json
+from accountant.ledger.left import in_window, left
 
 USUAL = (1, 4, 12, 26, 52)  # of the newest blocks, which a form offers
 ON_A_PAGE = 12
@@ -42,17 +41,10 @@ def _window(dataset: Dataset, words: str) -> dict[str, Any] | None:
         first, last = window_of(words, dataset.dropped, dataset.last or 1, dataset.registration.name)
     except InputError:
         return None
-    begin = dataset.blocks[0].number
-    chosen = slice(first - begin, last - begin + 1)
-    accounts = (*dataset.own[chosen], *([] if dataset.person is None else [dataset.person]))
-    part = replace(dataset, blocks=dataset.blocks[chosen], families=accounts, window=(first, last))
-    least = part.tightest
-    left = left_to_json(1 - least.share, part.one_job(part.delta))
     return {
         "words": words,
         "blocks": window_words((first, last)),
-        "least": least.block,
-        **left,
+        **left(in_window(dataset, (first, last)), dataset.delta).to_json(),
     }
 
 

@@ -18,8 +18,8 @@ from accountant.audit.replay_budget import Books
 from accountant.budget import NANO, Budget, Relation
 from accountant.errors import BudgetRefused, InputError, LedgerInvalid, NameTaken, UnknownName
 from accountant.home import Home
-from accountant.ledger.families import families_of
 from accountant.ledger.forecast import forecast
+from accountant.ledger.left import describe_budget, families_of, left
 from accountant.ledger.records import Unit
 from accountant.privacy.claims import claim
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
@@ -50,7 +50,7 @@ def test_a_family_has_a_name_and_shows_its_members(home):
     join(home, "copy", "first")
     home.ledger.register(replace(registration("ward", Budget.of("1"), unit=PEOPLE), family_name="hospital"))
     join(home, "both", "copy", "ward")
-    rows = [(family.name, members) for family, members in families_of(home.ledger.datasets())]
+    rows = [(row.family.name, [*row.names]) for row in families_of(home.ledger.datasets())]
     assert rows == [("adult", ["adult"]), ("first", ["both", "copy", "first"]), ("hospital", ["both", "ward"])]
     assert [home.ledger.member(name) for name in ("copy", "hospital")] == ["copy", "ward"]
     with pytest.raises(UnknownName, match="no such dataset or family"):
@@ -85,10 +85,10 @@ def test_one_more_job_of_rows_of_two_families_fits_into_both_and_into_the_quota(
     found(home, "poor", "1")
     join(home, "both", "rich", "poor")
     at = Decimal(0)
-    assert [home.ledger.dataset(name).one_job(at).epsilon for name in ("rich", "poor", "both")] == [3, 1, 1]
+    assert [left(home.ledger.dataset(name), at).job.epsilon for name in ("rich", "poor", "both")] == [3, 1, 1]
     home.ledger.set_quota("both", "alice", Decimal("0.25"), "one project", "steward")
-    assert home.ledger.dataset("both", "alice").one_job(at).epsilon == Decimal("0.25")
-    assert home.ledger.dataset("both").summary()["left"]["one_job"] == {"epsilon": "1", "delta": "0"}
+    assert left(home.ledger.dataset("both", "alice"), at).job.epsilon == Decimal("0.25")
+    assert describe_budget(home.ledger.dataset("both"))["left"]["one_job"] == {"epsilon": "1", "delta": "0"}
 
 
 def asked(name: str):
@@ -120,8 +120,8 @@ def test_joined_rows_are_charged_to_every_family(home):
     reserve(home.ledger, asked("right"), PURE)
     with pytest.raises(BudgetRefused):  # right has room for it, left has not
         reserve(home.ledger, asked("both"), PURE)
-    assert home.ledger.dataset("right").used.pure == 2 * NANO
-    assert home.ledger.dataset("both").tightest.identity == home.ledger.dataset("left").family
+    assert home.ledger.dataset("right").most_used.used.pure == 2 * NANO
+    assert home.ledger.dataset("both").most_used.identity == home.ledger.dataset("left").family
     assert audit_home(home).problems == ()
 
 
@@ -133,7 +133,7 @@ def test_families_of_different_orders_add_up_each_at_its_own(home):
     job = reserve(home.ledger, request("both"))
     for name in ("adult", "small"):
         dataset = home.ledger.dataset(name)
-        assert (dataset.used,) == dataset.costs(plan())
+        assert (dataset.most_used.used,) == dataset.costs(plan())
     assert home.ledger.reservation(job.seq).value["price"]["rdp"].keys() == {str(order) for order in both.orders}
     home.ledger.release(job.seq)
     assert all(family.used == family.filter.nothing() for family in home.ledger.dataset("both").families)
@@ -180,10 +180,11 @@ def test_another_total_keeps_what_was_spent(home):
     with pytest.raises(BudgetRefused):
         reserve(home.ledger, asked("d"), PURE)
     raised = home.ledger.change_budget("d", Decimal(2), "the board said so", "steward")
-    assert (raised.budget.epsilon, raised.used.pure) == (2, NANO)
+    assert (raised.budget.epsilon, raised.most_used.used.pure) == (2, NANO)
     reserve(home.ledger, asked("d"), PURE)
     lowered = home.ledger.change_budget("d", Decimal("0.5"), "back again", "steward")
-    assert lowered.summary()["left"] == {"epsilon": "0", "share": "0.000000", "one_job": None}
+    rest = describe_budget(lowered)["left"]
+    assert rest == rest | {"epsilon": "0", "share": "0.000000", "one_job": None}
     with pytest.raises(BudgetRefused):
         reserve(home.ledger, request("d", "0.1", "0"), plan(PureDp(Decimal("0.1")), 1))
     assert audit_home(home).problems == ()

@@ -29,6 +29,7 @@ from accountant.errors import (
     WrongState,
 )
 from accountant.home import Home
+from accountant.ledger.left import describe_budget
 from accountant.privacy.claims import Price, price
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp
 from accountant.privacy.filter import Filter
@@ -100,12 +101,12 @@ def test_what_is_no_job_cannot_be_moved(home, seq, action):
 
 def figures(home: Home, name: str = "adult") -> tuple[Price, Price]:
     dataset = home.ledger.dataset(name)
-    return dataset.used, dataset.reserved
+    return dataset.most_used.used, dataset.most_used.reserved
 
 
 def test_sums_follow_the_states(home):
     nothing = Filter.design(ledgers.TOTAL).nothing()
-    cost = price(plan(), home.ledger.dataset("adult").filter.orders)
+    cost = price(plan(), home.ledger.dataset("adult").most_used.filter.orders)
     assert figures(home) == (nothing, nothing)
     first, second, third = (reserve(home.ledger).seq for _ in range(3))
     assert figures(home) == (cost + cost + cost, cost + cost + cost)
@@ -117,7 +118,7 @@ def test_sums_follow_the_states(home):
     assert figures(home) == (cost + cost + cost, cost)
     home.ledger.release(third)  # only what never started is given back
     assert figures(home) == (cost + cost, nothing)
-    summary = home.ledger.dataset("adult").summary()
+    summary = describe_budget(home.ledger.dataset("adult"))
     assert summary["spent"]["pure"] == "1"
     assert summary["reserved"]["pure"] == "0"
 

@@ -41,14 +41,14 @@ def reserve(home, by, asked=ASKED, **more):
 
 def test_the_first_job_binds_a_name_and_another_principal_is_refused_before_anything_is_charged(home):
     first = reserve(home, "token:shop")
-    size, used = home.ledger.log.size(), home.ledger.dataset("adult").used
+    size, used = home.ledger.log.size(), home.ledger.dataset("adult").most_used.used
     with pytest.raises(Forbidden, match="model=mine: belongs to another principal") as caught:
         reserve(home, "token:lab")
     assert caught.value.details["would_fit"] == {"model": "mine-adult"}
     assert caught.value.exit_code == 3
     with pytest.raises(Forbidden):
         plans.plan(home, ASKED, "token:lab")
-    assert (home.ledger.log.size(), home.ledger.dataset("adult").used) == (size, used)
+    assert (home.ledger.log.size(), home.ledger.dataset("adult").most_used.used) == (size, used)
     assert reserve(home, "token:lab", replace(ASKED, model="mine-adult"))
     again = reserve(home, "token:shop")
     assert [home.ledger.reservation(each.seq).value["bound"] for each in (first, again)] == [first.seq] * 2

@@ -14,6 +14,7 @@ from accountant.errors import BudgetRefused, InputError, LedgerInvalid, WrongSta
 from accountant.home import Home
 from accountant.keys.trust import fingerprint
 from accountant.ledger import evaluations, model_names
+from accountant.ledger.left import describe_budget
 from accountant.ledger.records import HOLDOUT, Unit
 from accountant.log.entries import Writer
 from accountant.privacy.events import PureDp
@@ -51,7 +52,7 @@ def sound(home: Home) -> bool:
 
 
 def spent(home: Home, part: str | None = None) -> str:
-    return home.ledger.dataset("adult", part=part).summary()["spent"]["epsilon"]
+    return describe_budget(home.ledger.dataset("adult", part=part))["spent"]["epsilon"]
 
 
 def test_each_part_has_the_whole_total_and_is_charged_alone(home):
@@ -126,7 +127,7 @@ def test_a_job_and_the_evaluation_of_what_it_makes_are_reserved_together_or_not_
     together = lambda **more: reserve(home.ledger, request("adult", "1", "0", **more), PURE, evaluation=what)  # noqa: E731
     burned = together()
     assert (spent(home), spent(home, HOLDOUT)) == ("0", "0")
-    assert home.ledger.dataset("adult", part=HOLDOUT).summary()["reserved"]["epsilon"] == "1"
+    assert describe_budget(home.ledger.dataset("adult", part=HOLDOUT))["reserved"]["epsilon"] == "1"
     then = evaluations.following
     with home.ledger.log.database.reading() as connection:
         follows = then(connection, burned.seq).seq

@@ -23,6 +23,7 @@ from stores import at
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget
 from accountant.home import Home
+from accountant.ledger.left import describe_budget
 from accountant.privacy.claims import claim
 
 pytestmark = pytest.mark.slow
@@ -64,7 +65,7 @@ def home(ledger_url, tmp_path):
 
 
 def used(home: Home, dataset: str) -> str:
-    return home.ledger.dataset(dataset).summary()["reserved"]["pure"]
+    return describe_budget(home.ledger.dataset(dataset))["reserved"]["pure"]
 
 
 def test_the_last_of_a_budget(home, race):

@@ -29,6 +29,7 @@ from accountant.budget import Budget
 from accountant.certificates import statement
 from accountant.errors import BudgetRefused
 from accountant.home import Home
+from accountant.ledger.left import describe_budget
 from accountant.ledger.records import Unit
 from accountant.privacy.claims import claim
 from accountant.privacy.events import PureDp
@@ -71,10 +72,10 @@ def test_a_total_admits_one_job_of_its_own_size(home):
     entry = home.ledger.reservation(seq)
     assert entry.value["whole"] is True
     assert "takes the whole total" in told(entry).words
-    summary = home.ledger.dataset("d").summary()
+    summary = describe_budget(home.ledger.dataset("d"))
     assert summary["closed_by"] == seq
     assert summary["reserved"]["epsilon"] == str(TOTAL.epsilon)
-    assert summary["left"] == {"epsilon": "0", "share": "0.000000", "one_job": None}
+    assert summary["left"] == summary["left"] | {"epsilon": "0", "share": "0.000000", "one_job": None}
     assert sound(home)
 
 
@@ -88,7 +89,9 @@ def test_it_closes_the_family_for_good(home, state):
             take(home, what=what)
     dataset = home.ledger.dataset("d")
     assert dataset.jobs_left(dataset.costs(SMALL), claim(SMALL, DELTA)) == 0
-    assert dataset.summary()["left"] == {"epsilon": "0", "share": "0.000000", "one_job": None}
+    left = describe_budget(dataset)["left"]
+    assert left == left | {"epsilon": "0", "share": "0.000000", "one_job": None}
+    assert left["binding"]["words"] == f"family d, closed by job {seq}"
     assert sound(home)
 
 
@@ -162,9 +165,9 @@ def test_those_that_wait_are_judged_one_after_the_other(home):
     with pytest.raises(BudgetRefused, match="beside the 0.5 that is spent"):
         home.ledger.start(second, "owner:1:1", 60.0)
     home.ledger.change_budget("pure", Decimal("0.2"), "less", "steward")
-    summary = home.ledger.dataset("pure").summary()
+    summary = describe_budget(home.ledger.dataset("pure"))
     assert (summary["spent"]["epsilon"], summary["total"]["epsilon"], summary["largest"]) == ("0.5", "0.2", "1")
-    assert summary["left"] == {"epsilon": "0", "share": "0.000000", "one_job": None}
+    assert summary["left"] == summary["left"] | {"epsilon": "0", "share": "0.000000", "one_job": None}
     assert sound(home)
 
 
@@ -336,7 +339,7 @@ def test_a_queued_job_that_a_lowered_total_refuses_reads_no_row(adult, monkeypat
         job.run(adult, seq)
     assert refused.value.exit_code == 3
     assert adult.ledger.job(seq).state == "released"
-    assert adult.ledger.dataset("adult").summary()["left"]["share"] == "1.000000"
+    assert describe_budget(adult.ledger.dataset("adult"))["left"]["share"] == "1.000000"
     assert audit_home(adult).problems == ()
 
 
@@ -355,7 +358,8 @@ def test_training_at_the_total_ends_and_verifies(tmp_path, learner, monkeypatch,
         planned(home, Asked("adult", learner, "0.2"))
     found = planned(home, Asked("adult", learner, "0.1"))
     assert CLOSES in found.warnings
-    assert found.to_json()["left"] == {"epsilon": "0", "share": "0.000000", "one_job": None, "jobs": 0}
+    left = found.to_json()["left"]
+    assert left == left | {"epsilon": "0", "share": "0.000000", "one_job": None, "jobs": 0}
     monkeypatch.setenv("DPSERVE_HOME", str(home.path))
     assert run(["train", "adult", "--learner", learner, "--epsilon", "0.1"]) == 0
     assert f"closes       {CLOSES}" in capsys.readouterr().out

@@ -153,7 +153,16 @@ def test_dataset_show_has_the_keys_programs_rely_on(home, said):
     code, body, _ = said("dataset", "show", "adult")
     assert code == 0
     assert {"name", "relation", "epsilon", "delta", "budget"} <= body.keys()
-    assert body["budget"].keys() == {"total", "largest", "reserved", "spent", "left", "closed_by", "jobs_left"}
+    assert body["budget"].keys() == {
+        "total",
+        "largest",
+        "reserved",
+        "spent",
+        "account",
+        "left",
+        "closed_by",
+        "jobs_left",
+    }
     assert body["budget"]["jobs_left"]["lazybb"] > 0
     assert {line["quota"] for line in body.pop("quotas")} <= {None}
     assert body.pop("forecast").keys() == {"share_per_day", "days_left", "used_up_on"}

@@ -22,7 +22,7 @@ def home(tmp_path):
 
 def by_hand(home, name):
     """(entry, what was used after it) from every entry, the plain way."""
-    family = home.ledger.dataset(name).tightest
+    family = home.ledger.dataset(name).most_used
     jobs = {job.seq: job for job in home.ledger.jobs() if job.state != "released"}
     used, found = family.filter.nothing(), []
     for entry in home.ledger.log.entries():
@@ -40,7 +40,7 @@ def _families(home, name):
 @pytest.mark.parametrize("name", ["adult", "copy", "pure"])
 def test_every_point_is_the_sum_of_the_jobs_before_it(home, name):
     first, *points = burndown(home, name)
-    family = home.ledger.dataset(name).tightest
+    family = home.ledger.dataset(name).most_used
     assert (first.entry, first.share, first.epsilon, first.jobs) == (family.seq, 0.0, "0", 0)
     assert [(each.entry, each.time, each.share, Decimal(each.epsilon)) for each in points] == by_hand(home, name)
     assert [each.jobs for each in points] == [*range(1, len(points) + 1)]
@@ -48,7 +48,7 @@ def test_every_point_is_the_sum_of_the_jobs_before_it(home, name):
 
 @pytest.mark.parametrize("name", ["adult", "copy", "pure"])
 def test_what_each_model_took_is_the_sum_of_its_jobs(home, name):
-    family, found = home.ledger.dataset(name).tightest, by_model(home.ledger, name)
+    family, found = home.ledger.dataset(name).most_used, by_model(home.ledger, name)
     jobs = {job.seq: job for job in home.ledger.jobs()}
     wanted = {}
     for entry, *_ in by_hand(home, name):
@@ -61,7 +61,7 @@ def test_what_each_model_took_is_the_sum_of_its_jobs(home, name):
 
 @pytest.mark.parametrize("name", ["adult", "copy", "pure"])
 def test_last_point_is_where_the_budget_stands(home, name):
-    family = home.ledger.dataset(name).tightest
+    family = home.ledger.dataset(name).most_used
     last = burndown(home, name)[-1]
     assert last.share == family.share > 0
     assert Decimal(last.epsilon) == family.filter.epsilon_of(family.used)

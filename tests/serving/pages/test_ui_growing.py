@@ -80,8 +80,8 @@ def test_a_new_job_is_offered_windows_with_what_fits(pages, home):
     which blocks; a dataset that has not grown is asked for nothing."""
     path = "/ui/jobs/new?dataset=adult&learner=lazybb&epsilon=0.5"
     shown = words(pages.page(path))
-    assert "all 3 to 40 ε" in shown
-    assert re.search(r"all 3 to 40 ε [0-9.]+( Gaussian)? block 7: \d\d %", shown)
+    assert "all 3 to 40 up to ε" in shown
+    assert re.search(r"all 3 to 40 up to ε [0-9.]+( Gaussian)? block 7: \d\d %", shown)
     assert "last:12 29 to 40" in shown
     assert "block 29: 100 %" in shown
     priced = words(pages.page(f"{path}&blocks=6-8"))

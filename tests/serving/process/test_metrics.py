@@ -12,6 +12,7 @@ from sqlalchemy import update
 
 from accountant.home import Home
 from accountant.ledger.job_counts import JobFigures, queue
+from accountant.ledger.left import describe_budget
 from accountant.ledger.records import PUBLIC_STATES, State
 from accountant.store.tables import job_table
 from serving.process import audit_runs
@@ -99,7 +100,7 @@ def test_budgets_are_the_ledgers(home):
         label = ("dataset", dataset.registration.name)
         assert found["dpserve_epsilon_total", label] == float(dataset.budget.epsilon)
         assert found["dpserve_budget_left_ratio", label] == pytest.approx(
-            float(dataset.summary()["left"]["share"]), abs=1e-6
+            float(describe_budget(dataset)["left"]["share"]), abs=1e-6
         )
     assert (found["dpserve_models_loaded",], found["dpserve_models_refused",]) == (3, 1)
     assert found["dpserve_model_versions", ("state", "candidate")] == 2

@@ -8,6 +8,8 @@ import ledgers
 import pytest
 from pages_in_process import pages_at, words
 
+from accountant.ledger.left import describe_budget
+
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
@@ -24,11 +26,11 @@ def test_quota_and_total_are_entries_with_who_and_why(pages):
     assert pages.send("/ui/datasets/adult/quotas", "steward", analyst="ana", share="0.4", reason="a").status_code == 303
     assert {each["analyst"]: each["quota"] for each in pages.home.ledger.quotas("adult")}["ana"] == "0.4"
     assert newest(pages)["by"].startswith("token:")
-    before = Decimal(pages.home.ledger.dataset("adult").summary()["total"]["epsilon"])
+    before = Decimal(describe_budget(pages.home.ledger.dataset("adult"))["total"]["epsilon"])
     answer = pages.send("/ui/datasets/adult/budget", "steward", epsilon=str(before + 1), reason="board, decision 14")
     assert answer.status_code == 303
     assert newest(pages)["reason"] == "board, decision 14"
-    assert Decimal(pages.home.ledger.dataset("adult").summary()["total"]["epsilon"]) == before + 1
+    assert Decimal(describe_budget(pages.home.ledger.dataset("adult"))["total"]["epsilon"]) == before + 1
 
 
 @pytest.mark.parametrize(

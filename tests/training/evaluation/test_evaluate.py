@@ -27,6 +27,7 @@ from accountant.errors import (
 )
 from accountant.home import Home
 from accountant.keys import dsse
+from accountant.ledger.left import describe_budget
 from accountant.ledger.records import HOLDOUT
 from models.store import placing
 from models.worth.report import write
@@ -96,7 +97,7 @@ def asked(epsilon="0.5", **more):
 
 
 def spent(home, dataset="adult", part=None):
-    return home.ledger.dataset(dataset, part=part).summary()["spent"]["epsilon"]
+    return describe_budget(home.ledger.dataset(dataset, part=part))["spent"]["epsilon"]
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from accountant.errors import (
     WrongState,
 )
 from accountant.home import Home
+from accountant.ledger.left import describe_budget
 from models.store.bundle import ModelStore
 from models.store.loading import load_verified
 from serving.pages.entry_text import told
@@ -116,7 +117,7 @@ def test_model_is_certified_as_local_and_good(closed, home):
 
 
 def test_too_few_reports_make_no_model_and_stay_charged(home, folder, closed):
-    spent = lambda: Decimal(home.ledger.dataset("folk").summary()["spent"]["epsilon"])  # noqa: E731
+    spent = lambda: Decimal(describe_budget(home.ledger.dataset("folk"))["spent"]["epsilon"])  # noqa: E731
     before = spent()
     owners.asking(folder, home, OWNERS, 2, "quiet")
     campaigns.receive(home, "quiet", campaigns.invitation(home, "quiet", 7), 5)

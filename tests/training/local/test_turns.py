@@ -16,6 +16,7 @@ from accountant.certificates.deployments import to_yaml
 from accountant.certificates.plain_words import plain, to_text
 from accountant.errors import CertificateInvalid, InputError, JobFailed, LedgerInvalid, WrongState
 from accountant.home import Home
+from accountant.ledger.left import describe_budget
 from models.features import NumericFeature
 from models.onnx.runtime import OnnxModel
 from models.store.bundle import ModelStore
@@ -267,11 +268,11 @@ def test_nothing_learnt_is_no_model_and_stays_charged(home, folder):
 def test_given_up_is_charged_and_takes_no_more(home, folder, closed):
     owners.asking(folder, home, 8, 2, "stuck", epsilon="0.1")
     campaigns.receive(home, "stuck", campaigns.invitation(home, "stuck", 0), 3)
-    before = home.ledger.dataset("folk").summary()["spent"]["epsilon"]
+    before = describe_budget(home.ledger.dataset("folk"))["spent"]["epsilon"]
     with pytest.raises(InputError, match="reason"):
         campaigns.give_up(home, "stuck", "me", "")
     assert campaigns.give_up(home, "stuck", "me", "nobody comes")["state"] == "burned"
-    assert home.ledger.dataset("folk").summary()["spent"]["epsilon"] == before
+    assert describe_budget(home.ledger.dataset("folk"))["spent"]["epsilon"] == before
     with pytest.raises(WrongState):
         campaigns.receive(home, "stuck", campaigns.invitation(home, "stuck", 1), 3)
     for name in ("stuck", "survey"):

@@ -118,10 +118,10 @@ def refused_in_child(account) -> int:
 
 def test_an_account_says_what_is_spent_and_left():
     account = Account("3", "0", "replace-one")
-    told = "100.0 %: one more fit of at most epsilon 3 at delta 0"
+    told = "100.0 %. Room for one more fit: up to epsilon 3 (delta 0)"
     assert repr(account) == f"<Account of epsilon 3, 0 fits spent 0; left {told} (delta 0, replace-one)>"
     account.charge(plan())
-    told = "90.0 %: one more fit of at most epsilon 2.7 at delta 0"
+    told = "90.0 %. Room for one more fit: up to epsilon 2.7 (delta 0)"
     assert repr(account) == f"<Account of epsilon 3, 1 fit spent 0.300000; left {told} (delta 0, replace-one)>"
     assert account.to_json() == {
         "total": {"epsilon": "3", "delta": "0"}, "spent": "0.3", "left": "2.7", "fits": 1,

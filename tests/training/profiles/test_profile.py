@@ -16,6 +16,7 @@ from accountant.certificates import profile as profiles
 from accountant.errors import BudgetRefused, CertificateInvalid, InputError, LedgerInvalid, UnknownName, WrongState
 from accountant.home import Home
 from accountant.keys import dsse
+from accountant.ledger.left import describe_budget
 from accountant.ledger.records import HOLDOUT
 from models.profile import report
 from models.profile.stated import check
@@ -62,7 +63,7 @@ def home(place, tmp_path):
 
 
 def spent(home, dataset="adult", part=None):
-    return home.ledger.dataset(dataset, part=part).summary()["spent"]["epsilon"]
+    return describe_budget(home.ledger.dataset(dataset, part=part))["spent"]["epsilon"]
 
 
 @pytest.mark.slow

@@ -295,7 +295,7 @@ def test_a_question_that_is_let_go_while_its_answers_come_harms_none_after_it(en
 
 @pytest.mark.server
 def test_what_a_job_needs_of_a_cluster_is_asked_before_it_is_charged(engine, home, monkeypatch, tmp_path):
-    spent = home.ledger.dataset("classes").tightest.spent
+    spent = home.ledger.dataset("classes").most_used.spent
     asked = Asked("classes", "lazybb", "0.5", parameters={"rounds": 5})
     with monkeypatch.context() as patch:
         patch.setattr(answering, "fingerprint", lambda: "another")
@@ -320,7 +320,7 @@ def test_what_a_job_needs_of_a_cluster_is_asked_before_it_is_charged(engine, hom
         monkeypatch.setenv("DPSERVE_ENGINE", said)
         with pytest.raises(InputError, match="DPSERVE_ENGINE="):
             require_rows(home, home.ledger.dataset("classes"))
-    assert home.ledger.dataset("classes").tightest.spent == spent
+    assert home.ledger.dataset("classes").most_used.spent == spent
     unseen = dict.fromkeys([str(tmp_path / "none")], 3)
     assert b"none" in answering.look(unseen)
 

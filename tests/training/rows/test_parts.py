@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError
 from accountant.home import Home
+from accountant.ledger.left import describe_budget
 from accountant.ledger.records import HOLDOUT, Unit
 from models.features import NumericFeature
 from training import job, plans
@@ -208,7 +209,7 @@ def test_the_packed_part_is_part_of_the_commitment(home, tmp_path):
     np.save(path, 1 - np.load(path))
     with pytest.raises(Exception, match="not in this home as they were registered"):
         plans_and_train(home)
-    assert json.loads(json.dumps(home.ledger.dataset("people").summary()))["spent"]["epsilon"] == "0"
+    assert json.loads(json.dumps(describe_budget(home.ledger.dataset("people"))))["spent"]["epsilon"] == "0"
 
 
 def plans_and_train(home):

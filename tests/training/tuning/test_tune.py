@@ -59,13 +59,13 @@ def asked(grid=None, runs=2, **changes) -> Asked:
 def test_a_tuned_job_from_rows_to_a_verified_model(tmp_path, files, delta):
     home = home_of(tmp_path, files, delta)
     planned, before = plans.plan(home, asked()), home.ledger.log.size()
-    assert home.ledger.dataset("adult").used == home.ledger.dataset("adult").filter.nothing()
+    assert home.ledger.dataset("adult").most_used.used == home.ledger.dataset("adult").most_used.filter.nothing()
     answer = job.train(home, asked(), by="test")
     entries = [entry.value for entry in home.ledger.log.entries(before)]
     assert [entry["type"] for entry in entries] == ["reserved", "started", "committed", "issued"]
     dataset, plan = home.ledger.dataset("adult"), planned.recipe.plan
     assert entries[0]["plan"] == plan.to_json()
-    assert (dataset.used,) == planned.costs == (price(plan, dataset.filter.orders),)
+    assert (dataset.most_used.used,) == planned.costs == (price(plan, dataset.most_used.filter.orders),)
     found = load_verified(home.models / "adult" / "1", home.trust).certificate
     assert found.epsilon == claim(plan, Decimal(delta)).epsilon == Decimal(answer["epsilon"]) <= 1
     assert found.epsilon > Decimal("0.999")
@@ -211,7 +211,7 @@ def test_a_failure_in_a_run_burns_and_leaves_nothing(home, monkeypatch):
     assert "4711" not in json.dumps(failed.value.to_json())
     (held,) = home.ledger.jobs()
     assert held.state == "burned"
-    assert home.ledger.dataset("adult").used.rdp[0] > 0
+    assert home.ledger.dataset("adult").most_used.used.rdp[0] > 0
     assert left_behind(home) == []
 
 
@@ -252,13 +252,13 @@ def test_killed_between_runs_all_is_spent_and_nothing_is_left(home, where, numbe
     assert done.returncode == -signal.SIGKILL
     (held,) = home.ledger.jobs()
     assert held.state == "started"
-    assert home.ledger.dataset("adult").used.rdp[0] > 0
+    assert home.ledger.dataset("adult").most_used.used.rdp[0] > 0
     assert job.recover(home)["burned"] == [held.seq]
     assert left_behind(home) == []
     assert not list(home.models.glob("*/*"))
-    spent = home.ledger.dataset("adult").used
+    spent = home.ledger.dataset("adult").most_used.used
     plan = plans.plan(home, asked({"rounds": [3, 6]})).recipe.plan
-    assert spent == price(plan, home.ledger.dataset("adult").filter.orders)
+    assert spent == price(plan, home.ledger.dataset("adult").most_used.filter.orders)
     assert audit_home(home, ledgers.bundles(home.path)).problems == ()
 
 
