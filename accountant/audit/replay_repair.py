@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from accountant.audit.judge import Figures, Value, require
+from accountant.audit.judge import Value
 from accountant.audit.replay_blocks import one_line_for_same
 from accountant.audit.replay_budget import Books
 from accountant.audit.replay_keys import require_reasons
+from accountant.privacy.soundness import Figures, require
 
 Window = tuple[int, int]
 
