@@ -1,5 +1,6 @@
 """The only place where noise exists. Price and draw read one number. Samplers are exact, over OS entropy: randomized
-responses are OpenDP's; choices and noise are a few lines of our own, of uniform numbers with as many bits as tell.
+responses, and noise wider than 64 bits hold, are OpenDP's (`accountant.privacy.drawing` decides); all else is a few
+lines of our own, of uniform numbers with as many bits as tell.
 
 Every mechanism takes exact integers (fixed-point statistics) and the query's integer sensitivity, so no float order
 and no float rounding can betray a row. Floating point appears once, in the scale, and is rounded towards more noise.
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache, partial
-from math import ceil, inf, nextafter
+from math import ceil, nextafter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from accountant.ahead import Adding
 from accountant.errors import InputError
 from accountant.later import later
+from accountant.privacy.drawing import is_drawn_by_opendp, scale_of
 from accountant.privacy.events import BoundedRange, Gaussian, PureDp, SimpleEvent
 from accountant.privacy.selection import Distribution, Poisson
 from accountant.weights import (
@@ -46,7 +48,6 @@ compiled = later("accountant.weights_compiled")
 Integers = NDArray[np.int64]
 MAX_CATEGORIES = 2**16
 AT_ONCE = 1 << 15  # candidates: what they need stays near the processor
-WIDEST, WIDEST_LAPLACE = 2.0**55, 2.0**48  # scales of our own noise: 64 bits hold its sizes
 
 
 class Mechanism(Protocol):
@@ -104,7 +105,7 @@ class ExponentialSelection(_RangeMechanism):
 
     def draw(self, values: Integers, sensitivity: int) -> int:
         """The index, from 0 to len(values) - 1."""
-        return int(_select(np.ascontiguousarray(values, np.int64)[None], _scale(sensitivity, self.epsilon))[0])
+        return int(_select(np.ascontiguousarray(values, np.int64)[None], scale_of(sensitivity, self.epsilon))[0])
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class PermuteAndFlip(_PureMechanism):
         """The index, from 0 to len(values) - 1."""
         values = np.ascontiguousarray(values, np.int64)
         below = (values.max() - values).view(np.uint64)  # the difference of 64-bit integers never overflows so
-        scale, some = _scale(sensitivity, self.epsilon), range(0, below.size, AT_ONCE)
+        scale, some = scale_of(sensitivity, self.epsilon), range(0, below.size, AT_ONCE)
         heads = np.concatenate([at + np.flatnonzero(_coins(below[at : at + AT_ONCE], scale)) for at in some])
         return int(heads[secrets.randbelow(heads.size)])
 
@@ -140,8 +141,8 @@ class DiscreteLaplace(_PureMechanism, Adding):
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The noisy integers, of the shape (len(values),)."""
-        scale, values = _scale(sensitivity, self.epsilon), np.ascontiguousarray(values, np.int64)
-        if scale > WIDEST_LAPLACE:
+        scale, values = scale_of(sensitivity, self.epsilon), np.ascontiguousarray(values, np.int64)
+        if is_drawn_by_opendp(self.name, scale):
             return np.asarray(_laplace(scale)(values), np.int64)
         return self.added(values, scale, lambda count: _noise(scale, count, 1))
 
@@ -165,8 +166,8 @@ class DiscreteGaussian(Adding):
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The noisy integers, of the shape (len(values),)."""
-        scale, values = _scale(sensitivity, self.noise_multiplier, 1), np.ascontiguousarray(values, np.int64)
-        if scale > WIDEST:
+        scale, values = scale_of(sensitivity, self.noise_multiplier, 1), np.ascontiguousarray(values, np.int64)
+        if is_drawn_by_opendp(self.name, scale):
             return np.asarray(_gaussian(scale)(values), np.int64)
         return self.added(values, scale, lambda count: _noise(scale, count))
 
@@ -339,18 +340,6 @@ def _keep(epsilon: Decimal, categories: int) -> float:
     return near if Fraction(near) <= exact else nextafter(near, 0.0)
 
 
-@lru_cache(maxsize=256)
-def _scale(sensitivity: int, unit: Decimal, power: int = -1) -> float:
-    """The sensitivity over epsilon, or by power 1 times a multiplier."""
-    return _round_up(sensitivity * Fraction(unit) ** power)
-
-
-def _round_up(exact: Fraction) -> float:
-    """The smallest float that is not below `exact`: rounding may only add noise."""
-    near = float(exact)
-    return near if Fraction(near) >= exact else nextafter(near, inf)
-
-
 @cache
 def _integers() -> Any:
     mod.enable_features("contrib")  # OpenDP's word for parts whose proof documents are public but not yet vetted
@@ -386,7 +375,7 @@ class ExponentialSelections(_RangeMechanism):
 
     def draw(self, values: Integers, sensitivity: int) -> Integers:
         """The indices, of the shape (rows,)."""
-        return _select(np.ascontiguousarray(values, np.int64), _scale(sensitivity, self.epsilon))
+        return _select(np.ascontiguousarray(values, np.int64), scale_of(sensitivity, self.epsilon))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from accountant.errors import InputError
 from accountant.privacy.events import PureDp
 
-LIBRARY = "dpserve: integer coins from the operating system"
 MOST_CANDIDATES, MOST_EPSILON = 1 << 12, 20
 BITS = 62  # of the whole weight: sums of weights stay below 2^63
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from accountant.budget import Budget, Relation, check_name, from_nano, nano
 from accountant.canonical import decimal_string
+from accountant.certificates.releases import kinds_of
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger import model_names
@@ -118,6 +119,7 @@ def plan(home: Home, asked: Asked, by: str | None = None, promotes: bool = True)
         _admit(dataset, request, public, floor_for(request, public))
     offer = offer_for(request, public)
     recipe = offer.recipe
+    kinds_of(recipe.plan)  # what no certificate could put in words is refused while nothing is charged
     costs, whole = _admit(dataset, request, public, recipe)
     warnings = (*((CLOSES,) if whole else ()), *offer.warnings)
     place: tuple[Standing, str | None] = Standing.CHAMPION, champion_of(home, request.model)

@@ -41,6 +41,7 @@ class Models:
         self._ancestors: dict[int, list[tuple[str, str]]] = {}
         self._found: dict[int, Certificate] = {}
         self._stood: dict[int, Accounts] = {}
+        self._refined: dict[str, list[dict[str, Any]]] = {}
 
     def take(self, bundles: Iterable[Bundle]) -> list[Head]:
         """Verify each bundle; the tree heads that their proofs bring along."""
@@ -68,6 +69,8 @@ class Models:
         came from it.
         """
         self._check_accounts(value, replay)
+        if value.get("type") in ("dataset-registered", "dataset-joined"):
+            self._refined[value["dataset"]] = value.get("refined", [])
         for name, statement in self._ancestors.get(seq, ()):
             if value.get("statement") != statement:
                 self._findings.add(None, f"model {name}: supersedes another statement than that of entry {seq}")
@@ -85,6 +88,10 @@ class Models:
             trusted = "two-aggregators:" if rows.shared else "local:" if rows.remote else "central:"
             if not predicate["claim"]["trustModel"].startswith(trusted):
                 self._findings.add(None, f"model {name}: its certificate's trust model is not that of entry {seq}")
+            named: list[dict[str, Any]] = predicate["dataset"].get("refined", [])
+            lines = [{_ENTRY_KEYS.get(key, key): said for key, said in line.items()} for line in named]
+            if "words" in predicate and lines != self._refined[value["dataset"]]:
+                self._findings.add(None, f"model {name}: its certificate names other profiles than its dataset's entry")
             if predicate["public"].get("target") != value.get("target"):
                 self._findings.add(None, f"model {name}: its certificate names another target than entry {seq}")
 
@@ -165,6 +172,9 @@ class Models:
                     self._findings.add(None, f"model {name}: signed by a key that may not speak for its entry")
                 if found.ancestors:
                     self._check_base(name, found)
+
+
+_ENTRY_KEYS = {"samePeople": "same_people"}
 
 
 def _tells(said: FamilyForm | DatasetForm, account: Account) -> bool:

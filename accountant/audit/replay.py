@@ -19,6 +19,7 @@ from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
 from accountant.audit.replay_names import Names, judge_labels
 from accountant.audit.replay_person import person_total
+from accountant.audit.replay_refined import Profiles
 from accountant.audit.replay_repair import Repairs, WideJob, wide_window
 from accountant.budget import check_name
 from accountant.canonical import parse_decimal
@@ -76,6 +77,7 @@ class Replay:
     worths: dict[int, int] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
     repairs: Repairs = field(default_factory=Repairs)
+    profiles: Profiles = field(default_factory=Profiles)
     keys: KeyRing = field(init=False)
     _keys: set[tuple[str, str]] = field(default_factory=set)
 
@@ -147,6 +149,8 @@ class Replay:
         dataset_name, model, by = (intern(value[name]) for name in ("dataset", "model", "by"))
         target = intern(value["target"]) if "target" in value else None
         who = (dataset_name, model, value["idempotency_key"], bytes.fromhex(value["request"]), by, target)
+        if profile:
+            self.profiles.reserved(seq, value["claim"])
         about = value.get("part"), evaluates, against, profile, window, judge_labels(value)
         self.jobs[seq] = JobState(*who, releases, costs, *about)
         self.names.reserved(seq, value, self.jobs, lambda: self.access.may_promote(value["by"], model, value["time"]))
@@ -292,6 +296,15 @@ class Replay:
         require(job.profile, f"job {value['reservation']}: profiles no dataset")
         require(value["dataset"] == job.dataset, f"dataset={value['dataset']!r:.80}: must be {job.dataset}")
         job.issued = seq
+        counted = self.books.datasets[job.dataset]
+        part = job.part or ("training" if counted.held else "all")
+        self.profiles.entered(seq, value["reservation"], part, job.dataset, counted.families)
+
+    def _dataset(self, seq: int, value: Value) -> None:
+        """A dataset that founds a family, or is of families that stand."""
+        enter = self.books.registered if value["type"] == "dataset-registered" else self.books.joined
+        enter(seq, value)
+        self.profiles.named(value, value.get("families", [value["uuid"]]))
 
     def _derived(self, seq: int, value: Value) -> None:
         """An edited model: of a certified one, of the same job and name, for nothing."""
@@ -354,12 +367,12 @@ class Replay:
         "genesis": ("format origin issuer log", _genesis),
         "dataset-registered": (
             "dataset uuid family relation budget filter unit records schema commitment",
-            lambda self, seq, value: self.books.registered(seq, value),
+            _dataset,
         ),
         "person-total": ("dataset family budget filter", lambda self, seq, value: person_total(self.books, seq, value)),
         "dataset-joined": (
             "dataset uuid families relation unit records schema commitment",
-            lambda self, seq, value: self.books.joined(seq, value),
+            _dataset,
         ),
         "dataset-appended": ("dataset block commitment records by", lambda self, *entry: self.books.appended(*entry)),
         "blocks-dropped": (
@@ -420,9 +433,9 @@ class Replay:
         "token-created": frozenset({"limits", "principal"}),
         "token-revoked": frozenset({"created"}),
         "dataset-registered": frozenset(
-            {"new_people", "family_name", "targets", "holdout", "cells", "person", "query"}
+            {"new_people", "family_name", "targets", "holdout", "cells", "person", "query", "refined"}
         ),
-        "dataset-joined": frozenset({"targets", "cells", "query"}),
+        "dataset-joined": frozenset({"targets", "cells", "query", "refined"}),
         "dataset-appended": frozenset({"period", "new_rows", "query"}),
         "reserved": frozenset(
             {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}

@@ -2,8 +2,9 @@
 
 Everything is checked, in this order, and the first thing wrong is the answer; nothing is ever a warning:
 form of proof and envelope, payload type, a pinned issuer key that may speak for the entry, exactly one subject whose
-digest is the model's, the claim recomputed from the listed mechanisms, local policy, the checkpoint's signature by the
-log key of its size, inclusion, the entry binding statement, model and reservation, witnesses, revocation, age.
+digest is the model's, the claim recomputed and the words derived again from the listed mechanisms, local policy, the
+checkpoint's signature by the log key of its size, inclusion, the entry binding statement, model and reservation,
+witnesses, revocation, age.
 A stolen issuer key alone cannot mint a valid certificate: its hash is not in the log.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 
 from accountant.budget import Budget, nano
 from accountant.canonical import parse_decimal
+from accountant.certificates import sentences
 from accountant.certificates.policy import Policy
 from accountant.certificates.predicate import (
     AncestorForm,
@@ -73,6 +75,21 @@ class Certificate:
         return tuple(self.form.public.supersedes or ())
 
     @property
+    def contradictions(self) -> tuple[str, ...]:
+        """What it signs in constant words and its own plan contradicts, with what follows; none of those of today."""
+        return sentences.contradictions(self.statement["predicate"])
+
+    @property
+    def derived_preprocessing(self) -> str:
+        """Where cut points and categories come from, as its plan says, whatever a certificate of before signs."""
+        return sentences.derived_preprocessing(self.statement["predicate"])
+
+    @property
+    def growth(self) -> sentences.Growth | None:
+        """What becomes of the promise where the dataset grows; None where a certificate of before cannot know."""
+        return sentences.growth_of(self.statement["predicate"])
+
+    @property
     def claim(self) -> Mapping[str, Any]:
         """What is promised, as the statement has it: decimals as texts."""
         found: Mapping[str, Any] = self.statement["predicate"]["claim"]
@@ -104,6 +121,7 @@ def verify(envelope: bytes, proof: str, model: bytes, trust: PublicKeys, policy:
     if sha256 != subject.digest.sha256:
         raise CertificateInvalid("subject: the model's bytes are not those the certificate speaks of")
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
+    sentences.check(body["predicate"])
     policy.check_claim(epsilon, delta, predicate.claim.relation)
     expected = {
         **_kind(parsed.index, predicate),

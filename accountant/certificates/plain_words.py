@@ -9,13 +9,16 @@ chance of delta the model is drawn as if all odds changed by at most e^epsilon (
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 
+from accountant.budget import Budget
 from accountant.canonical import encode_base64
 from accountant.certificates.certificate import Certificate
 from accountant.certificates.predicate import DatasetForm, EventForm, FamilyForm
+from accountant.certificates.sentences import GROWTH
 from accountant.privacy.events import event_from_json
 
 EXACT = Context(prec=60)
@@ -45,12 +48,16 @@ class Page:
     sections: tuple[Section, ...]
 
 
-def plain(certificate: Certificate) -> Page:
-    """The page of a verified certificate."""
+def plain(certificate: Certificate, since: Sequence[str] = ()) -> Page:
+    """Put a verified certificate on a page. `since`: what the ledger says came after it (`growth_since`)."""
+    beside = certificate.contradictions  # only of a certificate of before
     sections = (
         _who(certificate),
+        *([Section("What came since it was issued", tuple(since))] if since else []),
+        *([Section("What it signs, and its own plan contradicts", beside)] if beside else []),
         _promise(certificate),
         _spent(certificate),
+        *_refined(certificate),
         *_edited(certificate),
         Section("What is not promised", items=(*NOT_PROMISED, *map(_sentence, certificate.form.not_covered))),
         _checked(certificate),
@@ -70,13 +77,45 @@ def best_guess(epsilon: Decimal, delta: Decimal) -> Decimal:
     return _percent(EXACT.divide(EXACT.add(odds, delta), EXACT.add(odds, Decimal(1))))
 
 
-def meaning(epsilon: Decimal, delta: Decimal) -> str:
-    """What a total of a dataset promises, for whoever sets it."""
-    return (
-        "Whoever sees all that is ever released, and knows everything else, can tell at most "
-        f"{best_guess(epsilon, delta)} times in 100 whether one person's rows were in it; a coin: 50. It is given "
-        "once, for all jobs together, for ever."
+def meaning(total: Budget, relation: str = "add-remove", unit: str | None = None, person: Budget | None = None) -> str:
+    """Say what a total of a dataset promises, to a steward who sets it.
+
+    Args:
+        total: of the family, and so of each block.
+        relation: "add-remove", or "replace-one", under which no dataset grows.
+        unit: "record", the column that names people, or None where that is not chosen yet.
+        person: the total for one person over all blocks, where one is declared.
+    """
+    reader = "One who sees all that is ever released, and knows everything else, can tell at most"
+    guess = best_guess(total.epsilon, total.delta)
+    if relation == "replace-one":
+        whose = "row" if unit in (None, "record") else "person"
+        return (
+            f"{reader} {guess} times in 100 which of two things one {whose} says; a coin: 50. {ONCE} Such a dataset "
+            "cannot grow."
+        )
+    record = f"{reader} {guess} times in 100 whether one row was in it; a coin: 50. {ONCE} {OF_RECORDS}"
+    if unit == "record":
+        return record
+    most = best_guess(person.epsilon, person.delta) if person else guess
+    over = " in however many blocks" if person else ""
+    people = (
+        f"{reader} {most} times in 100 whether one person's rows were in it{over}; a coin: 50. {ONCE} "
+        f"{OF_A_TOTAL.format(guess=guess) if person else OF_PEOPLE}"
     )
+    return people if unit else f"{people} Where each row is taken for another person: {OF_RECORDS}"
+
+
+ONCE = "It is given once, for all jobs together, permanently."
+OF_PEOPLE = (
+    "If the dataset grows, it holds for one person over all blocks together, unless you enter another total for one "
+    "person, with a reason."
+)
+OF_A_TOTAL = "If the dataset grows, that is promised over all blocks; of one who stands in one block alone: {guess}."
+OF_RECORDS = (
+    "If the dataset grows, each row keeps the total of its own block, and several rows of one person are not told to "
+    "be one person's."
+)
 
 
 def belief(epsilon: Decimal, prior: Decimal) -> Decimal:
@@ -111,7 +150,42 @@ def _who(certificate: Certificate) -> Section:
             f"The promise compares the data with any one {unit.name} as it is and replaced by any other: what it says "
             f"is protected. How many there are is public{count}."
         )
-    return Section("Who is protected", (first, second))
+    return Section("Who is protected", (first, second, _growth(certificate)))
+
+
+UNSTATED_GROWTH = (
+    "What growth does to it this certificate does not say: if the dataset has grown since, this is a promise about its "
+    "first block, and the ledger says whether one person has a total over all of its blocks."
+)
+
+
+def _growth(certificate: Certificate) -> str:
+    """Say what becomes of the promise where the dataset grows, and of which blocks the model is."""
+    state, blocks = certificate.growth, certificate.form.dataset.blocks
+    if blocks is None:
+        return UNSTATED_GROWTH if state is None else _sentence(GROWTH[state])
+    which = f"block {blocks.first}" if blocks.first == blocks.last else f"blocks {blocks.first} to {blocks.last}"
+    return f"The model was learnt from {which} of {blocks.of}. {_sentence(GROWTH[state or 'each-block'])}"
+
+
+def _refined(certificate: Certificate) -> tuple[Section, ...]:
+    """Only of a model whose schema was refined from profiles of rows."""
+    dataset = certificate.form.dataset
+    if not dataset.refined:
+        return ()
+    items = tuple(
+        f"The profile of entry {each.entry}, of {each.part} rows of the dataset {each.dataset}"
+        f"{'' if each.same_people else ', who are other people'}: epsilon {each.epsilon} at delta {each.delta}."
+        for each in dataset.refined
+    )
+    said = ["The schema's cut points and categories follow from noisy counts of rows, which this claim does not cover:"]
+    if dataset.together is not None:
+        both = dataset.together
+        said.append(
+            f"One who has the model and the schema has together epsilon {both.epsilon} at delta {both.delta} of any "
+            f"one {certificate.form.claim.unit.name}. {_sentence(both.sum)}"
+        )
+    return (Section("What the schema brings along", tuple(said), items),)
 
 
 def _promise(certificate: Certificate) -> Section:
@@ -156,11 +230,39 @@ def _spent(certificate: Certificate) -> Section:
     families = dataset.families or []
     accounts = [_account(family) for family in families] or [_account(dataset)]
     note = (
-        "A family is all datasets that hold the same people. All that is ever learnt about them stays within the "
-        "largest total that was ever in force; a total is changed only by a reasoned entry of the ledger. Costs add "
-        "up as Rényi curves, so epsilons of single models do not simply sum."
+        f"A family is all datasets that hold the same people. {_bounded(certificate)} A total is changed only by a "
+        "reasoned entry of the ledger. Costs add up as Rényi curves, so epsilons of single models do not simply sum."
     )
     return Section("What was spent, and what is left", (own, note), tuple(accounts))
+
+
+def _bounded(certificate: Certificate) -> str:
+    """Say within what all stays that is ever learnt about one unit."""
+    dataset, name = certificate.form.dataset, certificate.form.claim.unit.name.removesuffix(" in a block")
+    everything, largest = f"All that is ever learnt about any one {name}", "the largest total that was ever in force"
+    match certificate.growth:
+        case "fixed":
+            return f"{everything} stays within {largest}."
+        case "records":
+            return f"{everything} stays within {largest} for the block in which it stands; at first there is one block."
+        case "person-total" if dataset.person is not None:
+            total = dataset.person.budget
+            return (
+                f"{everything}, over all blocks together, stays within the largest total for one person that was ever "
+                f"in force, which was epsilon {total.epsilon} at delta {total.delta} when this was written."
+            )
+        case "person-total-by-default":
+            return (
+                f"{everything} stays within {largest}; if the dataset grows, within one person's total over all blocks "
+                "together, which is the family's unless the ledger enters another one with a reason."
+            )
+    if dataset.blocks is None:
+        return f"{everything} from the dataset's first block stays within {largest}."
+    blocks, most = dataset.blocks.of, Decimal(dataset.largest or dataset.budget.epsilon)
+    return (
+        f"{everything} from one block stays within {largest} for that block, and nothing bounds one {name} over all of "
+        f"them but the sum: for one who stands in all {blocks} that there were, epsilon {(blocks * most):f}."
+    )
 
 
 def _edited(certificate: Certificate) -> tuple[Section, ...]:

@@ -200,6 +200,38 @@ class QueryForm(Form):
     blocks: Count = Field(description="of how many of the blocks that were read; 1 where the dataset has none")
 
 
+class RefinedForm(Form):
+    """A profile of rows that the schema was refined from: whose cut points and categories follow from its counts."""
+
+    entry: Index = Field(description="index of its `profiled` entry")
+    dataset: Text = Field(description="whose rows were counted")
+    part: Literal["holdout", "training", "all"] = Field(description="which of its rows")
+    epsilon: Figure = Field(description="what was claimed of it, which is not in this claim")
+    delta: Figure
+    same_people: bool = Field(alias="samePeople", description="whether it counted people of these families")
+
+
+class TogetherForm(Form):
+    """What one who has this release and the schema has of one unit: this claim and those of its profiles, summed."""
+
+    epsilon: Figure
+    delta: Figure
+    sum: Text = Field(description="how they add up")
+
+
+class GrowthForm(Form):
+    """What becomes of the promise where rows are appended to the dataset."""
+
+    state: Literal["fixed", "records", "person-total", "person-total-by-default", "each-block"]
+    promise: Text
+
+
+REFINED = Field(None, min_length=1, description="only where the schema was refined from profiles of rows")
+TOGETHER = Field(None, description="only where one of these profiles is of the same people")
+GROWTH = Field(None, description="what becomes of the promise where the dataset grows")
+WORDS = Field(None, description="edition of the words: they follow from the plan, and verifiers derive them again")
+
+
 class DatasetForm(Form):
     """What the model was learnt from. Its first family's budget; all of them in `families` where there are several."""
 
@@ -214,6 +246,9 @@ class DatasetForm(Form):
     blocks: BlocksForm | None = Field(None, description="only of a dataset that grows")
     person: PersonForm | None = Field(None, description="only where one person has a total over all blocks")
     queries: list[QueryForm] | None = QUERIES
+    refined: list[RefinedForm] | None = REFINED
+    together: TogetherForm | None = TOGETHER
+    growth: GrowthForm | None = GROWTH
     budget: BudgetForm
     largest: Figure | None = LARGEST
     whole: Literal[True] | None = WHOLE
@@ -343,6 +378,7 @@ class Predicate(Form):
     implementation: dict[str, Text] = Field(description="versions, digest of all that was installed, rounding")
     ledger: LedgerForm
     not_covered: list[Text] = Field(alias="notCovered", description="what this promise does not speak of")
+    words: Literal[2] | None = WORDS
 
 
 class DigestForm(Form):

@@ -13,33 +13,34 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from accountant import canonical
+from accountant.certificates import sentences
 from accountant.certificates.certificate import digest, in_log, recompute
 from accountant.certificates.predicate import (
+    GROWTH,
     QUERIES,
+    REFINED,
     STATEMENT_LIMIT,
     STATEMENT_TYPE,
+    TOGETHER,
+    WORDS,
     AccountingForm,
     ClaimForm,
     Count,
     Figure,
     Form,
+    GrowthForm,
     Hex,
     LedgerForm,
     MechanismForm,
     QueryForm,
     RandomnessForm,
+    RefinedForm,
     SubjectForm,
     Text,
+    TogetherForm,
     read_as,
 )
-from accountant.certificates.statement import (
-    NOT_COVERED,
-    claim_to_json,
-    implementation,
-    not_covered_of,
-    queries_of,
-    sampler,
-)
+from accountant.certificates.statement import claim_to_json, counted_rows, implementation
 from accountant.certificates.worth import Whole
 from accountant.errors import CertificateInvalid
 from accountant.keys import dsse
@@ -72,6 +73,9 @@ class TableForm(Form):
     commitment: Hex
     records: Count | None = Field(description="how many rows there are, where that is public; else null")
     queries: list[QueryForm] | None = QUERIES
+    refined: list[RefinedForm] | None = REFINED
+    together: TogetherForm | None = TOGETHER
+    growth: GrowthForm | None = GROWTH
 
 
 class ColumnForm(Form):
@@ -116,6 +120,7 @@ class ProfilePredicate(Form):
     implementation: dict[str, Text]
     ledger: LedgerForm
     not_covered: list[Text] = Field(alias="notCovered")
+    words: Literal[2] | None = WORDS
 
 
 class ProfileStatement(Form):
@@ -158,36 +163,21 @@ def statement(
     """Canonical bytes of the statement. `dataset`: with the accounts of the part; `spent`: the releases as reserved."""
     registration = dataset.registration
     predicate = {
-        "rows": {
-            "dataset": registration.name,
-            "uuid": dataset.uuid,
-            "version": dataset.version,
-            "families": [*dataset.identities],
-            "part": counted.part,
-            "commitment": registration.commitment,
-            "records": counted.records,
-            **queries_of(dataset),
-        },
+        "rows": {**counted_rows(dataset, counted.part), "records": counted.records},
         "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
-        "mechanisms": [{**run, "library": sampler()} for run in spent.to_json()],
-        "accounting": {
-            "composition": "one release; the parts of a family are disjoint, and their budgets do not add up",
-            "coversTuning": False,
-            "coversPreprocessing": True,
-        },
+        "mechanisms": spent.to_json(),
         "grid": counted.grid,
         **counted.figures,
         "method": METHOD,
         "randomness": {"source": "operating system", "seeded": False},
         "implementation": dict(implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
-        "notCovered": [*NOT_COVERED, *not_covered_of(dataset)],
     }
     body: dict[str, Any] = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": f"{registration.name}.schema", "digest": {"sha256": registration.schema}}],
         "predicateType": PROFILE_TYPE,
-        "predicate": predicate,
+        "predicate": sentences.fill(predicate),
     }
     return canonical.encode(body, STATEMENT_LIMIT)
 
@@ -218,6 +208,7 @@ def verify(envelope: bytes, proof: str, trust: PublicKeys) -> Profile:
     if predicate.ledger.reservation >= parsed.index:
         raise CertificateInvalid("ledger: reservation and statement must stand in this order")
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
+    sentences.check(body["predicate"])
     expected = {
         "type": "profiled",
         "statement": digest(payload),

@@ -14,97 +14,25 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distributions, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from accountant import canonical
 from accountant.budget import from_nano
 from accountant.canonical import decimal_string
+from accountant.certificates import sentences
 from accountant.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
+from accountant.certificates.sentences import ADVERSARY, CONVERSIONS, PERSON, TOGETHER, TRUST, Trust
 from accountant.keys import dsse
 from accountant.keys.private_keys import KeyStore
-from accountant.later import later
 from accountant.ledger.families import Dataset, Family
 from accountant.ledger.left import epsilon_left
 from accountant.ledger.records import Request, Unit
 from accountant.privacy.claims import Claim, claim
-from accountant.privacy.events import Plan, RepeatAndSelect
+from accountant.privacy.events import Plan
 from accountant.privacy.filter import price_to_json
 from accountant.privacy.renyi import compose_pure, compose_rdp
 
-if TYPE_CHECKING:
-    from accountant import one_of_k
-else:
-    one_of_k = later("accountant.one_of_k")  # verifiers draw nothing
-
-TOGETHER = (
-    "the promise is to each unit in each block; whoever stands in b blocks of the dataset has, for all that is ever "
-    "released from it, b times the family's epsilon E at delta D (e^(b E) - 1) / (e^E - 1)"
-)
-PERSON = (
-    "the rows of each person are bounded over all blocks that a job reads; so all that is ever released from the "
-    "dataset keeps, for each person in however many blocks, the total for one person, and for whoever stands in one "
-    "block alone the family's as well"
-)
 LISTED = 1 << 16  # most characters of names and domains; beyond, the schema's digest speaks for them
-CONVERSIONS = {  # by prices.BOUNDS: how an auditor gets epsilon from the listed mechanisms
-    "pure": "epsilon = the sum of the pure figures of all releases",
-    "renyi": "epsilon = rdp + log(1 - 1/order) - (log(delta) + log(order)) / (order - 1)",
-    "gaussian": (
-        "mu^2 = the sum of 1 / (noise_multiplier^2 - 4 / sensitivity^2) over all releases; "
-        "delta = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)"
-    ),
-    "adaptive": (
-        "delta = V(epsilon), V computed from the last release to the first, beginning with max(0, 1 - exp(x)); "
-        "before a bounded-range release of e: V(x) = max over t in [0, e] of p V'(x - t) + (1 - p) V'(x - t + e), "
-        "p = (exp(e) - exp(t)) / (exp(e) - 1); before any other release with a pure price e: "
-        "V(x) = q V'(x - e) + (1 - q) V'(x + e), "
-        "q = 1 / (1 + exp(-e)); V' is V after that release"
-    ),
-}
-CENTRAL = "central: the platform sees the rows, the reader of the model does not"
-LOCAL = "local: nobody but its owner sees a row; the platform sees one random report of each owner"
-SHARED = (
-    "two-aggregators: nobody but its owner sees a row; if one of the two aggregators is honest, nobody sees more "
-    "than sums over all owners, with that one's whole noise"
-)
-ADVERSARY = "anyone with the model, this certificate and any other knowledge, without bound on computation"
-ADVERSARY_OF_OWNERS = (
-    "anyone with every report, the model, this certificate and any other knowledge, the platform and all other owners "
-    "included, without bound on computation"
-)
-ADVERSARY_OF_SHARES = (
-    "anyone with the model, this certificate and any other knowledge, the platform, all other owners and one of the "
-    "two aggregators included; sealed and split shares are kept from it by cryptography (HPKE), all else holds "
-    "without bound on computation"
-)
-PREPROCESSING = "cut points and categories of the public schema; nothing was fitted to rows"
-REMOTE_PREPROCESSING = (
-    "cut points and categories of the public schema; coordinates fitted to public rows without labels, whose sha256 is "
-    "under public.hyperparameters; nothing was fitted to the owners' rows"
-)
-NOT_COVERED_OF_QUERY = (
-    "what a query ties together: nothing shows that each row it answers is about one unit alone; the steward says so, "
-    "for the reason under queries"
-)
-NOT_COVERED_OF_OWNERS = (
-    "owners who lie: a report moves the model by no more than any other report, but nothing shows that it is honest",
-    "reports that somebody with other owners' invitations sends in their place",
-    "the owners' own machines and programs, by which reports are drawn",
-)
-NOT_COVERED_OF_SHARES = (
-    "both aggregators together: who has both shares of an owner has that owner's statistic",
-    "owners who lie: what an owner sends is in shares, and nobody can see whether it is a statistic at all; one "
-    "owner can move the model at will",
-    "who took part: the promise compares sums with and without an owner's contribution, and participation is public",
-    "the owners' own machines and programs, by which shares are made",
-)
-NOT_COVERED = (
-    "what the schema says, and everything else that was public before any row was read",
-    "who else holds or released the same records outside this ledger",
-    "correlations between units of privacy: a unit's own records are protected, not what others' records reveal",
-    "side channels of the machine that trained the model, and the accountant's own keys and disks",
-    "an operator who rewrites and signs the whole ledger anew, where nobody else keeps its checkpoints",
-)
 
 
 @dataclass(frozen=True)
@@ -127,29 +55,20 @@ def statement(
     subject: Subject, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
 ) -> bytes:
     """Canonical bytes of the statement. `spent`: the releases that were popped, equal to the reserved plan."""
-    unit, shared = dataset.registration.unit, dataset.registration.shared
-    library = one_of_k.LIBRARY if unit.remote and not shared else sampler()
     predicate = {
         "claim": claim_to_json(claim(spent, request.budget.delta), spent, dataset),
-        "mechanisms": [{**run, "library": library} for run in spent.to_json()],
-        "accounting": _accounting(spent),
+        "mechanisms": spent.to_json(),
         "dataset": _dataset(dataset),
-        "public": _public(subject, request, unit.remote, shared),
-        "preprocessing": REMOTE_PREPROCESSING if unit.remote and not shared else PREPROCESSING,
+        "public": _public(subject, request),
         "randomness": {"source": "operating system", "seeded": False},
         "implementation": dict(implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
-        "notCovered": [
-            *NOT_COVERED,
-            *not_covered_of(dataset),
-            *(NOT_COVERED_OF_SHARES if shared else NOT_COVERED_OF_OWNERS if unit.remote else ()),
-        ],
     }
     body: dict[str, Any] = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": subject.model, "digest": {"sha256": subject.sha256}}],
         "predicateType": PREDICATE_TYPE,
-        "predicate": predicate,
+        "predicate": sentences.fill(predicate),
     }
     return canonical.encode(body, STATEMENT_LIMIT)
 
@@ -157,12 +76,6 @@ def statement(
 def sign(payload: bytes, keys: KeyStore) -> bytes:
     """The DSSE envelope over a statement, by the issuer key."""
     return dsse.sign(payload, keys.signer("issuer"))
-
-
-def not_covered_of(dataset: Dataset) -> tuple[str, ...]:
-    """Say what no proof covers, where a steward answered for a query by a reason."""
-    every = [block.query for block in dataset.blocks] or [dataset.registration.query]
-    return (NOT_COVERED_OF_QUERY,) if any(query and query.reason for query in every) else ()
 
 
 def order_text(order: float) -> str:
@@ -176,6 +89,7 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
     pure = compose_pure(spent.events)
     unit, shared = dataset.registration.unit, dataset.registration.shared
     grown, over = dataset.window is not None, dataset.person is not None
+    trust: Trust = "two-aggregators" if shared else "local" if unit.remote else "central"
     name = f"{unit.name} in a block" if grown and not over else unit.name
     bounds = bounding(unit, shared)
     if grown and unit.column is not None:
@@ -194,8 +108,8 @@ def claim_to_json(found: Claim, spent: Plan, dataset: Dataset) -> dict[str, Any]
         "order": None if found.order is None else order_text(found.order),
         "relation": dataset.registration.relation.value,
         "unit": {"name": name, "contributions": unit.contributions, "bounding": bounds},
-        "trustModel": SHARED if shared else LOCAL if unit.remote else CENTRAL,
-        "adversary": ADVERSARY_OF_SHARES if shared else ADVERSARY_OF_OWNERS if unit.remote else ADVERSARY,
+        "trustModel": TRUST[trust],
+        "adversary": ADVERSARY[trust],
         "release": "model",
     }
 
@@ -210,18 +124,6 @@ def bounding(unit: Unit, shared: bool = False) -> str:
         return "none needed: a unit is a record"
     records = "record" if unit.contributions == 1 else f"{unit.contributions} records"
     return f"the first {records} of each value of {unit.column}, in file order"
-
-
-def _accounting(spent: Plan) -> dict[str, Any]:
-    selected = any(isinstance(release.event, RepeatAndSelect) for release, _ in spent.runs)
-    return {
-        "composition": "pure: sum; Renyi: sum at each order; valid for releases chosen adaptively",
-        "coversTuning": selected,
-        "coversPreprocessing": True,
-        "tuning": "a private selection among settings, in the price"
-        if selected
-        else "none: hyper-parameters are public defaults or were given with the request, before any row was read",
-    }
 
 
 def _dataset(dataset: Dataset) -> dict[str, Any]:
@@ -241,6 +143,32 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         **({} if dataset.window is None else {"blocks": blocks_to_json(dataset)}),
         **({} if dataset.person is None else {"person": person_to_json(dataset.person)}),
         **queries_of(dataset),
+        **refined_to_json(dataset),
+    }
+
+
+def refined_to_json(dataset: Dataset) -> dict[str, Any]:
+    """Name the profiles that the dataset's schema was refined from; nothing where there are none."""
+    lines = [
+        {"samePeople" if name == "same_people" else name: value for name, value in profile.to_json().items()}
+        for profile in dataset.registration.refined
+    ]
+    return {"refined": lines} if lines else {}
+
+
+def counted_rows(dataset: Dataset, part: str) -> dict[str, Any]:
+    """Say whose rows a statement of counts is about; the promise of their growth is filled in by `sentences.fill`."""
+    registration = dataset.registration
+    return {
+        "dataset": registration.name,
+        "uuid": dataset.uuid,
+        "version": dataset.version,
+        "families": [*dataset.identities],
+        "part": part,
+        "commitment": registration.commitment,
+        "growth": {"state": "each-block" if dataset.person is None else "person-total"},
+        **queries_of(dataset),
+        **refined_to_json(dataset),
     }
 
 
@@ -283,7 +211,7 @@ def _account(family: Family) -> dict[str, Any]:
     }
 
 
-def _public(subject: Subject, request: Request, remote: bool, shared: bool) -> dict[str, Any]:
+def _public(subject: Subject, request: Request) -> dict[str, Any]:
     ends = {} if subject.range is None else {"range": dict(zip(("low", "high"), subject.range, strict=True))}
     return {
         **ends,
@@ -294,20 +222,12 @@ def _public(subject: Subject, request: Request, remote: bool, shared: bool) -> d
         "inputs": listed(list(subject.inputs)),
         "domains": listed(list(subject.domains)) if subject.domains else None,
         "classes": None if subject.classes is None else [str(label) for label in subject.classes],
-        "unprotected": ["schema", "hyper-parameters", "plan", "time of the ledger's entries"]
-        + (["who answered, and when"] if remote else [])
-        + (["the public rows, which are named by their digest"] if remote and not shared else []),
     }
 
 
 def listed(what: list[Any]) -> list[Any] | None:
     """None where the list is too long: a certificate must never be too large to be issued."""
     return what if len(canonical.encode(what, STATEMENT_LIMIT * 64)) <= LISTED else None
-
-
-def sampler() -> str:
-    """What draws the noise: `accountant.mechanisms`, which has Laplace noise and randomized responses from OpenDP."""
-    return f"dpserve {dict(implementation())['dpserve']} with opendp {version('opendp')}"
 
 
 @lru_cache(maxsize=1)

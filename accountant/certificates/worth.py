@@ -15,34 +15,35 @@ from pydantic import Field, StringConstraints
 
 from accountant import canonical
 from accountant.canonical import decimal_string
+from accountant.certificates import sentences
 from accountant.certificates.certificate import digest, in_log, recompute
 from accountant.certificates.predicate import (
+    GROWTH,
     QUERIES,
+    REFINED,
     STATEMENT_LIMIT,
     STATEMENT_TYPE,
+    TOGETHER,
+    WORDS,
     AccountingForm,
     ClaimForm,
     Count,
     Figure,
     Form,
+    GrowthForm,
     Hex,
     Index,
     LedgerForm,
     MechanismForm,
     QueryForm,
     RandomnessForm,
+    RefinedForm,
     SubjectForm,
     Text,
+    TogetherForm,
     read_as,
 )
-from accountant.certificates.statement import (
-    NOT_COVERED,
-    claim_to_json,
-    implementation,
-    not_covered_of,
-    queries_of,
-    sampler,
-)
+from accountant.certificates.statement import claim_to_json, counted_rows, implementation
 from accountant.errors import CertificateInvalid
 from accountant.keys import dsse
 from accountant.keys.trust import PublicKeys
@@ -93,10 +94,18 @@ class RowsForm(Form):
     part: Literal["holdout", "training", "all"] = Field(
         description="holdout: kept aside, no learner reads it; training: what learners read; all: none is kept aside"
     )
-    seen: bool = Field(description="whether the model was learnt from rows of this part: it looks better then")
+    seen: bool = Field(
+        description="whether the model, or the bins it reads, were learnt from rows of this part: it looks better then"
+    )
+    seen_by_bins: list[Index] | None = Field(
+        None, alias="seenByBins", min_length=1, description="profiles of this part that the model's bins follow from"
+    )
     commitment: Hex
     schema_digest: Hex = Field(alias="schema", description="sha256 of the public schema file")
     queries: list[QueryForm] | None = QUERIES
+    refined: list[RefinedForm] | None = REFINED
+    together: TogetherForm | None = TOGETHER
+    growth: GrowthForm | None = GROWTH
 
 
 class MetricForm(Form):
@@ -154,6 +163,7 @@ class WorthPredicate(Form):
     implementation: dict[str, Text]
     ledger: LedgerForm
     not_covered: list[Text] = Field(alias="notCovered")
+    words: Literal[2] | None = WORDS
 
 
 class WorthStatement(Form):
@@ -168,7 +178,7 @@ class WorthStatement(Form):
 @dataclass(frozen=True)
 class Measured:
     """What was measured of which model, beside what the ledger knows. `model`, `histogram`, `metrics` and `against`: as
-    the forms above have them.
+    the forms above have them. `seen_by_bins`: entries of the profiles of this part that the model's bins follow from.
     """
 
     model: Mapping[str, Any]
@@ -180,6 +190,7 @@ class Measured:
     metrics: Sequence[Mapping[str, Any]]
     better: bool
     against: Mapping[str, Any] | None = None
+    seen_by_bins: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -199,28 +210,17 @@ def statement(
     measured: Measured, dataset: Dataset, request: Request, spent: Plan, origin: str, reservation: int, leaf: str
 ) -> bytes:
     """Canonical bytes of the statement. `dataset`: with the accounts of the part; `spent`: the releases as reserved."""
-    registration = dataset.registration
     predicate = {
         "model": dict(measured.model),
         **({} if measured.against is None else {"against": dict(measured.against)}),
         "rows": {
-            "dataset": registration.name,
-            "uuid": dataset.uuid,
-            "version": dataset.version,
-            "families": [*dataset.identities],
-            "part": measured.part,
+            **counted_rows(dataset, measured.part),
             "seen": measured.seen,
-            "commitment": registration.commitment,
-            "schema": registration.schema,
-            **queries_of(dataset),
+            **({"seenByBins": [*measured.seen_by_bins]} if measured.seen_by_bins else {}),
+            "schema": dataset.registration.schema,
         },
         "claim": {**claim_to_json(claim(spent, request.budget.delta), spent, dataset), "release": "noisy counts"},
-        "mechanisms": [{**run, "library": sampler()} for run in spent.to_json()],
-        "accounting": {
-            "composition": "one release; the parts of a family are disjoint, and their budgets do not add up",
-            "coversTuning": False,
-            "coversPreprocessing": True,
-        },
+        "mechanisms": spent.to_json(),
         "histogram": dict(measured.histogram),
         "level": measured.level,
         "metrics": [dict(each) for each in measured.metrics],
@@ -229,13 +229,12 @@ def statement(
         "randomness": {"source": "operating system", "seeded": False},
         "implementation": dict(implementation()),
         "ledger": {"origin": origin, "reservation": reservation, "leaf": leaf},
-        "notCovered": [*NOT_COVERED, *not_covered_of(dataset)],
     }
     body: dict[str, Any] = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": request.model, "digest": {"sha256": measured.sha256}}],
         "predicateType": WORTH_TYPE,
-        "predicate": predicate,
+        "predicate": sentences.fill(predicate),
     }
     return canonical.encode(body, STATEMENT_LIMIT)
 
@@ -278,6 +277,7 @@ def verify(envelope: bytes, proof: str, trust: PublicKeys, model: bytes | None =
     if predicate.model.certificate in trust.revoked:
         raise CertificateInvalid(f"model: its certificate, entry {predicate.model.certificate}, was revoked")
     epsilon, delta = recompute(predicate.claim, predicate.mechanisms)
+    sentences.check(body["predicate"])
     expected = {
         "type": "evaluated",
         "statement": digest(payload),

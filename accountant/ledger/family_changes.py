@@ -19,6 +19,7 @@ from accountant.ledger.blocks import block_rows
 from accountant.ledger.families import Family, account_of
 from accountant.ledger.family_rows import PERSON, after, family_names, found_family, load, load_family, put_share
 from accountant.ledger.records import HOLDOUT, Registration, registration_fields
+from accountant.ledger.refined import require_profiles
 from accountant.log.entries import Writer, dumps
 from accountant.privacy.filter import Filter
 from accountant.store.tables import dataset_table, family_table
@@ -28,8 +29,8 @@ def register(writer: Writer, registration: Registration, compared: Collection[st
     """Append the entry of a dataset and its rows in the index; see `Ledger.register`.
 
     WrongState where a dataset outside of its families is not among `compared`, InputError where name, unit, delta or
-    relation do not go together or with the families, NameTaken where the name or the rows are registered, UnknownName
-    for a dataset to join.
+    relation do not go together or with the families, or the schema names profiles that the ledger does not have
+    so, NameTaken where the name or the rows are registered, UnknownName for a dataset to join.
     """
     name, identity = check_name("dataset", registration.name), str(uuid.uuid4())
     connection = writer.connection
@@ -41,6 +42,9 @@ def register(writer: Writer, registration: Registration, compared: Collection[st
             f"contributions={registration.unit.contributions}: must be 1 under replace-one, where the number of rows "
             "is public: another person may bring another number"
         )
+    families = [found.identity for other in registration.families for found in load(connection, other).families]
+    refined = require_profiles(connection, registration.refined, families)
+    registration = replace(registration, refined=refined)
     if registration.budget is not None:
         seq, members = _found(writer, registration, registration.budget, identity)
     else:

@@ -16,6 +16,7 @@ from accountant.errors import InputError, LedgerInvalid, UnknownName
 from accountant.ledger.families import EVERYBODY, Dataset, Family, Quota, Spent, Whole, account_of
 from accountant.ledger.records import NewPeople, Registration, Unit
 from accountant.ledger.row_queries import RowQuery
+from accountant.ledger.schema_profiles import profiles_from_entry
 from accountant.log.entries import Signed, dumps, read_entry
 from accountant.log.newest import Subjects, account_number, signed_entries
 from accountant.privacy.claims import Price
@@ -90,6 +91,7 @@ def load(
         "cells" in entry,
         _budget(entry, "person") if "person" in entry else None,
         RowQuery.from_json(entry["query"]) if "query" in entry else None,
+        profiles_from_entry(entry),
     )
     version = _version(connection, signed, row.seq, identities[0])
     return Dataset(registration, entry["uuid"], row.seq, version, families, row.last, row.dropped or 0)

@@ -15,6 +15,7 @@ from accountant.budget import Budget, Relation, check_name
 from accountant.errors import InputError
 from accountant.ledger.blocks.windows import Window
 from accountant.ledger.row_queries import RowQuery
+from accountant.ledger.schema_profiles import SchemaProfile
 from accountant.privacy.claims import Claim
 from accountant.privacy.events import Plan
 
@@ -127,6 +128,7 @@ class Registration:
     whether its numbers are packed in fine cells as well, so that a job may find where to cut them. `person`: of one
     that may grow, the total for one person over all its blocks (docs/privacy/blocks.md); None: none was declared.
     `query`: by which the rows were read (docs/privacy/queries.md); None: they are a file's, or a whole table's.
+    `refined`: the profiles that its schema says it was refined from.
     """
 
     name: str
@@ -144,6 +146,7 @@ class Registration:
     cells: bool = False
     person: Budget | None = None
     query: RowQuery | None = None
+    refined: tuple[SchemaProfile, ...] = ()
 
     @property
     def shared(self) -> bool:
@@ -315,6 +318,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         **({"cells": True} if registration.cells else {}),
         **({} if registration.person is None else {"person": registration.person.to_json()}),
         **({} if registration.query is None else {"query": registration.query.to_json()}),
+        **({"refined": [each.to_json() for each in registration.refined]} if registration.refined else {}),
     }
 
 

@@ -36,7 +36,7 @@ In plain words: {neighbours}, the chance of any given model
 to come out changes by a factor of at most e^{epsilon}{but}.
 This holds against anyone who sees the model, whatever else they know, and permanently. The certificate beside this card
 binds the claim to the model's exact bytes. Verify the certificate; this page only explains it.
-
+{made}
 ## What is not promised
 
 {no_accuracy}
@@ -90,17 +90,21 @@ class Carded(Released, Protocol):
 def model_card(ensemble: Carded, certificate: Mapping[str, Any]) -> str:
     """Markdown. Of `certificate` only these are read, so that nothing unpaid can slip in: `epsilon`, `delta` (decimal
     texts), `relation` ("add-remove" or "replace-one"), `unit` (what one unit of privacy is: "one record", "one person")
-    and, where present, `dataset` and `learner`. Raises InputError when one of the four is missing or unknown."""
+    and, where present, `dataset`, `learner` and `made` (sentences that follow from its plan). Raises InputError when
+    one of the four is missing or unknown.
+    """
     absent = [key for key in ("epsilon", "delta", "relation", "unit") if key not in certificate]
     if absent:
         raise InputError(f"certificate: missing {absent}")
     if certificate["relation"] not in _RELATIONS:
         raise InputError(f"relation={certificate['relation']!r}: must be one of {sorted(_RELATIONS)}")
     claim = {key: plain(certificate[key]) for key in ("epsilon", "delta", "relation", "unit")}
+    made: tuple[str, ...] = certificate.get("made", ())
     cells = [(edit.at, edit.by, edit.feature, edit.what, edit.why) for edit in ensemble.edits]
     rows = "\n".join(f"| {' | '.join(map(plain, row))} |" for row in cells)
     return _CARD.format(
         no_accuracy=NO_ACCURACY,
+        made="".join(f"\n- {plain(said[:1].upper() + said[1:])}." for said in made) + ("\n" if made else ""),
         **claim,
         neighbours=_RELATIONS[certificate["relation"]].format(unit=claim["unit"]),
         but="" if float(certificate["delta"]) == 0 else f", but for a probability of at most {claim['delta']}",

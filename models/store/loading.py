@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accountant.certificates.certificate import Certificate, digest, verify
+from accountant.certificates.plain_words import UNSTATED_GROWTH
 from accountant.certificates.policy import Policy
+from accountant.certificates.sentences import GROWTH
 from accountant.errors import CertificateInvalid, ModelInvalid
 from accountant.home import Home
 from accountant.keys import dsse
@@ -122,8 +124,23 @@ def card_of(ensemble: Ensemble, certificate: Certificate) -> str:
         "unit": f"one {form.claim.unit.name}",
         "dataset": form.dataset.name,
         "learner": form.public.learner,
+        "made": sentences_of(certificate),
     }
     return model_card(ensemble, words)
+
+
+def sentences_of(certificate: Certificate) -> tuple[str, ...]:
+    """Say where the bins come from, what a refined schema brings along, and what growth does, as derived."""
+    together, growth = certificate.form.dataset.together, certificate.growth
+    return (
+        certificate.derived_preprocessing,
+        *(
+            [f"who has the model and the schema has together epsilon {together.epsilon} at delta {together.delta}"]
+            if together
+            else []
+        ),
+        UNSTATED_GROWTH.removesuffix(".") if growth is None else GROWTH[growth],
+    )
 
 
 def domains(features: Sequence[Feature]) -> list[dict[str, Any]]:

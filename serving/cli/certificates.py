@@ -67,6 +67,9 @@ def verify(
 
     A model of a server is fetched, and verified here by the keys that were pinned (--trust, or on first use).
 
+    Every sentence of the certificate is derived again from its plan; where an older one signs a sentence that its plan
+    contradicts, both are said.
+
     Says which files of the folder it does not vouch for: those that are no part of a model, and a card.md that says
     something else than the certificate (an older version may have written it; `model export` writes it anew).
 
@@ -93,8 +96,10 @@ def verify(
     if certificate:
         return show_page(verified, None, json)
     body = {"ok": True, **certificate_json(verified), "problems": [], "unverified": others}
+    body["contradicted"] = list(verified.contradictions)
     text = f"{paint('verified', 'good')}: {verified.model}: {certificate_line(verified)}"
-    show(json, body, "\n".join([text, *(f"{paint('not vouched for', 'bad')}: {name!r}" for name in others)]))
+    beside = [f"{paint('contradicted by its plan', 'bad')}: {said}" for said in verified.contradictions]
+    show(json, body, "\n".join([text, *beside, *(f"{paint('not vouched for', 'bad')}: {name!r}" for name in others)]))
 
 
 def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
@@ -219,11 +224,14 @@ def certificate_line(certificate: Certificate) -> str:
     return f"{claim}, {certificate.relation}, unit: {certificate.claim['unit']['name']}"
 
 
-def show_page(certificate: Certificate, out: Path | None, json: bool) -> None:
-    """A verified certificate in plain words, on stdout or in a file whose suffix is one of WRITERS; else InputError."""
+def show_page(certificate: Certificate, out: Path | None, json: bool, since: Sequence[str] = ()) -> None:
+    """Show a verified certificate in plain words, and what the ledger says came `since`: on stdout or in a file.
+
+    InputError where the file's suffix is none of WRITERS.
+    """
     if out is not None and out.suffix not in WRITERS:
         raise InputError(f"out={out.name}: must end in one of {', '.join(WRITERS)}")
-    page = plain(certificate)
+    page = plain(certificate, since)
     sections = [{"title": part.title, "paragraphs": part.paragraphs, "items": part.items} for part in page.sections]
     body = {"ok": True, **certificate_json(certificate), "problems": [], "page": sections}
     _put(out, to_text(page) if out is None else WRITERS[out.suffix](page), body, json)

@@ -18,6 +18,7 @@ from models.edit.curves import editable
 from models.features import CategoricalFeature, Feature, NumericFeature
 from models.store import placing
 from models.store.bundle import CHAMPION, FILES
+from models.store.since import growth_since
 from models.worth.statements import judgements, mark, worths
 from serving.http.rights import LISTED, NOTHING, READS, may_model, seen_models
 from serving.http.routes import Door, access, in_thread, state
@@ -233,7 +234,11 @@ def _shown(home: Home, registry: Registry, reference: str) -> dict[str, Any]:
         "factor": factor(certificate.epsilon),
         "guess": best_guess(certificate.epsilon, certificate.delta),
         "answers": sum(run.count for run in form.mechanisms),
-        "sections": [one for one in plain(certificate).sections if one.title != "What was edited"],  # told elsewhere
+        "sections": [  # what was edited stands elsewhere
+            section
+            for section in plain(certificate, growth_since(home.ledger, certificate)).sections
+            if section.title != "What was edited"
+        ],
         "adds_up": ensemble.adds_up,
         "before": before(ensemble.bends),
         "curves": editable(ensemble),

@@ -234,7 +234,7 @@ MODEL = record(
     {
         "model": TEXT, "name": TEXT, "version": COUNT, "target": TEXT, "classes": array(LABEL),
         "target_range": maybe(array(REAL)), "features": array(FEATURE), "certificate": CERTIFICATE,
-        "worth": array(WORTH),
+        "worth": array(WORTH), "since": array(TEXT),
     }
 )  # fmt: skip
 MODEL_LINE = record(

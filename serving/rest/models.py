@@ -17,6 +17,7 @@ from accountant.errors import InputError
 from accountant.ledger.grants import Access
 from accountant.ledger.tokens import SCOPES
 from models.onnx.runtime import columns_from_records
+from models.store.since import growth_since
 from models.worth.statements import mark, worths
 from serving.http.rights import LISTED, NAMED, allowed, seen_models
 from serving.http.routes import PREDICTING, Door, access, in_thread, state
@@ -181,9 +182,10 @@ async def list_models(request: Request) -> Response:
 
 async def show_model(request: Request) -> Response:
     """One model: its features, classes, certificate, and what it was measured to be worth."""
-    served = await served_model(request)
-    found = await in_thread(worths, state(request).home, served.verified.certificate.issued)
-    return json_response(_description(served) | {"worth": found})
+    served, home = await served_model(request), state(request).home
+    found = await in_thread(worths, home, served.verified.certificate.issued)
+    since = await in_thread(growth_since, home.ledger, served.verified.certificate)
+    return json_response(_description(served) | {"worth": found, "since": list(since)})
 
 
 async def show_certificate(request: Request) -> Response:

@@ -141,14 +141,14 @@ def test_extreme_counts_are_clamped_and_not_wrapped(mechanism):
 def test_scales_are_never_rounded_towards_less_noise(sensitivity, units):
     """The float is the smallest one that is not below the exact quotient."""
     epsilon = Decimal(units) / 10**9
-    exact, scale = Fraction(sensitivity) / Fraction(epsilon), mechanisms._scale(sensitivity, epsilon)
+    exact, scale = Fraction(sensitivity) / Fraction(epsilon), mechanisms.scale_of(sensitivity, epsilon)
     assert Fraction(scale) >= exact > Fraction(nextafter(scale, -inf))
 
 
 def test_a_scale_that_is_no_float_is_rounded_up():
-    third = mechanisms._scale(1, Decimal(3))
+    third = mechanisms.scale_of(1, Decimal(3))
     assert Fraction(third) > Fraction(1, 3)
-    assert mechanisms._scale(6, Decimal("1.5")) == 4.0
+    assert mechanisms.scale_of(6, Decimal("1.5")) == 4.0
 
 
 @pytest.mark.parametrize(

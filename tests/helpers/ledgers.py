@@ -62,7 +62,7 @@ def request(dataset: str = "adult", epsilon: str = "0.5", delta: str = "0.000001
 def plan(event: Event = BoundedRange(Decimal("0.02")), count: int = 25) -> Plan:  # noqa: B008 frozen
     mechanism = {BoundedRange: "exponential", PureDp: "permute-and-flip", Gaussian: "discrete-gaussian"}[type(event)]
     norm = "l2" if isinstance(event, Gaussian) else "range"
-    return Plan(((Release("a vote", mechanism, norm, 1, event), count),))
+    return Plan(((Release("select a 1-rule by weighted agreement", mechanism, norm, 1, event), count),))
 
 
 def reserve(ledger: Ledger, asked: Request | None = None, what: Plan | None = None, **options) -> Job:

@@ -257,6 +257,19 @@ def learnt_from(certificate: Certificate, dataset: Dataset) -> bool:
     return bool(own & {family.identity for family in dataset.families})
 
 
+def seen_by_bins(home: Home, certificate: Certificate, dataset: Dataset, part: str) -> list[int]:
+    """List the profiles, by entry, that the model's bins follow from and that counted rows of this part of one of the
+    dataset's families.
+    """
+    found = []
+    for profile in certificate.form.dataset.refined or ():
+        counted = home.ledger.dataset(profile.dataset)
+        same = not set(counted.identities).isdisjoint(dataset.identities)
+        if same and (profile.part == HOLDOUT) == (part == HOLDOUT):
+            found.append(profile.entry)
+    return found
+
+
 def part_of(dataset: Dataset) -> str:
     """The part whose accounts these are, in the words of a statement."""
     if dataset.families[0].part is not None:

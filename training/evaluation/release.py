@@ -27,7 +27,7 @@ from accountant.ledger.records import Job, request_from_entry
 from accountant.privacy.events import Plan, PureDp, plan_from_json
 from models.worth.stated import LEVEL, check, figures, histogram_form, is_better, model_form
 from models.worth.statements import ENVELOPE, PROOF
-from training.evaluation.evaluate import evaluator_of, learnt_from, measured_by, part_of
+from training.evaluation.evaluate import evaluator_of, learnt_from, measured_by, part_of, seen_by_bins
 from training.release import alone, discard, sign
 from training.rows.schema import schema_of
 
@@ -121,20 +121,26 @@ def _payload(home: Home, job: Job, counts: list[int]) -> bytes:
     dataset = home.ledger.dataset_of(job.seq)
     evaluator = evaluator_of([each.ensemble for each in models], schema_of(home, dataset), request.parameters)
     layout = evaluator.query.layout
-    seen = [request.part is None and learnt_from(each.certificate, dataset) for each in models]
+    part = part_of(dataset)
+    bins = [seen_by_bins(home, each.certificate, dataset, part) for each in models]
+    seen = [
+        bool(entries) or (request.part is None and learnt_from(each.certificate, dataset))
+        for each, entries in zip(models, bins, strict=True)
+    ]
     forms = [model_form(each.ensemble, each.certificate.model, each.certificate.issued) for each in models]
     variance = variance_of(plan)
     found = figures(layout, counts, variance, dataset.registration.unit.contributions)
     measured = Measured(
         forms[0],
         models[0].certificate.sha256,
-        part_of(dataset),
+        part,
         seen[0],
         histogram_form(layout, counts, variance),
         LEVEL,
         found,
         is_better(layout.kind, found),
         None if request.against is None else {**forms[1], "sha256": models[1].certificate.sha256, "seen": seen[1]},
+        bins[0],
     )
     leaf = home.ledger.reservation_hash(job.seq)
     return worth.statement(measured, dataset, request, plan, home.ledger.log.origin, job.seq, leaf)

@@ -65,7 +65,9 @@ def found_population(
     replace_file(folder / "schema.yaml", raw, PRIVATE, alone=True)
     relation = Relation.ADD_REMOVE if budget.delta else Relation.REPLACE_ONE
     budget.check_delta(owners)
-    about = Registration(name, relation, budget, OWNER, owners, schema.digest, commitment, family_name=family)
+    about = Registration(
+        name, relation, budget, OWNER, owners, schema.digest, commitment, family_name=family, refined=schema.refined
+    )
     return home.ledger.register(about)
 
 

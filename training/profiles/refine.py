@@ -22,7 +22,7 @@ from accountant.privacy.events import plan_from_json
 from models.profile.columns import Column, column_of
 from models.profile.figures import Noise
 from models.profile.stated import noise_of
-from training.rows.schema import MAX_BYTES, parse_schema
+from training.rows.schema import MARK, MAX_BYTES, parse_schema
 from training.rows.schema_text import Loader
 
 WIDE = 0.5  # a range is kept unless rows are seen in less than this share of it
@@ -30,8 +30,9 @@ MARGIN = 0.1  # of the new range's width, on either side
 DIGITS = 4
 Floats = NDArray[np.float64]
 HEAD = """\
-# Refined from a profile of dataset {dataset}, entry {entry} of the ledger: {epsilon} epsilon were paid for it, and this
-# file follows from it for nothing. Read it before it is registered: it is public from then on.
+{mark}{dataset}, entry {entry} of the ledger: {epsilon} epsilon were paid for it, and this
+# file follows from it for nothing. Read it before it is registered: it is public from then on. Leave what stands under
+# `refined`: certificates name the profile with its price.
 """
 
 
@@ -68,12 +69,25 @@ def refine(raw: bytes, profile: Profile) -> Refined:
         if found is not None:
             body["features"][stated.name], why = found
             changes.append({"feature": stated.name, **why})
-    head = HEAD.format(dataset=profile.dataset, entry=profile.entry, epsilon=form.claim.epsilon)
+    body["refined"] = [*(body.get("refined") or ()), named_in_schema(profile)]
+    head = HEAD.format(mark=MARK, dataset=profile.dataset, entry=profile.entry, epsilon=form.claim.epsilon)
     text = head + yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
     if len(text.encode()) > MAX_BYTES:
         raise InputError(f"schema: would have more than {MAX_BYTES} bytes; refine by a profile of fewer columns")
     parse_schema(text.encode())  # what is proposed can be registered
     return Refined(text, tuple(changes))
+
+
+def named_in_schema(profile: Profile) -> dict[str, Any]:
+    """Spell a verified profile as a refined schema names it."""
+    form = profile.form
+    return {
+        "entry": profile.entry,
+        "dataset": profile.dataset,
+        "part": form.rows.part,
+        "epsilon": form.claim.epsilon,
+        "delta": form.claim.delta,
+    }
 
 
 def _numeric(

@@ -41,6 +41,7 @@ from training.rows.packed.working import working_folder
 from training.rows.partitions.source import Source
 from training.rows.partitions.threads import Threads, cuts
 from training.rows.parts import Parting
+from training.rows.refined_schema import check_refined
 from training.rows.row_files import column_types
 from training.rows.rows import Rows, most_rows_of, row_bound
 from training.rows.schema import Schema, parse_schema
@@ -79,6 +80,7 @@ def register(
     _check_free(home, check_name("dataset", name))
     types, registered = column_types(data, schema.form), home.ledger.datasets()
     shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
+    check_refined(home, raw, schema, shared)
     relatives = [each for each in registered if not shared.isdisjoint(_identities(each))]
     answer = answered(unit, contributions, types, relatives)
     how, (by_name, by_values) = answer or RECORD, columns_to_watch(schema, types)
@@ -87,7 +89,7 @@ def register(
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
         schema.target_names if len(schema.targets) > 1 else (), holdout,
-        any(spans_of(schema.features, schema.ends)), person, query,
+        any(spans_of(schema.features, schema.ends)), person, query, schema.refined,
     )  # fmt: skip
     parting = parting_of(home, about, relatives)
     for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:

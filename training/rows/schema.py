@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from accountant.errors import InputError, LedgerUnavailable, ModelInvalid, SchemaError
+from accountant.ledger.schema_profiles import MOST_PROFILES, SchemaProfile
 from models.answers import ClassLabel
 from models.features import CALENDAR, Feature
 from models.reading import LONGEST, READING, chosen
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from accountant.ledger.families import Dataset
 
 MAX_BYTES = 1 << 20
+MARK = "# Refined from a profile of dataset "  # the first words of a file that was refined
 MAX_FEATURES = 16_384  # as many inputs as an exported model may have: known before any budget is spent
 MAX_LABEL = 200  # characters of a class, for a certificate names them all
 MAX_TARGETS = 64
@@ -116,6 +118,16 @@ class _Question(_Answers):
     also_feature: StrictBool = False
 
 
+class _Profile(Strict):
+    """A profile of rows that this file was refined from, as the ledger has it."""
+
+    entry: Annotated[StrictInt, Field(ge=0, le=2**53 - 1)]
+    dataset: Annotated[StrictStr, Field(min_length=1, max_length=200)]
+    part: Literal["all", "training", "holdout"]
+    epsilon: Annotated[StrictStr, Field(pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?$", max_length=40)]
+    delta: Annotated[StrictStr, Field(pattern=r"^(0|[1-9][0-9]*)(\.[0-9]+)?$", max_length=40)]
+
+
 class _File(Strict):
     target: _Target | None = None
     targets: Annotated[dict[StrictStr, _Question], Field(min_length=1, max_length=MAX_TARGETS)] | None = None
@@ -125,6 +137,14 @@ class _File(Strict):
     ignore: tuple[StrictStr, ...] = ()
     missing: Literal["own-bin"] = "own-bin"
     format: Annotated[Format, Field(default_factory=Format)]
+    refined: Annotated[tuple[_Profile, ...], Field(min_length=1, max_length=MOST_PROFILES)] | None = None
+
+    @model_validator(mode="after")
+    def _names_profiles_once(self) -> _File:
+        entries = [profile.entry for profile in self.refined or ()]
+        if len(set(entries)) != len(entries):
+            raise ValueError("refined: names a profile twice")
+        return self
 
     @model_validator(mode="after")
     def _asks(self) -> _File:
@@ -192,6 +212,7 @@ class Schema:
     form: Form = PLAIN
     written: Mapping[str, Written] = field(default_factory=dict, compare=False)
     measures: frozenset[str] = frozenset()
+    refined: tuple[SchemaProfile, ...] = ()
 
     @property
     def stored(self) -> tuple[Feature, ...]:
@@ -312,6 +333,7 @@ def schema_from(body: Any, raw: bytes) -> Schema:
         file.questions(), file.records, features, file.ignore, hashlib.sha256(raw).hexdigest(), ends, groups,
         Form(file.format.delimiter, file.format.encoding), file.written(),
         frozenset(name for name, kind in file.features.items() if isinstance(kind, Numeric) and kind.measure),
+        tuple(SchemaProfile(**profile.model_dump()) for profile in file.refined or ()),
     )  # fmt: skip
 
 

@@ -157,9 +157,9 @@ def _questions(home: Home, people: Sequence[str]) -> dict[str, Any]:
     options: dict[str, Any] = {"unit": unit, "contributions": most, "family": None if said == "no" else said}
     if said != "no":
         return {**options, "epsilon": None, "delta": None, "holdout": None}
-    epsilon, delta = ask("epsilon in all, for ever", "3", str), ask("delta in all, for ever", "1e-6", str)
+    epsilon, delta = ask("epsilon in all, permanently", "3", str), ask("delta in all, permanently", "1e-6", str)
     total = Budget.of(epsilon, delta)
-    print(f"  {meaning(total.epsilon, total.delta)}")
+    print(f"  {meaning(total, unit=unit)}")
     holdout: str | None = ask("Share of the people kept aside for evaluation, or none", "0.2", str)
     holdout = None if holdout == "none" else holdout
     return {**options, "epsilon": epsilon, "delta": delta, "holdout": holdout}

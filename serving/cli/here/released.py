@@ -13,6 +13,7 @@ from accountant.log.stored_proofs import inclusion
 from models.store.bundle import Bundle, ModelStore, read_bundle
 from models.store.loading import load_of_home
 from models.store.placing import answering
+from models.store.since import growth_since
 from models.store.standing import way_out
 from models.worth import statements as stated
 from serving.cli.released.opened import Opened
@@ -29,6 +30,11 @@ def opened(name: str) -> Opened:
         _, offer = answering(home, model)
         out = way_out(model, offer)
         raise CertificateRevoked(f"{error.message}; {out['command'] or 'no other version verifies'}", **out) from None
+
+
+def grown_since(model: Opened) -> tuple[str, ...]:
+    """Say how its dataset grew since its certificate was issued."""
+    return growth_since(Home.open().ledger, model.verified.certificate)
 
 
 def worths_of(model: Opened) -> list[dict[str, Any]]:

@@ -47,7 +47,7 @@ def show_model(
     opened = open_model(name)
     verified = opened.verified
     if certificate:
-        return show_page(verified.certificate, out, json)
+        return show_page(verified.certificate, out, json, side("released").grown_since(opened))
     if registry:
         return show_record(verified.certificate, out, json)
     ensemble = verified.ensemble

@@ -54,6 +54,12 @@ def bundle_of(raw: bytes) -> Bundle:
         raise ModelInvalid(f"model: what came is not the files of one ({type(error).__name__})") from None
 
 
+def grown_since(model: Opened) -> tuple[str, ...]:
+    """Say how its dataset grew since its certificate was issued, as the server says."""
+    with asking() as service:
+        return tuple(service.model(model.reference).get("since", ()))
+
+
 def worths_of(model: Opened) -> list[dict[str, Any]]:
     """What it was measured to be worth, the newest first, as the server says; `statements` are to be checked."""
     with asking() as service:

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accountant.budget import Budget, Relation
+from accountant.budget import Budget, Relation, parse_relation
 from accountant.certificates.plain_words import meaning
 from accountant.errors import DpserveError, InputError
 from serving.http.routes import Door, access, in_thread, state
@@ -131,10 +131,13 @@ def _said(line: Line, said: dict[tuple[str, ...], dict[str, Any]]) -> dict[str, 
 
 async def meaning_of(request: Request) -> Response:
     """A part of the page: what the total promises."""
-    known_query(request, "epsilon", "delta")
+    known_query(request, "epsilon", "delta", "relation", "unit", *PERSON)
     try:
         total = Budget.of(query_text(request, "epsilon") or "", query_text(request, "delta") or "")
-        said = meaning(total.epsilon, total.delta)
+        relation = parse_relation(query_text(request, "relation") or Relation.ADD_REMOVE.value)
+        typed = [query_text(request, name) or "" for name in PERSON]
+        person = Budget.of(*typed) if all(typed) else None
+        said = meaning(total, relation.value, query_text(request, "unit") or None, person)
     except InputError as error:
         said = error.message
     return page(request, "_meaning.html", said=said)

@@ -372,7 +372,20 @@ def test_the_published_schema_allows_nothing_more(schema):
 
 
 def one_of(event) -> Plan:
-    return Plan(((Release("a choice of settings", "repeat-and-select", "range", 1, event), 1),))
+    return Plan(
+        (
+            (
+                Release(
+                    "the best by score of a random number of runs, each with a setting drawn from the grid",
+                    "private-selection",
+                    "run",
+                    1,
+                    event,
+                ),
+                1,
+            ),
+        )
+    )
 
 
 def made() -> list[bytes]:
@@ -380,7 +393,7 @@ def made() -> list[bytes]:
     pure = {"what": ledgers.plan(PureDp(Decimal("0.05")), 10), "about": dataset(budget=Budget.of("3")), "delta": "0"}
     run = ((BoundedRange(Decimal("0.01")), 5), (Gaussian(Decimal(50)), 1))
     selections = [one_of(RepeatAndSelect(each, run)) for each in (Poisson(Decimal(5)), logarithmic(Decimal("0.1")))]
-    gaussians = Plan(((Release("sums", "discrete-gaussian", "l2", 100, Gaussian(Decimal(20))), 30),))
+    gaussians = Plan(((Release("sum residuals per leaf", "discrete-gaussian", "l2", 100, Gaussian(Decimal(20))), 30),))
     several = dataset(Relation.REPLACE_ONE, Unit("person", "customer", 4), families=3, version=7)
     kinds = [{}, pure, {"about": several}, {"what": gaussians}, *({"what": each} for each in selections)]
     return [Office().issue(**kind).payload for kind in kinds]

@@ -7,10 +7,11 @@ import json
 
 import pytest
 from ledgers import advance, begun, hexes, plan, registration, request, reserve
+from offices import Office
 
 from accountant.audit.audit import audit_home
 from accountant.budget import Budget
-from accountant.certificates.statement import not_covered_of, queries_of
+from accountant.certificates.sentences import NOT_COVERED_OF_QUERY
 from accountant.errors import InputError
 from accountant.ledger.blocks import appending
 from accountant.ledger.blocks.appending import NewBlock
@@ -45,7 +46,10 @@ def test_of_each_block_a_statement_says_by_which_query_it_was_read(home):
         job = reserve(home.ledger, type(asked)(**{**vars(asked), "blocks": words, "window": None}), plan())
         advance(home.ledger, job.seq, "started")
         dataset = home.ledger.dataset_of(job.seq)
-        found[words] = queries_of(dataset), bool(not_covered_of(dataset))
+        stated = json.loads(Office().statement(b"a model", plan(), dataset, "0"))["predicate"]
+        assert ("rows were made by a query" in stated["preprocessing"]) == ("queries" in stated["dataset"])
+        queries = {"queries": stated["dataset"]["queries"]} if "queries" in stated["dataset"] else {}
+        found[words] = queries, NOT_COVERED_OF_QUERY in stated["notCovered"]
     plain = {"sha256": PLAIN.sha256, "blocks": 1}
     asked = {"sha256": ASKED.sha256, "reason": "the visits of one ward", "blocks": 2}
     assert found == {"1": ({"queries": [plain]}, False), "3": ({}, False), "all": ({"queries": [plain, asked]}, True)}

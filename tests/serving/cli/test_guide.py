@@ -24,7 +24,7 @@ ANSWERS = [
     ("region, categorical", "north, east, south, west"),
     (r"lab_001 \.\. lab_185 \(185\), numeric", "0 .. 120"),
     (r"Rows, about.*\[1000\]", "6120"), (r"One person.*\[patient_id\]", ""), (r"Rows of one person.*\[1\]", "4"),
-    (r"epsilon.*for ever \[3\]", ""), (r"delta.*\[1e-6\]", ""), (r"times in 100.*kept aside.*\[0.2\]", "none"),
+    (r"epsilon.*permanently \[3\]", ""), (r"delta.*\[1e-6\]", ""), (r"times in 100.*kept aside.*\[0.2\]", "none"),
     (r"The same by one command.*Register it now.*\[no\]", "yes"),
 ]  # fmt: skip
 

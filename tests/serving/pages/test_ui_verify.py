@@ -287,9 +287,17 @@ def test_inclusion_at_every_place(checker, size):
         assert checker.ask(**parts(given, made.trust))["ok"]
 
 
+BEST = "the best by score of a random number of runs, each with a setting drawn from the grid"
+
+
 def releases(*runs: tuple[str, str, int]) -> Plan:
     kinds = {"range": BoundedRange, "pure": PureDp, "gauss": Gaussian}
-    return Plan(tuple((Release("x", "exponential", "range", 1048576, kinds[k](Decimal(e))), n) for k, e, n in runs))
+    return Plan(
+        tuple(
+            (Release("select a 1-rule by weighted agreement", "exponential", "range", 1048576, kinds[k](Decimal(e))), n)
+            for k, e, n in runs
+        )
+    )
 
 
 CLAIMS = {
@@ -330,7 +338,7 @@ def test_an_epsilon_that_is_too_small_is_refused(checker, name):
 def test_what_a_browser_does_not_compute_is_said_to_be_open(checker):
     selection = RepeatAndSelect(Poisson(Decimal(5)), ((BoundedRange(Decimal("0.01")), 3),))
     made = Office()
-    filed = made.issue(b"a model", Plan(((Release("x", "select", "range", 1, selection), 1),)))
+    filed = made.issue(b"a model", Plan(((Release(BEST, "private-selection", "run", 1, selection), 1),)))
     found = checker.ask(**parts(filed, made.trust))
     assert found["ok"]
     assert found["steps"]["claim"] == "open"

@@ -1,0 +1,297 @@
+"""Every sentence of a certificate follows from what was done: each combination is compared with its plan, and lies are
+refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from offices import Office, dataset
+
+from accountant import canonical
+from accountant.budget import Budget, Relation
+from accountant.certificates import sentences
+from accountant.certificates.certificate import verify
+from accountant.certificates.releases import PURPOSES, ReleaseKind, kind_of
+from accountant.errors import CertificateInvalid, InputError
+from accountant.ledger.blocks.windows import Block
+from accountant.ledger.families import Dataset
+from accountant.ledger.records import OWNER, Unit
+from accountant.ledger.schema_profiles import SchemaProfile
+from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialSelection, RandomizedResponse
+from accountant.privacy.drawing import OWN_UP_TO, draws_by_opendp, is_drawn_by_opendp
+from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from accountant.privacy.selection import Poisson
+
+VOTE = Release("select a 1-rule by weighted agreement", "exponential", "range", 1, BoundedRange(Decimal("0.02")))
+CELLS = Release("count rows per fine cell", "discrete-laplace", "l1", 1, PureDp(Decimal("0.01")))
+SUMS = Release("sum residuals per leaf", "discrete-gaussian", "l2", 100, Gaussian(Decimal(20)))
+TUNED = Release(
+    "the best by score of a random number of runs, each with a setting drawn from the grid", "private-selection", "run",
+    1, RepeatAndSelect(Poisson(Decimal(5)), ((BoundedRange(Decimal("0.01")), 5),)),
+)  # fmt: skip
+WEIGHING = ", rows of the first class weighing 0.5 and of the second 1"
+PROFILES = (
+    SchemaProfile(7, "adult", "training", "0.5", "0", True),
+    SchemaProfile(9, "adult", "holdout", "0.9", "0.000001", True),
+    SchemaProfile(11, "others", "all", "4", "0", False),
+)
+
+
+def weighed(release: Release) -> Release:
+    return replace(release, purpose=release.purpose + WEIGHING)
+
+
+PLANS = {
+    "votes": (VOTE,) * 9,
+    "found": (CELLS, VOTE, VOTE),
+    "weighed": (weighed(VOTE),),
+    "found and weighed": (CELLS, weighed(VOTE)),
+    "sums": (SUMS, SUMS),
+    "tuned": (TUNED,),
+}
+
+
+def grown(about: Dataset, person: bool) -> Dataset:
+    """The last of three blocks, with or without a total for one person."""
+    blocks = (Block(3, 5, "c" * 64, 1000),)
+    families = tuple(replace(family, block=3) for family in about.families)
+    if person:
+        families += (replace(families[0], person=True, block=None),)
+    return replace(about, last=3, window=(3, 3), blocks=blocks, families=families)
+
+
+def people(about: Dataset) -> Dataset:
+    return replace(about, families=(*about.families, replace(about.families[0], person=True)))
+
+
+PERSON = Unit("person", "pid", 2)
+DATASETS = {
+    "records": (dataset(), "records"),
+    "records in blocks": (grown(dataset(), False), "records"),
+    "people": (dataset(unit=PERSON), "person-total-by-default"),
+    "people with a total": (people(dataset(unit=PERSON)), "person-total"),
+    "people in blocks": (grown(dataset(unit=PERSON), False), "each-block"),
+    "people in blocks with a total": (grown(dataset(unit=PERSON), True), "person-total"),
+    "replaced": (dataset(Relation.REPLACE_ONE), "fixed"),
+    "joined": (dataset(unit=PERSON, version=2), "fixed"),
+}
+
+
+def refined(about: Dataset, profiles) -> Dataset:
+    return replace(about, registration=replace(about.registration, refined=tuple(profiles)))
+
+
+def stated(plan: Plan, about: Dataset, delta: str = "0.000001") -> dict:
+    return json.loads(Office().statement(b"a model", plan, about, delta))["predicate"]
+
+
+@pytest.mark.parametrize("asked", PLANS)
+@pytest.mark.parametrize("rows", DATASETS)
+@pytest.mark.parametrize("profiles", [(), PROFILES[:1], PROFILES])
+def test_each_combination_says_what_its_plan_did(asked, rows, profiles):
+    about, growth = DATASETS[rows]
+    found = stated(Plan.of(PLANS[asked]), refined(about, profiles))
+    said = found["preprocessing"]
+    assert ("found by noisy counts of rows, which are among the mechanisms" in said) == asked.startswith("found")
+    assert ("as each run's setting says" in said) == (asked == "tuned")
+    assert ("classes weigh by the shares" in said) == asked.endswith("weighed")
+    assert ("nothing was fitted to rows" in said) == (not profiles and not asked.startswith(("found", "tuned")))
+    assert found["accounting"]["coversPreprocessing"] is not bool(profiles)
+    assert found["accounting"]["coversTuning"] is (asked == "tuned")
+    for profile in profiles:
+        people = "the same people" if profile.same_people else "other people"
+        where = f"entry {profile.entry}, {profile.part} rows of dataset {profile.dataset}, {people}, epsilon "
+        assert f"{where}{profile.epsilon} at delta {profile.delta}" in said
+    assert ("public schema" in said) == (not profiles)
+    assert (found["notCovered"][0] == sentences.PUBLIC_SCHEMA) == (not profiles)
+    assert found["dataset"]["growth"] == {"state": growth, "promise": sentences.GROWTH[growth]}
+    assert all("exact sampler" in run["library"] for run in found["mechanisms"])
+    assert ("opendp" in json.dumps(found["mechanisms"])) == (asked == "tuned")  # whose runs may be of any scale
+    assert ("together" in found["dataset"]) == bool(profiles)
+    sentences.check(found)
+
+
+def test_the_sum_is_of_claims_on_the_same_part_and_the_larger_of_the_parts():
+    plan = Plan.of((CELLS,) * 30)  # a pure sum of .3
+    for profiles, epsilon, delta in (
+        (PROFILES[:1], "0.8", "0"),
+        (PROFILES[:2], "0.9", "0.000001"),
+        ((*PROFILES[:2], replace(PROFILES[0], entry=8, epsilon="0.2", delta="0.000004")), "1", "0.000004"),
+        (PROFILES[1:], "0.9", "0.000001"),
+    ):
+        about = refined(dataset(unit=PERSON, version=2, budget=Budget.of("3")), profiles)
+        together = stated(plan, about, "0")["dataset"]["together"]
+        assert (together["epsilon"], together["delta"]) == (epsilon, delta)
+    assert "together" not in stated(plan, refined(dataset(), PROFILES[2:]), "0")["dataset"]
+
+
+def entered(predicate: dict, plan: Plan, about: Dataset):
+    """A changed statement, signed and entered by whoever has both keys."""
+    office = Office()
+    body = json.loads(office.statement(b"a model", plan, about))
+    body["predicate"] = {**copy.deepcopy(predicate), "ledger": body["predicate"]["ledger"]}
+    payload = canonical.encode(body, 1 << 20)
+    index = office.enter(payload, b"a model")
+    return verify(office.sign(payload), office.proof(index), b"a model", office.trust)
+
+
+def put(predicate: dict, path: str, value) -> None:
+    *above, name = path.split(".")
+    place = predicate
+    for step in above:
+        place = place[int(step) if isinstance(place, list) else step]
+    at = int(name) if isinstance(place, list) else name
+    if value is None:
+        del place[at]
+    else:
+        place[at] = value
+
+
+def test_no_sentence_can_be_another_plans():
+    """Each derived sentence is put in place of each other statement's: none verifies."""
+    kinds = list(
+        itertools.product(("votes", "found", "weighed", "tuned"), ("records", "people in blocks with a total"))
+    )
+    made = {}
+    for asked, rows in kinds:
+        about = refined(DATASETS[rows][0], PROFILES if asked == "found" else ())
+        plan = Plan.of(PLANS[asked])
+        made[asked, rows] = stated(plan, about), plan, about
+    tried = 0
+    for (own, plan, about), (other, _, _) in itertools.permutations(made.values(), 2):
+        mine, theirs = sentences.derive(own), sentences.derive(other)
+        for path in mine.keys() & theirs.keys():
+            if mine[path] == theirs[path]:
+                continue
+            changed = copy.deepcopy(own)
+            put(changed, path, theirs[path])
+            tried += 1
+            with pytest.raises(CertificateInvalid, match=r"says something else|words"):
+                entered(changed, plan, about)
+    assert tried > 150
+    for own, plan, about in made.values():
+        assert entered(own, plan, about).contradictions == ()
+
+
+LIES = {
+    "nothing was fitted": ("preprocessing", sentences.BEFORE),
+    "all was in the price": ("accounting.coversPreprocessing", True),
+    "OpenDP drew": ("mechanisms.0.library", "dpserve 0.1.0 with opendp 0.16.0"),
+    "the schema is public": ("notCovered.0", sentences.PUBLIC_SCHEMA),
+    "the sum is the claim": ("dataset.together.epsilon", "0.05"),
+    "no sum": ("dataset.together", None),
+    "no profile": ("dataset.refined", None),
+    "a cheaper profile": ("dataset.refined.0.epsilon", "0.1"),
+    "others' profile": ("dataset.refined.0.samePeople", False),
+    "growth says nothing": ("dataset.growth", None),
+    "growth is bounded": ("dataset.growth.state", "person-total"),
+    "another adversary": ("claim.adversary", "anyone with a pocket calculator"),
+    "another conversion": ("claim.conversion", "epsilon = 0"),
+    "nothing is unprotected": ("public.unprotected", []),
+    "it covers everything": ("notCovered", []),
+    "a later edition": ("words", 3),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_lies_are_refused(lie):
+    about = refined(DATASETS["people in blocks"][0], PROFILES)
+    plan = Plan.of(PLANS["found"])
+    changed = stated(plan, about)
+    entered(changed, plan, about)  # true, it verifies
+    put(changed, *LIES[lie])
+    with pytest.raises(CertificateInvalid):
+        entered(changed, plan, about)
+
+
+def of_before(asked: str, rows: str = "records") -> dict:
+    """As it was signed until the words were derived: constants."""
+    found = stated(Plan.of(PLANS[asked]), DATASETS[rows][0])
+    del found["words"], found["dataset"]["growth"]
+    found["preprocessing"], found["accounting"]["coversPreprocessing"] = sentences.BEFORE, True
+    for run in found["mechanisms"]:
+        run["library"] = "dpserve 0.1.0 with opendp 0.16.0"
+    return found
+
+
+@pytest.mark.parametrize("asked", PLANS)
+def test_statements_of_before_verify_and_what_their_plan_contradicts_is_said(asked):
+    found = entered(of_before(asked), Plan.of(PLANS[asked]), dataset())
+    if asked.startswith(("found", "tuned")):
+        (said,) = found.contradictions
+        assert sentences.BEFORE in said
+        assert "noisy counts of rows" in said
+    else:
+        assert found.contradictions == ()
+
+
+def test_a_purpose_that_is_not_on_the_list_is_refused():
+    for purpose in ("count rows per fine cells", "select a 1-rule by weighted agreement, rows of the first", ""):
+        with pytest.raises(InputError, match="closed list"):
+            kind_of(purpose)
+    assert kind_of("rows by bin of 3 columns and 0 pairs of columns") is ReleaseKind.PROFILE
+    each = ", each class weighing nearer to the others, to the power 0.5 by the declared shares"
+    assert {kind_of(purpose + end) for purpose in PURPOSES for end in ("", WEIGHING, each)} < set(ReleaseKind)
+
+
+def test_who_draws_is_named_by_who_draws(monkeypatch):
+    """OpenDP is called exactly where its name is told: on both sides of each limit."""
+    from accountant import mechanisms
+
+    asked = []
+    for name in ("_laplace", "_gaussian", "_randomized_response"):
+        monkeypatch.setattr(mechanisms, name, lambda *scale: asked.append(scale) or (lambda values: values))
+    import numpy as np
+
+    zeros = np.zeros(2, np.int64)
+    laplace, gaussian = DiscreteLaplace(Decimal(1)), DiscreteGaussian(Decimal(2))
+    for mechanism, sensitivity in (
+        (laplace, 1), (laplace, 2**48), (laplace, 2**48 + 1), (gaussian, 1), (gaussian, 2**54), (gaussian, 2**54 + 16),
+        (ExponentialSelection(Decimal(1)), 2**60), (RandomizedResponse(Decimal(1), 2), 1),
+    ):  # fmt: skip
+        asked.clear()
+        mechanism.draw(zeros, sensitivity)
+        release = Release("count rows per bin", mechanism.name, mechanism.norm, sensitivity, mechanism.event)
+        assert draws_by_opendp(release) is bool(asked)
+        number = release.event.noise_multiplier if isinstance(release.event, Gaussian) else 1 / release.event.epsilon
+        limit = OWN_UP_TO[mechanism.name]
+        assert bool(asked) == (limit == 0 or (limit < 2.0**60 and Fraction(sensitivity) * Fraction(number) > limit))
+    with pytest.raises(InputError, match="nobody is known to draw"):
+        is_drawn_by_opendp("a new one", 1.0)
+
+
+def test_owners_are_told_of_public_rows_only_where_there_are_some():
+    for shared, budget in ((False, Budget.of("3", "0")), (True, Budget.of("3", "0.000001"))):
+        about = dataset(Relation.ADD_REMOVE if shared else Relation.REPLACE_ONE, OWNER, budget)
+        release = Release("sum of all owners' statistics", "discrete-gaussian", "l2", 100, Gaussian(Decimal(20)))
+        if not shared:
+            release = Release("one report of one owner", "one-of-k", "replacement", 1, PureDp(Decimal("0.5")))
+        found = stated(Plan.of([release]), about, "0.000001" if shared else "0")
+        assert "public rows" not in found["preprocessing"]
+        assert not any("public rows" in each for each in found["public"]["unprotected"])
+        assert "who answered, and when" in found["public"]["unprotected"]
+        sentences.check(found)
+    found["public"]["hyperparameters"]["public_rows"] = "0" * 64
+    assert "coordinates fitted to public rows" in sentences.derive({**found, "mechanisms": [
+        {**found["mechanisms"][0], "purpose": "one report of one owner", "mechanism": "one-of-k",
+         "event": {"type": "pure-dp", "epsilon": "0.5"}}
+    ]})["preprocessing"]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_whoever_derives_words_needs_no_sampler():
+    script = "import sys; from accountant.certificates import sentences; "
+    script += "print(sorted({'opendp', 'numba', 'numpy'} & set(sys.modules)))"
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

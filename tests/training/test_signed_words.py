@@ -1,0 +1,211 @@
+"""What real jobs sign: the plan of each learner, and what growth does to what was signed before."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import ledgers
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from offices import Office
+from offices import dataset as office_dataset
+
+from accountant.budget import Budget, Relation
+from accountant.certificates import sentences
+from accountant.certificates.plain_words import UNSTATED_GROWTH, meaning, plain, to_text
+from accountant.certificates.predicate import read_statement
+from accountant.certificates.releases import kind_of
+from accountant.errors import InputError
+from accountant.home import Home
+from accountant.ledger.records import Unit
+from models.store.loading import card_of
+from models.store.since import bound_now, growth_since
+from training import job
+from training.evaluation.evaluate import open_model
+from training.growing.append import append
+from training.plans import Asked, plan
+from training.rows.datasets import register
+from training.tuning.tune import Tuning
+
+SCHEMA = """
+records: 40000
+targets:
+  two: {classes: ["no", "yes"], prevalence: 0.1}
+  three: {classes: [a, b, c], prevalence: [0.1, 0.2, 0.7]}
+  much: {range: [0, 100]}
+ignore: [pid]
+features:
+  income: {type: numeric, range: [0, 1000000], bins: 16}
+  age: {type: numeric, range: [0, 120], bins: 16}
+  town: {type: categorical, values: [x, y]}
+"""
+ROWS = 300
+PRICES = {"above": Budget.of("20", "0.000001"), "pure": Budget.of("20", "0")}
+
+
+def rows(folder: Path, seed: int, who: str = "p") -> Path:
+    law = np.random.default_rng(seed)
+    table = {
+        "pid": [f"{who}{i}" for i in range(ROWS)], "income": np.exp(law.normal(8, 1, ROWS)),
+        "age": law.uniform(18, 90, ROWS), "town": law.choice(["x", "y"], ROWS), "two": law.choice(["no", "yes"], ROWS),
+        "three": law.choice(["a", "b", "c"], ROWS), "much": law.uniform(0, 100, ROWS),
+    }  # fmt: skip
+    pq.write_table(pa.table(table), folder / f"{seed}.parquet")
+    return folder / f"{seed}.parquet"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Home:
+    folder = tmp_path_factory.mktemp("words")
+    made = Home.init(ledgers.place(folder / "home"))
+    (folder / "d.yaml").write_text(SCHEMA)
+    for seed, (name, total) in enumerate(PRICES.items()):
+        register(made, name, rows(folder, seed, name), folder / "d.yaml", total, Relation.ADD_REMOVE, "record")
+    return made
+
+
+ASKED = [
+    ("auto", {}), ("lazybb", {}), ("lazybb", {"cuts": "declared"}), ("lazybb", {"balance": 1.0, "cuts": "declared"}),
+    ("lazybb", {"balance": 1.0}), ("lazybb-tree", {}), ("lazybb-tree", {"criterion": "gini", "rounds": 5}),
+    ("lazybb-tree", {"criterion": "error", "cuts": "even", "rounds": 5}),
+    ("lazybb-tree", {"growth": "best-first", "rounds": 5}),
+    ("lazybb-tree", {"balance": 0.5}), ("ebm", {}), ("ebm", {"cuts": "declared"}), ("ebm", {"balance": 1.0}),
+    ("bdpe", {}), ("bdpe", {"balance": 1.0}), ("forest", {}), ("forest", {"balance": 1.0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["two", "three", "much"])
+@pytest.mark.parametrize("price", PRICES)
+@pytest.mark.parametrize(("learner", "parameters"), ASKED, ids=lambda each: str(each))
+def test_each_learners_plan_is_put_in_words_that_it_does_not_contradict(home, learner, parameters, price, target):
+    try:
+        made = plan(home, Asked(price, learner, "1", parameters=parameters, target=target))
+    except InputError as error:  # a learner of classes alone, say
+        pytest.skip(error.message)
+    runs = made.recipe.plan.to_json()
+    delta = made.request.budget.to_json()["delta"]
+    about = office_dataset(budget=PRICES[price])
+    payload = Office().statement(b"a model", made.recipe.plan, about, delta)
+    body, _ = read_statement(payload)
+    sentences.check(body["predicate"])
+    said, purposes = body["predicate"]["preprocessing"], " | ".join(run["purpose"] for run in runs)
+    assert ("found by noisy counts of rows" in said) == ("count rows per fine cell" in purposes)
+    assert ("nothing was fitted to rows" in said) == ("count rows per fine cell" not in purposes)
+    assert ("classes weigh" in said) == (" weighing " in purposes)
+    for run, stated in zip(runs, body["predicate"]["mechanisms"], strict=True):
+        event = run["event"]
+        scale = float(run["sensitivity"]) * (
+            float(event["noise_multiplier"]) if event["type"] == "gaussian" else 1 / float(event["epsilon"])
+        )
+        assert scale < 2.0**48
+        assert re.fullmatch(r"dpserve \S+: exact sampler", stated["library"])
+
+
+def test_the_closed_list_is_what_learners_ask(home):
+    """Each way of asking was met above at least once: the list holds no more than is asked."""
+    asked = {kind_of(purpose) for purpose in ("count rows per fine cell", "select a 1-rule by weighted agreement")}
+    assert len(asked) == 2
+    tuned = plan(home, Asked("above", "lazybb", "1", target="two", tuning=Tuning({"rounds": [5, 10]}, "5"))).recipe.plan
+    body, _ = read_statement(Office().statement(b"m", tuned, None, "0.000001"))
+    assert "as each run's setting says" in body["predicate"]["preprocessing"]
+    assert body["predicate"]["accounting"]["coversTuning"] is True
+
+
+def test_found_cut_points_are_signed_as_found(home):
+    """The break of today: constants over cut points that rows chose."""
+    job.train(home, Asked("above", "lazybb", "2", target="two", model="found", parameters={"rounds": 5}), by="me")
+    job.train(
+        home,
+        Asked("above", "lazybb", "2", target="two", model="public", parameters={"rounds": 5, "cuts": "declared"}),
+        by="me",
+    )
+    for name, found in (("found", True), ("public", False)):
+        model = open_model(home, name)
+        asked = [run.purpose for run in model.certificate.form.mechanisms]
+        assert ("count rows per fine cell" in asked) is found
+        for text in (
+            model.certificate.form.preprocessing,
+            to_text(plain(model.certificate)).replace("\n  ", " "),
+            card_of(model.ensemble, model.certificate),
+        ):
+            assert ("nothing was fitted to rows" in text) is not found
+            assert ("found by noisy counts of rows" in text) is found
+    assert model.certificate.contradictions == ()
+
+
+# ---- growth --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["record", "person", "person with a total"])
+def test_a_model_of_before_a_growth_says_so_when_it_is_shown(tmp_path, kind):
+    home = Home.init(ledgers.place(tmp_path / "home"))
+    (tmp_path / "d.yaml").write_text(SCHEMA)
+    person = Budget.of("3", "0") if kind == "person with a total" else None
+    unit = "record" if kind == "record" else "pid"
+    first = rows(tmp_path, 1)
+    total = Budget.of("1", "0")
+    register(home, "d", first, tmp_path / "d.yaml", total, Relation.ADD_REMOVE, unit, person=person)
+    job.train(home, Asked("d", "forest", "0.5", target="two", parameters={"trees": 3}), by="me")
+    before = open_model(home, "d@1")
+    assert growth_since(home.ledger, before.certificate) == ()
+    text = " ".join(to_text(plain(before.certificate)).split())
+    assert "largest total that was ever in force; a total is changed" not in text  # "within .. ever", whatever grows
+    promised = {
+        "record": "if the dataset grows, each record stands in one block",
+        "person": "if the dataset grows, one total holds for one person over all of its blocks together",
+        "person with a total": "keeps, for each person in however many blocks, the total for one person",
+    }
+    assert promised[kind] in text.replace("If the", "if the")
+    append(home, "d", rows(tmp_path, 2), "steward")
+    append(home, "d", rows(tmp_path, 3), "steward")
+    said = growth_since(home.ledger, before.certificate)
+    assert "from 1 block to 3 since" in said[0]
+    now = home.ledger.dataset("d")
+    if kind == "record":
+        assert "Each record stands in one block, and keeps that block's total, epsilon 1." in said[1]
+    elif now.person is not None:
+        most = Decimal(3) if person else now.person.largest
+        assert f"in however many blocks, the total of epsilon {most:f} at delta 0" in said[1]
+    else:
+        assert "for one who stands in all 3 that comes to epsilon 3" in said[1]
+    page = to_text(plain(before.certificate, said))
+    assert "What came since it was issued" in page
+    assert before.certificate.statement == open_model(home, "d@1").certificate.statement  # never rewritten
+
+
+def test_what_bounds_one_person_where_no_total_of_one_does():
+    """As homes are that grew before a total for one person was the rule."""
+    about = office_dataset(unit=Unit("person", "pid"), budget=Budget.of("1"))
+    said = bound_now(replace(about, last=3))
+    assert "No total for one person over all blocks is in force" in said
+    assert "for one who stands in all 3 that comes to epsilon 3" in said
+
+
+def test_a_certificate_of_before_promises_no_more_than_it_can(home):
+    """It could not know whether its dataset would grow without a total for one person."""
+    made = Office()
+    body, _ = read_statement(made.statement(b"m", None, office_dataset(unit=Unit("person", "pid"))))
+    del body["predicate"]["words"], body["predicate"]["dataset"]["growth"]
+    assert sentences.growth_of(body["predicate"]) is None
+    assert "first block" in UNSTATED_GROWTH
+
+
+def test_a_steward_is_told_what_a_total_means_by_whom_it_protects():
+    one, three = Budget.of("1", "0"), Budget.of("3", "0")
+    assert "73.11" in meaning(one, unit="record")
+    assert "each row keeps the total of its own block" in meaning(one, unit="record")
+    assert "person" not in meaning(one, unit="record").partition("If the dataset grows")[0]
+    assert "it holds for one person over all blocks together" in meaning(one, unit="pid")
+    with_total = meaning(one, unit="pid", person=three)
+    assert with_total.index("95.26") < with_total.index("73.11")
+    assert "which of two things one row says" in meaning(one, "replace-one", "record")
+    assert "cannot grow" in meaning(one, "replace-one", "pid")
+    undecided = meaning(one)
+    assert "for one person over all blocks" in undecided
+    assert "each row keeps the total of its own block" in undecided
+    assert not any("for ever" in meaning(one, unit=unit) for unit in (None, "record", "pid"))
