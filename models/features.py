@@ -22,7 +22,6 @@ Codes = NDArray[np.uint16]
 RawColumns = Mapping[str, ArrayLike]
 MISSING_TEXT = ""
 MAX_BINS = 1 << 16
-RESERVED_NAMES = frozenset({"label", "probabilities", "value"})  # outputs of the exported model
 
 
 def _require(holds: bool, message: str) -> None:
@@ -31,8 +30,8 @@ def _require(holds: bool, message: str) -> None:
 
 
 def _check_name(name: str) -> None:
-    fine = name not in RESERVED_NAMES and name.isprintable() and name[:1] not in ("", "/")
-    _require(fine, f"feature={name!r}: must be printable, without leading '/', and none of {sorted(RESERVED_NAMES)}")
+    fine = name.isprintable() and name[:1] not in ("", "/")
+    _require(fine, f"feature={name!r}: must be printable, without leading '/'")
 
 
 def number_text(number: float) -> str:

@@ -1,8 +1,9 @@
 """A released ensemble as ONNX: raw records in, preprocessing inside the graph.
 
 Inputs, one per feature, each (N, 1): numeric and boolean as double (NaN is missing; booleans 0 or 1), categorical as
-string ("" is missing). Outputs: `label` (N,), string or int64 as the classes are, and `probabilities` (N, classes),
-float; of a number, `value` (N, 1), double, within its public range. Scores are integers, exact in float32.
+string ("" is missing). An input has its feature's name; where an output is called so, `/input/` stands before it.
+Outputs: `label` (N,), string or int64 as the classes are, and `probabilities` (N, classes), float; of a number, `value`
+(N, 1), double, within its public range. Scores are integers, exact in float32.
 
 Additive ensembles have one more output, unless an input has its name: `contributions` (N, features and pairs), float,
 what each adds, in logits or in units of the target. With `base` of the metadata they add up to the logit before
@@ -27,6 +28,7 @@ from models.released import Released
 OPSET, ML_OPSET, IR_VERSION = 17, 3, 8
 CLASSES, RANGE, BASE = "classes", "target_range", "base"  # written here as metadata
 LABEL, NUMBER, CONTRIBUTIONS = ("label", "probabilities"), ("value",), "contributions"
+APART = "/input/"  # no feature's name begins so
 
 
 class Exportable(Released, Protocol):
@@ -53,7 +55,7 @@ def to_onnx(ensemble: Exportable, metadata: Mapping[str, str]) -> bytes:
     if ours:
         raise ModelInvalid(f"metadata.{min(ours)}: is written by the export")
     numbers = [i for i, feature in enumerate(ensemble.features) if not isinstance(feature, CategoricalFeature)]
-    texts = {i: feature.name for i, feature in enumerate(ensemble.features) if i not in numbers}
+    texts = {i: input_name(feature.name) for i, feature in enumerate(ensemble.features) if i not in numbers}
     used = [i for i in ensemble.used_features() if i in numbers]
     inputs = Inputs("/numbers", {i: column for column, i in enumerate(used)}, texts)
     graph, outputs = ensemble_graph(ensemble, inputs, _name, output_names(ensemble)), _outputs(ensemble)
@@ -65,11 +67,13 @@ def to_onnx(ensemble: Exportable, metadata: Mapping[str, str]) -> bytes:
         graph, known = graph + account[0], {**known, BASE: json.dumps(account[1])}
         parts = len(ensemble.features) + len(ensemble.as_sum().pairs)
         outputs += [helper.make_tensor_value_info(CONTRIBUTIONS, TensorProto.FLOAT, ["N", parts])]
-    names = [ensemble.features[i].name for i in used]
+    names = [input_name(ensemble.features[i].name) for i in used]
     together = [helper.make_node("Concat", names, ["/numbers"], axis=1)] if names else []
     kinds = {True: TensorProto.STRING, False: TensorProto.DOUBLE}
     entries = [
-        helper.make_tensor_value_info(feature.name, kinds[isinstance(feature, CategoricalFeature)], ["N", 1])
+        helper.make_tensor_value_info(
+            input_name(feature.name), kinds[isinstance(feature, CategoricalFeature)], ["N", 1]
+        )
         for feature in ensemble.features
     ]
     body = helper.make_graph([*together, *graph.nodes], "votes", entries, outputs, graph.constants)
@@ -79,6 +83,16 @@ def to_onnx(ensemble: Exportable, metadata: Mapping[str, str]) -> bytes:
     raw: bytes = model.SerializeToString(deterministic=True)
     check_graph(raw)
     return raw
+
+
+def input_name(feature: str) -> str:
+    """Of a feature in the graph, where no two values may have one name."""
+    return APART + feature if feature in (*LABEL, *NUMBER) else feature
+
+
+def feature_name(name: str) -> str:
+    """Of an input of a graph."""
+    return name.removeprefix(APART)
 
 
 def _name(part: str) -> str:

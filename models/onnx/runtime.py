@@ -18,7 +18,7 @@ from models.answers import ClassLabel
 from models.calendar import EXAMPLES
 from models.features import MISSING_TEXT, CalendarFeature, CategoricalFeature, Feature, RawColumns, encodable
 from models.onnx.check import check_graph
-from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER
+from models.onnx.export import BASE, CLASSES, CONTRIBUTIONS, LABEL, NUMBER, feature_name, input_name
 from models.onnx.texts import numbers_of_texts
 from models.text_numbers import NO_TEXTS, Numbers
 
@@ -48,15 +48,16 @@ class OnnxModel:
         self._bytes = model_bytes
         model = ModelProto.FromString(model_bytes)
         quick = _without(model, CONTRIBUTIONS)
-        self.texts = numbers_of_texts(quick)
+        self.texts = {feature_name(name): numbers for name, numbers in numbers_of_texts(quick).items()}
         self._session = _session(quick.SerializeToString(deterministic=True))
         # All inputs and outputs are named: what its wrapper in Python looks for takes a fourth of a small prediction.
         self._run: Callable[[list[str], Feed, None], list[NDArray[Any]]] = self._session._sess.run
         try:
             self.inputs: dict[str, str] = {
-                each.name: TYPES[each.type.tensor_type.elem_type] for each in model.graph.input
+                feature_name(each.name): TYPES[each.type.tensor_type.elem_type] for each in model.graph.input
             }
-            self.reads: list[str] = [each.name for each in self._session.get_inputs()]
+            self._reads = {feature_name(each.name): each.name for each in self._session.get_inputs()}
+            self.reads: list[str] = [*self._reads]
             self.metadata: dict[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
             outputs = [each.name for each in self._session.get_outputs()]
         except UnicodeDecodeError as error:
@@ -80,10 +81,10 @@ class OnnxModel:
 
         That is what `columns_from_records` makes.
         """
-        feed = {name: columns[name][:, np.newaxis] for name in self.reads}
+        feed = {place: columns[name][:, np.newaxis] for name, place in self._reads.items()}
         for name, numbers in self.texts.items():
-            if feed[name].dtype != FLOAT:
-                feed[name] = numbers.of(columns[name])[:, np.newaxis]
+            if columns[name].dtype != FLOAT:
+                feed[self._reads[name]] = numbers.of(columns[name])[:, np.newaxis]
         label, *probabilities = self._run(self._outputs, feed, None)
         return (label, probabilities[0]) if self.classes else (label[:, 0], np.empty((len(label), 0), np.float32))
 
@@ -91,7 +92,7 @@ class OnnxModel:
         """What each feature, and each pair, adds: (n, features and pairs), in logits, or in units of the target. With
         `base` a row adds up to the logit before it bends, or to the value before it is clipped. InputError where the
         model does not tell."""
-        feed = {name: column.reshape(-1, 1) for name, column in self._feed(columns).items()}
+        feed = {input_name(name): column.reshape(-1, 1) for name, column in self._feed(columns).items()}
         [found] = self._accounts.run([CONTRIBUTIONS], feed)
         return np.asarray(found, np.float32)
 

@@ -137,7 +137,7 @@ REFUSED = {
     "an empty name": (with_features('  "": {type: boolean}\n'), "column name"),
     "a name that does not print": (with_features('  "a\\u0007": {type: boolean}\n'), "column name"),
     "a name without end": (with_features(f"  {'a' * 201}: {{type: boolean}}\n"), "column name"),
-    "a name of the model's outputs": (with_features("  label: {type: boolean}\n"), "label"),
+    "a name of what a graph works out": (with_features("  /label: {type: boolean}\n"), "/label"),
     "an empty category": (with_features('  c: {type: categorical, values: [""]}\n'), "c.values"),
 }
 
