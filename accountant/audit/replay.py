@@ -30,6 +30,8 @@ from accountant.privacy.soundness import Figures, judge_job, require
 
 FORMAT = "dpserve-ledger/v1"
 MOST_RESUMED = 5
+IDS_SAID = ("distinct-ids", "one-person")
+DOORS = ("append", "evaluate", "register")  # where files are compared with registered datasets
 
 
 @dataclass(slots=True)
@@ -94,6 +96,9 @@ class Replay:
                 raise LedgerInvalid("must be an object with a type")
             value = decoded
             self._form(seq, kind, value)
+            said = value.get("ids", ["one-person"])
+            known = isinstance(said, list) and bool(said) and said == [word for word in IDS_SAID if word in said]
+            require(known, f"ids: must be some of {list(IDS_SAID)}, each once and in order")
             self._READERS[kind][1](self, seq, value)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise LedgerInvalid(f"entry {seq}: not of its type's form ({error!r:.200})", entry=seq) from error
@@ -348,6 +353,21 @@ class Replay:
             same = type(speaks) is int and self.worths.get(speaks) == issued
             require(same, f"worth={speaks!r:.40}: must be a statement before of what the certified model is worth")
 
+    def _rows_compared(self, seq: int, value: Value) -> None:
+        """Judge `rows-compared`: a file was compared with registered datasets, and was not registered. It names
+        datasets that stand before, each once and in order, and nothing else of the rows.
+        """
+        require(value["door"] in DOORS, f"door={value['door']!r:.40}: must be one of {list(DOORS)}")
+        check_name("dataset", value["dataset"])
+        require(isinstance(value["by"], str) and bool(value["by"]), "by: must be a string")
+        concerns = value["concerns"]
+        names = isinstance(concerns, list) and all(isinstance(name, str) for name in concerns)
+        require(names and concerns == sorted(set(concerns)), "concerns: must be names, each once and in order")
+        unknown = [name for name in concerns if name not in self.books.datasets]
+        require(not unknown, f"concerns: {unknown!r:.80} are not registered before")
+        if "data" in value:
+            require_hex(value, "data")
+
     def _job(self, value: Value) -> JobState:
         number = value["reservation"]
         job = self.jobs.get(number) if type(number) is int else None
@@ -426,6 +446,7 @@ class Replay:
             "dataset analyst jobs entries after reason by",
             lambda self, seq, value: self.repairs.judge(self.books, seq, value),
         ),
+        "rows-compared": ("door dataset concerns by", _rows_compared),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.revoked(seq, value, self.issued)),
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}
@@ -433,10 +454,10 @@ class Replay:
         "token-created": frozenset({"limits", "principal"}),
         "token-revoked": frozenset({"created"}),
         "dataset-registered": frozenset(
-            {"new_people", "family_name", "targets", "holdout", "cells", "person", "query", "refined"}
+            {"new_people", "family_name", "targets", "holdout", "cells", "person", "query", "refined", "ids"}
         ),
-        "dataset-joined": frozenset({"targets", "cells", "query", "refined"}),
-        "dataset-appended": frozenset({"period", "new_rows", "query"}),
+        "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids"}),
+        "dataset-appended": frozenset({"period", "new_rows", "query", "ids"}),
         "reserved": frozenset(
             {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}
             | {"blocks", "window", "labels"}
@@ -446,4 +467,5 @@ class Replay:
         "released": frozenset({"after"}),
         "model-promoted": frozenset({"replaces", "worth"}),
         "budget-changed": frozenset({"largest", "after"}),
+        "rows-compared": frozenset({"data"}),
     }

@@ -108,8 +108,8 @@ def _parts(connection: Connection, database: Store, wanted: Wanted) -> Iterator[
 
 
 def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
-    """What concerns a dataset: its registration, its blocks, its jobs, and what was decided about the families that it
-    belongs to."""
+    """What concerns a dataset: its registration, its blocks, its jobs, what was decided about the families that it
+    belongs to, and comparisons of files that it was named in."""
     dataset = load(connection, name)
     jobs = connection.execute(select(job_table.c.seq).where(job_table.c.dataset == name)).scalars().all()
     chosen = index.of_jobs([*jobs])
@@ -117,7 +117,7 @@ def _of_dataset(connection: Connection, index: EntryIndex, name: str) -> Chosen:
     for kind, keys in KINDS.items():
         for number in np.flatnonzero(index.of_kind(kind)) if keys.names else ():
             value = read_entry(int(number), body_at(connection, int(number))).value
-            chosen[number] = value[keys.names] in wanted[keys.names]
+            chosen[number] = value[keys.names] in wanted[keys.names] or name in value.get("concerns", ())
     return chosen
 
 

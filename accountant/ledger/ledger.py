@@ -8,6 +8,7 @@ is given back.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -29,7 +30,18 @@ from accountant.ledger.charges import judge_beforehand, reserve
 from accountant.ledger.families import Dataset, Started
 from accountant.ledger.family_rows import after, member, quotas
 from accountant.ledger.job_rows import find_job, job_of, read_job, require_state
-from accountant.ledger.records import Holding, Job, Registration, Request, SeenJobs, State, Why, request_from_entry
+from accountant.ledger.records import (
+    UNKNOWN_ROWS,
+    Holding,
+    Job,
+    NotCommitted,
+    Registration,
+    Request,
+    SeenJobs,
+    State,
+    Why,
+    request_from_entry,
+)
 from accountant.ledger.refusal import outgrown_refusal
 from accountant.log.entries import Entry, TransparencyLog, Writer, read_entry
 from accountant.log.last_seen import HighWater
@@ -84,6 +96,12 @@ class Ledger:
         with self.log.writing() as writer:
             family_changes.register(writer, registration, compared)
         return self.dataset(registration.name)
+
+    def check_registration(self, registration: Registration) -> None:
+        """Raise what `register` would, whatever the rows are: it is done, and not committed."""
+        with suppress(NotCommitted), self.log.writing() as writer:
+            family_changes.register(writer, replace(registration, commitment=UNKNOWN_ROWS))
+            raise NotCommitted
 
     def dataset(
         self, name: str, analyst: str | None = None, part: str | None = None, blocks: str | Window | None = None

@@ -29,6 +29,19 @@ SHARED = (
 HOLDOUT = "holdout"  # the part of a family whose units are kept aside for evaluation; the other part has no name
 
 
+UNKNOWN_ROWS = "0" * 64  # a commitment, while it is tried whether rows could be entered
+IDS_SAID = ("distinct-ids", "one-person")  # what a steward may say of ids (training.rows.people)
+
+
+def said_ids(one_person: bool, distinct_ids: bool) -> tuple[str, ...]:
+    """What a steward says of ids, by flags, as an entry has it."""
+    return tuple(word for word, is_said in zip(IDS_SAID, (distinct_ids, one_person), strict=True) if is_said)
+
+
+class NotCommitted(Exception):
+    """Ends a transaction that was tried only."""
+
+
 class State(StrEnum):
     """Of a job, as the ledger's index has it; `accountant.ledger.ledger` says what leads to what."""
 
@@ -129,6 +142,7 @@ class Registration:
     that may grow, the total for one person over all its blocks (docs/privacy/blocks.md); None: none was declared.
     `query`: by which the rows were read (docs/privacy/queries.md); None: they are a file's, or a whole table's.
     `refined`: the profiles that its schema says it was refined from.
+    `ids`: of IDS_SAID, what the steward said of the ids.
     """
 
     name: str
@@ -147,6 +161,7 @@ class Registration:
     person: Budget | None = None
     query: RowQuery | None = None
     refined: tuple[SchemaProfile, ...] = ()
+    ids: tuple[str, ...] = ()
 
     @property
     def shared(self) -> bool:
@@ -319,6 +334,7 @@ def registration_fields(registration: Registration, identity: str) -> dict[str, 
         **({} if registration.person is None else {"person": registration.person.to_json()}),
         **({} if registration.query is None else {"query": registration.query.to_json()}),
         **({"refined": [each.to_json() for each in registration.refined]} if registration.refined else {}),
+        **({"ids": sorted(registration.ids)} if registration.ids else {}),
     }
 
 

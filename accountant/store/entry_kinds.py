@@ -65,6 +65,7 @@ KINDS = {
     "campaign-opened": EntryKind(),
     "campaign-closed": EntryKind(),
     "campaign-round": EntryKind(),
+    "rows-compared": EntryKind(names="dataset"),
 }
 """Every kind of entry that this version writes. What an auditor demands of each is told apart, in `audit.replay`."""
 

@@ -36,6 +36,15 @@ Holdout = Annotated[
     typer.Option(help="Share of the people kept aside for evaluation, 0.2 for instance; none when left out."),
 ]
 
+NewPeopleSaid = Annotated[
+    bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
+]
+OnePerson = Annotated[bool, typer.Option("--one-person", help="An id with many more rows than others is one person.")]
+DistinctIds = Annotated[
+    bool,
+    typer.Option("--distinct-ids", help="Ids that capitals or leading zeros alone tell apart are different people."),
+]
+
 
 def register(
     name: Name,
@@ -52,12 +61,12 @@ def register(
     family: Family = None,
     family_name: FamilyName = None,
     holdout: Holdout = None,
-    new_people: Annotated[
-        bool, typer.Option("--new-people", help="These are people without a budget yet, whatever they look like.")
-    ] = False,
+    new_people: NewPeopleSaid = False,
     reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
     person_epsilon: Annotated[str | None, typer.Option(help="Epsilon for one person over all blocks to come.")] = None,
     person_delta: Annotated[str | None, typer.Option(help="Delta for one person over all blocks to come.")] = None,
+    one_person: OnePerson = False,
+    distinct_ids: DistinctIds = False,
     tries: Annotated[bool, typer.Option("--made-up", help="The rows are made up, to try things with.")] = False,
     json: Json = False,
 ) -> None:
@@ -82,17 +91,16 @@ def register(
     home = Home.open()
     asked = AskedRegistration(
         name, epsilon, delta, relation, unit, contributions, tuple(family or ()), family_name, holdout, new_people,
-        reason, tries, person_epsilon, person_delta,
+        reason, tries, person_epsilon, person_delta, one_person, distinct_ids,
     )  # fmt: skip
     asked.check()
     for shared in asked.family:
         allowed(home, "steward", dataset=home.ledger.member(shared))
-    if not asked.family:
-        allowed(home, "steward")
+    access = allowed(home) if asked.family else allowed(home, "steward")
     source = RowSource(data, query, table, query_reason)
     stated = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
     with busy(f"packing the rows of {name}"), rows_at(home, source, schema, unit) as (rows, origin):
-        made = registered(home, asked, rows, schema, this_user(), origin, stated)
+        made = registered(home, asked, rows, schema, this_user(), origin, stated, access)
     if made.holdout is None and not asked.family:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")

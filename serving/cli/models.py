@@ -101,6 +101,9 @@ def evaluate(
     blocks: Blocks = None,
     data: OpenRows = None,
     schema: Described = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="The rows of --data are nobody's secret: needed where they are under 100.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report: .html, .json, .csv, .parquet.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost; spend nothing.")] = False,
     label: Labels = None,
@@ -122,7 +125,7 @@ def evaluate(
     check_out(out, (".html", ".json", ".csv", ".parquet"))
     named = dataset, epsilon, part, against, group, blocks, label, idempotency_key, plan or scores or None
     if data is not None and all(each is None for each in named):
-        return _evaluate_rows(name, data, schema, out, json)
+        return _evaluate_rows(name, data, schema, out, public, json)
     if dataset is None or epsilon is None or data is not None:
         raise InputError("evaluate: name private rows by --dataset and a price by --epsilon, or a file of --data alone")
     more: dict[str, Any] = {"part": part, "against": against, "group": group, "scores": scores}
@@ -140,9 +143,9 @@ def evaluate(
     note(f"statement {body['statement']}; left {left_words(body['left'], 'evaluation')}")
 
 
-def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None, json: bool) -> None:
+def _evaluate_rows(name: str, data: Path, schema: Path | None, out: Path | None, public: bool, json: bool) -> None:
     with busy(f"evaluating {name} on {data.name}"):
-        found = side("worth").evaluated_on_rows(name, data, schema, out)
+        found = side("worth").evaluated_on_rows(name, data, schema, out, public)
     rows = [("FIGURE", "VALUE"), *((each["metric"], short_figure(each["value"])) for each in found.metrics)]
     show(json, {**found.body, "out": None if out is None else str(out)}, "\n".join([*found.facts, "", aligned(rows)]))
 

@@ -127,6 +127,23 @@ def _quota_set(value: Value) -> str:
     return f"{value['by']} let {who} use at most {float(value['share']) * 100:g} % of a family's budget.{_why(value)}"
 
 
+def _rows_compared(value: Value) -> str:
+    what = {
+        "register": f"a file was to be registered as {value['dataset']}",
+        "append": f"a file was to be appended to {value['dataset']}",
+        "evaluate": f"a model of {value['dataset']} was to be evaluated on a file",
+    }[value["door"]]
+    found = (
+        f"it was refused, for what stands in {' and '.join(value['concerns'])}"
+        if value["concerns"]
+        else ("nothing was found, and nothing was registered")
+    )
+    return (
+        f"Asked by {value['by']}, {what}: its rows were compared with those of registered datasets, and {found}. How "
+        "much was found is told to nobody."
+    )
+
+
 def _labels(value: Value) -> str:
     return f" Only a worker labelled {' and '.join(value['labels'])} takes it." if "labels" in value else ""
 
@@ -347,6 +364,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"{value['after']}.{_why(value)}"
         ),
     ),
+    "rows-compared": ("warn", "rows compared", _rows_compared),
     "campaign-opened": (
         "run",
         "campaign opened",

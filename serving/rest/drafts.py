@@ -33,7 +33,7 @@ REGISTER = {"name": (str,)}
 REGISTER_MORE: Mapping[str, tuple[type, ...]] = {
     "epsilon": (str,), "delta": (str,), "relation": (str,), "unit": (str,), "contributions": (int,), "family": (list,),
     "family_name": (str,), "holdout": (str,), "new_people": (bool,), "reason": (str,), "made_up": (bool,),
-    "person_epsilon": (str,), "person_delta": (str,),
+    "person_epsilon": (str,), "person_delta": (str,), "one_person": (bool,), "distinct_ids": (bool,),
 }  # fmt: skip
 
 
@@ -217,6 +217,10 @@ ASK = _takes(
         },
         "relation": json_schemas.RELATION, "contributions": {"type": "integer", "minimum": 1}, "family": _TEXTS,
         "new_people": {"type": "boolean"}, "made_up": {"type": "boolean"},
+        "one_person": {"type": "boolean", "description": "an id with many more rows than others is one person"},
+        "distinct_ids": {
+            "type": "boolean", "description": "ids that capitals or leading zeros alone tell apart are different people"
+        },
     },
     "name",
 )  # fmt: skip

@@ -15,6 +15,7 @@ from given_models import Given
 
 from accountant.budget import Budget, Relation
 from accountant.home import Home
+from accountant.ledger.records import NewPeople
 from models.forms.trees import TreeEnsemble
 from models.forms.voting import VotingEnsemble
 from models.store.loading import load_verified
@@ -74,9 +75,11 @@ def made(tmp_path_factory):
                 }
             )
             pq.write_table(rows, folder / f"{name}.parquet")
-            budget = Budget.of(1, "1e-3")
+            budget, new = Budget.of(1, "1e-3"), NewPeople("a test", "steward")
             data, schema = folder / f"{name}.parquet", folder / "schema.yaml"
-            register(home, name, data, schema, budget, Relation.ADD_REMOVE, None)
+            register(
+                home, name, data, schema, budget, Relation.ADD_REMOVE, None, new_people=NewPeople("a test", "steward")
+            )
             job.train(home, Asked(name, Released.name, "0.5", "0.001"), by="test")
     return home
 

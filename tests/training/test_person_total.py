@@ -19,7 +19,7 @@ from accountant.audit.audit import audit_home
 from accountant.errors import BudgetRefused, InputError, LedgerUnavailable
 from accountant.home import Home
 from accountant.ledger.families import Started
-from accountant.ledger.records import Why
+from accountant.ledger.records import NewPeople, Why
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from training import job
@@ -72,7 +72,7 @@ def begun(folder, without: str | None = None, **more) -> Home:
             asked = AskedRegistration("visits", "2", "0.000001", unit="person", contributions=MOST, **asked)
             registered(home, asked, file, folder / "visits.yaml", "steward")
         else:
-            append(home, "visits", file, "steward")
+            append(home, "visits", file, "steward", new_rows=NewPeople("few of them", "steward"))
     return home
 
 
@@ -181,11 +181,11 @@ def test_who_has_rows_in_a_block_is_needed_until_its_rows_are_deleted(tmp_path):
     for bad in (b"", kept[:-1] + b"x", hmac.digest(b"other", kept[32:], "sha256") + kept[32:]):
         second.write_bytes(bad)
         with pytest.raises(LedgerUnavailable, match="block 2"):
-            append(home, "visits", tmp_path / "5.parquet", "steward")
+            append(home, "visits", tmp_path / "5.parquet", "steward", new_rows=NewPeople("few of them", "steward"))
     assert home.ledger.dataset("visits").last == BLOCKS
     delete(home, "visits", 2, Why("steward", "two years old"))
     assert not second.exists()
-    append(home, "visits", tmp_path / "5.parquet", "steward")
+    append(home, "visits", tmp_path / "5.parquet", "steward", new_rows=NewPeople("few of them", "steward"))
     seen = dict[str, int]()
     for table in tables()[2:4]:
         for who in table["person"].to_pylist():

@@ -12,6 +12,8 @@ from sklearn import metrics as known
 
 from accountant.errors import DataError, InputError
 from accountant.home import Home
+from accountant.ledger.comparisons import EVALUATE
+from accountant.ledger.grants import Access
 from models.answers import labels_of, probabilities_of
 from models.features import CategoricalFeature, Feature, NumericFeature, encode_columns
 from models.forms.ensemble import Ensemble
@@ -19,7 +21,8 @@ from models.store.loading import VerifiedModel
 from models.worth.layout import BINS
 from models.worth.report import Curve, Report, curves_of
 from models.worth.stated import layout_of
-from training.rows.known_rows import registered_as
+from training.rows.copy_guard import Asker, Guard, dataset_of
+from training.rows.known_rows import find_registered
 from training.rows.row_files import read_columns
 from training.rows.schema import Schema
 from training.rows.sources.described import written_as
@@ -28,18 +31,37 @@ WORD = "by the word of {by}, who brought the rows: no ledger knows them, and not
 
 
 def evaluate_rows(
-    home: Home, verified: VerifiedModel, reference: str, path: Path, by: str, said: Path | None = None
+    home: Home,
+    verified: VerifiedModel,
+    reference: str,
+    path: Path,
+    by: str,
+    said: Path | None = None,
+    is_public: bool = False,
+    access: Access | None = None,
 ) -> Report:
     """The figures of scikit-learn on the rows of a file with the model's target; `said`: a schema that says how it is
-    written, where that of the model's dataset does not. DataError where they do not fit; InputError where they stand in
-    a registered dataset, whose people are asked at a price.
+    written, where that of the model's dataset does not. `is_public`: `by` says that they are nobody's secret, which few
+    rows need; `access`: what `by` may see, None where they hold the home's keys.
+
+    Raises:
+        DataError: the rows do not fit.
+        InputError: they stand in a registered dataset, whose people are asked at a price; or are too few, or too many
+            files were compared in the last hour (`training.rows.copy_guard`).
     """
     ensemble = verified.ensemble
     texts = tuple(map(str, ensemble.classes))
     answer = CategoricalFeature(ensemble.target, texts) if texts else NumericFeature(ensemble.target, ())
     about = verified.certificate.form.dataset
     schema = written_as(home, about.name, about.schema_digest, said)
-    registered = registered_as(home, path, [*ensemble.features, answer], schema)
+    digest = _digest_of(path)
+    guard = Guard(home, EVALUATE, about.name, Asker(by, access), home.keys.commitment([b"a file ", digest.encode()]))
+    registered = find_registered(guard, path, [*ensemble.features, answer], schema, is_public)
+    if registered is not None and not guard.asker.may_see(dataset_of(registered)):
+        raise InputError(
+            f"data={path.name}: its rows look registered, in a dataset that you may not see, and are private; ask its "
+            "steward"
+        )
     if registered is not None:
         raise InputError(
             f"data={path.name}: its rows stand in the dataset {registered}, and are private: evaluate on them by "
@@ -47,8 +69,6 @@ def evaluate_rows(
         )
     scores, answers = _read(ensemble, path, answer, schema)
     found, curves = _figures(ensemble, scores, answers)
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     word = WORD.format(by=by)
     metrics: list[dict[str, Any]] = [{"metric": name, "value": f"{value:.6f}"} for name, value in found.items()]
     body = {
@@ -61,6 +81,15 @@ def evaluate_rows(
     }
     facts = (f"{len(answers)} rows of {path.name}, sha256 {digest}.", f"The figures are exact for these rows, {word}.")
     return Report(f"What {reference} is worth on {path.name}", facts, metrics, curves, body)
+
+
+def _digest_of(path: Path) -> str:
+    """sha256 of the file's bytes, in hex. DataError where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"data={path}: cannot be read ({error.strerror})") from None
 
 
 def _read(

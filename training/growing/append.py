@@ -7,9 +7,10 @@ A block has a folder of its own beside the others, and an account of its own in 
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +22,13 @@ from accountant.ledger.blocks import appending
 from accountant.ledger.blocks.appending import NewBlock
 from accountant.ledger.blocks.block_rows import known_commitments
 from accountant.ledger.blocks.windows import Period
+from accountant.ledger.comparisons import APPEND
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import NewPeople
 from accountant.ledger.row_queries import RowQuery
 from models.features import DateFeature, MomentFeature
+from training.rows.copy_guard import LOCK, Asker, Guard
 from training.rows.datasets import (
-    LOCK,
     before_of,
     check_new_people,
     files_of,
@@ -46,6 +48,9 @@ from training.rows.row_files import column_types
 from training.rows.schema import Schema, schema_of
 from training.rows.sources.cells import calendar_numbers
 from training.rows.unit_question import columns_to_watch, naming_people
+
+if TYPE_CHECKING:
+    from accountant.ledger.grants import Access
 
 DAY = 86_400
 MOST_RECORDS = 10**12  # as a schema may guess
@@ -89,10 +94,13 @@ def append(
     new_rows: NewPeople | None = None,
     origin: str | None = None,
     query: RowQuery | None = None,
+    access: Access | None = None,
+    said_ids: tuple[str, ...] = (),
 ) -> Dataset:
     """Append `data` to a dataset as its next block, if it fits the dataset's schema. `records`: the public guess at how
     many rows it has; the schema's when left out. `period`: the days that each row must be dated within; `query`: by
-    which the rows were read.
+    which the rows were read. `access`: what `by` may see, None where they hold the home's keys. `said_ids`: of
+    IDS_SAID, what `by` says of the ids.
 
     NameTaken where a noticeable share of the rows stands in another block, or of rows or people in another dataset, but
     for `new_rows`; DataError where the file does not fit; InputError where the dataset cannot grow.
@@ -107,21 +115,28 @@ def append(
     types, dated = column_types(data, schema.form), None if period is None else _dated(schema, period)
     by_name, by_values = columns_to_watch(schema, types)
     naming = [*dict.fromkeys(filter(None, [about.unit.column, *by_name, *by_values]))]
+    guard = Guard(home, APPEND, name, Asker(by, access))
+    block = NewBlock(name, "", schema.records, by, period, new_rows, query, said_ids)
+    with suppress(WrongState):  # another came in between
+        appending.check_append(home.ledger.log, block, (dataset.last or 1) + 1)
     while True:  # once more where another block came in between: it is compared with that one too
         dataset = home.ledger.dataset(name)
         others = [] if new_rows else [each for each in home.ledger.datasets() if each.family != dataset.family]
         scan = scan_of(home, schema, types, naming, [] if new_rows else [*others, dataset])
+        guard.require_answers_left()
         watch = scan if dated is None or period is None else Within(scan, dated, period)
         with working_folder(home.datasets) as folder, suppress(WrongState):
             with explaining(schema, data):
                 parting = parting_of(home, about, [dataset])
                 before = before_of(home, about, dataset)
-                pack(data, schema, about.unit, watch, parting, folder, before)
+                pack(data, schema, about.unit, watch, parting, folder, before, said_ids)
             sketch = scan.sketch()
             people = naming_people(sketch, about.unit.column, [each for each in by_name if each not in scan.fractions])
+            if new_rows is None:
+                guard.require_enough(people, about.unit.column, [*others, dataset])
             commitment = write_packed(home, folder, files_of(dataset), schema_text(home, dataset), people)[0]
-            block = NewBlock(name, commitment, schema.records, by, period, new_rows, query)
-            _enter(home, folder, dataset, block, others, scan, people)
+            block = replace(block, commitment=commitment)
+            _enter(guard, folder, dataset, block, others, scan, people)
             note(home, f"{name}/{(dataset.last or 1) + 1}", data=origin or str(data.absolute()), rows=commitment)
             return home.ledger.dataset(name)
 
@@ -140,43 +155,52 @@ def schema_text(home: Home, dataset: Dataset) -> bytes:
 
 
 def _enter(
-    home: Home, folder: Path, dataset: Dataset, block: NewBlock, others: list[Dataset], scan: Scan, own: Sketch
+    guard: Guard, folder: Path, dataset: Dataset, block: NewBlock, others: list[Dataset], scan: Scan, own: Sketch
 ) -> None:
     """Put the packed `folder` in its place, and enter it. WrongState where another block was appended meanwhile."""
+    home = guard.home
     with locked(home.path / LOCK):
-        _check_new_block(home, block)
+        guard.require_answers_left()
+        _check_new_block(guard, block)
         if block.new_rows is None:
-            _check_other_blocks(home, dataset, scan, own)
-            check_new_people(home, others, scan, own)
-        made = put_in_place(home, folder, files_of(dataset), block.commitment, own)
-        try:
-            appending.append(home.ledger.log, block, (dataset.last or 1) + 1)
-        except InputError:  # nothing was entered
-            if made:
-                remove_unless_entered(home, block.commitment)
-            raise
+            _check_other_blocks(guard, dataset, scan, own)
+            check_new_people(guard, others, scan, own)
+        with guard.answering() if block.new_rows is None else nullcontext():
+            made = put_in_place(home, folder, files_of(dataset), block.commitment, own)
+            try:
+                appending.append(home.ledger.log, block, (dataset.last or 1) + 1)
+            except InputError:  # nothing was entered
+                if made:
+                    remove_unless_entered(home, block.commitment)
+                raise
 
 
-def _check_new_block(home: Home, block: NewBlock) -> None:
+def _check_new_block(guard: Guard, block: NewBlock) -> None:
     """NameTaken where these very rows are registered, here or as another block: before their folder is touched."""
+    home = guard.home
     with home.ledger.log.database.reading() as connection:
         known = known_commitments(connection)
     known |= {each.registration.commitment: each.registration.name for each in home.ledger.datasets()}
     if block.commitment in known:
         name = known[block.commitment]
+        refusal = guard.refuse([(name, "rows")])
+        if not guard.asker.may_see(name):
+            raise refusal
         raise NameTaken(f"data: these rows are registered already, in {name}; a block is appended once", dataset=name)
 
 
-def _check_other_blocks(home: Home, dataset: Dataset, scan: Scan, own: Sketch) -> None:
-    """The same people may come in many blocks; the same rows may not."""
+def _check_other_blocks(guard: Guard, dataset: Dataset, scan: Scan, own: Sketch) -> None:
+    """Refuse rows that another block has. The same people may come in many blocks; the same rows may not."""
     name = dataset.registration.name
     groups: dict[str, dict[int, str]] = {name: {}, **groups_of(dataset)}
-    for label, blocks in groups.items():
-        share = scan.same_rows(label, own) if label in scan.known else 0.0
-        if share:
-            number = block_with(home, blocks, label, scan, own) if blocks else 1
-            raise NameTaken(
-                f"data: rows of this file, about {share:.0%}, are in block {number} of {name} already; each row "
-                "stands in one block. Leave them out; or, if they are others, say why by --new-rows --reason, "
-                "which stands in the ledger", dataset=name, block=number, share=f"{share:.2f}",
-            )  # fmt: skip
+    found = [label for label in groups if label in scan.known and scan.same_rows(label, own)]
+    if not found:
+        return
+    blocks = groups[found[0]]
+    number = block_with(guard.home, blocks, found[0], scan, own) if blocks else 1
+    guard.refuse([(name, "rows")])
+    raise NameTaken(
+        f"data: rows of this file are in block {number} of {name} already; each row stands in one block. Leave them "
+        "out; or, if they are others, say why by --new-rows --reason, which stands in the ledger",
+        dataset=name, block=number,
+    )  # fmt: skip

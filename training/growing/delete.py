@@ -8,7 +8,7 @@ from accountant.home import Home
 from accountant.ledger.blocks import appending
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import Why
-from training.rows.datasets import LOCK
+from training.rows.copy_guard import LOCK
 from training.rows.overlap import SKETCH
 
 KEPT = (SKETCH, "schema.yaml")  # by which the same rows are known again, and what everybody may know

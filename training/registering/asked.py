@@ -9,16 +9,19 @@ from accountant.budget import Budget, exact_decimal, parse_relation
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
-from accountant.ledger.records import NewPeople
+from accountant.ledger.grants import Access
+from accountant.ledger.records import NewPeople, said_ids
 from accountant.ledger.row_queries import RowQuery
 from training.rows import datasets, made_up
+from training.rows.copy_guard import Asker
 
 
 @dataclass(frozen=True)
 class AskedRegistration:
     """As it was typed: decimals are texts. `family`: datasets of the same people, whose budget it shares; else epsilon
     and delta are given, once and for ever. `made_up`: the rows are nobody's. `person_epsilon`, `person_delta`: the
-    total for one person over all blocks that may come.
+    total for one person over all blocks that may come. `one_person`: an id with many more rows than others is one;
+    `distinct_ids`: those that only capitals or leading zeros tell apart are different people.
     """
 
     name: str
@@ -35,6 +38,12 @@ class AskedRegistration:
     made_up: bool = False
     person_epsilon: str | None = None
     person_delta: str | None = None
+    one_person: bool = False
+    distinct_ids: bool = False
+
+    def said_ids(self) -> tuple[str, ...]:
+        """What is said of the ids, as the entry has it."""
+        return said_ids(self.one_person, self.distinct_ids)
 
     def total(self) -> Budget | None:
         """None where a family's is shared. InputError where both or none is given."""
@@ -71,8 +80,11 @@ def registered(
     by: str,
     origin: str | None = None,
     query: RowQuery | None = None,
+    access: Access | None = None,
 ) -> Dataset:
-    """Register `rows`, as `by` asked for. `origin`: where they came from, if not from there; `query`: by which."""
+    """Register `rows`, as `by` asked for. `origin`: where they came from, if not from there; `query`: by which.
+    `access`: what `by` may see; None: they hold the home's keys.
+    """
     asked.check()
     made_up.require_real(rows, asked.made_up)
     return datasets.register(
@@ -80,4 +92,5 @@ def registered(
         [home.ledger.member(name) for name in asked.family],
         None if asked.reason is None else NewPeople(asked.reason, by), asked.family_name,
         None if asked.holdout is None else exact_decimal("holdout", asked.holdout), origin, asked.person(), query,
+        Asker(by, access), asked.said_ids(),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 from accountant.errors import DpserveError, InputError, UnknownName
 from accountant.files import locked
 from accountant.home import Home
+from accountant.ledger.grants import access_of
 from training.registering.asked import AskedRegistration, registered
 from training.registering.drafts import (
     AT_WORK,
@@ -94,5 +95,7 @@ def _done(home: Home, drafts: Drafts, draft: Draft) -> dict[str, Any]:
     asked = dict(draft.asked or {})
     asked["family"] = tuple(asked.get("family", ()))
     origin = f"{draft.name}, which was uploaded" if draft.path is None else draft.path
-    registered(home, AskedRegistration(**asked), rows, schema, draft.by, origin)
+    registered(
+        home, AskedRegistration(**asked), rows, schema, draft.by, origin, access=access_of(home.ledger, draft.by)
+    )
     return {"state": REGISTERED}

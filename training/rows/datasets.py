@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -23,15 +24,17 @@ from accountant.budget import Budget, Relation, check_name
 from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable, NameTaken, SchemaError, WrongState
 from accountant.files import PRIVATE, locked, replace_unsynced, replacing, sync_directory, sync_file
 from accountant.home import Home
+from accountant.ledger.comparisons import REGISTER
 from accountant.ledger.families import Dataset, Started
-from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration
+from accountant.ledger.records import HOLDOUT, RECORD, NewPeople, Registration, Unit
 from accountant.ledger.row_queries import RowQuery
 from accountant.parsing import mapped
 from training.rows.cluster.driver import check_engine, engine_address, open_cluster
+from training.rows.copy_guard import LOCK, Asker, Guard, found_copies
 from training.rows.data import check_left_out
 from training.rows.file_check import explaining
 from training.rows.known_rows import sketches
-from training.rows.overlap import SKETCH, Scan, Sketch, same_people
+from training.rows.overlap import SKETCH, Scan, Sketch
 from training.rows.packed.cells import spans_of
 from training.rows.packed.content import Read, commitments, content_of
 from training.rows.packed.names import cells_file, row_files, since_file
@@ -48,7 +51,6 @@ from training.rows.schema import Schema, parse_schema
 from training.rows.unit_question import answered, ask, columns_to_watch, naming_people, require_no_ids
 
 EXACT = "under replace-one the number of rows is public and must be exact; it is another"
-LOCK = "datasets.lock"  # held while a packed folder is put in its place and entered
 # By folder: its files as they lay when they were hashed, whether they were those that were registered, and its rows.
 _SEEN: dict[Path, tuple[tuple[tuple[int, ...], ...], bool, int]] = {}
 
@@ -69,50 +71,76 @@ def register(
     origin: str | None = None,
     person: Budget | None = None,
     query: RowQuery | None = None,
+    asker: Asker = Asker(),  # noqa: B008 frozen
+    said_ids: tuple[str, ...] = (),
 ) -> Dataset:
     """Register `data` under `name`, with a total budget or in the `families` of other datasets, if it fits the schema.
 
     `unit`: the column that names the person, or "record"; None is asked about (`training.rows.unit_question`). Rows or
-    people registered, outside of `families`, raise NameTaken, but for `new_people`. Of a new family, `family_name` and
-    `holdout`, the share of its units kept aside; `person`: one person's total. `origin`, `query`: of `data`.
+    people registered outside of `families` raise NameTaken, but for `new_people`. Of a new family, `family_name` and
+    `holdout`; `person`: one person's total. `origin`, `query`: of `data`. `asker` brings it, and says `said_ids`.
     """
     check_left_out(schema := parse_schema(raw := schema_bytes(schema_file)), relation)
     _check_free(home, check_name("dataset", name))
-    types, registered = column_types(data, schema.form), home.ledger.datasets()
+    types = column_types(data, schema.form)
     shared = {family.identity for other in families for family in home.ledger.dataset(other).families}
-    check_refined(home, raw, schema, shared)
-    relatives = [each for each in registered if not shared.isdisjoint(_identities(each))]
-    answer = answered(unit, contributions, types, relatives)
-    how, (by_name, by_values) = answer or RECORD, columns_to_watch(schema, types)
-    if answer is None and by_name:
-        raise ask(by_name, "by name")
+    relatives = [each for each in home.ledger.datasets() if not shared.isdisjoint(_identities(each))]
+    answer, (by_name, by_values) = answered(unit, contributions, types, relatives), columns_to_watch(schema, types)
+    how = _unit_of(answer, by_name)
     about = Registration(
         name, relation, budget, how, schema.records, schema.digest, "", tuple(families), new_people, family_name,
         schema.target_names if len(schema.targets) > 1 else (), holdout,
-        any(spans_of(schema.features, schema.ends)), person, query, schema.refined,
+        any(spans_of(schema.features, schema.ends)), person, query, schema.refined, said_ids,
     )  # fmt: skip
+    _check_without_rows(home, about, raw, schema)
     parting = parting_of(home, about, relatives)
-    for total in [budget] if budget else [home.ledger.dataset(family).budget for family in families]:
-        total.check_delta(schema.records)
     naming = [*dict.fromkeys(filter(None, [how.column, *by_name, *by_values]))]
+    guard = Guard(home, REGISTER, name, asker)
     home.datasets.mkdir(mode=0o700, exist_ok=True)  # a host that joined others has their keys alone
-    dataset = None
-    while dataset is None:  # once more where another registration came in between: it is compared with that one too
+    while True:  # once more where another registration came in between
         others = [] if new_people else [each for each in home.ledger.datasets() if shared.isdisjoint(_identities(each))]
         scan = scan_of(home, schema, types, naming, others)
+        guard.require_answers_left()
         with working_folder(home.datasets) as folder:
             with explaining(schema, data):
-                packed, sketch = pack(data, schema, how, scan, parting, folder, before_of(home, about)), scan.sketch()
-            people = naming_people(sketch, how.column, [name for name in by_name if name not in scan.fractions])
-            if answer is None:
-                require_no_ids(sketch, [name for name in by_values if name not in scan.fractions])
+                packed = pack(data, schema, how, scan, parting, folder, before_of(home, about), said_ids)
+            people = _people_of(scan, answer, by_name, by_values)
+            guard.require_enough(people, how.column, others)
             if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
                 raise DataError(f"records={schema.records}: {EXACT}")
-            files = _files(len(schema.targets), parting is not None, about.cells, about.person is not None)
+            files = _files(len(schema.targets), parting is not None, about.cells, person is not None)
             mac, plain = write_packed(home, folder, files, raw, people)
-            dataset = _enter(home, folder, files, about := replace(about, commitment=mac), plain, others, scan, people)
-    note(home, name, data=origin or str(data.absolute()), schema=str(schema_file.absolute()), rows=about.commitment)
-    return dataset
+            about = replace(about, commitment=mac)
+            dataset = _enter(guard, folder, files, about, plain, others, scan, people)
+        if dataset is not None:
+            note(home, name, data=origin or str(data.absolute()), schema=str(schema_file.absolute()), rows=mac)
+            return dataset
+
+
+def _unit_of(answer: Unit | None, by_name: Sequence[str]) -> Unit:
+    if answer is None and by_name:
+        raise ask(by_name, "by name")
+    return answer or RECORD
+
+
+def _check_without_rows(home: Home, about: Registration, raw: bytes, schema: Schema) -> None:
+    """Raise what would refuse the registration whatever its rows are, before any is compared."""
+    shared = [home.ledger.dataset(name) for name in about.families]
+    check_refined(home, raw, schema, {family.identity for each in shared for family in each.families})
+    for total in [about.budget] if about.budget else [each.budget for each in shared]:
+        total.check_delta(about.records)
+    home.ledger.check_registration(about)
+
+
+def _people_of(scan: Scan, unit: Unit | None, by_name: Sequence[str], by_values: Sequence[str]) -> Sketch:
+    """The sketch of a file that was read, with the ids of people alone. InputError asks who one person is, where `unit`
+    does not say so and values repeat as ids do.
+    """
+    sketch = scan.sketch()
+    if unit is None:
+        require_no_ids(sketch, [name for name in by_values if name not in scan.fractions])
+    column = None if unit is None else unit.column
+    return naming_people(sketch, column, [name for name in by_name if name not in scan.fractions])
 
 
 def parting_of(home: Home, about: Registration, relatives: Sequence[Dataset]) -> Parting | None:
@@ -256,7 +284,7 @@ def _identities(dataset: Dataset) -> set[str]:
 
 
 def _enter(
-    home: Home,
+    guard: Guard,
     folder: Path,
     files: Sequence[str],
     about: Registration,
@@ -272,20 +300,23 @@ def _enter(
     A process of this home at a time; between hosts, the ledger's own transaction decides. The sketch is in its place
     before the entry is, so who finds the entry finds the sketch, or asks for it.
     """
+    home = guard.home
     with locked(home.path / LOCK):
-        _check_new_rows(home, {about.commitment, plain}, own)
+        guard.require_answers_left()  # of several at one time each waits here for the others' answers
+        _check_new_rows(guard, {about.commitment, plain}, own)
         if about.new_people is None:
-            check_new_people(home, others, scan, own)
-        made = put_in_place(home, folder, files, about.commitment, own)
-        try:
-            compared = None if about.new_people else {other.registration.name for other in others}
-            return home.ledger.register(about, compared)
-        except InputError as error:  # nothing was entered
-            if made:
-                remove_unless_entered(home, about.commitment)
-            if isinstance(error, WrongState):
-                return None
-            raise
+            check_new_people(guard, others, scan, own)
+        compared = None if about.new_people else {other.registration.name for other in others}
+        with guard.answering() if compared else nullcontext():
+            made = put_in_place(home, folder, files, about.commitment, own)
+            try:
+                return home.ledger.register(about, compared)
+            except InputError as error:  # nothing was entered
+                if made:
+                    remove_unless_entered(home, about.commitment)
+                if isinstance(error, WrongState):
+                    return None
+                raise
 
 
 def put_in_place(home: Home, folder: Path, files: Sequence[str], commitment: str, own: Sketch) -> bool:
@@ -310,12 +341,17 @@ def remove_unless_entered(home: Home, commitment: str) -> None:
         shutil.rmtree(home.datasets / commitment)
 
 
-def _check_new_rows(home: Home, commitments: set[str], sketch: Sketch) -> None:
+def _check_new_rows(guard: Guard, commitments: set[str], sketch: Sketch) -> None:
+    """NameTaken where these very rows are registered with this schema; a sketch that was lost is then made anew."""
+    home = guard.home
     for dataset in home.ledger.datasets():
         if dataset.registration.commitment in commitments:
             known, place = dataset.registration.name, home.datasets / dataset.registration.commitment
             if place.exists() and not (place / SKETCH).exists():
                 _write_sketch(place, sketch)
+            refusal = guard.refuse([(known, "rows")])
+            if not guard.asker.may_see(known):
+                raise refusal
             raise NameTaken(
                 f"data: these rows are registered already, as {known}; the same people have one budget", dataset=known
             )
@@ -330,33 +366,15 @@ def scan_of(home: Home, schema: Schema, types: Iterable[str], naming: Sequence[s
     return Scan(key, schema.target_names, columns, naming, known)
 
 
-def check_new_people(home: Home, others: Iterable[Dataset], scan: Scan, own: Sketch) -> None:
-    """A noticeable share of people or rows that are registered already is refused, to the steward alone; and where
-    that cannot be looked at, it is asked.
+def check_new_people(guard: Guard, others: Sequence[Dataset], scan: Scan, own: Sketch) -> None:
+    """Refuse a noticeable share of people or rows that are registered already, to who brings them alone; where that
+    cannot be looked at, ask. Either leaves an entry.
     """
-    named = {other.registration.name for other in others}
-    for name, known in scan.known.items():
-        if name.partition(",")[0] not in named:  # "visits, block 3" is of visits
-            continue
-        pairs = [same_people(mine, theirs) for mine in own.people.values() for theirs in known.people.values()]
-        for what, share in (("people", max(pairs, default=0.0)), ("rows", scan.same_rows(name, own))):
-            if share:
-                raise NameTaken(
-                    f"data: {what} of this file, about {share:.0%}, are in the dataset {name} already; the same people "
-                    f"have one budget. Share it by --family {name}; or, if these are other people, say why by "
-                    "--new-people --reason, which stands in the ledger",
-                    dataset=name, what=what, share=f"{share:.2f}",
-                )  # fmt: skip
-    for other in others:  # owners keep their rows, so there is nothing to look at, here or anywhere
-        if (name := other.registration.name) not in scan.known and not other.registration.unit.remote:
-            raise InputError(
-                f"data: are people of this file in the dataset {name}? Nobody can say: what they are known by, "
-                f"datasets/{other.registration.commitment}/{SKETCH}, is not in this home. Share its budget by --family "
-                f"{name}; or, if these are other people, say why by --new-people --reason, which stands in the ledger; "
-                f"or put that file back from a copy of the home where {name} was registered, or register the file of "
-                f"{name} there once more, with the same schema: it is refused, and makes the sketch anew",
-                dataset=name, answers=[f"--family {name}", "--new-people --reason TEXT"],
-            )  # fmt: skip
+    found = found_copies(others, scan, own)
+    if found:
+        raise guard.refuse(found)
+    with guard.answering():
+        guard.require_sketches(others, scan.known)
 
 
 def write_packed(home: Home, folder: Path, files: Sequence[str], raw: bytes, sketch: Sketch) -> tuple[str, str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from accountant.errors import DataError
+from accountant.files import locked
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from models.features import Feature
-from training.rows.overlap import SKETCH, Scan, Sketch, merged
+from training.rows.copy_guard import LOCK, Guard
+from training.rows.overlap import LEAST_PEOPLE, SKETCH, Scan, Sketch, merged
 from training.rows.row_files import file_batches
 from training.rows.schema import Schema
 
@@ -50,14 +53,32 @@ def block_with(home: Home, blocks: Mapping[int, str], label: str, scan: Scan, ow
     return max(shares, key=lambda number: shares[number])
 
 
-def registered_as(home: Home, path: Path, columns: Sequence[Feature], schema: Schema | None = None) -> str | None:
-    """The dataset in which a noticeable share of a file's rows stands, by these columns, the last of them the target;
-    None where there is none.
+def find_registered(
+    guard: Guard, path: Path, columns: Sequence[Feature], schema: Schema | None, is_public: bool
+) -> str | None:
+    """The label of the dataset in which a noticeable share of a file's rows stands, by these columns, the last of them
+    the target; None where there is none. Either leaves an entry, and counts among the answers of an hour.
+
+    `is_public`: who brings the rows says that they are nobody's secret; few, which are not compared, need that word.
+
+    Raises:
+        InputError: too few rows to be compared, without that word; or too many answers in the last hour.
+        DataError: the file has no rows.
     """
-    names, (key, known) = [column.name for column in columns], sketches(home, home.ledger.datasets())
+    home, names = guard.home, [column.name for column in columns]
+    key, known = sketches(home, home.ledger.datasets())
     scan, start = Scan(key, names[-1:], names, [], known), 0
     for batch in file_batches(path, columns, schema):
         scan(batch, start)
         start += len(batch)
+    if not start:
+        raise DataError(f"data={path.name}: the file has no rows")
     own = scan.sketch()
-    return next((name for name in known if start and scan.same_rows(name, own)), None)
+    if not known or (is_public and own.rows < LEAST_PEOPLE):
+        return None
+    guard.require_enough(own, None, home.ledger.datasets())
+    with locked(home.path / LOCK):
+        guard.require_answers_left()
+        found = [name for name in known if scan.same_rows(name, own)]
+        guard.record(found)
+    return found[0] if found else None

@@ -30,6 +30,8 @@ MOST_VALUES = 1 << 16  # distinct rows that are counted, at one choice of column
 ALL_VALUES = 1 << 19  # at all choices together
 MOST_PEOPLE = 1 << 16
 NOTICEABLE = 0.01
+LEAST_PEOPLE = 100  # of a file, or of a column of ids, that is compared: fewer would be an answer about each
+LEAST_SHARED = 10  # people: whether one of them is there makes no difference where nine others are not known to be
 LEVEL = 1e-6 / 3  # of one comparison; a dataset is compared by three choices of columns
 SURPRISING = 10
 DENSE = 10  # row numbers: whole, never twice, and at least every tenth of their range is used
@@ -51,6 +53,11 @@ class People:
     def part(self) -> float:
         """Which part of all ids this is, about."""
         return float(self.limit) / 2.0**64
+
+    @property
+    def distinct(self) -> float:
+        """How many different ids the column has, about; exact where all of them are held."""
+        return len(self.ids) / self.part
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,10 +348,12 @@ def crossing_chance(once_each: int, twice_there: int, twice_here: int) -> float:
 
 
 def same_people(own: People, known: People) -> float:
-    """The share of one's ids that stand in the other, of the smaller one; 0 below NOTICEABLE."""
+    """The share of one's ids that stand in the other, of the smaller one; 0 below NOTICEABLE, where fewer than
+    LEAST_SHARED of those that are held stand in both, or where the file has fewer than LEAST_PEOPLE.
+    """
     limit = min(own.limit, known.limit)
     mine, theirs = own.below(limit), known.below(limit)
-    if not len(mine) or not len(theirs):
-        return 0.0
-    share = len(np.intersect1d(mine, theirs, assume_unique=True)) / min(len(mine), len(theirs))
-    return share if share >= NOTICEABLE else 0.0
+    shared = len(np.intersect1d(mine, theirs, assume_unique=True))
+    share = shared / max(1, min(len(mine), len(theirs)))
+    noticeable = share >= NOTICEABLE and shared >= LEAST_SHARED and own.distinct >= LEAST_PEOPLE
+    return share if noticeable else 0.0

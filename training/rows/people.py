@@ -6,6 +6,7 @@ equal to itself, any number of people. Such a file is refused.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from accountant.errors import DataError, JobFailed, LedgerUnavailable
+from accountant.errors import DataError, InputError, JobFailed, LedgerUnavailable
 from training.rows import kernels
 from training.rows.packed.scratch import scratch
 
@@ -22,17 +23,39 @@ NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 # Besides, what Python, pandas, spreadsheets and databases write of a missing value where a column is turned into texts.
 _WRITTEN = {"none", "nil", "<na>", "nat", "-nan", "#na", "#n/a", r"\n", "<null>", "(null)", "?", "-", "."}
 NOBODY = sorted({word.lower() for word in NULLS} | _WRITTEN)
+# Words that stand where an id is not known; and what spreadsheets write of an error. In small letters, as ids alone:
+# in other columns "unknown" may be a category.
+_MARKS = """
+n.a. n.a n/a. n/k unknown unspecified undefined undisclosed missing anonymous nobody noid tbd tba
+#value! #ref! #name? #div/0! #num! #null! #spill! #calc! #error! #unknown!
+"""
+_PHRASES = {"no id", "not available", "not applicable", "not known", "not given", "not recorded", "no data", "n / a"}
+PLACEHOLDERS = frozenset(_MARKS.split()) | _PHRASES
+# What is an id only where it stands no more often than others do: fillers of numbers and of keyboards.
+FILLERS = tuple(
+    [digit * size for digit in "09" for size in range(1, 13)]
+    + ["-1", "-9", "-99", "-999", "-9999", "1234", "12345", "123456", "1234567", "12345678", "123456789", "1234567890"]
+    + [letter * size for letter in "xX" for size in range(1, 9)] + ["test", "Test", "TEST", "dummy", "Dummy", "DUMMY"]
+)  # fmt: skip
+MANY_ROWS = 10  # times as many rows as 99 of 100 ids have at most: then it is asked whether the id is one person
+BLANKS = r"[\s\p{Z}\x{85}\x{1c}-\x{1f}]+"
+INVISIBLE = r"[\p{Cc}\p{Cf}\x{34f}\x{115f}\x{1160}\x{17b4}\x{17b5}\x{2800}\x{3164}\x{fe00}-\x{fe0f}\x{ffa0}]+"
+DISTINCT_IDS, ONE_PERSON = "distinct-ids", "one-person"  # what a steward may say of ids; it stands in the entry
+MOST_TIMES = 1 << 16  # an id stands so often, or oftener
+AT_ONCE = 1 << 16  # slots of the table of people
 SLOTS = 1 << 12  # of the table of people, at first
 WHOLE = 2.0**53  # from here on, two neighbouring whole numbers may be one float
 
 
 def unit_ids(name: str, column: pa.Array) -> pa.Array:
     """A column of ids as bytes, one spelling to an id and null where it is missing, whatever type the file gives it:
-    7, 7.0, "7" and "7.0" are one person, 0.0 and -0.0 too; "07" and "7" are two. The spelling of an id is a function of
-    that id alone: what else stands in the column, or how it is cut into batches, makes no difference.
+    7, 7.0, "7", " 7", "+7" and "7.0" are one person, 0.0 and -0.0 too; so are "Zoe" and what looks the same (NFC), with
+    whatever blanks around it and characters within that are not seen. "07" and "7" are two, "a7" and "A7" too, and are
+    asked about (`FirstOfEach`). The spelling of an id is a function of that id alone: what else stands in the column,
+    or how it is cut into batches, makes no difference.
 
-    Missing: null, NaN, and any of NOBODY in either case, with or without blanks around it. DataError where a column
-    cannot hold ids: floats that are not whole or not below 2^53, truth values, lists.
+    Missing: null, NaN, any of NOBODY and PLACEHOLDERS in either case, and what has no letter and no digit. DataError
+    where a column cannot hold ids: floats that are not whole or not below 2^53, truth values, lists.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -47,10 +70,42 @@ def unit_ids(name: str, column: pa.Array) -> pa.Array:
         column = _whole_numbers(name, column)
     if pa.types.is_boolean(kind) or pa.types.is_nested(kind):
         raise DataError(f"column {name!r}: holds {kind}; the unit of privacy is named by texts or whole numbers")
-    texts = column.cast(pa.large_string())
-    texts = pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0*$", r"\1")
+    if pa.types.is_integer(kind):
+        return column.cast(pa.large_string()).cast(pa.large_binary())
+    texts = visible_texts(column.cast(pa.large_string()))
+    texts = pc.replace_substring_regex(texts, r"^\+?(-?[0-9]+)(\.0*)?$", r"\1")
     texts = pc.replace_substring_regex(texts, "^-(0+)$", r"\1")
-    return pc.if_else(missing_texts(texts), None, texts).cast(pa.large_binary())
+    return pc.if_else(_names_nobody(texts), None, texts).cast(pa.large_binary())
+
+
+def visible_texts(texts: pa.Array) -> pa.Array:
+    """Texts as they are compared: in Unicode's composed form (NFC), without what is not seen (controls, zero widths,
+    marks of direction), each run of blanks as one, none at either end.
+    """
+    if _is_plain(texts):
+        return pc.utf8_trim(texts, " ")
+    texts = pc.replace_substring_regex(texts, BLANKS, " ")
+    texts = pc.replace_substring_regex(texts, INVISIBLE, "")
+    return pc.utf8_trim(pc.utf8_normalize(texts, "NFC"), " ")
+
+
+def _is_plain(texts: pa.Array) -> bool:
+    """Whether all texts are printable ASCII without two blanks that follow each other, so that trimming is all."""
+    _, offsets, data = texts.buffers()
+    if data is None or not len(texts):
+        return True
+    places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    found = np.frombuffer(data, np.uint8)[places[0] : places[-1]]
+    blank = found == ord(" ")
+    return not ((found < ord(" ")) | (found > ord("~"))).any() and not (blank[1:] & blank[:-1]).any()
+
+
+def _names_nobody(texts: pa.Array) -> pa.Array:
+    """Which of a column of ids, as they are compared, name no person."""
+    words = pc.utf8_lower(texts)
+    placeholders = pc.is_in(words, pa.array(sorted({*NOBODY, *PLACEHOLDERS}), pa.large_string()))
+    says_nothing = pc.invert(pc.match_substring_regex(words, r"[\p{L}\p{N}]"))
+    return pc.fill_null(pc.or_(placeholders, says_nothing), True)
 
 
 def missing_texts(texts: pa.Array) -> pa.Array:
@@ -96,35 +151,52 @@ class FirstOfEach:
     rows, and changes no other (docs/privacy/filter.md). Ids are compared byte by byte, and no hash decides.
 
     People are counted in a table that lies, where it is large, in a file without a name in `folder` (None: in memory):
-    anonymous memory does not grow with them.
+    anonymous memory does not grow with them. `said`: of DISTINCT_IDS and ONE_PERSON, what needs no question.
     """
 
-    def __init__(self, column: str, contributions: int, folder: Path | None = None) -> None:
-        self._column, self._most, self._folder = column, contributions, folder
+    def __init__(self, column: str, contributions: int, folder: Path | None = None, said: Collection[str] = ()) -> None:
+        self._column, self._most, self._folder, self._said = column, contributions, folder, frozenset(said)
         self._missing, self._first_missing = 0, 0
         self._people, self._end = 0, 0
+        self.ids = pa.nulls(0, pa.large_binary())  # of the batch that came last
+        self._small = self._capital = self._zero = False
+        self._lengths = (1 << 62, 0)
         self._table, self._held = self._room(SLOTS, 3, np.uint64), self._room(1, SLOTS, np.uint8)
 
     def __call__(self, batch: pa.RecordBatch, start: int) -> NDArray[np.bool_]:
         """Which rows of this batch, whose first row is the file's row `start` from 0, are used. LedgerUnavailable where
         the disk has no room for the people.
         """
-        ids, used = unit_ids(self._column, batch[self._column]), np.zeros(len(batch), np.bool_)
+        self.ids = ids = unit_ids(self._column, batch[self._column])
+        used = np.zeros(len(batch), np.bool_)
         if ids.null_count:
             if not self._missing:
                 self._first_missing = start + 1 + int(pc.index(pc.is_null(ids), True).as_py())
             self._missing += ids.null_count
             return used  # the file will be refused
-        _, offsets, data = ids.buffers()
-        places = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
-        texts = np.frombuffer(data or b"\0", np.uint8)
-        self._grow(len(ids), int(places[-1] - places[0]) + 8 * len(ids))
+        self._count(*_bytes_of(ids), used)
+        return used
+
+    def _count(self, texts: NDArray[np.uint8], places: NDArray[np.int64], used: NDArray[np.bool_]) -> None:
+        """Count ids, the bytes texts[places[i]:places[i + 1]], into the table; `used` as `first_of_each` sets it."""
+        if not len(used):
+            return
+        self._note_spelling(texts[places[0] : places[-1]], texts, places)
+        self._grow(len(used), int(places[-1] - places[0]) + 8 * len(used))
         words = kernels.words.text_bits(texts, places, np.uint64(0))
         fresh, self._end = kernels.people.first_of_each(
             texts, places, words, self._table, self._held[0], self._end, self._most, used
         )
         self._people += fresh
-        return used
+
+    def _note_spelling(self, own: NDArray[np.uint8], texts: NDArray[np.uint8], places: NDArray[np.int64]) -> None:
+        """Whether capitals or leading zeros could be all that tells two ids apart; where not, none are compared."""
+        beyond = bool((own > 127).any())
+        self._capital = self._capital or beyond or bool(((own >= 65) & (own <= 90)).any())
+        self._small = self._small or beyond or bool(((own >= 97) & (own <= 122)).any())
+        sizes = np.diff(places)
+        self._lengths = min(self._lengths[0], int(sizes.min())), max(self._lengths[1], int(sizes.max()))
+        self._zero = self._zero or bool(np.isin(texts[places[:-1]], (ord("0"), ord("-"))).any())
 
     def _grow(self, people: int, size: int) -> None:
         """Room for so many more, and for the bytes of their ids: half of the table stays empty."""
@@ -154,7 +226,13 @@ class FirstOfEach:
         return empty
 
     def check(self) -> None:
-        """At the end of the file: DataError where rows had no id, with their number and the first one's place."""
+        """At the end of the file.
+
+        Raises:
+            DataError: rows had no id, with their number and the first one's place.
+            InputError: it must be said whether an id with many more rows than others is one person, or whether ids that
+                capitals or leading zeros alone tell apart are different people.
+        """
         if self._missing:
             about: dict[str, Any] = {"column": self._column, "rows": self._missing, "first": self._first_missing}
             raise DataError(
@@ -163,3 +241,69 @@ class FirstOfEach:
                 "rows out, or give each an id of its own",
                 **about,
             )
+        if ONE_PERSON not in self._said:
+            self._ask_of_many_rows()
+        could_differ = (self._capital and self._small) or (self._zero and self._lengths[0] < self._lengths[1])
+        if DISTINCT_IDS not in self._said and could_differ:
+            self._ask_of_alike()
+
+    def _ask_of_many_rows(self) -> None:
+        """Where one id is a placeholder, those who share it are one person, of whom few rows are used: each of them
+        moves rows of the others, so the bound does not hold (docs/privacy/ids.md).
+        """
+        if not self._people:
+            return
+        times, most = kernels.people.times_of(self._table, MOST_TIMES)
+        below_top = self._people - min(self._people - 1, max(1, -(-self._people // 100)))  # of 100 ids, the first 99
+        usual = int(np.searchsorted(np.cumsum(times), below_top)) if self._people > 1 else 1
+        filler = max((self._rows_of(word) for word in FILLERS), default=0)
+        if most <= MANY_ROWS * usual and filler <= max(1, usual):
+            return
+        rows = most if most > MANY_ROWS * usual else filler
+        raise InputError(
+            f"{self._column}: one id stands in {rows} rows, and 99 of 100 ids in at most {usual}; is it one person, or "
+            "does it stand where the person is not known? Leave the rows out that name nobody, or give each person an "
+            "id of its own; or, if it is one person, say so by --one-person, which stands in the ledger",
+            column=self._column, answers=["--one-person"],
+        )  # fmt: skip
+
+    def _rows_of(self, word: str) -> int:
+        """In how many rows this id stands."""
+        raw = np.frombuffer(word.encode(), np.uint8)
+        places = np.array([0, len(raw)], np.int64)
+        bits = kernels.words.text_bits(raw, places, np.uint64(0))
+        return int(kernels.people.rows_of(raw, bits[0], self._table, self._held[0]))
+
+    def _ask_of_alike(self) -> None:
+        """Whether capitals or leading zeros are all that tells two ids apart: they are folded and counted once more."""
+        folded = FirstOfEach(self._column, 1, self._folder)
+        for first in range(0, len(self._table), AT_ONCE):
+            places, texts = kernels.people.texts_of(self._table[first : first + AT_ONCE], self._held[0])
+            folded._count(*_bytes_of(_folded(texts, places)), np.zeros(len(places) - 1, np.bool_))
+        alike = self._people - folded._people
+        if alike:
+            raise InputError(
+                f"{self._column}: {alike} ids differ from another one by capitals or leading zeros alone; are they the "
+                "same people? Then write each person's id in one way in the file; or, if they are different people, "
+                "say so by --distinct-ids, which stands in the ledger",
+                column=self._column, answers=["--distinct-ids"],
+            )  # fmt: skip
+
+
+def _bytes_of(ids: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """(bytes, places): of a column of large binaries, the i-th one is bytes[places[i]:places[i + 1]]."""
+    _, offsets, data = ids.buffers()
+    places = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
+    return np.frombuffer(data or b"\0", np.uint8), places
+
+
+def _folded(texts: NDArray[np.uint8], places: NDArray[np.int64]) -> pa.Array:
+    """Ids in small letters, whole numbers without leading zeros; what is no text stays as it is."""
+    size = len(places) - 1
+    ids = pa.Array.from_buffers(pa.large_binary(), size, [None, pa.py_buffer(places), pa.py_buffer(texts)])
+    try:
+        words = ids.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return ids
+    words = pc.replace_substring_regex(pc.utf8_lower(words), "^(-?)0+([0-9]+)$", r"\1\2")
+    return words.cast(pa.large_binary())

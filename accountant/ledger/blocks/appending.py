@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
@@ -15,7 +16,7 @@ from accountant.ledger.blocks.block_rows import known_commitments
 from accountant.ledger.blocks.windows import MOST_BLOCKS, Period
 from accountant.ledger.families import Dataset, account_of
 from accountant.ledger.family_changes import parts_of
-from accountant.ledger.records import NewPeople, State, Why, charged_window
+from accountant.ledger.records import UNKNOWN_ROWS, NewPeople, NotCommitted, State, Why, charged_window
 from accountant.ledger.row_queries import RowQuery
 from accountant.log.entries import TransparencyLog, Writer, dumps, read_entry
 from accountant.store.store import body_at
@@ -26,7 +27,7 @@ from accountant.store.tables import block_table, dataset_table, job_table
 class NewBlock:
     """Rows that are appended to `dataset`. `commitment`: HMAC over the packed rows; `records`: the public guess at how
     many there are; `period`: the days that each row's date was found within; `new_rows`: the steward's word that they
-    stand nowhere else, though they look so; `query`: by which they were read.
+    stand nowhere else, though they look so; `query`: by which they were read; `ids`: as `Registration` has it.
     """
 
     dataset: str
@@ -36,6 +37,7 @@ class NewBlock:
     period: Period | None = None
     new_rows: NewPeople | None = None
     query: RowQuery | None = None
+    ids: tuple[str, ...] = ()
 
 
 def check_grows(connection: Connection, dataset: Dataset) -> None:
@@ -63,8 +65,9 @@ def members(connection: Connection, family: str) -> list[str]:
     return sorted(row.name for row in rows if family in json.loads(row.families))
 
 
-def append(log: TransparencyLog, block: NewBlock, number: int) -> None:
-    """Append a block as the one of this number, with an account of its own: nothing is used of it.
+def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = True) -> None:
+    """Append a block as the one of this number, with an account of its own: nothing is used of it. Without `commit`
+    the ledger is left as it was, and NotCommitted raised.
 
     InputError where the dataset cannot grow, NameTaken where the rows are registered, or their days are another
     block's, WrongState where another block was appended meanwhile.
@@ -81,6 +84,7 @@ def append(log: TransparencyLog, block: NewBlock, number: int) -> None:
         fields: dict[str, Any] = {} if block.period is None else {"period": block.period.to_json()}
         fields |= {} if block.new_rows is None else {"new_rows": asdict(block.new_rows)}
         fields |= {} if block.query is None else {"query": block.query.to_json()}
+        fields |= {"ids": sorted(block.ids)} if block.ids else {}
         seq = writer.append(
             "dataset-appended",
             dataset=block.dataset, block=number, commitment=block.commitment, records=block.records, by=block.by,
@@ -93,6 +97,14 @@ def append(log: TransparencyLog, block: NewBlock, number: int) -> None:
         for part in parts_of(family):
             account = account_of(family.identity, part, number)
             family_rows.found_family(connection, account, seq, family.filter)
+        if not commit:
+            raise NotCommitted
+
+
+def check_append(log: TransparencyLog, block: NewBlock, number: int) -> None:
+    """Raise what `append` would, whatever the rows are: it is done, and not committed."""
+    with suppress(NotCommitted):
+        append(log, replace(block, commitment=UNKNOWN_ROWS), number, commit=False)
 
 
 def _check_new(connection: Connection, block: NewBlock) -> None:

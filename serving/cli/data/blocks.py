@@ -9,10 +9,10 @@ import typer
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.blocks.windows import Period
-from accountant.ledger.records import NewPeople, Why
+from accountant.ledger.records import NewPeople, Why, said_ids
 from accountant.ledger.row_queries import RowQuery
 from serving.cli.complete import Name
-from serving.cli.datasets import QueryReason, show_as_is
+from serving.cli.datasets import DistinctIds, OnePerson, QueryReason, show_as_is
 from serving.cli.terminal import Json, allowed, busy, this_user
 
 
@@ -32,6 +32,8 @@ def append(
         bool, typer.Option("--new-rows", help="These rows are registered nowhere else, though they look so.")
     ] = False,
     reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
+    one_person: OnePerson = False,
+    distinct_ids: DistinctIds = False,
     json: Json = False,
 ) -> None:
     """Append a block of rows to a dataset, with a budget of its own: the dataset's total.
@@ -46,19 +48,20 @@ def append(
     from training.rows.sources.opened import RowSource, rows_at
 
     home = Home.open()
-    allowed(home, "steward", dataset=name)
+    access = allowed(home, "steward", dataset=name)
     if new_rows != (reason is not None):
         raise InputError("new-rows: give it with --reason, and a reason with --new-rows")
     if len({each is None for each in (dated, since, until)}) > 1:
         raise InputError("dated: give --dated, --since and --until together")
     new = None if reason is None else NewPeople(reason, this_user())
+    said = said_ids(one_person, distinct_ids)
     period = None if dated is None or since is None or until is None else Period(dated, since, until)
     about, source = home.ledger.dataset(name).registration, RowSource(data, query, table, query_reason)
     described = home.datasets / about.commitment / "schema.yaml"
     stated = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
     with busy(f"packing another block of {name}"), rows_at(home, source, described, about.unit.column) as found:
         rows, origin = found
-        grown = append_rows(home, name, rows, this_user(), records, period, new, origin, stated)
+        grown = append_rows(home, name, rows, this_user(), records, period, new, origin, stated, access, said)
     show_as_is(home, grown, json)
 
 

@@ -41,12 +41,13 @@ def evaluated(asked: Mapping[str, Any], key: str | None, out: Path | None) -> di
     return body | {"statement": str(home.evaluations / str(body["job"]) / ENVELOPE)}
 
 
-def evaluated_on_rows(name: str, data: Path, schema: Path | None, out: Path | None) -> Report:
+def evaluated_on_rows(name: str, data: Path, schema: Path | None, out: Path | None, public: bool) -> Report:
     """On rows of a file that are nobody's secret, for nothing."""
     from training.evaluation.public_rows import evaluate_rows  # loads scikit-learn
 
-    model = opened(name)
-    found = evaluate_rows(Home.open(), model.verified, model.reference, data, this_user(), schema)
+    model, home = opened(name), Home.open()
+    access = allowed(home)
+    found = evaluate_rows(home, model.verified, model.reference, data, this_user(), schema, public, access)
     if out is not None:
         write_report(found, out)
     return found

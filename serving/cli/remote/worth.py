@@ -39,7 +39,7 @@ def evaluated(asked: Mapping[str, Any], key: str | None, out: Path | None) -> di
     return body | {"worth": plain, "statement": f"/v1/evaluations/{told['job']}"}
 
 
-def evaluated_on_rows(name: str, data: Path, schema: Path | None, out: Path | None) -> Any:
+def evaluated_on_rows(name: str, data: Path, schema: Path | None, out: Path | None, public: bool) -> Any:
     """A server takes no rows, and here nobody can tell whether they stand in one of its datasets."""
     raise InputError(
         "data: works where the home is, which makes sure that the rows stand in no dataset; evaluate by --dataset, or "

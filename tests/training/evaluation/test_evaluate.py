@@ -28,7 +28,7 @@ from accountant.errors import (
 from accountant.home import Home
 from accountant.keys import dsse
 from accountant.ledger.left import describe_budget
-from accountant.ledger.records import HOLDOUT
+from accountant.ledger.records import HOLDOUT, NewPeople
 from models.store import placing
 from models.worth.report import write
 from models.worth.stated import check, report_of
@@ -330,7 +330,8 @@ def test_a_part_with_one_row_or_one_class_gives_an_answer(home, tmp_path):
     target = next(name for name in rows.column_names if name in ("class", "income", "target", "y"))
     none = rows.filter(pc.equal(rows[target], rows[target][0])).slice(0, 50)
     for name, few in (("one", rows.slice(5, 1)), ("none", none)):
-        register(home, name, *small(tmp_path, name, few), Budget.of("2", "0.00001"), Relation.ADD_REMOVE, "record")
+        how = Budget.of("2", "0.00001"), Relation.ADD_REMOVE, "record"
+        register(home, name, *small(tmp_path, name, few), *how, new_people=NewPeople("a test", "steward"))
         body = job.evaluate(home, asked(dataset=name), by="test")["worth"]
         assert not body["better"]
 

@@ -69,3 +69,53 @@ def move(table: Words, larger: Words) -> None:
                 slot = (slot + 1) & last
             for j in range(3):
                 larger[slot, j] = table[i, j]
+
+
+@njit()
+def times_of(table: Words, most: int) -> tuple[NDArray[np.int64], Any]:
+    """(most + 1,): how many ids of the table were seen k times, the last one: `most` times or oftener; and how often
+    the most frequent one was.
+    """
+    times, top = np.zeros(most + 1, np.int64), np.int64(0)
+    for i in range(len(table)):
+        if table[i, 1] != 0:
+            count = np.int64(table[i, 2])
+            times[min(count, np.int64(most))] += 1
+            top = max(top, count)
+    return times, top
+
+
+@njit()
+def rows_of(data: Bytes, word: np.uint64, table: Words, held: Bytes) -> Any:
+    """How often the id `data`, whose word is `word`, was seen."""
+    last = np.int64(len(table) - 1)
+    slot = np.int64(word & np.uint64(last))
+    while table[slot, 1] != 0:
+        if table[slot, 0] == word and _same(held, np.int64(table[slot, 1]) - 1, data, 0, data.size):
+            return np.int64(table[slot, 2])
+        slot = (slot + 1) & last
+    return np.int64(0)
+
+
+@njit()
+def texts_of(table: Words, held: Bytes) -> tuple[NDArray[np.int64], Bytes]:
+    """(places, bytes): the ids of these slots of a table; the i-th is bytes[places[i]:places[i + 1]]."""
+    people, size = 0, 0
+    sizes = np.zeros(len(table), np.int64)
+    for i in range(len(table)):
+        if table[i, 1] != 0:
+            at, length = np.int64(table[i, 1]) - 1, np.uint64(0)
+            for j in range(8):
+                length |= np.uint64(held[at + j]) << np.uint64(8 * j)
+            sizes[i] = np.int64(length)
+            people, size = people + 1, size + sizes[i]
+    places, texts = np.zeros(people + 1, np.int64), np.empty(size, np.uint8)
+    one = 0
+    for i in range(len(table)):
+        if table[i, 1] != 0:
+            start = np.int64(table[i, 1]) + 7
+            for j in range(sizes[i]):
+                texts[places[one] + j] = held[start + j]
+            places[one + 1] = places[one] + sizes[i]
+            one += 1
+    return places, texts

@@ -36,7 +36,7 @@ from training.rows.packed.growing import Growing, chosen
 from training.rows.packed.names import cells_file, row_files, since_file
 from training.rows.packed.persons import WORDS, Before
 from training.rows.parts import Parting
-from training.rows.people import FirstOfEach, unit_ids
+from training.rows.people import FirstOfEach
 from training.rows.rows import row_bound
 from training.rows.schema import Schema
 
@@ -93,18 +93,19 @@ def pack(
     parting: Parting | None = None,
     folder: Path | None = None,
     before: Before | None = None,
+    said_ids: Collection[str] = (),
 ) -> Packed:
     """All rows of the file in packed bins; of each unit, the first rows in file order, as many as it may contribute.
     `scan` sees every row as it stands in the file. `parting` says which units are kept aside, `before` who has rows in
-    earlier blocks, where one person is bounded over all of them.
+    earlier blocks, where one person is bounded over all of them; `said_ids`: what was said of the ids (`FirstOfEach`).
 
     `folder`: an empty one, in which the files of `names` then lie; None: they are gone once nobody looks at them.
     Memory holds a batch of rows; how many rows each person has lies in a file without a name.
     """
     if folder is None:
         with tempfile.TemporaryDirectory() as place:
-            return pack(data, schema, unit, scan, parting, Path(place), before)
-    keep = FirstOfEach(unit.column, unit.contributions, folder) if unit.column else None
+            return pack(data, schema, unit, scan, parting, Path(place), before, said_ids)
+    keep = FirstOfEach(unit.column, unit.contributions, folder, said_ids) if unit.column else None
     described = {feature.name for feature in schema.stored} | {*schema.target_names, ""}
     wanted = sorted({unit.column or "", *(() if scan is None else scan.names)} - described)
     with ExitStack() as ended:
@@ -128,11 +129,10 @@ def pack(
                         "many are declared; say in the schema how many there are about"
                     )
                 files.write(batch, start, used, own)
-                if parting is not None and unit.column and files.held is not None:
-                    files.held.write(0, used, parting.of_units(unit_ids(unit.column, batch[unit.column]))[own])
-                if before is not None and unit.column and files.who is not None:
-                    own_ids = unit_ids(unit.column, batch[unit.column]).filter(pa.array(own))
-                    for at, words in enumerate(before.digests(own_ids)):
+                if parting is not None and keep is not None and files.held is not None:
+                    files.held.write(0, used, parting.of_units(keep.ids)[own])
+                if before is not None and keep is not None and files.who is not None:
+                    for at, words in enumerate(before.digests(keep.ids.filter(pa.array(own)))):
                         files.who.write(at, used, words)
             finally:
                 if looked is not None:

@@ -1,0 +1,92 @@
+"""What the guard against copies answered: each comparison that no registration follows leaves a signed entry, and only
+a few may be answered in an hour, counted from the entries themselves (docs/privacy/copies.md).
+
+An entry names who asked, by which door, which name was tried, and the datasets in which rows or people were found; it
+holds no share, no count and no id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+from sqlalchemy import Connection
+
+from accountant.errors import InputError
+from accountant.ledger.ledger import Ledger
+from accountant.log.entries import Entry, read_entry
+from accountant.store.entry_kinds import entry_index
+from accountant.store.store import Store, body_at
+
+COMPARED = "rows-compared"
+REGISTER, APPEND, EVALUATE = "register", "append", "evaluate"
+MOST_ANSWERS = 5
+SPAN = timedelta(hours=1)
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`door`: what the file was brought for. `dataset`: the name that it was to be registered under, the dataset that
+    was to grow, or that of the model that was to be evaluated. `by`: the principal who asked. `data`: a keyed digest of
+    the file, 64 hexadecimal digits, or None; the same answer about the same file counts once.
+    """
+
+    door: str
+    dataset: str
+    by: str
+    data: str | None = None
+
+
+def require_answers_left(ledger: Ledger, asked: Comparison) -> None:
+    """Refuse a comparison where MOST_ANSWERS were answered in this home in the last SPAN. It says when to come back,
+    and nothing about rows.
+
+    Raises:
+        InputError: details `again`, the time in UTC from which one more is answered.
+    """
+    with ledger.log.database.reading() as connection:
+        recent = _recent_entries(ledger.log.database, connection)
+    if len(recent) < MOST_ANSWERS or any(_is_same(entry, asked) for entry in recent):
+        return
+    oldest = sorted(entry.value["time"] for entry in recent)[-MOST_ANSWERS]
+    again = (datetime.strptime(oldest, _TIME) + SPAN + timedelta(seconds=1)).strftime(_TIME)
+    raise InputError(
+        f"data: not compared: {MOST_ANSWERS} comparisons of files with registered datasets were answered in the last "
+        f"hour, the most in this home. Come back after {again}",
+        again=again,
+    )
+
+
+def record_comparison(ledger: Ledger, asked: Comparison, concerns: Collection[str]) -> None:
+    """Append the entry of an answer that no registration follows. `concerns`: the datasets in which something was
+    found, none where nothing was. The same answer about the same file within SPAN stands once.
+    """
+    named = sorted(set(concerns))
+    with ledger.log.writing() as writer:
+        for entry in _recent_entries(ledger.log.database, writer.connection):
+            if _is_same(entry, asked) and entry.value["concerns"] == named:
+                return
+        more = {} if asked.data is None else {"data": asked.data}
+        writer.append(COMPARED, door=asked.door, dataset=asked.dataset, concerns=named, by=asked.by, **more)
+
+
+def _is_same(entry: Entry, asked: Comparison) -> bool:
+    value = entry.value
+    same_file = asked.data is not None and value.get("data") == asked.data
+    return same_file and (value["door"], value["by"]) == (asked.door, asked.by)
+
+
+def _recent_entries(database: Store, connection: Connection) -> list[Entry]:
+    """The entries of answers in the last SPAN, the oldest first. One of a clock that ran ahead counts."""
+    since = (datetime.now(UTC) - SPAN).strftime(_TIME)
+    numbers = np.flatnonzero(entry_index(database, connection).of_kind(COMPARED)).tolist()
+    found: list[Entry] = []
+    for number in reversed(numbers):
+        entry = read_entry(number, body_at(connection, number))
+        if entry.value["time"] < since:
+            break
+        found.append(entry)
+    return found[::-1]
