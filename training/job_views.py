@@ -56,6 +56,7 @@ def dataset_to_json(home: Home, dataset: Dataset, detail: bool = True, works_out
         **({"targets": list(registration.targets)} if registration.targets else {}),
         "schema": registration.schema,
         **({} if registration.query is None else {"query": registration.query.to_json()}),
+        **({"refined": [profile.to_json() for profile in registration.refined]} if registration.refined else {}),
         **_holdout(home, dataset),
         **_blocks(dataset),
         **({} if dataset.person is None else {"person": describe_accounts([dataset.person])}),

@@ -27,6 +27,7 @@ from models.onnx.export import to_onnx
 from models.store import placing
 from models.store.bundle import Bundle, ModelStore
 from models.store.loading import card_of, domains, stated_range
+from training.rows.refined_schema import with_profiles
 
 ENSEMBLE, ENVELOPE = "ensemble.json", "model.onnx.dsse.json"
 
@@ -120,7 +121,7 @@ def _envelope(home: Home, folder: Path, job: Job, ensemble: Ensemble, onnx: byte
     )
     payload = statement.statement(
         subject,
-        home.ledger.dataset_of(job.seq),
+        with_profiles(home, home.ledger.dataset_of(job.seq)),
         request,
         plan_from_json(entry["plan"]),
         home.ledger.log.origin,

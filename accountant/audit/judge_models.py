@@ -90,7 +90,8 @@ class Models:
                 self._findings.add(None, f"model {name}: its certificate's trust model is not that of entry {seq}")
             named: list[dict[str, Any]] = predicate["dataset"].get("refined", [])
             lines = [{_ENTRY_KEYS.get(key, key): said for key, said in line.items()} for line in named]
-            if "words" in predicate and lines != self._refined[value["dataset"]]:
+            entered = self._refined.get(value["dataset"]) or lines  # entries of before name none
+            if "words" in predicate and not (lines == entered and replay.profiles.are(lines, rows.families)):
                 self._findings.add(None, f"model {name}: its certificate names other profiles than its dataset's entry")
             if predicate["public"].get("target") != value.get("target"):
                 self._findings.add(None, f"model {name}: its certificate names another target than entry {seq}")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from accountant.audit.judge import Value
+from accountant.errors import LedgerInvalid
 from accountant.privacy.soundness import require
 
 FIELDS = {"entry", "dataset", "part", "epsilon", "delta", "same_people"}
@@ -28,6 +29,14 @@ class Profiles:
         """Note a `profiled` entry: of which job, part and dataset."""
         self._stated[seq] = {"entry": seq, "dataset": dataset, "part": part, **self._claims[reservation]}
         self._families[seq] = frozenset(families)
+
+    def are(self, lines: list[dict[str, Any]], families: Collection[str]) -> bool:
+        """Tell whether a certificate's lines are profiles that stand; none are, too."""
+        try:
+            self.named({"refined": lines} if lines else {}, families)
+        except LedgerInvalid:
+            return False
+        return True
 
     def named(self, value: Value, families: Collection[str]) -> None:
         """Check what a dataset's entry says, whose families these are. LedgerInvalid names the first thing wrong."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -26,22 +25,29 @@ def require_profiles(
     return tuple(_require(connection, profile, families) for profile in profiles)
 
 
-def _require(connection: Connection, stated: SchemaProfile, families: Collection[str]) -> SchemaProfile:
-    at = f"schema: refined: entry {stated.entry}"
-    if stated.entry >= size(connection):
-        raise InputError(f"{at}: this ledger has no such entry; {REMEDY}", entry=stated.entry)
-    profiled = read_entry(stated.entry, body_at(connection, stated.entry)).value
+def profile_of_entry(connection: Connection, entry: int, families: Collection[str]) -> SchemaProfile:
+    """Read what the ledger says of a profile, by the index of its `profiled` entry. InputError where it is none."""
+    at = f"schema: refined: entry {entry}"
+    if entry >= size(connection):
+        raise InputError(f"{at}: this ledger has no such entry; {REMEDY}", entry=entry)
+    profiled = read_entry(entry, body_at(connection, entry)).value
     if profiled["type"] != "profiled":
-        raise InputError(f"{at}: is no profile of this ledger; {REMEDY}", entry=stated.entry)
+        raise InputError(f"{at}: is no profile of this ledger; {REMEDY}", entry=entry)
     reserved = read_entry(profiled["reservation"], body_at(connection, profiled["reservation"])).value
     counted = load(connection, profiled["dataset"])
     part = HOLDOUT if reserved.get("part") == HOLDOUT else ALL if counted.holdout is None else TRAINING
-    claim = reserved["claim"]
-    true = {"dataset": profiled["dataset"], "part": part, "epsilon": claim["epsilon"], "delta": claim["delta"]}
-    for name, value in true.items():
-        if getattr(stated, name) != value:
+    claim, same = reserved["claim"], not set(families).isdisjoint(counted.identities)
+    return SchemaProfile(entry, profiled["dataset"], part, claim["epsilon"], claim["delta"], same)
+
+
+def _require(connection: Connection, stated: SchemaProfile, families: Collection[str]) -> SchemaProfile:
+    true = profile_of_entry(connection, stated.entry, families)
+    for name in ("dataset", "part", "epsilon", "delta"):
+        said, expected = getattr(stated, name), getattr(true, name)
+        if said != expected:
             raise InputError(
-                f"{at}: says {name} {getattr(stated, name):.60}, and the ledger says {value}; {REMEDY}",
+                f"schema: refined: entry {stated.entry}: says {name} {said:.60}, and the ledger says {expected}; "
+                f"{REMEDY}",
                 entry=stated.entry,
             )
-    return replace(stated, same_people=not set(families).isdisjoint(counted.identities))
+    return true

@@ -28,7 +28,9 @@ def with_worth(card: bytes, found: Sequence[WorthPredicate]) -> bytes:
         return card
     lines = []
     for form in sorted(found, key=lambda one: one.ledger.reservation):
-        seen = ", which the model learnt from" if form.rows.seen else ""
+        bins = form.rows.seen_by_bins
+        seen = ", whose noisy counts made the model's bins" if bins else ", which the model learnt from"
+        seen = seen if form.rows.seen else ""
         pair = form.against
         other = "" if pair is None else f", beside {plain(pair.name)} of entry {pair.certificate}"
         where = f"{plain(form.rows.dataset)}, {form.rows.part} rows{seen}{other}"

@@ -151,7 +151,8 @@ def report_of(body: dict[str, Any], contributions: int) -> Report:
         at_each = thresholds(
             layout, counts.tolist(), Noise(groups * float(histogram["variance"]), float(LEVEL), contributions)
         )
-    seen = " The model learnt from these rows: it looks better than it is." if body["seen"] else ""
+    learnt = "The model's bins follow from a profile of" if "seen_by_bins" in body else "The model learnt from"
+    seen = f" {learnt} these rows: it looks better than it is." if body["seen"] else ""
     other = body.get("against")
     than = "a constant answer" if other is None else f"{other['model']}, certified by entry {other['certificate']}"
     better = f" It is {'' if body['better'] else 'not shown to be '}better than {than}."

@@ -50,6 +50,7 @@ def worth_to_json(seq: int, found: Worth) -> dict[str, Any]:
         "dataset": form.rows.dataset,
         "part": form.rows.part,
         "seen": form.rows.seen,
+        **({"seen_by_bins": form.rows.seen_by_bins} if form.rows.seen_by_bins else {}),
         "epsilon": form.claim.epsilon,
         "delta": form.claim.delta,
         "level": form.level,

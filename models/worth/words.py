@@ -8,7 +8,8 @@ from typing import Any
 def short_worth(body: dict[str, Any]) -> str:
     """A statement of worth in a few words: its first figure with the interval, and what is to be known of it."""
     first = body["metrics"][0]
-    seen = ", on rows it learnt from" if body["seen"] else ""
+    learnt = ", on rows that its bins were made from" if "seen_by_bins" in body else ", on rows it learnt from"
+    seen = learnt if body["seen"] else ""
     than = f"entry {body['against']['certificate']}" if "against" in body else "a constant answer"
     better = "" if body["better"] else f", not shown to be better than {than}"
     if "against" in body:

@@ -62,9 +62,10 @@ def _registered(value: Value) -> str:
         share = f"{float(value['holdout']) * 100:g} %"
         kept = f" About {share} of them are kept aside for evaluation, with a budget of the same size."
     return (
-        f"Dataset {value['dataset']} was registered{family}. Everything that is ever released from it may cost epsilon "
-        f"{budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under {value['relation']}."
-        f"{kept}{_targets(value)}{cells}{_query(value)}"
+        f"Dataset {value['dataset']} was registered{family}. Everything that is ever released of these rows may cost "
+        f"epsilon {budget['epsilon']} at delta {budget['delta']} in all. Protected is each {unit}, under "
+        f"{value['relation']}."
+        f"{kept}{_grows(value)}{_targets(value)}{cells}{_query(value)}{_refined(value)}"
     )
 
 
@@ -86,6 +87,23 @@ def _appended(value: Value) -> str:
         f"{value['by']} appended block {value['block']} to dataset {value['dataset']}, with a budget of its own, of "
         f"the same size: protected is each unit in each block.{days}{said}{_query(value)}"
     )
+
+
+def _grows(value: Value) -> str:
+    """What the total is of, where blocks may be appended."""
+    if value["relation"] == "replace-one" or value["unit"]["name"] == "owner":
+        return ""
+    whose = " A person's total over all blocks is an entry of its own." if value["unit"]["column"] is not None else ""
+    return f" A block that is appended has a total of its own.{whose}"
+
+
+def _refined(value: Value) -> str:
+    named = [
+        f"entry {line['entry']} ({line['part']} rows of {line['dataset']}, epsilon {line['epsilon']} at delta "
+        f"{line['delta']})"
+        for line in value.get("refined", ())
+    ]
+    return f" Its schema was refined from what was released of rows: {', '.join(named)}." if named else ""
 
 
 def _query(value: Value) -> str:
@@ -225,7 +243,7 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
         lambda value: (
             f"Dataset {value['dataset']} was registered. It holds people of datasets that were registered before it, "
             f"so it shares their budgets: of {_count(len(value['families']), 'family', 'families')}."
-            f"{_targets(value)}{_query(value)}"
+            f"{_targets(value)}{_query(value)}{_refined(value)}"
         ),
     ),
     "dataset-appended": ("run", "block appended", _appended),

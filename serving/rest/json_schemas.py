@@ -133,6 +133,19 @@ _RECORDS = {
         says="of rows that a query answered: of its text, which is "
         "not told; a reason where nothing shows that each row is about one unit alone",
     ),
+    "refined": array(
+        record(
+            {
+                "entry": COUNT,
+                "dataset": TEXT,
+                "part": {"enum": ["all", "training", "holdout"]},
+                "epsilon": DECIMAL,
+                "delta": DECIMAL,
+                "same_people": TRUTH,
+            },
+            says="a profile of rows that the schema was refined from, and what it claimed",
+        )
+    ),
     "holdout": record({"share": DECIMAL, "budget": record(_STANDING)}, says="what is kept aside for evaluation"),
 }
 DATASETS = record({"datasets": array(record(_DATASET, _RECORDS))})
@@ -229,7 +242,11 @@ _WORTH = {
     ),
 }  # fmt: skip
 _OTHER = record({"model": TEXT, "certificate": COUNT}, says="what it was compared with, on the same rows")
-WORTH = record(_WORTH, {"against": _OTHER}, says="what a model was measured to be worth, by a signed statement")
+WORTH = record(
+    _WORTH,
+    {"against": _OTHER, "seen_by_bins": array(COUNT)},
+    says="what a model was measured to be worth, by a signed statement",
+)
 MODEL = record(
     {
         "model": TEXT, "name": TEXT, "version": COUNT, "target": TEXT, "classes": array(LABEL),

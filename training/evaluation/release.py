@@ -29,6 +29,7 @@ from models.worth.stated import LEVEL, check, figures, histogram_form, is_better
 from models.worth.statements import ENVELOPE, PROOF
 from training.evaluation.evaluate import evaluator_of, learnt_from, measured_by, part_of, seen_by_bins
 from training.release import alone, discard, sign
+from training.rows.refined_schema import with_profiles
 from training.rows.schema import schema_of
 
 COUNTS = "counts.json"
@@ -118,7 +119,7 @@ def _payload(home: Home, job: Job, counts: list[int]) -> bytes:
     request, plan = request_from_entry(entry), plan_from_json(entry["plan"])
     assert request.evaluates is not None
     models = measured_by(home, request)
-    dataset = home.ledger.dataset_of(job.seq)
+    dataset = with_profiles(home, home.ledger.dataset_of(job.seq))
     evaluator = evaluator_of([each.ensemble for each in models], schema_of(home, dataset), request.parameters)
     layout = evaluator.query.layout
     part = part_of(dataset)

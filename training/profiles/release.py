@@ -19,6 +19,7 @@ from training.evaluation.evaluate import part_of
 from training.evaluation.release import Stated, finish_stated
 from training.profiles.counts import GRID
 from training.profiles.profile import pairs_of, profiler_of
+from training.rows.refined_schema import with_profiles
 from training.rows.schema import schema_of
 
 ENVELOPE, PROOF = "profile.dsse.json", "profile.tlog-proof"
@@ -43,7 +44,7 @@ def finish_profile(home: Home, seq: int) -> Path:
 def _payload(home: Home, job: Job, counts: list[int]) -> bytes:
     entry = home.ledger.reservation(job.seq).value
     request, plan = request_from_entry(entry), plan_from_json(entry["plan"])
-    dataset = home.ledger.dataset_of(job.seq)
+    dataset = with_profiles(home, home.ledger.dataset_of(job.seq))
     _, columns = profiler_of(schema_of(home, dataset), request.parameters)
     registration = dataset.registration
     known = registration.records if registration.relation is Relation.REPLACE_ONE else None

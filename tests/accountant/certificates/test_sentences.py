@@ -15,11 +15,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from ledgers import request
 from offices import Office, dataset
 
 from accountant import canonical
 from accountant.budget import Budget, Relation
-from accountant.certificates import sentences
+from accountant.certificates import profile, sentences, worth
 from accountant.certificates.certificate import verify
 from accountant.certificates.releases import PURPOSES, ReleaseKind, kind_of
 from accountant.errors import CertificateInvalid, InputError
@@ -108,10 +109,10 @@ def test_each_combination_says_what_its_plan_did(asked, rows, profiles):
     assert ("nothing was fitted to rows" in said) == (not profiles and not asked.startswith(("found", "tuned")))
     assert found["accounting"]["coversPreprocessing"] is not bool(profiles)
     assert found["accounting"]["coversTuning"] is (asked == "tuned")
-    for profile in profiles:
-        people = "the same people" if profile.same_people else "other people"
-        where = f"entry {profile.entry}, {profile.part} rows of dataset {profile.dataset}, {people}, epsilon "
-        assert f"{where}{profile.epsilon} at delta {profile.delta}" in said
+    for each in profiles:
+        people = "the same people" if each.same_people else "other people"
+        where = f"entry {each.entry}, {each.part} rows of dataset {each.dataset}, {people}, epsilon "
+        assert f"{where}{each.epsilon} at delta {each.delta}" in said
     assert ("public schema" in said) == (not profiles)
     assert (found["notCovered"][0] == sentences.PUBLIC_SCHEMA) == (not profiles)
     assert found["dataset"]["growth"] == {"state": growth, "promise": sentences.GROWTH[growth]}
@@ -286,6 +287,52 @@ def test_owners_are_told_of_public_rows_only_where_there_are_some():
         {**found["mechanisms"][0], "purpose": "one report of one owner", "mechanism": "one-of-k",
          "event": {"type": "pure-dp", "epsilon": "0.5"}}
     ]})["preprocessing"]  # fmt: skip
+
+
+COUNTS = Release("records by true answer and what the model says", "discrete-laplace", "l1", 1, PureDp(Decimal("0.5")))
+SPREAD = Release(
+    "rows by bin of 4 columns and 1 pairs of columns", "discrete-gaussian", "l2", 90, Gaussian(Decimal(30))
+)
+
+
+def counted(kind: str, about: Dataset, part: str) -> dict:
+    """A statement of counts: of worth, or of a profile."""
+    rest = request(delta="0" if kind == "worth" else "0.000001"), "example.org/ledger", 3, "0" * 64
+    if kind == "worth":
+        measured = worth.Measured({"name": "adult"}, "0" * 64, part, False, {"kind": "binary"}, "0.95", [], True)
+        payload = worth.statement(measured, about, rest[0], Plan.of([COUNTS]), *rest[1:])
+    else:
+        payload = profile.statement(profile.Counted(part, None, 64, {}), about, rest[0], Plan.of([SPREAD]), *rest[1:])
+    return json.loads(payload)["predicate"]
+
+
+@pytest.mark.parametrize("kind", ["worth", "profile"])
+@pytest.mark.parametrize("rows", DATASETS)
+@pytest.mark.parametrize("part", ["all", "training", "holdout"])
+@pytest.mark.parametrize("profiles", [(), PROFILES])
+def test_statements_of_counts_say_what_was_counted(kind, rows, part, profiles):
+    about, growth = DATASETS[rows]
+    found = counted(kind, refined(about, profiles), part)
+    stated_rows, accounting = found["rows"], found["accounting"]
+    assert stated_rows["growth"] == {"state": growth, "promise": sentences.GROWTH[growth]}
+    assert ("no rows are kept aside" in accounting["composition"]) == (part == "all")
+    assert accounting["coversPreprocessing"] is not bool(profiles)
+    assert (found["notCovered"][0] == sentences.PUBLIC_SCHEMA) == (not profiles)
+    assert ("together" in stated_rows) == bool(profiles)
+    if profiles:
+        own = Decimal(found["claim"]["epsilon"])
+        sums = {"holdout": (own + Decimal("0.9"), Decimal("0.5"))}.get(part, (own + Decimal("0.5"), Decimal("0.9")))
+        assert Decimal(stated_rows["together"]["epsilon"]) == max(sums)
+    sentences.check(found)
+    for path, lie in (
+        ("rows.growth", {"state": "fixed", "promise": "it cannot get worse"}), ("notCovered", []),
+        ("accounting.coversPreprocessing", bool(profiles)), ("mechanisms.0.library", "somebody"),
+        ("accounting.composition", "one release"), ("rows.together", {"epsilon": "0", "delta": "0", "sum": ""}),
+    ):  # fmt: skip
+        changed = copy.deepcopy(found)
+        put(changed, path, lie)
+        with pytest.raises(CertificateInvalid):
+            sentences.check(changed)
 
 
 @pytest.mark.slow

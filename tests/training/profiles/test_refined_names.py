@@ -21,6 +21,7 @@ from accountant.budget import Budget, Relation
 from accountant.errors import InputError, LedgerInvalid, SchemaError
 from accountant.home import Home
 from models.worth.statements import statement_of
+from models.worth.words import short_worth
 from training import job
 from training.evaluation.evaluate import AskedWorth, open_model
 from training.plans import Asked
@@ -123,6 +124,8 @@ def test_an_evaluation_says_whether_the_bins_have_seen_its_rows(story):
         assert form.rows.part == "holdout"
         assert (form.rows.seen, form.rows.seen_by_bins or []) == (bool(seen), seen)
         assert [line.entry for line in form.rows.refined or ()] == [story.profiles[name]["entry"]]
+        assert ("bins" in short_worth(done["worth"])) == bool(seen)
+        assert done["worth"].get("seen_by_bins", []) == seen
         own = Decimal(form.claim.epsilon)
         sums = (own, Decimal(story.profiles["d1"]["epsilon"])), (own + Decimal(story.profiles["d3"]["epsilon"]),)
         assert Decimal(form.rows.together.epsilon) == max(sums[name == "d3"])
@@ -208,3 +211,43 @@ def test_the_audit_judges_what_entries_say_of_profiles(story):
         else:
             with pytest.raises(LedgerInvalid, match="refined"):
                 replay.read(joined, canonical.encode(changed))
+
+
+def test_a_dataset_of_before_is_certified_with_the_profiles_that_its_file_speaks_of(tmp_path, monkeypatch):
+    """Registered when neither files nor entries named them: the first line of the file did."""
+    home = Home.init(ledgers.place(tmp_path / "home"))
+    monkeypatch.setattr("training.rows.datasets.check_refined", lambda *_: None)
+    path = tmp_path / "s0.yaml"
+    path.write_text(SCHEMA)
+    register(home, "s0", rows(tmp_path, 0), path, TOTAL, Relation.ADD_REMOVE, "pid")
+    expected = []
+    for step in (1, 2):
+        name = f"s{step - 1}"
+        found = profile_of(home, job.profile(home, AskedProfile(name, "0.5"), by="me")["job"])[2]
+        body = refine((tmp_path / f"{name}.yaml").read_bytes(), found).text
+        head, _, rest = body.partition("target:")
+        cleaned = yaml.safe_load(f"target:{rest}")
+        del cleaned["refined"]
+        path = tmp_path / f"s{step}.yaml"
+        path.write_text(head + yaml.safe_dump(cleaned))
+        register(home, f"s{step}", rows(tmp_path, step), path, None, Relation.ADD_REMOVE, "pid", families=["s0"])
+        expected.append(found.entry)
+        job.train(home, Asked(f"s{step}", "forest", "0.3", parameters={"trees": 3}), by="me")
+        stated = open_model(home, f"s{step}").certificate.statement["predicate"]
+        assert [line["entry"] for line in stated["dataset"]["refined"]] == expected
+        assert "the same people" in stated["preprocessing"]
+    assert not home.ledger.dataset("s2").registration.refined
+    assert audit_home(home, ledgers.bundles(home.path)).ok
+
+
+def test_the_audit_finds_a_certificate_that_is_silent_about_a_profile(tmp_path, monkeypatch):
+    home, path = Home.init(ledgers.place(tmp_path / "home")), tmp_path / "d.yaml"
+    path.write_text(SCHEMA)
+    register(home, "d", rows(tmp_path, 0), path, TOTAL, Relation.ADD_REMOVE, "pid")
+    found = profile_of(home, job.profile(home, AskedProfile("d", "0.5"), by="me")["job"])[2]
+    (tmp_path / "r.yaml").write_text(refine(path.read_bytes(), found).text)
+    register(home, "r", rows(tmp_path, 1), tmp_path / "r.yaml", None, Relation.ADD_REMOVE, "pid", families=["d"])
+    monkeypatch.setattr("accountant.certificates.statement.refined_to_json", lambda _: {})
+    job.train(home, Asked("r", "forest", "0.3", parameters={"trees": 3}), by="me")
+    (problem,) = audit_home(home, ledgers.bundles(home.path)).problems
+    assert "names other profiles than its dataset's entry" in problem
