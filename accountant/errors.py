@@ -61,6 +61,15 @@ class InputError(DpserveError):
     exit_code = 2
 
 
+class AnswerMissing(InputError):
+    """What holds permanently was left open, for instance whose the rows are; nothing is assumed, and nothing was
+    changed.
+    """
+
+    code = "answer_missing"
+    remedy = "the message asks the questions, and says how each is answered; ask again with the answers"
+
+
 class SchemaError(InputError):
     """The public schema is wrong or incomplete, for instance with a FILL-IN left in a draft."""
 

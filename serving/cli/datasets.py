@@ -33,7 +33,7 @@ FamilyName = Annotated[
 ]
 Holdout = Annotated[
     str | None,
-    typer.Option(help="Share of the people kept aside for evaluation, 0.2 for instance; none when left out."),
+    typer.Option(help="Share of the people kept aside for evaluation, 0.2 for instance; or none, as when left out."),
 ]
 
 NewPeopleSaid = Annotated[
@@ -101,7 +101,7 @@ def register(
     stated = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
     with busy(f"packing the rows of {name}"), rows_at(home, source, schema, unit) as (rows, origin):
         made = registered(home, asked, rows, schema, this_user(), origin, stated, access)
-    if made.holdout is None and not asked.family:
+    if made.holdout is None and not asked.family and holdout is None:
         note("All rows are for training. With --holdout 0.2 a fifth of the people would be kept aside, with a budget")
         note("of their own, so that models can be evaluated on them; that cannot be declared later.")
     show_as_is(home, made, json)

@@ -119,6 +119,7 @@ def registering(request: Request, store: Drafts, body: Mapping[str, Any]) -> Dra
         raise InputError("family: must be a list of names")
     asked = AskedRegistration(**{**given, "family": tuple(family)})
     check_name("dataset", asked.name)
+    asked.require_answers()
     asked.check()
     for each in family:
         access(request).require("steward", dataset=state(request).home.ledger.member(each))
@@ -215,6 +216,8 @@ ASK = _takes(
             name: {"type": "string", "description": f"{what} of one person over all blocks that will ever come"}
             for name, what in (("person_epsilon", "epsilon"), ("person_delta", "delta"))
         },
+        "unit": {"type": "string", "description": "asked always: the column that names the person, or record"},
+        "holdout": {"type": "string", "description": "asked without a family: a share like 0.2, or none"},
         "relation": json_schemas.RELATION, "contributions": {"type": "integer", "minimum": 1}, "family": _TEXTS,
         "new_people": {"type": "boolean"}, "made_up": {"type": "boolean"},
         "one_person": {"type": "boolean", "description": "an id with many more rows than others is one person"},
@@ -235,7 +238,8 @@ DOORS = (
     Door("PUT", f"{ONE}/rows", STEWARD, receive, "Send a part of its file", gives=DRAFT, query=AT, also=PART),
     Door("POST", f"{ONE}/check", STEWARD, check, "Say what its columns are; every row is checked", 202, takes=CHECK,
          gives=DRAFT),
-    Door("POST", f"{ONE}/register", STEWARD, register, "Register it, for ever", 202, takes=ASK, gives=DRAFT),
+    Door("POST", f"{ONE}/register", STEWARD, register, "Register it, for ever", 202, takes=ASK, gives=DRAFT,
+         errors=(422,)),
     Door("DELETE", ONE, STEWARD, delete, "Delete a draft and its rows",
          gives=json_schemas.record({"deleted": json_schemas.TEXT})),
 )  # fmt: skip

@@ -88,6 +88,7 @@ class ClientGone(Exception):
 STATUS: dict[type[DpserveError], int] = {
     DpserveError: 500,
     errors.InputError: 400,
+    errors.AnswerMissing: 422,
     errors.UnknownName: 404,
     errors.NameTaken: 409,
     errors.WrongState: 409,

@@ -30,6 +30,7 @@ ROWS = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", refere
 # Code -> the test that something is answered with it in; of this file where nothing is said.
 CLI, SERVICE, ABUSE = "serving/cli/test_cli.py", "serving/test_service.py", "serving/test_abuse.py"
 TRIGGERS = {
+    "answer_missing": "training/registering/test_asked.py",
     "bad_input": f"{CLI}::test_without_a_home_the_next_step_is_named",
     "budget_refused": f"{CLI}::test_refusal_is_exit_code_3",
     "certificate_invalid": f"{SERVICE}::test_tampered_model_is_refused_and_the_others_go_on",
@@ -74,6 +75,7 @@ TRIGGERS = {
     "wrong_state": "serving/cli/test_cli_keys.py::test_rotate_with_overlap_then_retire",
 }
 KINDS = {  # of errors that tests know by their class, or by their status
+    "answer_missing": r"pytest\.raises\(AnswerMissing",
     "certificate_revoked": r"pytest\.raises\(CertificateRevoked",
     "engine_unavailable": r"pytest\.raises\(EngineUnavailable",
     "ledger_invalid": r"pytest\.raises\(LedgerInvalid",

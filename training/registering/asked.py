@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from accountant.budget import Budget, exact_decimal, parse_relation
-from accountant.errors import InputError
+from accountant.errors import AnswerMissing, InputError
 from accountant.home import Home
 from accountant.ledger.families import Dataset
 from accountant.ledger.grants import Access
@@ -15,13 +16,23 @@ from accountant.ledger.row_queries import RowQuery
 from training.rows import datasets, made_up
 from training.rows.copy_guard import Asker
 
+NO_HOLDOUT = "none"  # an answer: nobody is kept aside for evaluations
+QUESTIONS = {  # what holds permanently, so that no door answers it by itself
+    "unit": "whose is a row? Name the column that names the person, or record: each row is another person",
+    "epsilon": "epsilon in all: how much may everything that is ever released cost together?",
+    "delta": "delta in all: with which chance may the promise fail? Far below one in the number of people",
+    "holdout": "holdout: which share of the people is kept aside for evaluations, like 0.2, or none? It cannot be "
+    "declared later",
+}
+
 
 @dataclass(frozen=True)
 class AskedRegistration:
     """As it was typed: decimals are texts. `family`: datasets of the same people, whose budget it shares; else epsilon
-    and delta are given, once and for ever. `made_up`: the rows are nobody's. `person_epsilon`, `person_delta`: the
-    total for one person over all blocks that may come. `one_person`: an id with many more rows than others is one;
-    `distinct_ids`: those that only capitals or leading zeros tell apart are different people.
+    and delta are given, once and permanently. `holdout`: a share, or NO_HOLDOUT. `made_up`: the rows are nobody's.
+    `person_epsilon`, `person_delta`: the total for one person over all blocks that may come. `one_person`: an id with
+    many more rows than others is one; `distinct_ids`: those that only capitals or leading zeros tell apart are
+    different people.
     """
 
     name: str
@@ -61,13 +72,25 @@ class AskedRegistration:
             raise InputError("person: give --person-epsilon and --person-delta, or none of them")
         return Budget.of(self.person_epsilon, self.person_delta)
 
+    def require_answers(self) -> None:
+        """AnswerMissing asks every question that was left open. For doors where somebody fills in a form: a command
+        that says nothing of them is asked where it must not be assumed (`training.rows.unit_question`).
+        """
+        shared = {"epsilon", "delta", "holdout"} if self.family else set()
+        left_open = [name for name in QUESTIONS if getattr(self, name) is None and name not in shared]
+        if left_open:
+            raise AnswerMissing("; ".join(QUESTIONS[name] for name in left_open), answers=left_open)
+
+    def share(self) -> Decimal | None:
+        """The share of the people that is kept aside; None: of nobody. InputError where it is no decimal."""
+        return None if self.holdout in (None, NO_HOLDOUT) else exact_decimal("holdout", self.holdout)
+
     def check(self) -> None:
         """InputError for what is wrong whatever the rows say."""
         self.total()
         self.person()
         parse_relation(self.relation)
-        if self.holdout is not None:
-            exact_decimal("holdout", self.holdout)
+        self.share()
         if self.new_people != (self.reason is not None):
             raise InputError("new-people: give it with --reason, and a reason with --new-people")
 
@@ -91,6 +114,5 @@ def registered(
         home, asked.name, rows, schema, asked.total(), parse_relation(asked.relation), asked.unit, asked.contributions,
         [home.ledger.member(name) for name in asked.family],
         None if asked.reason is None else NewPeople(asked.reason, by), asked.family_name,
-        None if asked.holdout is None else exact_decimal("holdout", asked.holdout), origin, asked.person(), query,
-        Asker(by, access), asked.said_ids(),
+        asked.share(), origin, asked.person(), query, Asker(by, access), asked.said_ids(),
     )  # fmt: skip

@@ -60,7 +60,7 @@ def guide(
     print(aligned(_table(found)), end="\n\n")
     answers = _answers(found)
     targets = [each.columns[0] for each in answers if each.role == "target"]
-    body = schema_of(found, answers, ask("Rows, about, as everybody may know", "1000", int))
+    body = schema_of(found, answers, ask("Rows, about, as everybody may know", None, int))
     place = Path(f"{name}.yaml")
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=120)
     parsed = parse_schema(text.encode())
@@ -149,19 +149,20 @@ def _fill_in(line: Line) -> Answer:
 
 
 def _questions(home: Home, people: Sequence[str]) -> dict[str, Any]:
-    """Whose the rows are, and the total."""
-    unit = ask("\nOne person is named by the column (record: each row is another one)", next(iter(people), None), str)
+    """Ask whose the rows are, and the total: each answer holds permanently, and none is proposed."""
+    if people:
+        print(f"\nMay name people: {', '.join(people[:5])}")
+    unit = ask("\nOne person is named by the column (record: each row is another one)", None, str)
     most = 1 if unit == "record" else ask("Rows of one person that are used at most", "1", int)
     known = [each.registration.name for each in home.ledger.datasets()]
-    said = ask(f"People of it stand in {', '.join(known)} as well (a name, or no)", "no", str) if known else "no"
+    said = ask(f"People of it stand in {', '.join(known)} as well (a name, or no)", None, str) if known else "no"
     options: dict[str, Any] = {"unit": unit, "contributions": most, "family": None if said == "no" else said}
     if said != "no":
         return {**options, "epsilon": None, "delta": None, "holdout": None}
-    epsilon, delta = ask("epsilon in all, permanently", "3", str), ask("delta in all, permanently", "1e-6", str)
+    epsilon, delta = ask("epsilon in all, permanently", None, str), ask("delta in all, permanently", None, str)
     total = Budget.of(epsilon, delta)
     print(f"  {meaning(total, unit=unit)}")
-    holdout: str | None = ask("Share of the people kept aside for evaluation, or none", "0.2", str)
-    holdout = None if holdout == "none" else holdout
+    holdout = ask("Share of the people kept aside for evaluation, like 0.2, or none; never later", None, str)
     return {**options, "epsilon": epsilon, "delta": delta, "holdout": holdout}
 
 

@@ -1,5 +1,10 @@
 // A file comes to the server in parts, each soon enough to be answered; what was cut goes on where it stopped.
 "use strict";
+// Who shares a dataset's budget says no total of its own.
+document.addEventListener("change", ({ target }) => {
+  const total = target.dataset.shares && document.getElementById(target.dataset.shares);
+  if (total) total.disabled = Boolean(target.value);
+});
 (() => {
   const PART = 1 << 20, TRIES = 6;
   const form = document.getElementById("upload");

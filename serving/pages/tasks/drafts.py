@@ -1,5 +1,5 @@
 """Pages by which a steward registers a file: it comes in parts, its columns stand in a table, every problem is named,
-and then the total is set, for ever. What is said of its rows is on the pages of who brought it and nowhere else.
+and then the total is set, permanently. What is said of its rows is on the pages of who brought it and nowhere else.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ASKED = (
     "made_up",
     *PERSON,
 )
-USUAL = {"unit": "", "contributions": "1", "epsilon": "3", "delta": "1e-6", "holdout": "0.2", "relation": "add-remove"}
+USUAL = {"contributions": "1", "relation": "add-remove"}  # what holds permanently is answered by whoever registers
 
 
 async def drafts(request: Request) -> Response:
@@ -93,7 +93,7 @@ async def _page(
     }
     text = await in_thread(_store(request).schema_text, found)
     records = re.search(r"^records: (\d+)", text, re.MULTILINE)
-    unit = next((each.columns[0] for each in lines if _said(each, said)["role"] == "unit"), "")
+    roles = [name for each in lines if _said(each, said)["role"] == "unit" for name in each.columns]
     context: dict[str, Any] = {
         "draft": found,
         "working": found.state in AT_WORK,
@@ -102,12 +102,13 @@ async def _page(
         "kinds": KINDS,
         "fill_in": FILL_IN,
         "text": text,
-        "records": (typed or {}).get("records") or (records[1] if records else "1000"),
+        "records": (typed or {}).get("records") or (records[1] if records else ""),
         "problem": told,
         "known": known,
         "relations": [each.value for each in Relation],
         "columns": [name for each in lines for name in each.columns],
-        "form": {**dict.fromkeys(ASKED, ""), **asked, "unit": unit or "record", **(typed or {})},
+        "form": {**dict.fromkeys(ASKED, ""), **asked, **(typed or {})},
+        "people": list(dict.fromkeys([*roles, *(found.proposal or {}).get("people", ())])),
         "targets": [name for each in lines if _said(each, said)["role"] == "target" for name in each.columns],
         "ready": found.state == READY,
     }

@@ -21,8 +21,9 @@ from training.registering.drafts import Drafts
 
 pytestmark = [pytest.mark.server, pytest.mark.system("chromium")]
 ROWS = 700
+PERMANENT = ("One person is named by", "ε in all, permanently", "δ in all, permanently", "Share kept aside")
 SECRET = "P0"  # how ids of patients begin
-CLICKS = 25  # from an empty server to a certified model; a choice from a list and a field that is filled count as one
+CLICKS = 27  # from an empty server to a certified model; a choice and a field that is filled count as one
 COUNTED = """for (const kind of ["click", "change"]) addEventListener(kind, ({target}) => {
   if (kind === "click" && !target.closest("a, button, summary")) return;
   sessionStorage.count = 1 + Number(sessionStorage.count ?? 0);
@@ -48,6 +49,10 @@ def server(tmp_path_factory, table):
     Home.init({"DPSERVE_HOME": str(folder / "home")})
     with serving(folder / "home", workers=1, DPSERVE_DATA_FOLDERS=str(table.parent)) as found:
         yield found
+
+
+def at(server) -> str:
+    return f"http://127.0.0.1:{server.port}"
 
 
 def say(page, column, role="", public=""):
@@ -100,18 +105,39 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
         page.get_by_role("button", name="Check every row", exact=True).press("Enter")
         expect(page.get_by_text("every row fits")).to_be_visible()
 
-        expect(page.get_by_label("One person is named by")).to_have_value("patient_id")
+        form = page.locator("form", has=page.get_by_label("One person is named by"))
+        expect(form).to_contain_text("May name people: patient_id")
+        asked = {each: page.get_by_label(each, exact=True) for each in PERMANENT}
+        for each in asked.values():  # what holds permanently has no preset, and is asked for
+            expect(each).to_have_value("")
+            assert each.evaluate("field => field.required && !field.validity.valid")
+        page.get_by_role("button", name="Register it, permanently").press("Enter")
+        assert page.url.endswith(draft), "the browser asks before anything is sent"
+        assert asked["One person is named by"].evaluate("field => field === document.activeElement")
+        untouched = form.evaluate("form => [...new FormData(form)].filter(([, value]) => value)")
+        assert not {"unit", "epsilon", "delta", "holdout"} & {name for name, _ in untouched}
+        answer = page.request.post(f"/ui/drafts/{draft}/register", form=dict(untouched), headers={"Origin": at(server)})
+        assert answer.status == 422
+        assert "whose is a row?" in answer.text()
+        assert "epsilon in all" in answer.text()
+        answer = server.post(f"/v1/drafts/{draft}/register", {"name": "messy", "unit": "record"}, scope="chief")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "answer_missing")
+        assert answer.json()["error"]["details"]["answers"] == ["epsilon", "delta", "holdout"]
+        assert server.get("/v1/datasets").json()["datasets"] == []
+
+        asked["One person is named by"].select_option("patient_id")
         page.get_by_label("Rows of one person").fill("4")
-        page.get_by_label("ε in all").fill("1")
+        asked["ε in all, permanently"].fill("1")
+        asked["δ in all, permanently"].fill("1e-6")
         expect(page.locator("#means")).to_contain_text("73.11 times in 100")
-        page.get_by_label("Share kept aside").fill("")
+        asked["Share kept aside"].fill("none")
         page.get_by_text("Rows will be added").press("Enter")
         page.get_by_label("ε of one person over all blocks").fill("2")
         page.get_by_label("δ of one person over all blocks").fill("1e-6")
         page.set_viewport_size(PHONE)
         no_sideways_scroll(page)
         no_serious_findings(page)
-        page.get_by_role("button", name="Register it, for ever").press("Enter")
+        page.get_by_role("button", name="Register it, permanently").press("Enter")
         expect(page.get_by_role("link", name="messy", exact=True)).to_be_visible()
         assert "dpserve plan messy --epsilon 0.1 --target readmitted" in page.inner_text("main")
         page.get_by_role("link", name="To the first job").press("Enter")
@@ -119,7 +145,7 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
         page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
         expect(page.get_by_text("Certificate signed")).to_be_visible()
         wrong = 3  # two of the three checks, and the classes that are no classes
-        more = 3  # a total over all blocks, which few need to say
+        more = 4  # a total over all blocks, which few need to say, and a form that is sent empty
         assert 15 < page.evaluate("Number(sessionStorage.count)") - wrong - more <= CLICKS
         no_faults(page)
 
@@ -176,9 +202,8 @@ def test_what_is_not_taken(server, table):
     )
     theirs = server.get(f"/v1/drafts/{draft['draft']}", scope=None, headers={"Authorization": f"Bearer {other}"})
     assert theirs.status_code == 404
-    early = server.post(
-        f"/v1/drafts/{draft['draft']}/register", {"name": "x", "epsilon": "1", "delta": "0"}, scope="steward"
-    )
+    whole = {"name": "x", "unit": "record", "epsilon": "1", "delta": "0", "holdout": "none"}
+    early = server.post(f"/v1/drafts/{draft['draft']}/register", whole, scope="steward")
     assert early.status_code == 409
     assert put(draft["draft"], 8, b"3,4\n").json()["state"] == "looking"
     ready = f"/v1/drafts/{draft['draft']}"
