@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from accountant.errors import InputError
+from training.rows.id_words import words_of
 from training.rows.schema import KINDS
 from training.rows.schema_text import FILL_IN
 from training.rows.sources.written import DatePattern
-from training.rows.unit_question import words_of
 
 ROLES = ("feature", "target", "group", "feature and group", "unit", "ignore")
 CALENDAR = ("date", "datetime", "time")

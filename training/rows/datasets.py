@@ -104,7 +104,7 @@ def register(
         with working_folder(home.datasets) as folder:
             with explaining(schema, data):
                 packed = pack(data, schema, how, scan, parting, folder, before_of(home, about), said_ids)
-            people = _people_of(scan, answer, by_name, by_values)
+            people = _people_of(scan, answer, by_name, by_values, schema)
             guard.require_enough(people, how.column, others)
             if relation is Relation.REPLACE_ONE and packed.labels.size != schema.records:
                 raise DataError(f"records={schema.records}: {EXACT}")
@@ -132,13 +132,15 @@ def _check_without_rows(home: Home, about: Registration, raw: bytes, schema: Sch
     home.ledger.check_registration(about)
 
 
-def _people_of(scan: Scan, unit: Unit | None, by_name: Sequence[str], by_values: Sequence[str]) -> Sketch:
+def _people_of(
+    scan: Scan, unit: Unit | None, by_name: Sequence[str], by_values: Sequence[str], schema: Schema
+) -> Sketch:
     """The sketch of a file that was read, with the ids of people alone. InputError asks who one person is, where `unit`
     does not say so and values repeat as ids do.
     """
     sketch = scan.sketch()
     if unit is None:
-        require_no_ids(sketch, [name for name in by_values if name not in scan.fractions])
+        require_no_ids(sketch, [name for name in by_values if name not in scan.fractions], schema)
     column = None if unit is None else unit.column
     return naming_people(sketch, column, [name for name in by_name if name not in scan.fractions])
 

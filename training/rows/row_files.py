@@ -24,13 +24,13 @@ from models.answers import ClassLabel
 from models.features import Feature, RawColumns
 from training.rows.data import raw_values, reading, written_batches
 from training.rows.file_check import explaining
+from training.rows.id_words import names_people, words_of
 from training.rows.schema import Schema
 from training.rows.schema_text import FILL_IN
 from training.rows.sources.files import CsvTable, Table
 from training.rows.sources.folders import FolderTable, open_table
 from training.rows.sources.sniff import NO, YES, Column, form_of
 from training.rows.sources.written import ISO_DATE, PLAIN, Form
-from training.rows.unit_question import names_people, words_of
 
 TOLD = ("value", "low", "high")  # of a figure
 NUMERIC = "{type: numeric, range: [FILL-IN, FILL-IN], bins: 32}"
@@ -105,7 +105,10 @@ def draft_schema(path: Path, look: bool = False) -> str:
     DataError where the first line of a .csv holds what no column is called, so that it may be a row: nothing of it is
     repeated.
     """
-    form, seen = _seen(path) if look else (PLAIN, {})
+    return _draft_text(path, *(_seen(path) if look else (PLAIN, {})), look)
+
+
+def _draft_text(path: Path, form: Form, seen: Mapping[str, Column], look: bool) -> str:
     columns = column_types(path, form)
     if path.suffix == ".csv" and (odd := [place for place, name in enumerate(columns, 1) if NO_NAME.fullmatch(name)]):
         raise DataError(
@@ -130,13 +133,17 @@ def draft_schema(path: Path, look: bool = False) -> str:
 
 def proposal(path: Path) -> dict[str, Any]:
     """What `draft_schema` proposes of a file that was looked at: `features`, `ignore` and `format` as a schema has
-    them, FILL_IN where a person must say it; and `people`, the columns that may name persons.
+    them, FILL_IN where a person must say it; and `people`, the columns that may name persons, by their names or by how
+    their values repeat.
     """
-    body = yaml.safe_load(draft_schema(path, look=True))
+    form, seen = _seen(path)
+    body = yaml.safe_load(_draft_text(path, form, seen, look=True))
     ignored = dict.fromkeys(body.get("ignore") or ())
     names = [*body["features"], *ignored]
     kept = {key: body[key] for key in ("features", "format") if key in body}
-    return {**kept, "ignore": ignored, "people": [name for name in names if names_people(name)]}
+    called = [name for name in names if names_people(name)]
+    people = [*called, *(name for name in names if name not in called and name in seen and seen[name].like_ids)]
+    return {**kept, "ignore": ignored, "people": people}
 
 
 def _seen(path: Path) -> tuple[Form, dict[str, Column]]:

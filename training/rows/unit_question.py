@@ -1,57 +1,32 @@
 """Who is one person? Asked of the steward where a file has a column that may name people, and never assumed.
 
-A column is asked about by its name and type alone, or, where the schema does not describe its values (under `ignore`,
-or called an id), by its values: where one of them repeats, and there are more of them than the square root of the
-number of rows, and they are no fractions, they look like ids of people with several rows each. What this says of the
-values reaches the steward alone, as the refusal of a registration.
+A column is asked about by its name and type alone, in many languages (`training.rows.id_words`); or, where the schema
+does not describe its values (under `ignore`, or called an id), by its values: where one of them repeats, and there are
+more of them than the square root of the number of rows, and they are no fractions, they look like ids of people with
+several rows each. A feature of categories is asked about in the same way where the file has more than twice as many
+values as the schema lists. A number with a public range is taken for the measure that the schema calls it: whole prices
+and areas repeat as ids do. What this says of the values reaches the steward alone, as the refusal of a registration.
 """
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from accountant.errors import DataError, InputError
 from accountant.ledger.families import Dataset
 from accountant.ledger.records import RECORD, Unit
 from models.features import BooleanFeature, CalendarFeature, CategoricalFeature, NumericFeature
+from training.rows.id_words import is_id, names_people
 from training.rows.overlap import People, Sketch
 from training.rows.schema import Schema
 
-# Words of columns' names, a person's and an id's, and names that are both.
-_PEOPLE = """
-person patient customer client user member subject employee worker student pupil citizen resident inhabitant household
-owner donor applicant borrower debtor respondent participant visitor driver passenger taxpayer voter insured
-policyholder subscriber individual account beneficiary claimant cardholder
-"""
-_IDS = "id ids identifier uid uuid guid no nr num number key code ref hash pseudonym name"
-_BOTH = """
-pid ssn mrn nin email mail username userid login surname phone msisdn iban passport imei patientid personid customerid
-clientid memberid subjectid employeeid studentid accountid
-"""
-PEOPLE, IDS, BOTH = (frozenset(words.split()) for words in (_PEOPLE, _IDS, _BOTH))
 FEW = 100  # a feature with fewer listed categories names no people
 EACH_ROW = "record"
-
-
-def words_of(name: str) -> list[str]:
-    """The words of a column's name in small letters: `patientID`, `patient_id` and `Patient Id` are patient, id."""
-    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)]
-
-
-def names_people(name: str) -> bool:
-    """Whether a column's name says that it tells people apart: a person's word, alone or with an id's word after it."""
-    words = words_of(name)
-    if not words:
-        return False
-    while words[-1] in IDS and len(words) > 1:
-        words = words[:-1]
-        if words[-1] in PEOPLE | BOTH:
-            return True
-    return "".join(words) in BOTH | PEOPLE or words[-1] in BOTH
 
 
 def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) -> tuple[list[str], list[str]]:
@@ -68,19 +43,17 @@ def columns_to_watch(schema: Schema, types: Mapping[str, pa.DataType | None]) ->
         name for name, kind in types.items() if _can_name(kind) and name not in few and name not in schema.target_names
     ]
     by_name = [name for name in able if names_people(name)]
-    open_ones = [
-        name for name in able if name in schema.ignore or (words_of(name) or [""])[-1] in ("id", "uuid", "guid")
-    ]
+    open_ones = [name for name in able if name in schema.ignore or is_id(name)]
     return by_name, [name for name in open_ones if name not in by_name]
 
 
 def _check_no_ids(schema: Schema, types: Mapping[str, pa.DataType | None]) -> None:
     """A number that is called as ids are, and may be whole, is no feature, but where the schema says it measures."""
     for feature in schema.features:
-        words, kind = words_of(feature.name) or [""], types.get(feature.name)
+        kind = types.get(feature.name)
         number = isinstance(feature, NumericFeature) and not isinstance(feature, CalendarFeature)
         whole = kind is None or pa.types.is_integer(kind)
-        named = names_people(feature.name) or words[-1] in ("id", "ids", "uuid", "guid", "uid")
+        named = names_people(feature.name) or is_id(feature.name)
         if number and whole and named and feature.name not in schema.measures:
             raise DataError(
                 f"features.{feature.name}: is called as ids are, and an id is no measure: what a model learns of it "
@@ -114,9 +87,18 @@ def repeat_like_ids(values: People, rows: int) -> bool:
     return bool((values.counts > 1).any()) and many(values, rows)
 
 
-def require_no_ids(sketch: Sketch, columns: Sequence[str]) -> None:
-    """Ask whom the rows are about, where the values of one of these `columns` repeat as ids do: InputError."""
+def require_no_ids(sketch: Sketch, columns: Sequence[str], schema: Schema) -> None:
+    """Ask whom the rows are about, where the values of one of these `columns`, or of a feature of categories, repeat as
+    ids do: InputError.
+    """
     like = [name for name in columns if repeat_like_ids(sketch.people[name], sketch.rows)]
+    for feature in schema.stored:
+        if isinstance(feature, CategoricalFeature) and feature.name in sketch.columns:
+            cells = sketch.cells[:, sketch.columns.index(feature.name)]
+            counts = np.unique(cells, return_counts=True)[1]
+            repeated = int((counts > 1).sum()) > 1  # one may be that of a missing value
+            if repeated and len(counts) > max(len(cells) ** 0.5, 2 * feature.bins):
+                like.append(feature.name)
     if like:
         raise ask(like, "their values repeat as ids do")
 
@@ -159,7 +141,7 @@ def ask(columns: Sequence[str], why: str) -> InputError:
     return _question(
         f"columns {list(columns)} may name people ({why}); is each row about another person",
         [
-            f"--unit {columns[0]} (and --contributions), where it names the person",
+            f"--unit {shlex.quote(columns[0])} (and --contributions), where it names the person",
             f"--unit {EACH_ROW}, where no person has two rows",
         ],
     )

@@ -14,7 +14,8 @@ from accountant.budget import Budget, Relation
 from accountant.errors import DataError, InputError
 from accountant.home import Home
 from training.rows.datasets import register
-from training.rows.unit_question import names_people
+from training.rows.id_words import names_people
+from training.rows.row_files import proposal
 
 ROWS = 400
 TOTAL = Budget.of("1", "1e-6")
@@ -47,10 +48,25 @@ NAMES = [
     *("patient", "patient_id", "patientID", "PatientId", "Patient Id", "PATIENT_ID", "pid", "ssn", "userId", "user_no"),
     *("customerid", "customer.key", "email", "e_mail", "subject", "household_number", "client-uuid", "home_email"),
     *("user_id_hash", "patient_id_no", "ssn_hash"),
+    *("N° client", "Numéro de client", "id_patient", "numéro d'assuré", "Matricule salarié", "Prénom"),
+    *("Kundennummer", "Kunden-Nr.", "Patientennummer", "Versichertennummer", "Mitgliedsnummer", "Nachname"),
+    *("número_cliente", "código do cliente", "ID do paciente", "codice paziente", "Cognome", "apellidos", "CPF"),
+    *("klantnummer", "Personnummer", "Nr pacjenta", "PESEL", "номер клиент", "患者番号", "客户编号", "환자번호"),
 ]
 NO_NAMES = [
     *("age", "x0", "id", "income", "marital_status", "relationship", "occupation", "patients_per_day", "is_client"),
     *("customer_age", "hours_per_week", "native_country", "y", "", "_", "number_of_users", "person_weight"),
+    *(
+        "Code postal",
+        "Nom",
+        "Revenu mensuel",
+        "num_personnes",
+        "Kundenalter",
+        "Personenzahl",
+        "codigo_postal",
+        "Montant",
+    ),
+    *("nombre_hijos", "socio_economic", "key_account_manager", "membership", "username_length", "Lohnnummer", "N"),
 ]
 
 
@@ -104,6 +120,39 @@ def test_a_feature_by_name_is_asked_about_and_a_flag_or_few_categories_are_not(h
         register_table(home, {"account_no": list(range(ROWS))}, features=numbers)
     few = "  client: {type: categorical, values: [a, b]}\n  member: {type: boolean}\n"
     register_table(home, {"client": ["a", "b"] * 200, "member": [True, False] * 200}, features=few)
+
+
+def test_a_feature_of_categories_with_more_values_than_its_list_is_asked_about(home):
+    """Whatever it is called: a list of categories is public, and ids of people are in no list."""
+    feature = "  Ref: {type: categorical, values: [p0, p1, p2]}\n"
+    with pytest.raises(InputError, match=r"\['Ref'\] may name people \(their values repeat"):
+        register_table(home, {"Ref": IDS}, features=feature)
+    assert register_table(home, {"Ref": IDS}, features=feature, unit="record").column is None
+    places = [f"town {row % 50}" for row in range(ROWS)]
+    listed = "  town: {type: categorical, values: [" + ", ".join(sorted(set(places))[:40]) + "]}\n"
+    assert register_table(home, {"town": places}, features=listed, name="towns").column is None
+
+
+@pytest.mark.parametrize(
+    ("values", "like"),
+    [
+        (IDS, True),
+        ([f"{row // 2:08x}" for row in range(ROWS)], True),
+        ([f"p{row}" for row in range(ROWS)], False),  # each row its own
+        (["north", "south"] * (ROWS // 2), False),
+        ([f"town {row % 15}" for row in range(ROWS)], False),
+        (["", "so it was said, and then at length once more"] * (ROWS // 2), False),
+        (np.arange(ROWS) // 2, False),  # whole numbers are measures as well
+    ],
+)
+def test_a_draft_proposes_columns_whose_texts_repeat_as_ids_do(tmp_path, values, like):
+    pyarrow.csv.write_csv(pa.table({"Ref": values, "y": ["no", "yes"] * (ROWS // 2)}), tmp_path / "a.csv")
+    assert proposal(tmp_path / "a.csv")["people"] == (["Ref"] if like else [])
+
+
+def test_no_shipped_file_has_a_false_alarm():
+    for path in sorted((EXAMPLES).glob("*.parquet")):
+        assert proposal(path)["people"] == [], path.name
 
 
 def test_adult_names_nobody(home):

@@ -18,6 +18,7 @@ DATES: tuple[DatePattern, ...] = get_args(DatePattern)
 _DAYS = {each: re.compile(pattern_of("date", each), re.ASCII) for each in DATES}
 _MOMENTS = {each: re.compile(pattern_of("datetime", each), re.ASCII) for each in DATES}
 _CLOCK = re.compile(pattern_of("time", None), re.ASCII)
+LIKE_IDS_AMONG = 2_000  # cells
 _NUMBER = re.compile(r"[+-]?(\d+(?P<mark>[.,])?\d*|(?P<bare>[.,])\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -50,7 +51,7 @@ def _encoding(table: CsvTable) -> Encoding:
 
 
 class Column:
-    """What is seen of a column, cell by cell, in kind: no value is kept."""
+    """What is seen of a column, cell by cell, in kind: no value is kept, but hashes of the first LIKE_IDS_AMONG."""
 
     def __init__(self) -> None:
         self.cells = self.long = 0
@@ -60,6 +61,7 @@ class Column:
         self._with_time = 0
         self.words: set[str] = set()  # of YES and NO alone
         self._usual: set[str] = set()
+        self._different: set[int] = set()
 
     def __call__(self, cell: str) -> None:
         """One more cell."""
@@ -67,6 +69,8 @@ class Column:
         if text in NULLS:
             return
         self.cells += 1
+        if self.cells <= LIKE_IDS_AMONG:
+            self._different.add(hash(text))
         self.long += len(text) > 40 or "\n" in text
         if self._numbers:
             number = _NUMBER.fullmatch(text)
@@ -91,6 +95,15 @@ class Column:
         )
         if real and real not in self._seen:
             self._seen.append(real)
+
+    @property
+    def like_ids(self) -> bool:
+        """Whether its texts repeat as ids of people with several rows do: some stand twice, and there are more of them
+        than a list of categories has, at most some 20 rows to each.
+        """
+        looked, different = min(self.cells, LIKE_IDS_AMONG), len(self._different)
+        texts = self.kind == "text" and 2 * self.long <= self.cells
+        return texts and max(looked**0.5, looked / 20) < different < looked
 
     @property
     def fractions(self) -> bool:
