@@ -82,7 +82,7 @@ KINDS = {  # of errors that tests know by their class, or by their status
     "not_invited": r"pytest\.raises\(NotInvited",
     "not_private": r"pytest\.raises\(NotPrivate",
     "nothing_served": r"pytest\.raises\(NothingServed",
-    "other_history": "training/owner/test_histories.py",
+    "other_history": r"pytest\.raises\(OtherHistory",
     "plan_mismatch": r"pytest\.raises\(PlanMismatch",
     "refused": r"pytest\.raises\(Refused",
     "request_timeout": "HTTP/1.1 408",
