@@ -143,7 +143,7 @@ def test_a_messy_table_is_registered_in_a_browser(server, table):
         page.get_by_role("link", name="To the first job").press("Enter")
         page.get_by_role("button", name=re.compile("^Submit")).press("Enter")
         page.wait_for_url(re.compile(r"/ui/jobs/\d+$"))
-        expect(page.get_by_text("Certificate signed")).to_be_visible()
+        expect(page.get_by_text("Certificate signed and entered")).to_be_visible()
         wrong = 3  # two of the three checks, and the classes that are no classes
         more = 4  # a total over all blocks, which few need to say, and a form that is sent empty
         assert 15 < page.evaluate("Number(sessionStorage.count)") - wrong - more <= CLICKS
