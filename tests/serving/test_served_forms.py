@@ -75,7 +75,7 @@ def made(tmp_path_factory):
                 }
             )
             pq.write_table(rows, folder / f"{name}.parquet")
-            budget, new = Budget.of(1, "1e-3"), NewPeople("a test", "steward")
+            budget = Budget.of(1, "1e-3")
             data, schema = folder / f"{name}.parquet", folder / "schema.yaml"
             register(
                 home, name, data, schema, budget, Relation.ADD_REMOVE, None, new_people=NewPeople("a test", "steward")
