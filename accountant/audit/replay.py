@@ -447,6 +447,10 @@ class Replay:
             lambda self, seq, value: self.repairs.judge(self.books, seq, value),
         ),
         "rows-compared": ("door dataset concerns by", _rows_compared),
+        "campaign-answered": (
+            "reservation definition aggregator answer",
+            lambda self, seq, value: self.campaigns.summed(value, self._job(value).state),
+        ),
         "revoked": ("issued reason by", lambda self, seq, value: self.keys.revoked(seq, value, self.issued)),
     }
     _FIELDS: ClassVar = {kind: frozenset(("type", "time", *names.split())) for kind, (names, _) in _READERS.items()}

@@ -16,6 +16,7 @@ _SUM = ("discrete-gaussian", "sum of all owners' statistics", "l2")
 class CampaignState:
     """Of a job on owners' data. `reports`: how many counted, once it is closed. `turns`: in how many owners answer, 0
     where all are asked at once; `ensembles`: what each that has ended has learnt, and `answered` how many in all.
+    `shared`: owners send shares; `summed`: which of the two aggregators have answered.
     """
 
     definition: str
@@ -26,6 +27,8 @@ class CampaignState:
     turns: int = 0
     ensembles: list[str] = field(default_factory=list)
     answered: int = 0
+    shared: bool = False
+    summed: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -56,7 +59,7 @@ class Campaigns:
         require(whole, "owners: must be as many as least, and no more than the population has")
         turns = asked.get("turns", 0)
         require(type(turns) is int and 0 <= turns <= owners, "turns: must be a whole number, no more than owners")
-        self.states[seq] = CampaignState(asked["definition"], owners, least, turns=turns)
+        self.states[seq] = CampaignState(asked["definition"], owners, least, turns=turns, shared=dataset.shared)
 
     def opened(self, value: Value, job: str) -> None:
         """`campaign-opened`: once, and of the definition that was priced. `job`: its state."""
@@ -85,6 +88,17 @@ class Campaigns:
         require(whole, f"reports={reports!r:.40}: must be at least one, and no more than the owners who are left")
         state.ensembles.append(value["ensemble"])
         state.answered += reports
+
+    def summed(self, value: Value, job: str) -> None:
+        """`campaign-answered`: by each of two aggregators once, after the campaign was closed. `job`: its state."""
+        state, aggregator = self._state(value), value["aggregator"]
+        require(job == "started", f"job {value['reservation']}: is {job}, must have started to be answered")
+        require(state.shared and state.reports is not None, f"job {value['reservation']}: asks no aggregators now")
+        require_hex(value, "answer")
+        known = type(aggregator) is int and aggregator in (1, 2)
+        require(known, f"aggregator={aggregator!r:.40}: must be 1 or 2")
+        require(aggregator not in state.summed, f"aggregator {aggregator}: has answered twice")
+        state.summed.add(aggregator)
 
     def require_answered(self, job: int, released: str) -> None:
         """What owners reported may become a model only where the campaign is closed and as many as said answered; where

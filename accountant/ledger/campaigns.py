@@ -1,5 +1,6 @@
 """Campaigns: jobs whose rows are reports of owners. Two entries bind one: what every owner was asked, and how many
-answered. Where owners answer in turns, an entry between them binds what each turn has learnt.
+answered. Where owners answer in turns, an entry between them binds what each turn has learnt. Where two aggregators add
+up, an entry of each binds its answer before that is sent.
 
 A campaign's job has STARTED before it is opened, so its price stays whatever comes of it; and it is nobody's lease, for
 it waits for owners and not for a process.
@@ -10,14 +11,17 @@ from __future__ import annotations
 import numpy as np
 from sqlalchemy import Connection, update
 
-from accountant.errors import WrongState
+from accountant.errors import IdempotencyConflict, WrongState
 from accountant.ledger.job_rows import read_job, require_state
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.records import State
+from accountant.log.entries import read_entry
 from accountant.store.entry_kinds import entry_index
+from accountant.store.store import body_at
 from accountant.store.tables import job_table
 
 OPENED, CLOSED, ROUND = "campaign-opened", "campaign-closed", "campaign-round"
+ANSWERED = "campaign-answered"
 
 
 def open_campaign(ledger: Ledger, seq: int, definition: str) -> int:
@@ -61,6 +65,33 @@ def enter_round(ledger: Ledger, seq: int, definition: str, turn: int, reports: i
         return writer.append(
             ROUND, reservation=seq, definition=definition, round=turn, reports=reports, ensemble=ensemble
         )
+
+
+def enter_answer(ledger: Ledger, seq: int, definition: str, aggregator: int, answer: str) -> int:
+    """Bind the sha256 of an aggregator's answer (1 or 2) before it is sent; the entry's index, the same for the same.
+
+    IdempotencyConflict where it has answered something else: it was restored from a backup. WrongState where the
+    campaign is not closed, or its job is over.
+    """
+    with ledger.log.writing() as writer:
+        for index in _entries_of(ledger, writer.connection, seq, ANSWERED):
+            value = read_entry(index, body_at(writer.connection, index)).value
+            if value["aggregator"] == aggregator:
+                if value["answer"] != answer:
+                    raise IdempotencyConflict(
+                        f"job {seq}: aggregator {aggregator} has answered something else, entry {index}", job=seq
+                    )
+                return index
+        require_state(read_job(writer.connection, seq), State.STARTED, "enter an answer for")
+        if _entry_of(ledger, writer.connection, seq, CLOSED) is None:
+            raise WrongState(f"job {seq}: its campaign is not closed", job=seq)
+        return writer.append(ANSWERED, reservation=seq, definition=definition, aggregator=aggregator, answer=answer)
+
+
+def answers_of(ledger: Ledger, seq: int) -> list[int]:
+    """The indices of a job's ANSWERED entries."""
+    with ledger.log.database.reading() as connection:
+        return _entries_of(ledger, connection, seq, ANSWERED)
 
 
 def rounds_of(ledger: Ledger, seq: int) -> list[int]:

@@ -66,6 +66,7 @@ KINDS = {
     "campaign-closed": EntryKind(),
     "campaign-round": EntryKind(),
     "rows-compared": EntryKind(names="dataset"),
+    "campaign-answered": EntryKind(),
 }
 """Every kind of entry that this version writes. What an auditor demands of each is told apart, in `audit.replay`."""
 

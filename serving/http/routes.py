@@ -51,7 +51,7 @@ T = TypeVar("T")
 TEXT = {"type": "string"}
 OPEN = frozenset({"/livez", "/readyz", cookies.LOGIN, cookies.LOGOUT})
 STATIC = "/ui/static/"  # open as well: the login page needs it
-OWNERS = re.compile(r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|sum))?")  # open as well: owners and aggregators
+OWNERS = re.compile(r"/v1/campaigns/[^/]+(/(reports|shares|collect|held|digest|sum))?")  # open too: owners, aggregators
 # have invitations and words of their own, no tokens
 PROTOCOL = "/v2"  # the open inference protocol has a form of its own for errors
 STATUS = "dpserve.status"  # of the scope: what was answered

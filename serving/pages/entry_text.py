@@ -408,6 +408,14 @@ _WORDS: dict[str, tuple[str, str, Callable[[Value], str]]] = {
             f"go, has this digest: {value['ensemble']}."
         ),
     ),
+    "campaign-answered": (
+        "run",
+        "aggregator answered",
+        lambda value: (
+            f"Aggregator {value['aggregator']} has an answer to the campaign of job {value['reservation']}, a sum "
+            f"with its noise, and sends no other. The answer has this digest: {value['answer']}."
+        ),
+    ),
 }
 _UNKNOWN = ("off", "of another kind", lambda value: "This version of dpserve does not know entries of this kind.")
 LABELS = {kind: _WORDS[kind][:2] for kind in KINDS}

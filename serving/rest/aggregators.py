@@ -15,7 +15,7 @@ from serving.rest.campaigns import PATH
 from serving.wire.errors import json_response
 from serving.wire.request_bodies import CONTROL_BYTES, json_fields, known_query, read_body
 from training.local import shared_campaigns
-from training.local.sums import HELD, SUM
+from training.local.sums import DIGEST, HELD, SUM
 
 BYTES = "application/octet-stream"
 
@@ -39,6 +39,11 @@ async def collect(request: Request) -> Response:
 async def take_held(request: Request) -> Response:
     """An aggregator's word on whose shares opened; the answer is the other's, once it has spoken."""
     return await _say(request, HELD)
+
+
+async def take_digest(request: Request) -> Response:
+    """An aggregator's word on what its sum will be: entered in the log before the sum is taken."""
+    return await _say(request, DIGEST)
 
 
 async def take_sum(request: Request) -> Response:
@@ -85,6 +90,10 @@ DOORS = (
     Door(
         "POST", f"{ONE}/held", (), take_held, "Whose shares opened, signed by an aggregator", also={BYTES: FRAMED},
         gives=SAID, errors=ERRORS,
+    ),
+    Door(
+        "POST", f"{ONE}/digest", (), take_digest, "The digest of an aggregator's sum, signed, before the sum",
+        also={BYTES: FRAMED}, gives=SAID, errors=ERRORS,
     ),
     Door(
         "POST", f"{ONE}/sum", (), take_sum, "An aggregator's signed noisy sum", also={BYTES: FRAMED}, gives=SAID,

@@ -101,6 +101,7 @@ OFFER = {
         **STATE["properties"],
         **dict.fromkeys(("envelope", "proof"), json_schemas.TEXT),
         **dict.fromkeys(("ensemble", "ensemble_proof"), json_schemas.maybe(json_schemas.TEXT)),
+        "answer_proofs": json_schemas.array(json_schemas.TEXT),
         "consistency": json_schemas.maybe(json_schemas.GROWTH),
     },
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from training.aggregator import program, store
 from training.aggregator.settings import read_settings
 
-STEPS = ("collected", "held", "drawn", "committed", "delivered")
+STEPS = ("collected", "held", "drawn", "committed", "entered", "delivered")
 
 
 def die(*_: object, **__: object) -> None:
@@ -27,9 +27,9 @@ def arm(step: str) -> None:
         own.hold = lambda *given: (really_hold(*given), die())[0]
     elif step == "drawn":  # within the transaction, after the noise was drawn
         program.noisy = lambda *given: (really_noisy(*given), die())[0]
-    elif step == "committed":
-        really_tell = program._tell
-        program._tell = lambda own, name, what, *rest: die() if what == "sum" else really_tell(own, name, what, *rest)
+    elif step in ("committed", "entered"):  # before its digest is told of; once that stands in the log
+        really_tell, last = program._tell, {"committed": "digest", "entered": "sum"}[step]
+        program._tell = lambda own, name, what, *rest: die() if what == last else really_tell(own, name, what, *rest)
     elif step == "delivered":
         own.confirm = die
 

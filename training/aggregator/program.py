@@ -13,17 +13,26 @@ import numpy as np
 
 from accountant import shares
 from accountant.canonical import decode_base64, encode
-from accountant.errors import InputError, LedgerUnavailable, WrongState
+from accountant.errors import InputError, LedgerInvalid, LedgerUnavailable, WrongState
 from accountant.keys import dsse
 from accountant.keys.private_keys import SigningKey
 from accountant.mechanisms import DiscreteGaussian
 from accountant.shares import Share
 from training.aggregator.settings import Settings
-from training.aggregator.store import AggregatorStore, Line, Owners
-from training.local.asking import BYTES, ask, believe_history, fetch_campaign, pinned, reading, verify_offer
+from training.aggregator.store import AggregatorStore, Line, Owners, check_restored
+from training.local.asking import (
+    BYTES,
+    ask,
+    believe_history,
+    fetch_campaign,
+    pinned,
+    reading,
+    verify_answers,
+    verify_offer,
+)
 from training.local.question import Question
 from training.local.shared import SharedDefinition
-from training.local.sums import HELD, SUM, NoisySum, held_payload, read_held, sum_payload
+from training.local.sums import DIGEST, HELD, SUM, NoisySum, digest_payload, held_payload, read_held, sum_payload
 
 POLL = 0.3  # seconds between two looks for the other's word
 
@@ -35,15 +44,17 @@ def answer(settings: Settings, name: str, token: str, wait: float = 600.0) -> Li
         InputError: the campaign is not for this aggregator, or its sum may be, or is, of too few owners. BudgetRefused:
         its noise would be less than the policy asks for. CertificateInvalid, LedgerInvalid, KeyInvalid: it is not
         signed, or not in the log; or the other's word is not. LedgerUnavailable: the service is away, or the other
-        aggregator has not spoken within `wait` seconds; do the same again.
+        aggregator has not spoken within `wait` seconds; do the same again. WrongState: it was answered before, with
+        what this ledger does not hold, for it was restored from a backup.
     """
-    definition = fetch_campaign(settings, name, lambda offer: believed(settings, offer, name))
+    definition, logged = fetch_campaign(settings, name, lambda offer: believed(settings, offer, name))
     if not isinstance(definition, SharedDefinition):
         raise InputError(f"campaign={name}: asks for reports, and has no aggregators")
     settings.policy.check(definition)
     at = place(settings, definition)
     store = AggregatorStore(settings.ledger)
     line = store.begin(definition)
+    check_restored(definition, store.mark(definition), logged.get(at))
     if line.answer is None:
         if line.held is None:
             collect(settings, store, definition, at, token)
@@ -54,18 +65,26 @@ def answer(settings: Settings, name: str, token: str, wait: float = 600.0) -> Li
         if both.sum() < definition.least:
             raise InputError(f"campaign={name}: both hold shares of {both.sum()} owners; it wants {definition.least}")
         store.answer(definition, both, lambda total: _sign(settings, noisy(definition, at, both, total)))
-    body = next(each.answer for each in store.lines() if each.name == name)
-    _tell(settings, name, SUM, token, body or b"")
+    digest, body = store.mark(definition), next(each.answer for each in store.lines() if each.name == name) or b""
+    if at not in logged:
+        _tell(settings, name, DIGEST, token, _sign(settings, digest_payload(definition, at, body)))
+        _, logged = fetch_campaign(settings, name, lambda offer: believed(settings, offer, name))
+    if at not in logged:
+        raise LedgerInvalid(f"campaign={name}: the log does not hold your answer's digest; the answer was not sent")
+    check_restored(definition, digest, logged[at])
+    _tell(settings, name, SUM, token, body)
     store.confirm(definition)
     return next(each for each in store.lines() if each.name == name)
 
 
-def believed(settings: Settings, offer: dict[str, Any], name: str) -> Question:
-    """The definition of a signed offer whose log continues what was seen here. OtherHistory where it does not."""
+def believed(settings: Settings, offer: dict[str, Any], name: str) -> tuple[Question, dict[int, str]]:
+    """The definition of a signed offer whose log continues what was seen here; and by the aggregator's number the
+    sha256 of the answer that this log holds of it. OtherHistory where it does not continue.
+    """
     trust = pinned(settings)
     verified = verify_offer(offer, trust, name)
     believe_history(settings, offer, verified, trust)
-    return verified.definition
+    return verified.definition, verify_answers(offer, trust, verified)
 
 
 def place(settings: Settings, definition: SharedDefinition) -> int:

@@ -2,11 +2,14 @@
 sent.
 
 So a crash at any moment leaves nothing that anybody saw, or an answer that is sent with the same bytes: what leaves is
-drawn at most once. Shares that opened lie here until the answer was taken, and are then overwritten.
+drawn at most once. Shares that opened lie here until the answer was taken, and are then overwritten. An older copy of
+the file would draw again: a note beside it, and an entry in the platform's log, say what was answered.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,9 +22,10 @@ from numpy.typing import NDArray
 from accountant import shares
 from accountant.canonical import decimal_string
 from accountant.errors import IdempotencyConflict, WrongState
+from accountant.files import sync_directory
 from accountant.shares import Share
 from training.local.shared import SharedDefinition
-from training.local.sqlite_file import writing
+from training.local.sqlite_file import empty_log, writing
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS campaign (
@@ -57,7 +61,7 @@ class AggregatorStore:
     """Safe to use from any number of processes."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._noted = path, path.with_name(f"{path.name}.answered")
 
     def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
         return writing(self._path, _TABLES, f"ledger={self._path}")
@@ -124,16 +128,54 @@ class AggregatorStore:
             connection.execute("UPDATE campaign SET answer = ? WHERE definition = ?", (answer, definition.digest))
             return answer
 
+    def mark(self, definition: SharedDefinition) -> str:
+        """Note beside the ledger which answer is about to be told of; its sha256 in hex. To be called before anybody
+        hears of it, and before the campaign is begun with again: WrongState where the note is of another answer.
+        """
+        answer = next((line.answer for line in self.lines() if line.definition == definition.digest), None)
+        digest = "" if answer is None else hashlib.sha256(answer).hexdigest()
+        noted = dict(line.split() for line in self._notes())
+        check_restored(definition, digest, noted.get(definition.digest))
+        if digest and definition.digest not in noted:
+            with os.fdopen(os.open(self._noted, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
+                file.write(f"{definition.digest} {digest}\n".encode())
+                file.flush()
+                os.fsync(file.fileno())
+            sync_directory(self._noted.parent)
+        return digest
+
+    def _notes(self) -> list[str]:
+        """Whole lines alone: one that a crash has cut was of an answer that nobody heard of."""
+        try:
+            lines = self._noted.read_bytes().split(b"\n")[:-1]
+        except FileNotFoundError:
+            return []
+        return [line.decode("ascii") for line in lines if len(line) == 129]
+
     def confirm(self, definition: SharedDefinition) -> None:
-        """The platform has the answer; shares are needed no more."""
+        """The platform has the answer; shares are needed no more. They are overwritten in the file, and the log of what
+        was written to it before is emptied.
+        """
         with self._writing() as connection:
             connection.execute("UPDATE campaign SET sent = datetime('now') WHERE definition = ?", (definition.digest,))
             connection.execute("DELETE FROM share WHERE definition = ?", (definition.digest,))
+        empty_log(self._path, f"ledger={self._path}")
 
     def lines(self) -> list[Line]:
         """Every campaign, the oldest first."""
         with self._writing() as connection:
             return _lines(connection)
+
+
+def check_restored(definition: SharedDefinition, own: str, known: str | None) -> None:
+    """WrongState where another answer than this ledger's `own` (its sha256 in hex, "" of none) is `known` to have been
+    made: the ledger is older than that, and would draw a second noise.
+    """
+    if known is not None and known != own:
+        raise WrongState(
+            f"campaign={definition.campaign}: you have answered it with {known}, which this ledger does not hold: it "
+            "was restored from a backup. Nothing was sent; bring back the newer ledger, or have the campaign given up"
+        )
 
 
 def _lines(connection: sqlite3.Connection) -> list[Line]:

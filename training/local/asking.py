@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from accountant.asking import exchange
+from accountant.canonical import exact_integer, exact_text
 from accountant.canonical_bytes import decode_entry
 from accountant.errors import (
     CertificateInvalid,
@@ -190,6 +191,23 @@ def verify_turn(offer: dict[str, Any], trust: PublicKeys, definition: BoostedDef
     if said != ["campaign-round", definition.digest, turn - 1, found]:
         raise CertificateInvalid(f"campaign={definition.campaign}: the log does not say that turn {turn - 1} left this")
     return document.encode()
+
+
+def verify_answers(offer: dict[str, Any], trust: PublicKeys, verified: Verified) -> dict[int, str]:
+    """By the aggregator's number, from 0: the sha256 in hex of the answer that the log holds of it, for this campaign.
+
+    CertificateInvalid, LedgerInvalid, KeyInvalid where what was sent is not in the log that the campaign was shown in.
+    """
+    found = {}
+    with reading("answers"):
+        for text in offer.get("answer_proofs", []):
+            entry = _entry(text, trust)
+            if proofs.parse_proof(text).checkpoint_note != verified.note:
+                raise CertificateInvalid("proof: must be of the checkpoint that the campaign's is of")
+            if (entry.get("type"), entry.get("definition")) != ("campaign-answered", verified.definition.digest):
+                raise CertificateInvalid("answer: the log's entry is not of this campaign")
+            found[exact_integer(entry["aggregator"], "aggregator") - 1] = exact_text(entry["answer"], "answer")
+    return found
 
 
 def ask(settings: Place, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> dict[str, Any]:

@@ -189,14 +189,16 @@ def offer(home: Home, name: str, seen: int = 0, witnessed: bool = False) -> dict
     before = turns.ALL_AT_ONCE
     if known["turns"]:
         before, published = turns.offered(home, folder_of(home, name), campaign.job)
-    leaves = [known["opened"], *([] if published is None else [published])]
+    answered = campaigns.answers_of(home.ledger, campaign.job)
+    leaves = [known["opened"], *answered, *([] if published is None else [published])]
     proofs, growth = stored_proofs.offered(home.ledger.log.database, home.path, leaves, seen, witnessed)
     return {
         **known,
         **before,
         "envelope": campaign.envelope.decode("ascii"),
         "proof": proofs[0],
-        "ensemble_proof": None if published is None else proofs[1],
+        "ensemble_proof": None if published is None else proofs[-1],
+        "answer_proofs": proofs[1 : 1 + len(answered)],
         "consistency": None if growth is None else growth.to_json(),
     }
 

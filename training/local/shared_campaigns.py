@@ -5,15 +5,17 @@ The platform can open none of them: it keeps two sealed texts of each owner, and
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from typing import Any
 
 from accountant.canonical import encode_base64
 from accountant.errors import InputError, NotInvited, WrongState
 from accountant.home import Home
+from accountant.ledger import campaigns
 from training.local.campaigns import Campaign, invited_owner, load
 from training.local.shared import AGGREGATORS, SharedDefinition
-from training.local.sums import HELD, read_held, read_sum
+from training.local.sums import DIGEST, HELD, SUM, read_digest, read_held, read_sum
 
 PREFIX = "dpa"
 PAGE = 1 << 20  # bytes of sealed shares in one answer
@@ -59,8 +61,9 @@ def collect(home: Home, name: str, shown: str, after: int) -> dict[str, Any]:
 
 
 def say(home: Home, name: str, what: str, body: bytes) -> dict[str, Any]:
-    """Take in what an aggregator says: its token, a line's end, the signed envelope; `what` is HELD or SUM. The same
-    again is answered alike: with what the other has said of whose shares opened, once it has.
+    """Take in what an aggregator says: its token, a line's end, the signed envelope; `what` is HELD, DIGEST or SUM. The
+    same again is answered alike: with what the other has said of whose shares opened, once it has. A digest is entered
+    in the log, and a sum is taken once its own is there.
 
     NotInvited for a stranger, CertificateInvalid where it is not signed by the pinned key or not about this campaign,
     IdempotencyConflict where it said something else before, WrongState where the campaign is open, or over.
@@ -68,10 +71,17 @@ def say(home: Home, name: str, what: str, body: bytes) -> dict[str, Any]:
     shown, _, envelope = body.partition(b"\n")
     campaign, at = _aggregator(home, name, shown[:80].decode("ascii", "replace"))
     definition = _definition(campaign)
-    (read_held if what == HELD else read_sum)(definition, at, envelope)
+    read = {HELD: read_held, DIGEST: read_digest, SUM: read_sum}[what]
+    found = read(definition, at, envelope)
+    if what == SUM and envelope not in campaign.reports.said(SUM).values():
+        entered = campaign.reports.said(DIGEST).get(at)
+        if entered is None or read_digest(definition, at, entered) != hashlib.sha256(envelope).hexdigest():
+            raise WrongState(f"campaign={name}: the digest of this answer was not entered in the log before")
     if envelope != campaign.reports.said(what).get(at) and home.ledger.job(campaign.job).state.value != "started":
         raise WrongState(f"campaign={name}: is over; nothing is learnt from it any more")
     campaign.reports.say(at, what, envelope)
+    if what == DIGEST:
+        campaigns.enter_answer(home.ledger, campaign.job, definition.digest, at + 1, str(found))
     other = campaign.reports.said(HELD).get(1 - at)
     return {"campaign": name, "other": None if other is None else other.decode("ascii")}
 

@@ -30,3 +30,17 @@ def writing(path: Path, tables: str, what: str) -> Iterator[sqlite3.Connection]:
             connection.execute("COMMIT")
     except sqlite3.Error as error:
         raise LedgerUnavailable(f"{what}: cannot be used now ({type(error).__name__})") from None
+
+
+def empty_log(path: Path, what: str) -> None:
+    """Bring into the file what its write-ahead log holds, and cut that to nothing. LedgerUnavailable where somebody is
+    reading it for long.
+    """
+    try:
+        with closing(sqlite3.connect(path, timeout=10, isolation_level=None)) as connection:
+            connection.execute("PRAGMA secure_delete=ON")
+            busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.Error as error:
+        raise LedgerUnavailable(f"{what}: cannot be used now ({type(error).__name__})") from None
+    if busy:
+        raise LedgerUnavailable(f"{what}: is being read, and what was deleted is still in its log; try again")

@@ -1,4 +1,5 @@
-"""What two aggregators say of a closed campaign, signed: whose shares open, and the noisy sum of those that both hold.
+"""What two aggregators say of a closed campaign, signed: whose shares open, the digest of the answer, and the answer:
+the noisy sum of those that both hold.
 
 Neither is believed: each statement is of a pinned key, about one campaign, and said once. A sum is of the owners whom
 both named, so an owner whose share reached one aggregator alone is in neither.
@@ -7,6 +8,7 @@ both named, so an owner whose share reached one aggregator alone is in neither.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +23,8 @@ from accountant.keys import dsse
 from accountant.shares import Share
 from training.local.shared import AGGREGATORS, SharedDefinition
 
-HELD, SUM = "held", "sum"
-TYPES = {HELD: "https://dpserve/aggregator/held/v1", SUM: "https://dpserve/aggregator/sum/v1"}
+HELD, DIGEST, SUM = "held", "digest", "sum"  # in this order
+TYPES = {what: f"https://dpserve/aggregator/{what}/v1" for what in (HELD, DIGEST, SUM)}
 LIMIT = 1 << 20
 Owners = NDArray[np.bool_]
 
@@ -44,6 +46,21 @@ def sum_payload(definition: SharedDefinition, aggregator: int, found: NoisySum) 
     """The statement of a noisy sum."""
     own = {"owners": _bits(found.owners), "share": encode_base64(shares.to_bytes(found.share))}
     return _payload(definition, aggregator, SUM, own)
+
+
+def digest_payload(definition: SharedDefinition, aggregator: int, answer: bytes) -> bytes:
+    """The statement that this signed answer, and no other, will be sent: it is in the log before the answer leaves."""
+    return _payload(definition, aggregator, DIGEST, {"answer": hashlib.sha256(answer).hexdigest()})
+
+
+def read_digest(definition: SharedDefinition, aggregator: int, envelope: bytes) -> str:
+    """The sha256 in hex of the answer that an aggregator will send; CertificateInvalid where that one has not signed
+    it, or not of this campaign.
+    """
+    answer = str(_read(definition, aggregator, DIGEST, envelope, ("answer",))["answer"])
+    if not re.fullmatch(r"[0-9a-f]{64}", answer):
+        raise CertificateInvalid("digest: must be 64 hexadecimal digits")
+    return answer
 
 
 def read_held(definition: SharedDefinition, aggregator: int, envelope: bytes) -> Owners:

@@ -7,10 +7,13 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -54,7 +57,7 @@ from training.aggregator.store import AggregatorStore
 from training.local import campaigns, shared_campaigns
 from training.local.asking import Refused
 from training.local.defining import Asked, read_aggregator
-from training.local.sums import HELD, SUM, NoisySum, held_payload, sum_payload
+from training.local.sums import DIGEST, HELD, SUM, NoisySum, digest_payload, held_payload, sum_payload
 from training.owner import program as owner_program
 from training.owner.own_ledger import OwnLedger
 from training.owner.settings import read_settings as read_owner
@@ -241,7 +244,7 @@ def test_killed_at_any_step_at_most_one_sum_leaves(place, crashes, step):
     killed = subprocess.run(script, env=environment, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     stored = next(line for line in AggregatorStore(place.whom[0] / "aggregator.db").lines() if line.name == name)
-    assert (stored.answer is not None) == (step in ("committed", "delivered"))
+    assert (stored.answer is not None) == (step in ("committed", "entered", "delivered"))
     assert (stored.charged is not None) == (stored.answer is not None)  # charged and drawn, or neither
     line = program.answer(read_settings(place.whom[0]), name, first, 60)
     other.join()
@@ -366,12 +369,101 @@ def test_sums_of_different_owners_are_no_model(place, census):
     campaigns.close(place.home, "torn")
     for at, mask in ((0, [1, 1, 1, 1, 0, 0]), (1, [1, 1, 1, 0, 0, 0])):
         share = NoisySum(np.array(mask, bool), np.zeros(asked.layout.numbers, np.uint64))
-        body = program._sign(read_settings(place.whom[at]), sum_payload(asked, at, share))
-        shared_campaigns.say(
-            place.home, "torn", SUM, shared_campaigns.token(place.home, "torn", at).encode() + b"\n" + body
-        )
+        settings, token = read_settings(place.whom[at]), shared_campaigns.token(place.home, "torn", at).encode()
+        body = program._sign(settings, sum_payload(asked, at, share))
+        with pytest.raises(WrongState, match="digest"):  # which comes first
+            shared_campaigns.say(place.home, "torn", SUM, token + b"\n" + body)
+        word = program._sign(settings, digest_payload(asked, at, body))
+        shared_campaigns.say(place.home, "torn", DIGEST, token + b"\n" + word)
+        other = program._sign(settings, digest_payload(asked, at, body + b"x"))
+        with pytest.raises(IdempotencyConflict):
+            shared_campaigns.say(place.home, "torn", DIGEST, token + b"\n" + other)
+        shared_campaigns.say(place.home, "torn", SUM, token + b"\n" + body)
     with pytest.raises(CertificateInvalid, match="different owners"):
         campaigns.close(place.home, "torn")
+
+
+@pytest.fixture
+def small(place, request):
+    """A closed campaign of three owners, and a copy of the first aggregator's folder from before its answer."""
+    name = f"restored-{len(campaigns.names(place.home))}"
+    definition = sharing.asking(place.folder, place.home, place.whom, 4, 2, name, epsilon="1")
+    for owner in range(3):
+        sharing.send(place.home, definition, owner, sharing.sealed(definition, owner, owners.people(1, owner)))
+    campaigns.close(place.home, name)
+    copy = place.folder / f"backup-{name}"
+    shutil.copytree(place.whom[0], copy)
+    return name, definition, copy
+
+
+@pytest.mark.slow
+def test_an_aggregator_that_was_restored_answers_no_second_time(place, small, monkeypatch):
+    """From before its answer: the file alone, and the whole folder. Nothing is drawn that anybody sees."""
+    name, definition, backup = small
+    first, _ = place.answer(name)
+    assert campaigns.load(place.home, name).reports.said(SUM)[0] == first.answer
+    settings, token = read_settings(place.whom[0]), shared_campaigns.token(place.home, name, 0)
+    newest = settings.ledger.read_bytes()
+
+    shutil.copy(backup / "aggregator.db", settings.ledger)  # the note beside it is newer
+    with pytest.raises(WrongState, match="restored from a backup"):
+        program.answer(settings, name, token, 1)
+    real, hiding = campaigns.offer, {"answer_proofs": []}
+    hidden = lambda *given: {**real(*given), **hiding}  # noqa: E731
+    monkeypatch.setattr(doors.campaigns, "offer", hidden)
+    with pytest.raises(WrongState, match="restored from a backup"):  # though the platform hides its log's entries
+        program.answer(settings, name, token, 1)
+    monkeypatch.undo()
+
+    whole = read_settings(backup)  # nothing here knows of an answer; the log does
+    with pytest.raises(WrongState, match="restored from a backup"):
+        program.answer(whole, name, token, 1)
+    assert AggregatorStore(whole.ledger).begin(definition).charged is None
+    monkeypatch.setattr(doors.campaigns, "offer", hidden)
+    with pytest.raises(Refused, match="something else before"):  # hidden at first; the platform itself has but one
+        program.answer(whole, name, token, 5)
+    monkeypatch.setattr(shared_campaigns, "say", lambda *given: {"campaign": name, "other": heard(place, name)})
+    with pytest.raises(LedgerInvalid, match="does not hold your answer"):  # what its log lacks is not sent
+        program.answer(whole, name, token, 5)
+    monkeypatch.undo()
+    with pytest.raises(WrongState, match="restored from a backup"):  # a second digest beside the first is seen
+        program.answer(whole, name, token, 1)
+
+    settings.ledger.write_bytes(newest)
+    assert program.answer(settings, name, token, 1).answer == first.answer
+    assert campaigns.close(place.home, name)["state"] == "issued"
+    assert audit_home(place.home).ok
+
+
+def heard(place, name: str) -> str:
+    return campaigns.load(place.home, name).reports.said(HELD)[1].decode()
+
+
+@pytest.mark.slow
+def test_shares_leave_no_byte_in_the_folder(place, small):
+    """Neither in the table nor in what was written ahead of it, while another connection is open."""
+    (name, definition, _), settings = small, read_settings(place.whom[0])
+    token, second = (shared_campaigns.token(place.home, name, at) for at in (0, 1))
+    other = threading.Thread(target=program.answer, args=(read_settings(place.whom[1]), name, second, 30))
+    other.start()
+    AggregatorStore(settings.ledger).lines()
+    with closing(sqlite3.connect(settings.ledger)) as held:  # keeps SQLite from deleting its log at the end
+        held.execute("SELECT count(*) FROM campaign").fetchall()
+        real, kept = AggregatorStore.answer, []
+
+        def answer(store, *given):
+            with store._writing() as connection:
+                here = (definition.digest,)
+                kept.extend(connection.execute("SELECT share FROM share WHERE definition = ?", here).fetchall())
+            return real(store, *given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(AggregatorStore, "answer", answer)
+            program.answer(settings, name, token, 30)
+        other.join()
+        assert len(kept) == 3
+        files = b"".join(path.read_bytes() for path in settings.folder.glob("aggregator.db*") if path.is_file())
+        assert not any(share[at : at + 64] in files for (share,) in kept for at in range(0, len(share), 512))
 
 
 def test_auditor_believes_nobody_about_shares(place, census):
@@ -408,6 +500,15 @@ def test_auditor_believes_nobody_about_shares(place, census):
     ):
         with pytest.raises(LedgerInvalid, match=said):
             judge(at, *path, lie=lie)
+    answers = [seq for seq, value in enumerate(values) if value["type"] == "campaign-answered"]
+    first, second = [seq for seq in answers if values[seq]["definition"] == definition.digest]
+    for path, lie, said in (
+        (("aggregator",), values[first]["aggregator"], "answered twice"), (("aggregator",), 3, "must be 1 or 2"),
+        (("aggregator",), True, "must be 1 or 2"), (("answer",), "0", "answer"),
+        (("definition",), "0" * 64, "reserved"),
+    ):  # fmt: skip
+        with pytest.raises(LedgerInvalid, match=said):
+            judge(second, *path, lie=lie)
     with pytest.raises(LedgerInvalid, match="replace-one for reports"):
         judge(population, "relation", lie="replace-one")
 
