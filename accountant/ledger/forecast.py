@@ -22,22 +22,23 @@ def forecast(ledger: Ledger, dataset: Dataset, now: datetime | None = None) -> d
     """Tell the burn rate of the account that ends first, over the last WINDOW_DAYS (its whole life, where that is
     shorter; a day at least), and the day on which nothing would be left of it. Of a dataset that has grown: of the
     block that `left` speaks of, and of the total for one person. A straight line, no promise: the filter decides.
+    Nothing is told of an account that is younger than a day: a rate of hours says nothing of days.
     """
     now = now or datetime.now(UTC)
-    rates = [(1 - family.share, _rate(ledger, family, now)) for family in roomiest(dataset).families]
-    share, rate = min(rates, key=lambda pair: (pair[0] / pair[1] if pair[1] else inf, pair[0]))
-    left = share / rate if rate else None
+    found = [_rate(ledger, family, now) for family in roomiest(dataset).families]
+    share, rate, days = min(found, key=lambda each: (each[0] / each[1] if each[1] else inf, each[0]))
+    left = share / rate if rate and days >= 1 else None
     ends = None if left is None or left > 36_500 else (now + timedelta(days=left)).date().isoformat()
     return {"share_per_day": f"{rate:.6f}", "days_left": None if left is None else int(left), "used_up_on": ends}
 
 
-def _rate(ledger: Ledger, family: Family, now: datetime) -> float:
-    """The share of an account that was used in a day."""
+def _rate(ledger: Ledger, family: Family, now: datetime) -> tuple[float, float, float]:
+    """The share that is left of an account, the share that was used in a day, and of how many days that is the mean."""
     with ledger.log.database.reading() as connection:
         founded = _time(read_entry(family.seq, body_at(connection, family.seq)).value["time"])
     since = max(founded, now - timedelta(days=WINDOW_DAYS))
-    days = max(1.0, (now - since) / timedelta(days=1))
-    return max(0.0, family.share - _share_before(ledger, family, since)) / days
+    days = (now - since) / timedelta(days=1)
+    return 1 - family.share, max(0.0, family.share - _share_before(ledger, family, since)) / max(1.0, days), days
 
 
 def _share_before(ledger: Ledger, family: Family, since: datetime) -> float:

@@ -46,7 +46,7 @@ class Account:
             return "the rows of all blocks are deleted"
         over = "" if self.part is None else " of the part kept aside"
         if self.kind == PERSON:
-            return f"the total for one person over all blocks{over}"
+            return f"one person's total{over}"
         where = f"family {self.family}" if self.block is None else f"block {self.block}"
         closed = "" if self.closed_by is None else f", closed by job {self.closed_by}"
         return f"{'' if self.kind != QUOTA else f'the quota of {self.analyst} in '}{where}{over}{closed}"

@@ -189,6 +189,8 @@ def dataset_text(body: dict[str, Any]) -> str:
     where = f"{blocks_words(budget['left']['window'])}: " if "windows" in budget["left"] else ""
     if forecast["days_left"] is not None:
         rate = f"{float(forecast['share_per_day']):.2%} a day, {forecast['days_left']} days left"
+    elif float(forecast["share_per_day"]):
+        rate = "too early to say"
     block = budget["account"].get("block")
     most = f", of block {block}, of which most is used" if block is not None else ""
     lines = [
@@ -220,7 +222,7 @@ def _person_text(person: dict[str, Any]) -> str:
     total, spent = person["total"], person["spent"]["epsilon"]
     return (
         f"epsilon {total['epsilon']} at delta {total['delta']} over all blocks that will ever come; {spent} is spent, "
-        f"left {left_words(person['left'])}"
+        f"left {left_words({name: person['left'][name] for name in ('share', 'one_job')})}"
     )
 
 

@@ -37,7 +37,7 @@ from training.profiles.release import profiles_of
 HTML = "text/html"
 NEWEST_JOBS = 8
 FIGURES = {"spent": "epsilon", "reserved": "epsilon", "left": "share"}
-COLUMNS = ("family", "datasets", "relation", "unit", "epsilon", "delta", *FIGURES, "protects")
+COLUMNS = ("family", "datasets", "relation", "unit", "epsilon", "delta", *FIGURES, "one_job", "bound_by", "protects")
 RELATIONS = {
     "add-remove": "whether a {unit} is in it or not",
     "replace-one": "what any one {unit} in it says; how many there are is public",
@@ -51,12 +51,19 @@ async def datasets(request: Request) -> Response:
     found = await in_thread(tightest_first, state(request).home, access(request))
     shown = [line for line in found if any(asked.lower() in name for name in (line["name"], *line["datasets"]))]
     if form is not None:
-        lines = (
-            {**each, "family": each["name"], **{name: each["budget"][name][what] for name, what in FIGURES.items()}}
-            for each in shown
-        )
-        return lists.as_file(form, "families", COLUMNS, lines)
+        return lists.as_file(form, "families", COLUMNS, map(_row, shown))
     return page(request, "datasets.html", families=shown, asked=asked, total=len(found))
+
+
+def _row(family: dict[str, Any]) -> dict[str, Any]:
+    """A family as a row of a file: its figures beside one another, of what is left the share and the largest job."""
+    budget = family["budget"]
+    figures = {name: budget[name][what] for name, what in FIGURES.items()}
+    left = {
+        "one_job": (budget["left"]["one_job"] or {"epsilon": "0"})["epsilon"],
+        "bound_by": budget["left"]["binding"]["words"],
+    }
+    return {**family, "family": family["name"], **figures, **left}
 
 
 def tightest_first(home: Home, held: Access) -> list[dict[str, Any]]:

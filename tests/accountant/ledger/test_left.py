@@ -289,7 +289,7 @@ def test_one_persons_total_is_in_every_figure(home):
     dataset = home.ledger.dataset("g")
     told = left(dataset)
     person = left_of([dataset.person], DELTA)
-    assert told.binding.words == told.least.words == "the total for one person over all blocks"
+    assert told.binding.words == told.least.words == "one person's total"
     assert (told.job, told.share) == (person.job, person.share)
     assert told.job.epsilon < Decimal("0.9")
     (row,) = families_of([dataset])
