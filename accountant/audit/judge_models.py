@@ -76,6 +76,7 @@ class Models:
                 self._findings.add(None, f"model {name}: supersedes another statement than that of entry {seq}")
         if value.get("type") == "committed":
             self._check_released(value)
+            self._check_growth(value["reservation"], replay)
         for name, found in self._waiting.get(seq, ()):
             predicate, leaf = found.statement["predicate"], hashlib.sha256(b"\x00" + body).hexdigest()
             plan = [{key: part for key, part in run.items() if key != "library"} for run in predicate["mechanisms"]]
@@ -135,6 +136,15 @@ class Models:
             chain = found.ancestors
             if value["released"] != (chain[0].ensemble if chain else found.form.public.ensemble):
                 self._findings.add(None, f"model {name}: is not of the numbers that job {found.reservation} released")
+
+    def _check_growth(self, job: int, replay: Replay) -> None:
+        """Check that no certificate says that a total for one person is to come where blocks have come without one."""
+        rows = replay.jobs[job].dataset
+        if rows not in replay.books.blocks.known or replay.books.datasets[rows].people:
+            return
+        for name, found in self._waiting.get(job, ()):
+            if "words" in found.statement["predicate"] and found.growth == "person-total-by-default":
+                self._findings.add(None, f"model {name}: its certificate says that its dataset has not grown")
 
     def _check_base(self, name: str, found: Certificate) -> None:
         """An edited model promises what its base does, where that one is at hand."""

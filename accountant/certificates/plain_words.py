@@ -108,8 +108,8 @@ def meaning(total: Budget, relation: str = "add-remove", unit: str | None = None
 
 ONCE = "It is given once, for all jobs together, permanently."
 OF_PEOPLE = (
-    "If the dataset grows, it holds for one person over all blocks together, unless you enter another total for one "
-    "person, with a reason."
+    "If the dataset grows, it holds for one person over all blocks together, unless you say otherwise then, with a "
+    "reason that stays in the ledger."
 )
 OF_A_TOTAL = "If the dataset grows, that is promised over all blocks; of one who stands in one block alone: {guess}."
 OF_RECORDS = (
@@ -254,7 +254,8 @@ def _bounded(certificate: Certificate) -> str:
         case "person-total-by-default":
             return (
                 f"{everything} stays within {largest}; if the dataset grows, within one person's total over all blocks "
-                "together, which is the family's unless the ledger enters another one with a reason."
+                "together, which is the family's unless a reasoned entry gives another one, or says that each block "
+                "promises for itself alone."
             )
     if dataset.blocks is None:
         return f"{everything} from the dataset's first block stays within {largest}."

@@ -42,7 +42,8 @@ GROWTH: Mapping[Growth, str] = {
     "person-total": PERSON,
     "person-total-by-default": (
         "if the dataset grows, one total holds for one person over all of its blocks together: the ledger enters it at "
-        "the first growth, as large as the family's total unless another one is entered with a reason"
+        "the first growth, as large as the family's total, unless a reasoned entry gives another one, or says that "
+        "each block promises for itself alone"
     ),
     "each-block": TOGETHER,
 }
@@ -196,13 +197,15 @@ def _growth(predicate: Mapping[str, Any], trust: Trust, rows: Mapping[str, Any])
         return "fixed"
     if claim["unit"]["bounding"].startswith("none needed"):
         return "records"
+    stated = (rows.get("growth") or {}).get("state")
     if "dataset" in predicate:
         if rows.get("person") is not None:
             return "person-total"
-        return "person-total-by-default" if rows.get("blocks") is None else "each-block"
-    stated = (rows.get("growth") or {}).get("state")
+        # a job of before a growth names no blocks: its issuer says that others came, each for itself
+        by_default = rows.get("blocks") is None and stated != "each-block"
+        return "person-total-by-default" if by_default else "each-block"
     in_a_block: str = claim["unit"]["name"]
-    if in_a_block.endswith(" in a block"):
+    if in_a_block.endswith(" in a block") or stated == "each-block":
         return "each-block"
     return "person-total" if stated == "person-total" else "person-total-by-default"
 

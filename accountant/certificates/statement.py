@@ -21,7 +21,7 @@ from accountant.budget import from_nano
 from accountant.canonical import decimal_string
 from accountant.certificates import sentences
 from accountant.certificates.predicate import PREDICATE_TYPE, STATEMENT_LIMIT, STATEMENT_TYPE
-from accountant.certificates.sentences import ADVERSARY, CONVERSIONS, PERSON, TOGETHER, TRUST, Trust
+from accountant.certificates.sentences import ADVERSARY, CONVERSIONS, PERSON, TOGETHER, TRUST, Growth, Trust
 from accountant.keys import dsse
 from accountant.keys.private_keys import KeyStore
 from accountant.ledger.families import Dataset, Family
@@ -142,9 +142,17 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
         **public_count,
         **({} if dataset.window is None else {"blocks": blocks_to_json(dataset)}),
         **({} if dataset.person is None else {"person": person_to_json(dataset.person)}),
+        "growth": {"state": _growth_of(dataset)},
         **queries_of(dataset),
         **refined_to_json(dataset),
     }
+
+
+def _growth_of(dataset: Dataset) -> Growth:
+    """Say what bounds one unit over all blocks, of rows that name people; `sentences.fill` knows of all others."""
+    if dataset.person is not None:
+        return "person-total"
+    return "person-total-by-default" if dataset.last is None else "each-block"
 
 
 def refined_to_json(dataset: Dataset) -> dict[str, Any]:
@@ -166,7 +174,7 @@ def counted_rows(dataset: Dataset, part: str) -> dict[str, Any]:
         "families": [*dataset.identities],
         "part": part,
         "commitment": registration.commitment,
-        "growth": {"state": "each-block" if dataset.person is None else "person-total"},
+        "growth": {"state": _growth_of(dataset)},
         **queries_of(dataset),
         **refined_to_json(dataset),
     }

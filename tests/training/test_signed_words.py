@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import replace
 from decimal import Decimal
@@ -15,6 +16,7 @@ import pytest
 from offices import Office
 from offices import dataset as office_dataset
 
+from accountant.audit.audit import audit_home
 from accountant.budget import Budget, Relation
 from accountant.certificates import sentences
 from accountant.certificates.plain_words import UNSTATED_GROWTH, meaning, plain, to_text
@@ -22,7 +24,7 @@ from accountant.certificates.predicate import read_statement
 from accountant.certificates.releases import kind_of
 from accountant.errors import InputError
 from accountant.home import Home
-from accountant.ledger.records import Unit
+from accountant.ledger.records import Unit, Why
 from models.store.loading import card_of
 from models.store.since import bound_now, growth_since
 from training import job
@@ -45,6 +47,8 @@ features:
   town: {type: categorical, values: [x, y]}
 """
 ROWS = 300
+BOUNDED = "each_block" in inspect.signature(append).parameters
+WITHOUT_TOTAL = {"each_block": Why("steward", "a trial")} if BOUNDED else {}
 PRICES = {"above": Budget.of("20", "0.000001"), "pure": Budget.of("20", "0")}
 
 
@@ -184,6 +188,24 @@ def test_what_bounds_one_person_where_no_total_of_one_does():
     said = bound_now(replace(about, last=3))
     assert "No total for one person over all blocks is in force" in said
     assert "for one who stands in all 3 that comes to epsilon 3" in said
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_job_of_before_a_growth_that_is_issued_after_it(tmp_path, monkeypatch, honest):
+    """It reads block 1 and names no blocks. Where no total for one person came, it must not say that one is to come."""
+    home = Home.init(ledgers.place(tmp_path / "home"))
+    (tmp_path / "d.yaml").write_text(SCHEMA)
+    register(home, "d", rows(tmp_path, 1), tmp_path / "d.yaml", Budget.of("3", "0"), Relation.ADD_REMOVE, "pid")
+    waiting = job.submit(home, Asked("d", "forest", "0.5", target="two", parameters={"trees": 3}), by="me").seq
+    append(home, "d", rows(tmp_path, 2), "steward", **WITHOUT_TOTAL)
+    if not honest:
+        monkeypatch.setattr("accountant.certificates.statement._growth_of", lambda _: "person-total-by-default")
+    job.run(home, waiting)
+    stated = open_model(home, "d@1").certificate
+    assert stated.form.dataset.blocks is None
+    assert stated.growth == ("each-block" if honest else "person-total-by-default")
+    problems = audit_home(home, ledgers.bundles(home.path)).problems
+    assert [("says that its dataset has not grown" in problem) for problem in problems] == [True] * (not honest)
 
 
 def test_a_certificate_of_before_promises_no_more_than_it_can(home):

@@ -83,6 +83,7 @@ DATASETS = {
     "people with a total": (people(dataset(unit=PERSON)), "person-total"),
     "people in blocks": (grown(dataset(unit=PERSON), False), "each-block"),
     "people in blocks with a total": (grown(dataset(unit=PERSON), True), "person-total"),
+    "people, of before a growth": (replace(dataset(unit=PERSON), last=3), "each-block"),
     "replaced": (dataset(Relation.REPLACE_ONE), "fixed"),
     "joined": (dataset(unit=PERSON, version=2), "fixed"),
 }
