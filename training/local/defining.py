@@ -75,7 +75,9 @@ def define(home: Home, dataset: Dataset, asked: Asked) -> Question:
     if asked.aggregators:
         raise InputError(f"aggregators: {asked.learner} needs none")
     in_turns = asked.learner in BOOSTED_LEARNERS and (asked.learner != "local-lr" or asked.rounds is not None)
-    return (_define_turns if in_turns else _define_reports)(home, schema, asked)
+    found = (_define_turns if in_turns else _define_reports)(home, schema, asked)
+    found.check_affordable()
+    return found
 
 
 def _seed(home: Home, asked: Asked, digest: str) -> str:

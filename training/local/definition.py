@@ -43,11 +43,18 @@ class Reports(Question):
         if not re.fullmatch(r"[0-9a-f]{64}", self.seed) or not re.fullmatch(r"([0-9a-f]{64})?", self.public_rows):
             raise InputError("seed, public_rows: must be 64 hexadecimal digits each")
         self.mechanism.event  # noqa: B018  # its parameters are checked as it is made
-        most = MOST_REGRESSION if self.learner == "local-lr" else MOST_DIMENSION
-        if self.dimension > most or self.dimension * self.candidates > MOST_WORK:
+        if self.dimension > MOST_DIMENSION or self.dimension * self.candidates > MOST_WORK:
             raise InputError(
                 f"candidates={self.candidates}: of {self.dimension} numbers each are too many to ask an owner "
-                f"about; at most {most} numbers, and {MOST_WORK} in all"
+                f"about; at most {MOST_DIMENSION} numbers, and {MOST_WORK} in all"
+            )
+
+    def check_affordable(self) -> None:
+        """InputError where an own regression has more numbers than a device solves for in a second."""
+        if self.learner == "local-lr" and self.dimension > MOST_REGRESSION:
+            raise InputError(
+                f"learner=local-lr: a regression of {self.dimension} numbers; at most {MOST_REGRESSION}: name fewer "
+                "features or classes, give public rows, or ask by local-linear"
             )
 
     @property

@@ -107,6 +107,7 @@ class Policy:
                 "range) and features, or let `dpserve owner init` write a new file"
             )
         self.question.check(definition)
+        definition.check_affordable()
         if definition.epsilon > self.largest:
             raise BudgetRefused(f"epsilon={definition.epsilon}: your policy gives at most {self.largest} to one report")
         if definition.delta > self.largest_delta:
