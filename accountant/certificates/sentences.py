@@ -268,7 +268,7 @@ def together_of(facts: Facts) -> dict[str, str] | None:
     there = [each for each in same if each not in here]
     epsilon = max(facts.epsilon + sum(each.epsilon for each in here), sum(each.epsilon for each in there))
     delta = max(facts.delta + sum(each.delta for each in here), sum(each.delta for each in there))
-    said = "who has this and the schema has what it claims and what the profiles claim: sums of epsilons and of deltas"
+    said = "one who has this and the schema has what it claims and what its profiles claim: sums of epsilons, of deltas"
     if there:
         said += "; rows kept aside and the others are different units, so the larger of their two sums holds"
     return {"epsilon": decimal_string(Decimal(epsilon)), "delta": decimal_string(Decimal(delta)), "sum": said}

@@ -130,12 +130,16 @@ def card_of(ensemble: Ensemble, certificate: Certificate) -> str:
 
 
 def sentences_of(certificate: Certificate) -> tuple[str, ...]:
-    """Say where the bins come from, what a refined schema brings along, and what growth does, as derived."""
+    """Say where the bins come from, what a refined schema brings along, and what growth does, as derived; nothing of a
+    certificate of before whose own words are right, so that its card stays what it was.
+    """
+    if "words" not in certificate.statement["predicate"] and not certificate.contradictions:
+        return ()
     together, growth = certificate.form.dataset.together, certificate.growth
     return (
         certificate.derived_preprocessing,
         *(
-            [f"who has the model and the schema has together epsilon {together.epsilon} at delta {together.delta}"]
+            [f"one who has the model and the schema has together epsilon {together.epsilon} at delta {together.delta}"]
             if together
             else []
         ),

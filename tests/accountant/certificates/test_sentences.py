@@ -32,6 +32,7 @@ from accountant.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential
 from accountant.privacy.drawing import OWN_UP_TO, draws_by_opendp, is_drawn_by_opendp
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
 from accountant.privacy.selection import Poisson
+from models.store.loading import sentences_of
 
 VOTE = Release("select a 1-rule by weighted agreement", "exponential", "range", 1, BoundedRange(Decimal("0.02")))
 CELLS = Release("count rows per fine cell", "discrete-laplace", "l1", 1, PureDp(Decimal("0.01")))
@@ -233,8 +234,10 @@ def test_statements_of_before_verify_and_what_their_plan_contradicts_is_said(ask
         (said,) = found.contradictions
         assert sentences.BEFORE in said
         assert "noisy counts of rows" in said
+        assert "noisy counts of rows" in " ".join(sentences_of(found))
     else:
         assert found.contradictions == ()
+        assert sentences_of(found) == ()  # its card stays what it was
 
 
 def test_a_purpose_that_is_not_on_the_list_is_refused():
