@@ -19,9 +19,16 @@ class Audited(Asking):
             yield from (Entry(each["index"], each["body"]) for each in page)
             after = page[-1]["index"] + 1
 
-    def checkpoint(self) -> str:
-        """The newest signed tree head, a C2SP note. Keep it: it shows any rewriting of what came before."""
-        return self._transport.answer("GET", "/v1/ledger/checkpoint").text
+    def checkpoint(self, witnessed: bool = False) -> str:
+        """The newest signed tree head, a C2SP note. Keep it: it shows any rewriting of what came before. `witnessed`:
+        the newest that witnesses cosigned, where there is one. Any scope, as `consistency`.
+        """
+        return self._transport.answer("GET", "/v1/ledger/checkpoint", query={"witnessed": 1} if witnessed else {}).text
+
+    def consistency(self, earlier: int, later: int | None = None) -> Json:
+        """The proof (RFC 6962) that the tree of `later` entries, or the newest, begins with that of `earlier`."""
+        body: Json = self._get("/v1/ledger/consistency", **{"from": earlier, "to": later})
+        return body
 
     def proof(self, leaf: int, size: int | None = None) -> Json:
         """That entry `leaf` is in the ledger: against the newest checkpoint, or in the tree of `size` entries."""

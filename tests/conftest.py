@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import hashlib
 import os
 import resource
 import shutil
@@ -22,6 +23,9 @@ STORE = Path(__file__).parent / "accountant" / "store"
 NO_SKIP = os.environ.get("DPSERVE_NO_SKIP") == "1"
 OPEN, MANY = Path("/proc/self/fd"), 300  # files that a process of tests may leave open
 MEMORY, ROOM = Path("/dev/shm"), 8 << 30  # bytes: a whole run takes about half of it, most of that PostgreSQL
+
+
+OWN_CONFIG = "TESTS_OWN_CONFIG"  # where each test has a folder of its own
 
 
 def _keep_files_in_memory() -> None:
@@ -51,7 +55,7 @@ def _fence_environment() -> None:
         folder = scratch / name.lower()
         folder.mkdir(mode=0o700)
         os.environ[name] = str(folder)
-    os.environ["XDG_CONFIG_HOME"] = str(scratch / "config")
+    os.environ["XDG_CONFIG_HOME"] = os.environ[OWN_CONFIG] = str(scratch / "config")
     os.environ["BENTOML_DO_NOT_TRACK"] = "true"
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # its threads spin while they wait, and take processors from the others
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of hundreds of processes would compile our rooms anew
@@ -119,7 +123,12 @@ def pytest_collection_finish():
 
 
 def pytest_runtest_setup(item):
-    """`system("jq", "openssl")`: skip, by name, where one of these programs is not installed."""
+    """A folder of its own for what a user keeps: tests copy homes, whose ledgers then go on in many ways. And
+    `system("jq", "openssl")`: skip, by name, where one of these programs is not installed.
+    """
+    if os.environ.get("XDG_CONFIG_HOME", "").startswith(os.environ[OWN_CONFIG]):
+        name = hashlib.sha256(item.nodeid.encode()).hexdigest()[:16]
+        os.environ["XDG_CONFIG_HOME"] = f"{os.environ[OWN_CONFIG]}/{name}"
     sys.modules["quick_ledgers"].on = STORE not in item.path.parents
     for marker in item.iter_markers("system"):
         absent = [program for program in marker.args if shutil.which(program) is None]

@@ -21,9 +21,10 @@ from accountant.errors import InputError, LedgerInvalid
 from accountant.files import PUBLIC, sync_directory, write_chunks, write_new
 from accountant.home import TRUST, Home
 from accountant.keys.trust import PublicKeys
-from accountant.log.collect import WITNESSED, kept, newest, read_note
+from accountant.log.collect import WITNESSED, kept, newest
 from accountant.log.entries import read_entry
 from accountant.log.notes import NOTE_LIMIT, parse_checkpoint
+from accountant.log.seen_checkpoints import read_note
 from accountant.log.tiles import CHECKPOINT
 from accountant.store.store import checkpoints, leaves
 

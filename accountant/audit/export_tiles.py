@@ -13,9 +13,9 @@ from accountant.errors import InputError, LedgerInvalid
 from accountant.files import PUBLIC, holding, open_directory, replace_file, sync_directory
 from accountant.home import Home
 from accountant.keys.trust import PublicKeys
-from accountant.log.collect import WITNESSED, kept, newest, read_note
+from accountant.log.collect import WITNESSED, kept, newest
 from accountant.log.notes import parse_checkpoint, verify_checkpoint
-from accountant.log.seen_checkpoints import verify_head
+from accountant.log.seen_checkpoints import read_note, verify_head
 from accountant.log.tiles import CHECKPOINT, HEIGHT, WIDTH, pack, tile_path, tiles_of
 from accountant.store import store
 from accountant.store.tables import entry_table, node_table

@@ -14,14 +14,14 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from accountant import merkle
-from accountant.errors import DpserveError, InputError, LedgerInvalid
-from accountant.files import PUBLIC, read_beginning, replace_file
+from accountant.errors import DpserveError, LedgerInvalid
+from accountant.files import PUBLIC, replace_file
 from accountant.keys.trust import PublicKeys
 from accountant.log import notes
 from accountant.log.cosignature import cosignatures, require_quorum, with_cosignatures
 from accountant.log.entries import latest_checkpoint
-from accountant.log.notes import NOTE_LIMIT, Checkpoint, NoteSignature
-from accountant.log.seen_checkpoints import verify_head
+from accountant.log.notes import Checkpoint, NoteSignature
+from accountant.log.seen_checkpoints import read_note, verify_head
 from accountant.log.witness import SECONDS, address, ask
 from accountant.log.witness_policy import Witness, WitnessPolicy, shown
 from accountant.store import store
@@ -115,20 +115,6 @@ def kept(folder: Path) -> str | None:
     """The cosigned checkpoint in a home, an export or a folder of tiles; None where there is none. Not verified."""
     file = folder / WITNESSED
     return read_note(file) if file.exists() else None
-
-
-def read_note(file: Path) -> str:
-    """A note's text. InputError where the file cannot be read, LedgerInvalid where it is too long or no text."""
-    try:
-        raw = read_beginning(file, NOTE_LIMIT)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from error
-    if len(raw) > NOTE_LIMIT:
-        raise LedgerInvalid(f"{file.name}: must be at most {NOTE_LIMIT} bytes")
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise LedgerInvalid(f"{file.name}: must be text in UTF-8") from error
 
 
 def newest(home: Path, connection: Connection) -> str:

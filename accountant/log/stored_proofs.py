@@ -66,8 +66,8 @@ def _between(connection: Connection, earlier: int, later: int) -> Consistency:
 def offered(
     database: Store, home: Path, leaves: Sequence[int], seen: int, witnessed: bool
 ) -> tuple[list[str], Consistency | None]:
-    """For who asks from afar: the `.tlog-proof` of each entry, all against one checkpoint, and the proof that this one
-    continues the first `seen` entries; None where it has fewer, or `seen` is 0.
+    """For who asks from afar: the `.tlog-proof` of each entry, all against one checkpoint, and the proof between
+    this one and the tree of the first `seen` entries; None where there are fewer, or `seen` is 0.
 
     The checkpoint is the newest; where `witnessed`, the newest in the home that witnesses cosigned, if there is one.
     WrongState where that has not all of the entries yet.
@@ -81,7 +81,8 @@ def offered(
                 "asks them by dpserve ledger witness"
             )
         proofs_of = [inclusion(connection, leaf, note) for leaf in leaves]
-        return proofs_of, _between(connection, seen, size) if 0 < seen <= size else None
+        known = 0 < seen <= store.size(connection)
+        return proofs_of, _between(connection, *sorted((seen, size))) if known else None
 
 
 def continues(database: Store, trust: PublicKeys, seen: str, later: int | None = None) -> Consistency:

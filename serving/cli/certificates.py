@@ -28,6 +28,7 @@ from models.store.bundle import write_bundle
 from models.store.loading import load_verified, unvouched
 from models.worth.card import with_worth
 from models.worth.stated import check
+from serving.cli.history import Look
 from serving.cli.side import server, side
 from serving.cli.terminal import Json, busy, paint, show
 
@@ -60,10 +61,19 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail as well where the folder holds what is not vouched for.")
     ] = False,
+    witnesses: Annotated[
+        Path | None, typer.Option(help="Whose cosignatures its checkpoint must have: a C2SP tlog-policy.")
+    ] = None,
+    consistency: Annotated[
+        Path | None, typer.Option(help="The proof between its checkpoint and the one that was seen here before.")
+    ] = None,
     certificate: Annotated[bool, typer.Option("--certificate", help="Say what it promises, in plain words.")] = False,
     json: Json = False,
 ) -> None:
     """Verify a model, its certificate and its place in the ledger. Offline; anything wrong is exit code 4.
+
+    The ledger's checkpoint is kept; another history of the same ledger, whenever it comes, is exit code 4. An older or
+    a newer checkpoint is no fault: that it belongs to the same history is proved by --consistency, or said to be open.
 
     A model of a server is fetched, and verified here by the keys that were pinned (--trust, or on first use).
 
@@ -77,13 +87,14 @@ def verify(
     dpserve verify adult-model --trust trust.json
     dpserve verify adult-model --trust trust.json --policy policy.json --certificate
     """
-    admitted = _policy(policy, largest_epsilon)
+    asks = trust is None or (server() is not None and not path.exists())
+    admitted, look = _policy(policy, largest_epsilon), Look(witnesses, consistency, asks)
     try:
         if path.name.endswith(".dsse.json"):
-            return _show_statement(path, trusted(trust), json)
+            return _show_statement(path, trusted(trust), look, json)
         keys = trusted(trust)
         with busy(f"verifying {path.name}"):
-            verified, others = _verify(path, keys, admitted)
+            verified, others, history, line = _verify(path, keys, admitted, look)
         if strict and others:
             raise ModelInvalid(
                 f"{path.name}: holds what its certificate does not vouch for: {', '.join(map(repr, others))}"
@@ -96,9 +107,10 @@ def verify(
     if certificate:
         return show_page(verified, None, json)
     body = {"ok": True, **certificate_json(verified), "problems": [], "unverified": others}
-    body["contradicted"] = list(verified.contradictions)
+    body |= {"contradicted": list(verified.contradictions), "history": history}
     text = f"{paint('verified', 'good')}: {verified.model}: {certificate_line(verified)}"
     beside = [f"{paint('contradicted by its plan', 'bad')}: {said}" for said in verified.contradictions]
+    beside += [line] if line else []
     show(json, body, "\n".join([text, *beside, *(f"{paint('not vouched for', 'bad')}: {name!r}" for name in others)]))
 
 
@@ -113,25 +125,28 @@ def _policy(path: Path | None, largest_epsilon: str | None) -> Policy:
     )
 
 
-def _verify(path: Path, trust: PublicKeys, policy: Policy) -> tuple[Certificate, list[str]]:
+def _verify(
+    path: Path, trust: PublicKeys, policy: Policy, look: Look
+) -> tuple[Certificate, list[str], dict[str, Any], str]:
     """The certificate, and what of the folder it does not vouch for; of a single file nothing else is looked at. What
-    is neither is the name of a model of the server, which is fetched.
+    is neither is the name of a model of the server, which is fetched. And what `look` says of the ledger.
     """
     if server() is not None and not path.exists():
         with TemporaryDirectory() as folder:
             write_bundle(fetched := Path(folder) / "model", side("released").files(str(path)))
-            return _verify(fetched, trust, policy)
+            return _verify(fetched, trust, policy, look)
     if path.is_dir():
         loaded, stated = load_verified(path, trust, policy), sorted(path.glob("worth-*.dsse.json"))
         found = [_worth_of(each, trust, loaded.bundle.onnx) for each in stated]
         vouched = {name.name for each in stated for name in (each, _proof_of(each))}
         if found and loaded.bundle.card == with_worth(loaded.travelling.card, [each.form for each in found]):
             vouched |= {"card.md"}
-        return loaded.certificate, [name for name in unvouched(path, loaded) if name not in vouched]
+        others = [name for name in unvouched(path, loaded) if name not in vouched]
+        return loaded.certificate, others, *look.at(path, trust)
     onnx, envelope, proof = (_read(Path(f"{path}{suffix}"), most) for suffix, most in BESIDE.items())
     verified = certificates.verify(envelope, proof.decode("utf-8", "replace"), onnx, trust, policy)
     runtime.OnnxModel(onnx)  # the graph holds allowed operators alone, and opens
-    return verified, []
+    return verified, [], *look.at(path, trust)
 
 
 def _worth_of(path: Path, trust: PublicKeys, model: bytes | None = None) -> Worth:
@@ -148,18 +163,20 @@ def card_with(card: bytes, envelopes: Sequence[bytes]) -> bytes:
     return with_worth(card, [worth.read(dsse.parse(each).payload)[1].predicate for each in envelopes])
 
 
-def _show_statement(path: Path, trust: PublicKeys, json: bool) -> None:
+def _show_statement(path: Path, trust: PublicKeys, look: Look, json: bool) -> None:
     """Of what a model is worth, or of how the rows of a dataset are spread: by what it says that it is."""
     envelope, proof = proof_beside(path)
     if not profile.is_profile(envelope):
-        return _show_worth(_worth_of(path, trust), json)
+        return _show_worth(_worth_of(path, trust), look.at(path, trust), json)
     found = profile.verify(envelope, proof, trust)
     check_profile(found)
+    history, said = look.at(path, trust)
     body = {"ok": True, "dataset": found.dataset, "schema": found.schema, "epsilon": decimal_string(found.epsilon)}
     body |= {"delta": decimal_string(found.delta), "relation": found.form.claim.relation, "entry": found.entry}
     line = f"{len(found.form.columns)} columns of {found.form.rows.part} rows, schema {found.schema[:16]}.."
-    body |= {"profile": found.statement["predicate"], "problems": []}
-    show(json, body, f"{paint('verified', 'good')}: how the rows of {found.dataset} are spread: {line}")
+    body |= {"profile": found.statement["predicate"], "problems": [], "history": history}
+    text = f"{paint('verified', 'good')}: how the rows of {found.dataset} are spread: {line}"
+    show(json, body, "\n".join([text, *([said] if said else [])]))
 
 
 def proof_beside(path: Path) -> tuple[bytes, str]:
@@ -172,13 +189,14 @@ def _proof_of(path: Path) -> Path:
     return path.with_name(path.name.replace(".dsse.json", ".tlog-proof"))
 
 
-def _show_worth(found: Worth, json: bool) -> None:
+def _show_worth(found: Worth, history: tuple[dict[str, Any], str], json: bool) -> None:
     body = {"ok": True, "model": found.model, "epsilon": decimal_string(found.epsilon)}
     body |= {"delta": decimal_string(found.delta), "relation": found.form.claim.relation, "entry": found.entry}
     first, rows = found.form.metrics[0], found.form.rows
     line = f"{first.metric} {first.value} [{first.low}, {first.high}] on {rows.part} rows of {rows.dataset}"
-    body |= {"worth": found.statement["predicate"], "problems": []}
-    show(json, body, f"{paint('verified', 'good')}: what {found.model} is worth: {line}")
+    body |= {"worth": found.statement["predicate"], "problems": [], "history": history[0]}
+    text = f"{paint('verified', 'good')}: what {found.model} is worth: {line}"
+    show(json, body, "\n".join([text, *([history[1]] if history[1] else [])]))
 
 
 def _read(path: Path, most: int) -> bytes:

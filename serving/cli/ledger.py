@@ -20,9 +20,10 @@ from accountant.errors import InputError, VerificationError
 from accountant.home import Home, settings
 from accountant.keys.trust import PublicKeys
 from accountant.log import stored_proofs
-from accountant.log.collect import cosign, judge, keep, kept, newest, read_note
+from accountant.log.collect import cosign, judge, keep, kept, newest
 from accountant.log.entries import Entry
 from accountant.log.notes import parse_checkpoint
+from accountant.log.seen_checkpoints import read_note
 from accountant.log.witness_policy import WitnessPolicy, read_witness_policy
 from serving.cli.side import side
 from serving.cli.terminal import Json, aligned, busy, paint, rounds, show

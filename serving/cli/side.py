@@ -85,6 +85,12 @@ def _login(environment: Mapping[str, str]) -> dict[str, str] | None:
         raise InputError(f"{file}: cannot be read ({type(error).__name__}); dpserve logout removes it") from None
 
 
+def kept_login() -> dict[str, str]:
+    """What `dpserve login` kept of the server that is asked; nothing where it asks another one."""
+    found, kept = server(), _login(os.environ)
+    return kept if found is not None and kept is not None and kept["url"] == found.url else {}
+
+
 def check_needs(command: str, needs: Needs, instead: str) -> None:
     """InputError where a command that needs a home would ask a server; says what to do `instead`."""
     if needs is Needs.NOTHING:

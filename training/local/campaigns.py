@@ -177,7 +177,7 @@ def offer(home: Home, name: str, seen: int = 0, witnessed: bool = False) -> dict
     turn whose end was cut by a crash ends here first.
 
     All proofs are of one checkpoint: the newest, or, `witnessed`, the newest that witnesses cosigned. `consistency` is
-    the proof that it continues the log's first `seen` entries; None where it has fewer, or `seen` is 0.
+    the proof between it and the first `seen` entries of the log; None where there are fewer, or `seen` is 0.
     """
     asked = load(home, name)
     if turns.is_cut(home, asked.job, asked.definition, asked.reports):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from accountant.errors import InputError
-from accountant.home import TRUST, settings
+from accountant.errors import DpserveError, InputError
+from accountant.home import TRUST, Home, settings
 from accountant.keys.trust import PublicKeys
+from accountant.log.seen_checkpoints import Growth, read_growth
+from accountant.log.stored_proofs import consistency
 
 
 def keys() -> PublicKeys:
@@ -18,3 +20,12 @@ def keys() -> PublicKeys:
         raise InputError(
             f"trust={path}: cannot be read ({error.strerror}); name the pinned keys with --trust"
         ) from None
+
+
+def growth(origin: str, earlier: int, later: int) -> Growth | None:
+    """The home's own proof that its ledger of `later` entries begins with that of `earlier`; None where it has none."""
+    try:
+        log = Home.open().ledger.log
+        return read_growth(consistency(log.database, earlier, later).to_json()) if log.origin == origin else None
+    except DpserveError:
+        return None

@@ -18,6 +18,7 @@ from accountant import errors
 from accountant.errors import DpserveError, Forbidden, InputError, JobFailed
 from dpserve import Client, ServiceError
 from dpserve.transport import bare
+from serving.cli.remote.pins import has_pinned, pinned
 from serving.cli.side import AUTHORITY, PLAIN, TOKEN, URL, Server, server, told
 from serving.cli.terminal import note
 
@@ -29,11 +30,15 @@ LATER = (408, 429)
 
 @contextmanager
 def asking() -> Iterator[Client]:
-    """The server that is asked. What it refuses is raised as an error of ours."""
+    """The server that is asked. What it refuses is raised as an error of ours. Where its keys were pinned, they must
+    be the same, and its ledger must continue what was seen of it.
+    """
     found = server()
     if found is None:
         raise InputError(f"{URL}: names no server")
     with connected(found) as service:
+        if has_pinned():
+            pinned(service)  # before anything of it is believed
         yield service
 
 

@@ -14,9 +14,8 @@ from accountant.keys.trust import PublicKeys
 from accountant.log.notes import parse_checkpoint
 from dpserve import Client
 from serving.cli.remote.asking import asking
+from serving.cli.remote.pins import pinned, seen_checkpoints
 from serving.cli.remote.released import bundle_of
-from serving.cli.remote.trust import CHECKPOINT, keep, pinned
-from serving.cli.remote.trust import seen as seen_before
 
 Heads = list[tuple[int, str]]
 
@@ -26,12 +25,12 @@ def audited(
 ) -> tuple[Report, list[str], PublicKeys]:
     """The report on the whole of it, the checkpoints that it was held against, and the keys that it was judged by.
 
-    What was sound the last time must be the beginning of what is there now.
+    What was seen the last time must be the beginning of what is there now.
     """
     with asking() as service:
         keys = pinned(service) if trust is None else PublicKeys.from_json(trust.read_bytes())
-        before = seen_before()
-        notes = [*seen, *([] if before is None else [before])]
+        before, handed = seen_checkpoints().read(keys), seen_checkpoints().unproved(keys)
+        notes = [*seen, *([] if before is None else [before.note]), *handed]
         bundles = list(_bundles(service))  # before the checkpoints, which then cover them
         answering = {each.name: each.version for each in service.models() if each.champion}
         heads = _heads(service)
@@ -41,7 +40,7 @@ def audited(
             total=heads[-1][0], champions=lambda: answering,
         )  # fmt: skip
     if report.ok:
-        keep(CHECKPOINT, newest.encode())
+        seen_checkpoints().forget_unproved(keys)
     return report, [*notes, newest], keys
 
 

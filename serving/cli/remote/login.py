@@ -15,7 +15,7 @@ from accountant.errors import InputError
 from accountant.files import PRIVATE, replace_file
 from accountant.keys.trust import PublicKeys
 from serving.cli.remote.asking import connected
-from serving.cli.remote.trust import names, pinned
+from serving.cli.remote.pins import names, pinned
 from serving.cli.side import AUTHORITY, LOGIN, TOKEN, Server, config_folder
 from serving.cli.terminal import Json, aligned, show
 
@@ -25,11 +25,15 @@ def login(
     trust: Annotated[
         Path | None, typer.Option(help="Its trust.json, which came another way; on first use its own when left out.")
     ] = None,
+    witnesses: Annotated[
+        Path | None, typer.Option(help="Whose cosignatures its ledger must show, from now on: a C2SP tlog-policy.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Ask a server from now on. The token is asked for without echo, or read from stdin, and kept for you alone.
 
-    DPSERVE_CA names the file of a certificate authority of your own. The server's keys are pinned.
+    DPSERVE_CA names the file of a certificate authority of your own. The server's keys are pinned, and the last
+    checkpoint of its ledger is kept: at each contact the ledger must continue it.
 
     \b
     dpserve login https://dp.example.org
@@ -42,8 +46,9 @@ def login(
         raise InputError(f"trust={trust}: cannot be read ({error.strerror})") from None
     token = os.environ.get(TOKEN) or (getpass.getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline())
     kept = {"url": url, "token": token.strip()} | ({"authority": str(Path(authority).absolute())} if authority else {})
+    kept |= {"witnesses": str(witnesses.absolute())} if witnesses else {}
     with connected(Server(url, kept["token"], kept.get("authority"), "dpserve login")) as service:
-        keys = pinned(service, url, given)  # the token is tried before anything of it is kept
+        keys = pinned(service, url, given, witnesses)  # the token is tried before anything of it is kept
     folder = config_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(folder / LOGIN, as_text(kept).encode(), PRIVATE)

@@ -13,7 +13,7 @@ from models.store.bundle import FILES, Bundle
 from models.store.loading import verified_bundle
 from serving.cli.released.opened import Opened
 from serving.cli.remote.asking import asking
-from serving.cli.remote.trust import pinned
+from serving.cli.remote.pins import pinned
 
 
 def opened(name: str) -> Opened:

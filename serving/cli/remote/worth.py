@@ -14,8 +14,8 @@ from models.profile.stated import check as check_profile
 from models.worth.stated import check, report_of
 from serving.cli.released.reports import write_report
 from serving.cli.remote.asking import asking
+from serving.cli.remote.pins import pinned
 from serving.cli.remote.released import as_bytes
-from serving.cli.remote.trust import pinned
 
 SIGNED = ("envelope", "proof")
 

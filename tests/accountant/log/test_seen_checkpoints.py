@@ -167,7 +167,7 @@ def test_many_at_once_keep_one_line_of_history(seen):
 
 def test_consistency_as_a_server_writes_it_is_read_strictly():
     good = {"from": 3, "to": 9, "hashes": [encode_base64(bytes(32))], "from_root": "", "to_root": ""}
-    assert read_growth(good) == Growth(3, (bytes(32),))
+    assert read_growth(good) == Growth(3, (bytes(32),), 9)
     assert read_growth(None) is None
     bad = (
         [], "", 7, {}, {**good, "more": 1}, {**good, "from": -1}, {**good, "from": True}, {**good, "from": "3"},

@@ -435,6 +435,16 @@ def test_a_server_that_lies_is_found_out(server, laptop, said, monkeypatch, tmp_
             code, body, err = said(words)
             assert code == 4, words
             assert "other keys than those that were pinned" in err + json.dumps(body)
+        assert said("dataset list")[0] == 4  # nothing else that it says is believed either
+        lies.clear()
+        with Client(url, server.tokens["audit"]) as service:
+            old = next(note for size, note in service.checkpoints() if size > 2)
+        lies["/v1/ledger/checkpoint"] = lambda raw: old.encode()
+        for words in ("dataset list", "plan adult --learner lazybb --epsilon 0.5", "verify adult", "ledger audit"):
+            code, body, err = said(words)
+            assert code == 4, words
+            assert "rolled back" in err + json.dumps(body), words
+        lies.clear()
         lies["/v1/families"] = lambda raw: None  # sends the client elsewhere
         code, body, _ = said("dataset list")
         assert (code, body["error"]["code"]) == (2, "redirected")

@@ -34,6 +34,11 @@ trust = "{trust}"
 rows = "rows.csv"
 ledger = "owner.db"
 
+[question]
+target = "answer"
+classes = ["no", "yes"]
+features = ["a", "b", "c"]
+
 [policy]
 total_epsilon = "30"
 largest_epsilon = "6"

@@ -1,0 +1,84 @@
+"""What `dpserve verify` says of the ledger behind a certificate: how it stands to what was seen here before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from accountant import canonical
+from accountant.errors import InputError, LedgerUnavailable
+from accountant.files import read_beginning
+from accountant.keys.trust import PublicKeys
+from accountant.log.proofs import PROOF_LIMIT, parse_proof
+from accountant.log.seen_checkpoints import Growth, Prover, SeenCheckpoints, Standing, read_growth
+from accountant.log.witness_policy import read_witness_policy
+from serving.cli.side import config_folder, side
+
+FILE_LIMIT = 65_536  # bytes of a consistency proof
+PROOF = ".tlog-proof"
+_WORDS = {
+    Standing.FIRST: "not seen here before; its checkpoint of {size} entries is kept, and what comes must continue it",
+    Standing.SAME: "",
+    Standing.CONTINUES: "",
+    Standing.BEGINNING: "",
+    Standing.NEWER: "has {size} entries, and {kept} were seen here; that it continues them is noted, not proved: get "
+    "`dpserve ledger consistency --from {kept} --to {size} --json` from who runs it, and give it as --consistency FILE",
+    Standing.OLDER: "has {size} entries, and {kept} were seen here; that these continue it is noted, not proved: get "
+    "`dpserve ledger consistency --from {size} --to {kept} --json` from who runs it, and give it as --consistency FILE",
+}
+UNKEPT = "unkept"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the history of a ledger is looked at. `asks`: the home or the server may be asked for proofs; `consistency`:
+    a file of one.
+    """
+
+    witnesses: Path | None
+    consistency: Path | None
+    asks: bool
+
+    def at(self, path: Path, keys: PublicKeys) -> tuple[dict[str, Any], str]:
+        """The checkpoints in the proofs of what was verified at `path`, held against those that this user has seen: as
+        JSON, and as a line for people, empty where there is nothing to say.
+
+        OtherHistory where there are two histories; LedgerInvalid where the `witnesses` have not cosigned. A folder that
+        cannot be written is no fault of the certificate, and is said.
+        """
+        policy = None if self.witnesses is None else read_witness_policy(self.witnesses)
+        seen, growth = SeenCheckpoints(config_folder() / "checkpoints", policy), _read(self.consistency)
+        asked: Prover | None = partial(side("trust").growth, keys.origin) if self.asks else None
+        found: dict[str, Any] = {}
+        line = ""
+        for at, file in enumerate(_proofs(path)):
+            note = parse_proof(read_beginning(file, PROOF_LIMIT).decode("utf-8", "replace")).checkpoint_note
+            given = growth is not None and at == 0  # a file of a proof is about the model
+            try:
+                head, standing, kept = seen.compare(note, keys, (lambda *_: growth) if given else asked)
+            except LedgerUnavailable as error:
+                return {"ledger": keys.origin, "size": None, "seen": UNKEPT}, error.message
+            if at == 0:
+                found = {"ledger": keys.origin, "size": head.size, "seen": standing.value}
+                words = _WORDS[standing].format(size=head.size, kept=kept)
+                line = words and f"the ledger {keys.origin}: {words}"
+        return found, line
+
+
+def _proofs(path: Path) -> list[Path]:
+    """The model's own first."""
+    if path.is_dir():
+        return sorted(path.glob(f"*{PROOF}"), key=lambda each: (each.name != f"model.onnx{PROOF}", each.name))
+    if path.name.endswith(".dsse.json"):
+        return [path.with_name(path.name.replace(".dsse.json", PROOF))]
+    return [Path(f"{path}{PROOF}")]
+
+
+def _read(path: Path | None) -> Growth | None:
+    """What a file proves; None of no file."""
+    try:
+        return None if path is None else read_growth(canonical.decode(read_beginning(path, FILE_LIMIT), FILE_LIMIT))
+    except (OSError, canonical.CanonicalError) as error:
+        raise InputError(f"consistency={path}: cannot be read ({error!s:.200})") from None
