@@ -41,32 +41,37 @@ BESIDE = {"": 64 << 20, ".dsse.json": 4 << 20, ".tlog-proof": 1 << 20}  # of a s
 PROFILE_SUFFIX = ".dsse.json"
 WRITERS = {".txt": to_text, ".md": to_markdown, ".html": to_html}
 
+Verified = Annotated[
+    Path,
+    typer.Argument(
+        help="A model's folder, its .onnx, or a statement of worth or a profile (.dsse.json), its proof beside; or "
+        "the name of a model of the server that DPSERVE_URL names."
+    ),
+]
+OwnPolicy = Annotated[
+    Path | None,
+    typer.Option(help="Your policy, JSON: largest_epsilon, largest_delta, relations, witnesses, oldest_days, ..."),
+]
+Witnesses = Annotated[
+    Path | None, typer.Option(help="Whose cosignatures its checkpoint must have: a C2SP tlog-policy.")
+]
+Proof = Annotated[
+    Path | None, typer.Option(help="The proof between its checkpoint and the one that was seen here before.")
+]
+
 
 def verify(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            help="A model's folder, its .onnx, or a statement of worth or a profile (.dsse.json), its proof beside; or "
-            "the name of a model of the server that DPSERVE_URL names."
-        ),
-    ],
+    path: Verified,
     trust: Annotated[Path | None, typer.Option(help="The pinned keys (trust.json); this home's when left out.")] = None,
     largest_epsilon: Annotated[
         str | None, typer.Option("--largest-epsilon", "--max-epsilon", help="The most that your policy admits.")
     ] = None,
-    policy: Annotated[
-        Path | None,
-        typer.Option(help="Your policy, JSON: largest_epsilon, largest_delta, relations, witnesses, oldest_days, ..."),
-    ] = None,
+    policy: OwnPolicy = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail as well where the folder holds what is not vouched for.")
     ] = False,
-    witnesses: Annotated[
-        Path | None, typer.Option(help="Whose cosignatures its checkpoint must have: a C2SP tlog-policy.")
-    ] = None,
-    consistency: Annotated[
-        Path | None, typer.Option(help="The proof between its checkpoint and the one that was seen here before.")
-    ] = None,
+    witnesses: Witnesses = None,
+    consistency: Proof = None,
     certificate: Annotated[bool, typer.Option("--certificate", help="Say what it promises, in plain words.")] = False,
     json: Json = False,
 ) -> None:
