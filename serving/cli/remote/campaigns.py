@@ -6,7 +6,7 @@ from typing import Any
 
 from serving.cli.remote.asking import asking
 
-OFFERED = ("envelope", "proof", "ensemble", "ensemble_proof", "consistency")  # for owners
+OFFERED = ("envelope", "proof", "ensemble", "ensemble_proof", "answer_proofs", "consistency")  # for owners
 
 
 def listed() -> list[dict[str, Any]]:

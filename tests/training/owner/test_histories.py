@@ -187,7 +187,7 @@ def test_an_aggregator_goes_by_what_it_has_seen(homes, tmp_path):
     first, second = homes
     settings = owner(tmp_path, first)
     offer = campaigns.offer(first, "survey")
-    assert aggregator.believed(settings, offer, "survey").epsilon == 1
+    assert aggregator.believed(settings, offer, "survey")[0].epsilon == 1
     seen = settings.seen.read(first.trust).head.size
     with pytest.raises(OtherHistory):
         aggregator.believed(settings, campaigns.offer(second, "more", seen), "more")
