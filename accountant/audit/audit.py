@@ -102,7 +102,7 @@ def audit(
         _end(findings, tree, replay, heads, models, nodes)
     for problem in () if database is None else compare_index(database, replay):
         findings.add(None, problem)
-    return replace(findings.report(tree), notes=(*replay.access.notes(), *replay.repairs.notes))
+    return replace(findings.report(tree), notes=tuple(replay.notes()))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import ClassVar
 from accountant import canonical
 from accountant.audit.judge import Value, require_hex
 from accountant.audit.replay_access import TIME, Rights
-from accountant.audit.replay_budget import Books, SumsDiffer
+from accountant.audit.replay_budget import Books, DatasetState, SumsDiffer
 from accountant.audit.replay_campaigns import Campaigns
 from accountant.audit.replay_keys import KeyRing, require_reasons
 from accountant.audit.replay_names import Names, judge_labels
@@ -108,6 +108,10 @@ class Replay:
             said = error.message.removeprefix(f"entry {seq}: ")
             raise LedgerInvalid(f"entry {seq}: {said}", entry=seq) from error
         return value
+
+    def notes(self) -> list[str]:
+        """Return what is no problem, and what a reader of the audit should know."""
+        return [*self.access.notes(), *self.books.blocks.notes, *self.repairs.notes]
 
     def _form(self, seq: int, kind: str, value: Value) -> None:
         require(kind in self._READERS, f"type={kind!r:.60}: not a type of entry that this reader knows")
@@ -212,7 +216,7 @@ class Replay:
             require(self.jobs[job.evaluates].issued is not None, f"job {job.evaluates}: has made no model to evaluate")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
         self._note_width(value, job, started=True)
-        self.books.start(dataset, job.costs)
+        self.books.start(dataset, costs_of(job, dataset))
         self.books.judge_after(value, dataset.families, None, job.window)
 
     def _resumed(self, seq: int, value: Value) -> None:
@@ -257,7 +261,7 @@ class Replay:
         job = self._move(value, "reserved", "released")
         dataset = self.books.dataset(job.dataset, job.part, job.window)
         self._note_width(value, job, started=False)
-        self.books.release(dataset, job.by, job.costs)
+        self.books.release(dataset, job.by, costs_of(job, dataset))
         self.books.judge_after(value, dataset.families, job.by, job.window)
 
     def _issued(self, seq: int, value: Value) -> None:
@@ -461,7 +465,8 @@ class Replay:
             {"new_people", "family_name", "targets", "holdout", "cells", "person", "query", "refined", "ids"}
         ),
         "dataset-joined": frozenset({"targets", "cells", "query", "refined", "ids"}),
-        "dataset-appended": frozenset({"period", "new_rows", "query", "ids"}),
+        "dataset-appended": frozenset({"period", "new_rows", "query", "ids", "each_block"}),
+        "person-total": frozenset({"carried", "largest", "reason", "by"}),
         "reserved": frozenset(
             {"target", "whole", "after", "promote", "bound", "evaluates", "against", "part", "profile"}
             | {"blocks", "window", "labels"}
@@ -473,3 +478,10 @@ class Replay:
         "budget-changed": frozenset({"largest", "after"}),
         "rows-compared": frozenset({"data"}),
     }
+
+
+def costs_of(job: JobState, dataset: DatasetState) -> tuple[Figures, ...]:
+    """Return the price of a job in each account that bears it: one that was reserved before there was a total for one
+    person bears it there as well, at the family's orders.
+    """
+    return (*job.costs, *job.costs[:1] * (len(dataset.families) - len(job.costs)))

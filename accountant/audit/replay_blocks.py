@@ -49,9 +49,27 @@ class Blocks:
     """By dataset, what became of it; one that never grew is not among them."""
 
     known: dict[str, Grown] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
-    def appended(self, seq: int, value: Value, family: str, parted: bool) -> BlockState:
-        """`dataset-appended`: one more, whose accounts are named by the family's and its number."""
+    def check_people(self, value: Value, bounded: bool | None) -> None:
+        """Judge what is said of people who may stand in other blocks as well. `bounded`: whether one of them has a
+        total over all blocks; None: no column names them.
+        """
+        if "each_block" in value:
+            reason = value["each_block"]
+            require(bounded is False, "each_block: stands where people are named and have no total over all blocks")
+            require(reason.keys() == {"reason", "by"}, "each_block: must be a reason and who gave it")
+            require(
+                all(isinstance(text, str) and text.strip() for text in reason.values()), "each_block: needs a reason"
+            )
+            note = f"{reason['by']} gave the same people a budget of their own in it; reason: {reason['reason']}"
+            self.notes.append(f"dataset {value['dataset']}, block {value['block']}: {note}")
+        elif bounded is False and value["dataset"] not in self.known:
+            name = value["dataset"]
+            self.notes.append(f"dataset {name}: the same people have a budget in each block; no reason is given")
+
+    def appended(self, seq: int, value: Value, family: str, parted: bool, bounded: bool | None) -> BlockState:
+        """Judge `dataset-appended`: one more, whose accounts are named by the family's and its number."""
         grown = self.known.get(value["dataset"], Grown())
         require(value["block"] == grown.last + 1 <= MOST, f"block={value['block']!r:.40}: must be {grown.last + 1}")
         require_hex(value, "commitment")
@@ -60,6 +78,7 @@ class Blocks:
         judge_query(value)
         new = value.get("new_rows")
         require(new is None or new.keys() == {"reason", "by"}, "new_rows: must be a reason and who gave it")
+        self.check_people(value, bounded)
         period = value.get("period")
         if period is not None:
             since, until = _days(period)

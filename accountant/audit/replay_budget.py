@@ -220,7 +220,8 @@ class Books:
         family = self.family(dataset.uuid)
         require(family.relation is Relation.ADD_REMOVE and not dataset.remote, "dataset: cannot grow")
         require(value["commitment"] not in self._once, f"commitment={value['commitment']:.80}: came before")
-        block = self.blocks.appended(seq, value, dataset.uuid, bool(dataset.held))
+        bounded = bool(dataset.people) if family.unit == "person" else None
+        block = self.blocks.appended(seq, value, dataset.uuid, bool(dataset.held), bounded)
         family.budget.check_delta(value["records"])
         self._once.add(value["commitment"])
         nothing = family.nothing()

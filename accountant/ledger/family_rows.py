@@ -353,7 +353,8 @@ def after(
         orders = family.filter.orders
         used, said = moved(family.used, cost, sign, orders)
         _, waits = moved(family.reserved, cost, sign or -1, orders)
-        job = None if family.person else whole if family.whole is None else family.whole.job
+        closing = None if family.person else whole  # nobody takes the whole of one person's total
+        job = closing if family.whole is None else family.whole.job
         if job is not None and used != family.filter.nothing():
             said = said | {WHOLE: job}
         line: dict[str, Any] = {"family": family.seq, "changed": family.changed, "used": said, "reserved": waits}

@@ -24,6 +24,7 @@ from accountant.keys.private_keys import KeyStore
 from accountant.keys.trust import public_pem
 from accountant.ledger import derived_entries, evaluations, family_changes, job_rows
 from accountant.ledger.blocks import block_rows
+from accountant.ledger.blocks.person_totals import change_person_total
 from accountant.ledger.blocks.wide_jobs import require_charged_blocks
 from accountant.ledger.blocks.windows import Window
 from accountant.ledger.charges import judge_beforehand, reserve
@@ -154,6 +155,13 @@ class Ledger:
         """
         with self.log.writing() as writer:
             family_changes.change_budget(writer, name, epsilon, reason, by)
+        return self.dataset(name)
+
+    def change_person_total(self, name: str, epsilon: Decimal, reason: str, by: str) -> Dataset:
+        """Give one person another total over all blocks of a dataset; what was spent stays spent. InputError where it
+        has no such total that may change, or `epsilon` or the reason is none.
+        """
+        change_person_total(self.log, name, epsilon, Why(by, reason))
         return self.dataset(name)
 
     def find(self, by: str, key: str, request: Request) -> Job | None:

@@ -41,7 +41,7 @@ HEADER = Struct("<8s36s32sq")  # form, start of the machine, root, size
 SLOT = Struct("<q")
 START = 128  # bytes before the first number
 TOGETHER = 1 << 13  # so near each other, slots are read at once
-FORM = b"dpnewst4"
+FORM = b"dpnewst5"
 SPENDERS = "spenders.bin"
 RAREST = 0  # the number of the newest rare entry; the genesis itself begins nothing
 AFTER = b'{"after":['  # how entries begin that say what families had used after them
@@ -50,6 +50,7 @@ _TYPE, _RESERVATION = Key("type"), Key("reservation")
 _STEPS = frozenset({"started", "resumed", "committed", "burned", "released", "issued"})
 _NAMING = {"token-revoked": "created", "grant-revoked": "grant", "revoked": "issued"}
 _RARE = frozenset({"key-added", "key-retired", "key-compromised", "revoked", "quota-set"})
+_PERSON = "person-total"
 _CHARGING = frozenset({"reserved", "released", "repaired"})
 _KEPT = frozenset({"reserved", "budget-changed", "dataset-registered", "dataset-joined", "token-created"})
 
@@ -77,6 +78,11 @@ def accounts_of(line: Mapping[str, Any]) -> list[int]:
     return [first, *(account_number(each, line.get("part")) for each in line["also"])] if "also" in line else [first]
 
 
+def person_total_name(family: str) -> bytes:
+    """Return the name under which the newest entry is kept that says what one person's total is, in a family."""
+    return spender(0, family)
+
+
 class Subjects:
     """What each entry is about: the numbers (`account_number`) of those things, and the names (`spender`) of who was
     charged. Entries of earlier versions name them by other names, which are kept while all entries are read (`whole`);
@@ -99,6 +105,7 @@ class Subjects:
             kind, lines = _TYPE.last_text(body) or "", after_of(body) if after is None else after
             found = self._of(seq, kind, body, lines)
             names = self._charged(seq, kind, body, lines, found) if kind in _CHARGING else []
+            names = [person_total_name(json.loads(body)["family"])] if kind == _PERSON else names
         except (LookupError, TypeError, ValueError) as error:  # no entry of ours; it is the audit's to say so
             if isinstance(error, LookupError) and not self._whole:
                 raise
@@ -218,6 +225,11 @@ class Newest:
             return self._spenders.of([spender(account, analyst) for account in accounts])
         except OSError as error:
             raise LedgerUnavailable(f"{self._spenders.path}: cannot be read ({error.strerror})") from error
+
+    def person_total(self, family: str) -> int:
+        """Return the newest entry that says what one person's total over all blocks is, in a family; 0: none does."""
+        (entry,) = self.spent([0], family)
+        return entry
 
     def catch_up(self, connection: Connection, size: int, root: bytes) -> None:
         """Read the entries that it has not seen, up to the signed tree (size, root). LedgerInvalid where they do not

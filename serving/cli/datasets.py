@@ -109,11 +109,14 @@ def register(
 
 def change_budget(
     name: Name,
-    epsilon: Annotated[str, typer.Option(help="The new total epsilon; what was spent stays spent.")],
     reason: Annotated[str, typer.Option(help="Why. It stays in the ledger permanently.")],
+    epsilon: Annotated[str | None, typer.Option(help="The new total epsilon; what was spent stays spent.")] = None,
+    person_epsilon: Annotated[
+        str | None, typer.Option(help="Or the new total epsilon for one person over all blocks.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Change the total epsilon of a dataset's family, by a reasoned entry in the ledger.
+    """Change the total epsilon of a dataset's family, or of one person over all blocks, by a reasoned entry.
 
     Raising it weakens the promise that was made to the people in the data. Nothing that was spent comes back.
 
@@ -122,7 +125,13 @@ def change_budget(
     """
     home = Home.open()
     allowed(home, "steward", dataset=name)
-    changed = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon), reason, this_user())
+    if (epsilon is None) == (person_epsilon is None):
+        raise InputError("epsilon: give --epsilon, or --person-epsilon, and not both")
+    if person_epsilon is not None:
+        total = exact_decimal("person-epsilon", person_epsilon)
+        changed = home.ledger.change_person_total(name, total, reason, this_user())
+    else:
+        changed = home.ledger.change_budget(name, exact_decimal("epsilon", epsilon or ""), reason, this_user())
     show_as_is(home, changed, json)
 
 

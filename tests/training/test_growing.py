@@ -25,7 +25,7 @@ from accountant.ledger.records import NewPeople, Why
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
 from training import job, plans
-from training.growing.append import append
+from training.growing.append import PersonWords, append
 from training.growing.delete import delete
 from training.plans import Asked, plan
 from training.rows import datasets, known_rows
@@ -34,6 +34,7 @@ from training.rows.rows import FEW_ROWS, row_bound
 from training.rows.schema import schema_of
 
 ROWS = 300
+AGAIN = {"person": PersonWords(each_block=True, why=Why("steward", "a test"))}
 TOTAL = Budget.of("2", "0.000001")
 SCHEMA = """
 target: {name: ill, classes: ["no", "yes"]}
@@ -78,11 +79,11 @@ def grown(tmp_path_factory) -> Home:
     register(
         home, "visits", first, folder / "visits.yaml", TOTAL, Relation.ADD_REMOVE, "person", 2, holdout=Decimal("0.2")
     )  # fmt: skip
-    append(home, "visits", folder / "2.parquet", "steward")
+    append(home, "visits", folder / "2.parquet", "steward", **AGAIN)
     for week in (3, 4):
         days = pq.read_table(folder / f"{week}.parquet")["day"]
         since, until = (str(each(days).as_py()) for each in (pc.min, pc.max))
-        append(home, "visits", folder / f"{week}.parquet", "steward", 250, Period("day", since, until))
+        append(home, "visits", folder / f"{week}.parquet", "steward", 250, Period("day", since, until), **AGAIN)
     return home
 
 
@@ -161,7 +162,7 @@ def test_what_is_no_new_block(grown, tmp_path, monkeypatch):
     def refused(table: pa.Table, error: type[Exception], match: str, period: Period | None = None, **more) -> None:
         pq.write_table(table, tmp_path / "rows.parquet")
         with pytest.raises(error, match=match):
-            append(grown, "visits", tmp_path / "rows.parquet", "steward", period=period, **more)
+            append(grown, "visits", tmp_path / "rows.parquet", "steward", period=period, **AGAIN, **more)
 
     fifth = Period("day", "2026-02-02", "2026-02-08")
     refused(tables[2], NameTaken, "registered already, in visits")
@@ -224,7 +225,7 @@ def test_rows_of_a_block_that_another_host_entered_meanwhile_stay(tmp_path, monk
         return enter(*given, **tried)
 
     monkeypatch.setattr(appending, "append", entered_there)
-    with pytest.raises(NameTaken, match="registered already, in visits"):
+    with pytest.raises(NameTaken, match="in block 2 of visits already"):
         append(home, "visits", files[1], "steward")
     dataset = home.ledger.dataset("visits")
     assert dataset.last == 2
@@ -266,5 +267,5 @@ def test_deleted_rows_are_gone_and_their_account_and_sketch_stay(grown, tmp_path
     assert plan(grown, Asked("visits", "lazybb", "0.1", blocks="all")).request.window == (3, 4)
     pq.write_table(weeks(4)[1], tmp_path / "again.parquet")
     with pytest.raises(NameTaken, match="registered already"):
-        append(grown, "visits", tmp_path / "again.parquet", "steward")
+        append(grown, "visits", tmp_path / "again.parquet", "steward", **AGAIN)
     assert audit_home(grown, bundles(grown.path)).ok

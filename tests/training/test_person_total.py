@@ -16,15 +16,17 @@ import pytest
 from ledgers import place
 
 from accountant.audit.audit import audit_home
+from accountant.budget import Budget
 from accountant.errors import BudgetRefused, InputError, LedgerUnavailable
 from accountant.home import Home
 from accountant.ledger.families import Started
 from accountant.ledger.records import NewPeople, Why
 from models.store.bundle import ModelStore
 from models.store.loading import load_of_home
+from serving.cli.app import run
 from training import job
 from training.growing import schedule
-from training.growing.append import append
+from training.growing.append import PersonWords, append
 from training.growing.delete import delete
 from training.job_views import dataset_to_json
 from training.plans import Asked, plan
@@ -47,6 +49,10 @@ EVERY = [(first, last) for first in range(1, BLOCKS + 1) for last in range(first
 FIRST_ROW = 7  # of a person who comes in every block, more often than a person counts
 
 
+FEW = NewPeople("few of them", "steward")
+LATER = PersonWords(Decimal(3), why=Why("steward", "a test"))
+
+
 def tables(without: str | None = None) -> list[pa.Table]:
     """Block by block: few people, who come again and again. Each row has a number of its own."""
     law, found = np.random.default_rng(11), []
@@ -61,24 +67,31 @@ def tables(without: str | None = None) -> list[pa.Table]:
     return found
 
 
-def begun(folder, without: str | None = None, **more) -> Home:
+def begun(folder, without: str | None = None, by_growth: bool = False, blocks: int = BLOCKS, **more) -> Home:
+    """With a total of 3 for one person, declared with the dataset, or given with the first block that is appended."""
     folder.mkdir(exist_ok=True)
     home = Home.init(place(folder / "home"))
     (folder / "visits.yaml").write_text(SCHEMA)
     for block, table in enumerate(tables(without), 1):
         pq.write_table(table, file := folder / f"{block}.parquet")
         if block == 1:
-            asked = {"person_epsilon": "3", "person_delta": "0.000001"} | more
+            asked = ({} if by_growth else {"person_epsilon": "3", "person_delta": "0.000001"}) | more
             asked = AskedRegistration("visits", "2", "0.000001", unit="person", contributions=MOST, **asked)
             registered(home, asked, file, folder / "visits.yaml", "steward")
-        else:
-            append(home, "visits", file, "steward", new_rows=NewPeople("few of them", "steward"))
+        elif block <= blocks:
+            person = LATER if by_growth and block == 2 else PersonWords()
+            append(home, "visits", file, "steward", new_rows=FEW, person=person)
     return home
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["declared", "by growth"])
+def by_growth(request) -> bool:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory) -> Home:
-    return begun(tmp_path_factory.mktemp("grown"), holdout="0.3")
+def grown(tmp_path_factory, by_growth) -> Home:
+    return begun(tmp_path_factory.mktemp("grown"), by_growth=by_growth, holdout="0.3")
 
 
 def read(home: Home, window: tuple[int, int], part: str | None = None) -> list[int]:
@@ -102,11 +115,13 @@ def by_definition(window: tuple[int, int], without: str | None = None) -> list[i
 
 
 @pytest.mark.slow
-def test_a_job_reads_of_each_person_as_many_rows_as_a_person_counts_in_all_its_blocks_together(tmp_path, grown):
+def test_a_job_reads_of_each_person_as_many_rows_as_a_person_counts_in_all_its_blocks_together(
+    tmp_path, grown, by_growth
+):
     """In every window, by either part: what is read is what the definition says; so without a person it is the same but
     for at most MOST rows, however many blocks they were in. Bounded in each block alone it would be up to eight.
     """
-    home, less = begun(tmp_path / "all"), begun(tmp_path / "less", without="often")
+    home, less = begun(tmp_path / "all", None, by_growth), begun(tmp_path / "less", "often", by_growth)
     for window in EVERY:
         rows = read(home, window)
         assert rows == by_definition(window)
@@ -145,8 +160,10 @@ def test_the_first_rows_of_a_window_by_every_pattern(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_job_is_charged_to_one_person_as_well(grown, monkeypatch):
-    """From the plan to the certificate and the audit: what blocks admit may be too much for one person."""
+def test_every_job_is_charged_to_one_person_as_well(grown, by_growth):
+    """From the plan to the certificate and the audit: what blocks admit may be too much for one person. A total that is
+    given as the dataset grows is added up at the family's orders.
+    """
     asked = Asked("visits", "lazybb", "1", "0", parameters={"rounds": 4}, blocks="1-2", evaluate="0.5")
     assert plan(grown, asked).to_json()["left"]["jobs"] >= 1
     told = job.train(grown, asked, by="test")
@@ -156,7 +173,7 @@ def test_every_job_is_charged_to_one_person_as_well(grown, monkeypatch):
     assert form.claim.unit.name == "person"
     assert form.claim.unit.bounding.endswith("of all blocks that are read, block by block")
     person = dataset_to_json(grown, grown.ledger.dataset("visits"))["person"]
-    assert (person["total"]["epsilon"], person["spent"]["epsilon"]) == ("3", "1")
+    assert (person["total"]["epsilon"], person["spent"]["epsilon"]) == ("3", "0.971327" if by_growth else "1")
     rule = schedule.described(grown, "weekly", "week", {"dataset": "visits", "learner": "lazybb", "epsilon": "1",
                               "delta": "0", "parameters": {"rounds": 4}, "blocks": "last:1"}, "cli:test")  # fmt: skip
     assert schedule.lasts(grown, rule) == {"alone": 2, "fed": 4}  # however many blocks come
@@ -215,3 +232,37 @@ def test_what_is_no_total_for_one_person(tmp_path, wrong, told):
     with pytest.raises(InputError, match=told):
         registered(home, asked, tmp_path / "1.parquet", tmp_path / "visits.yaml", "steward")
     assert home.ledger.datasets() == []
+
+
+def test_a_dataset_that_was_registered_before_people_were_written_down_is_not_grown_unasked(tmp_path):
+    """Nobody could be bounded over all its blocks: said with both remedies, and nothing is entered."""
+    folder = tmp_path / "home"
+    home = begun(folder, by_growth=True, blocks=1)
+    (home.datasets / home.ledger.dataset("visits").registration.commitment / PEOPLE).unlink()
+    size = home.ledger.log.size()
+    with pytest.raises(LedgerUnavailable, match=r"--family visits.*--each-block --reason"):
+        append(home, "visits", folder / "2.parquet", "steward", new_rows=FEW)
+    assert home.ledger.log.size() == size
+    each = PersonWords(each_block=True, why=Why("steward", "a test"))
+    assert append(home, "visits", folder / "2.parquet", "steward", new_rows=FEW, person=each).person is None
+    assert audit_home(home).ok
+
+
+def test_what_is_said_of_one_person_at_the_command_line(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    home = begun(folder, by_growth=True, blocks=1)
+    for name, value in place(folder / "home").items():
+        monkeypatch.setenv(name, value)
+    data = ["dataset", "append", "visits", "--data", str(folder / "2.parquet")]
+    assert run([*data, "--person-epsilon", "9"]) == 2
+    assert run([*data, "--reason", "why"]) == 2
+    assert run([*data, "--each-block", "--person-epsilon", "9", "--reason", "why"]) == 2
+    assert run([*data, "--new-rows", "--reason", "few of them"]) == 0
+    assert home.ledger.dataset("visits").person.budget == Budget.of("2", "0.000001")
+    assert run([*data[:4], str(folder / "3.parquet"), "--each-block", "--reason", "why"]) == 2
+    change = ["dataset", "budget", "visits", "--reason", "why"]
+    assert run(change) == 2
+    assert run([*change, "--epsilon", "3", "--person-epsilon", "4"]) == 2
+    assert run([*change, "--person-epsilon", "4"]) == 0
+    assert home.ledger.dataset("visits").person.budget.epsilon == 4
+    assert audit_home(home).ok

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from accountant.errors import DataError, InputError, NameTaken, WrongState
+from accountant.errors import DataError, InputError, LedgerUnavailable, NameTaken, WrongState
 from accountant.files import locked
 from accountant.home import Home
 from accountant.ledger.blocks import appending
@@ -24,7 +25,7 @@ from accountant.ledger.blocks.block_rows import known_commitments
 from accountant.ledger.blocks.windows import Period
 from accountant.ledger.comparisons import APPEND
 from accountant.ledger.families import Dataset
-from accountant.ledger.records import NewPeople
+from accountant.ledger.records import NewPeople, Why
 from accountant.ledger.row_queries import RowQuery
 from models.features import DateFeature, MomentFeature
 from training.rows.copy_guard import LOCK, Asker, Guard
@@ -43,6 +44,7 @@ from training.rows.file_check import explaining
 from training.rows.known_rows import block_with, groups_of
 from training.rows.overlap import Scan, Sketch
 from training.rows.packed.packing import pack
+from training.rows.packed.persons import PEOPLE, Before
 from training.rows.packed.working import working_folder
 from training.rows.row_files import column_types
 from training.rows.schema import Schema, schema_of
@@ -54,6 +56,26 @@ if TYPE_CHECKING:
 
 DAY = 86_400
 MOST_RECORDS = 10**12  # as a schema may guess
+
+
+@dataclass(frozen=True)
+class PersonWords:
+    """What a steward says of people who may stand in several blocks. `epsilon`: the total for one of them over all
+    blocks, given with the first block that is appended; None: the family's. `each_block`: whether they get a budget of
+    their own in each block instead. `why`: needed for either.
+    """
+
+    epsilon: Decimal | None = None
+    each_block: bool = False
+    why: Why | None = None
+
+    def __post_init__(self) -> None:
+        if (self.each_block or self.epsilon is not None) and self.why is None:
+            raise InputError("reason: say why, by --reason: it stays in the ledger")
+
+    def to_block(self) -> dict[str, Any]:
+        """Return it as `NewBlock` has it."""
+        return {"person": self.epsilon, "each_block": self.why if self.each_block else None, "why": self.why}
 
 
 @dataclass(frozen=True)
@@ -96,6 +118,7 @@ def append(
     query: RowQuery | None = None,
     access: Access | None = None,
     said_ids: tuple[str, ...] = (),
+    person: PersonWords = PersonWords(),
 ) -> Dataset:
     """Append `data` to a dataset as its next block, if it fits the dataset's schema. `records`: the public guess at how
     many rows it has; the schema's when left out. `period`: the days that each row must be dated within; `query`: by
@@ -116,27 +139,29 @@ def append(
     by_name, by_values = columns_to_watch(schema, types)
     naming = [*dict.fromkeys(filter(None, [about.unit.column, *by_name, *by_values]))]
     guard = Guard(home, APPEND, name, Asker(by, access))
-    block = NewBlock(name, "", schema.records, by, period, new_rows, query, said_ids)
+    block = NewBlock(name, "", schema.records, by, period, new_rows, query, said_ids, **person.to_block())
     with suppress(WrongState):  # another came in between
         appending.check_append(home.ledger.log, block, (dataset.last or 1) + 1)
     while True:  # once more where another block came in between: it is compared with that one too
         dataset = home.ledger.dataset(name)
         others = [] if new_rows else [each for each in home.ledger.datasets() if each.family != dataset.family]
-        scan = scan_of(home, schema, types, naming, [] if new_rows else [*others, dataset])
+        ever = home.ledger.dataset(name, blocks=(1, dataset.last)) if dataset.last else dataset  # also deleted ones
+        scan = scan_of(home, schema, types, naming, [] if new_rows else [*others, ever])
         guard.require_answers_left()
         watch = scan if dated is None or period is None else Within(scan, dated, period)
         with working_folder(home.datasets) as folder, suppress(WrongState):
             with explaining(schema, data):
                 parting = parting_of(home, about, [dataset])
-                before = before_of(home, about, dataset)
+                before = None if person.each_block else _people_before(home, dataset)
                 pack(data, schema, about.unit, watch, parting, folder, before, said_ids)
             sketch = scan.sketch()
             people = naming_people(sketch, about.unit.column, [each for each in by_name if each not in scan.fractions])
             if new_rows is None:
-                guard.require_enough(people, about.unit.column, [*others, dataset])
-            commitment = write_packed(home, folder, files_of(dataset), schema_text(home, dataset), people)[0]
+                guard.require_enough(people, about.unit.column, [*others, ever])
+            files = files_of(dataset, (dataset.last or 1) + 1, before is not None)
+            commitment = write_packed(home, folder, files, schema_text(home, dataset), people)[0]
             block = replace(block, commitment=commitment)
-            _enter(guard, folder, dataset, block, others, scan, people)
+            _enter(guard, folder, ever, files, block, others, scan, people)
             note(home, f"{name}/{(dataset.last or 1) + 1}", data=origin or str(data.absolute()), rows=commitment)
             return home.ledger.dataset(name)
 
@@ -154,8 +179,34 @@ def schema_text(home: Home, dataset: Dataset) -> bytes:
     return (home.datasets / dataset.registration.commitment / "schema.yaml").read_bytes()
 
 
+def _people_before(home: Home, dataset: Dataset) -> Before | None:
+    """Return who has rows in the blocks there are; None where no column names people. LedgerUnavailable where that is
+    not in this home, as of a dataset that was registered before it was written down.
+    """
+    before = before_of(home, dataset.registration, dataset)
+    if before is None:
+        return None
+    for number, folder in before.earlier:
+        if dataset.person is None and not (folder / PEOPLE).exists():
+            name = dataset.registration.name
+            raise LedgerUnavailable(
+                f"dataset={name}: who has rows in block {number} was not written down when it was registered, so that "
+                "nobody can be bounded over all blocks; register the rows anew, all of them, as a dataset of the same "
+                f"people (--family {name}), or say why the same people get a budget of their own in each block by "
+                "--each-block --reason TEXT. Nothing was appended"
+            )
+    return before
+
+
 def _enter(
-    guard: Guard, folder: Path, dataset: Dataset, block: NewBlock, others: list[Dataset], scan: Scan, own: Sketch
+    guard: Guard,
+    folder: Path,
+    dataset: Dataset,
+    files: list[str],
+    block: NewBlock,
+    others: list[Dataset],
+    scan: Scan,
+    own: Sketch,
 ) -> None:
     """Put the packed `folder` in its place, and enter it. WrongState where another block was appended meanwhile."""
     home = guard.home
@@ -166,7 +217,7 @@ def _enter(
             _check_other_blocks(guard, dataset, scan, own)
             check_new_people(guard, others, scan, own)
         with guard.answering() if block.new_rows is None else nullcontext():
-            made = put_in_place(home, folder, files_of(dataset), block.commitment, own)
+            made = put_in_place(home, folder, files, block.commitment, own)
             try:
                 appending.append(home.ledger.log, block, (dataset.last or 1) + 1)
             except InputError:  # nothing was entered

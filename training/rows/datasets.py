@@ -39,7 +39,7 @@ from training.rows.packed.cells import spans_of
 from training.rows.packed.content import Read, commitments, content_of
 from training.rows.packed.names import cells_file, row_files, since_file
 from training.rows.packed.packing import pack
-from training.rows.packed.persons import Before
+from training.rows.packed.persons import PEOPLE, Before
 from training.rows.packed.working import working_folder
 from training.rows.partitions.source import Source
 from training.rows.partitions.threads import Threads, cuts
@@ -160,9 +160,11 @@ def require_rows(home: Home, dataset: Dataset) -> None:
     than their public bound: no job on them may start in this home, and each would fail there after its charge. Which of
     these it is, is not said. A file is hashed once, and again where it was touched.
     """
-    names, rows, sound = files_of(dataset), 0, True
+    rows, sound, places = 0, True, list[Path]()
     try:
         for folder in folders_of(home, dataset):
+            names = files_of(dataset, _number_of(dataset, folder.name))
+            places += (folder / name for name in names)
             files = [(folder / name).stat() for name in names]
             state = tuple(
                 (each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in files
@@ -180,7 +182,7 @@ def require_rows(home: Home, dataset: Dataset) -> None:
             "read, or are more than can be learnt from at once; restore datasets/ from a backup, or run the job where "
             "they are"
         )
-    check_engine([folder / name for folder in folders_of(home, dataset) for name in names])
+    check_engine(places)
 
 
 def open_rows(home: Home, started: Started, schema: Schema) -> Rows:
@@ -219,23 +221,26 @@ def folders_of(home: Home, dataset: Dataset) -> list[Path]:
 
 
 def begins_of(dataset: Dataset) -> list[int | None]:
-    """Of each folder of `folders_of`: the first block of the window, by which one person's rows are bounded over all of
-    it; None where nothing is to be left out, in the first block itself or where no total for one person was declared.
+    """Return, for each folder of `folders_of`, the first block of the window, by which one person's rows are bounded
+    over all of it; None where nothing is to be left out, in the first block itself or where no total for one person
+    stands.
     """
-    if dataset.registration.person is None or not dataset.blocks:
+    if dataset.person is None or not dataset.blocks:
         return [None] * len(dataset.commitments)
     first = dataset.blocks[0].number
     return [None if block.number == first else first for block in dataset.blocks]
 
 
 def before_of(home: Home, about: Registration, dataset: Dataset | None = None) -> Before | None:
-    """Who has rows in the blocks of `dataset` whose rows are there, where one person is bounded over all of them."""
-    if about.person is None:
+    """Return who has rows in the blocks of `dataset` whose rows are there, for the next block, which bounds one person
+    over all of them; without `dataset`, of a first block. None where nothing names people who may come again.
+    """
+    if about.unit.column is None or about.relation is Relation.REPLACE_ONE or (dataset is None and about.families):
         return None
     called = (about.family_name or about.name).encode()
     key = bytes.fromhex(home.keys.commitment([b"the key of the people of family ", called]))
     if dataset is None:
-        return Before(key, about.unit.contributions)
+        return Before(key, about.unit.contributions, bounds=about.person is not None)
     last = dataset.last or 1
     folders = folders_of(home, home.ledger.dataset(about.name, blocks=(dataset.dropped + 1, last)))
     earlier = [*zip(range(dataset.dropped + 1, last + 1), folders, strict=True)] if dataset.dropped < last else []
@@ -251,14 +256,25 @@ def checked(home: Home, started: Started) -> list[Path]:
 
 
 def _check(home: Home, started: Started, folder: Path, read: Read | None = None) -> None:
-    if home.keys.commitment(content_of(folder, files_of(started.dataset), read)) != folder.name:
+    names = files_of(started.dataset, _number_of(started.dataset, folder.name))
+    if home.keys.commitment(content_of(folder, names, read)) != folder.name:
         raise JobFailed("rows: the packed file is not the one that was registered")
 
 
-def files_of(dataset: Dataset) -> list[str]:
-    """The files of a registered dataset that its commitment is over, in its order."""
+def files_of(dataset: Dataset, block: int = 1, bounds: bool | None = None) -> list[str]:
+    """Return the files of a block of a registered dataset that its commitment is over, in its order. `bounds`: whether
+    its rows are bounded by earlier blocks; None: as the dataset stands. A first block has that file where the total for
+    one person was declared with it.
+    """
     about = dataset.registration
-    return _files(max(1, len(about.targets)), dataset.holdout is not None, about.cells, about.person is not None)
+    bounded = dataset.person is not None if bounds is None else bounds
+    person = about.person is not None or (bounded and block > 1)
+    return _files(max(1, len(about.targets)), dataset.holdout is not None, about.cells, person)
+
+
+def _number_of(dataset: Dataset, commitment: str) -> int:
+    """Return the number of the block of this commitment."""
+    return next((block.number for block in dataset.blocks if block.commitment == commitment), 1)
 
 
 def _files(targets: int, parted: bool, cells: bool, person: bool) -> list[str]:
@@ -331,6 +347,8 @@ def put_in_place(home: Home, folder: Path, files: Sequence[str], commitment: str
         folder.rename(place)
     else:  # left by a start that was cut before its entry, or just now another host's: the same rows
         _write_sketch(place, own)
+        if (folder / PEOPLE).exists() and not (place / PEOPLE).exists():
+            (folder / PEOPLE).rename(place / PEOPLE)
     sync_directory(home.datasets)
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
@@ -12,7 +13,9 @@ from sqlalchemy import Connection, insert, select, update
 from accountant.budget import Relation
 from accountant.errors import InputError, NameTaken, WrongState
 from accountant.ledger import family_rows
+from accountant.ledger.blocks import block_rows
 from accountant.ledger.blocks.block_rows import known_commitments
+from accountant.ledger.blocks.person_totals import found_person_total
 from accountant.ledger.blocks.windows import MOST_BLOCKS, Period
 from accountant.ledger.families import Dataset, account_of
 from accountant.ledger.family_changes import parts_of
@@ -27,7 +30,9 @@ from accountant.store.tables import block_table, dataset_table, job_table
 class NewBlock:
     """Rows that are appended to `dataset`. `commitment`: HMAC over the packed rows; `records`: the public guess at how
     many there are; `period`: the days that each row's date was found within; `new_rows`: the steward's word that they
-    stand nowhere else, though they look so; `query`: by which they were read; `ids`: as `Registration` has it.
+    stand nowhere else, though they look so; `query`: by which they were read; `ids`: as `Registration` has it. Of rows
+    that name people: `person`, the total epsilon for one person over all blocks (None: the family's), declared with the
+    first block that is appended; `each_block`: why the same people get a budget of their own in this block instead.
     """
 
     dataset: str
@@ -38,6 +43,9 @@ class NewBlock:
     new_rows: NewPeople | None = None
     query: RowQuery | None = None
     ids: tuple[str, ...] = ()
+    person: Decimal | None = None
+    each_block: Why | None = None
+    why: Why | None = None
 
 
 def check_grows(connection: Connection, dataset: Dataset) -> None:
@@ -81,10 +89,12 @@ def append(log: TransparencyLog, block: NewBlock, number: int, commit: bool = Tr
         _check_new(connection, block)
         family = dataset.families[0]
         family.budget.check_delta(block.records)
+        _bound_people(writer, block)
         fields: dict[str, Any] = {} if block.period is None else {"period": block.period.to_json()}
         fields |= {} if block.new_rows is None else {"new_rows": asdict(block.new_rows)}
         fields |= {} if block.query is None else {"query": block.query.to_json()}
         fields |= {"ids": sorted(block.ids)} if block.ids else {}
+        fields |= {} if block.each_block is None else {"each_block": asdict(block.each_block)}
         seq = writer.append(
             "dataset-appended",
             dataset=block.dataset, block=number, commitment=block.commitment, records=block.records, by=block.by,
@@ -105,6 +115,40 @@ def check_append(log: TransparencyLog, block: NewBlock, number: int) -> None:
     """Raise what `append` would, whatever the rows are: it is done, and not committed."""
     with suppress(NotCommitted):
         append(log, replace(block, commitment=UNKNOWN_ROWS), number, commit=False)
+
+
+def check_person_words(dataset: Dataset, person: Decimal | None, each_block: bool) -> None:
+    """InputError where what is said of the total for one person does not go with a dataset that another block comes to;
+    says which answers there are.
+    """
+    name, column = dataset.registration.name, dataset.registration.unit.column
+    if person is not None and each_block:
+        raise InputError("person-epsilon: is one person's total over all blocks, and each-block says there is none")
+    if column is None and (person is not None or each_block):
+        raise InputError(f"dataset={name}: no column names the people of its rows; leave out what is said of a person")
+    if dataset.person is not None and (person is not None or each_block):
+        raise InputError(
+            f"dataset={name}: one person has a total over all blocks already; dpserve dataset budget {name} "
+            "--person-epsilon E --reason TEXT changes it"
+        )
+    if column is not None and dataset.person is None and dataset.last is not None and not each_block:
+        raise InputError(
+            f"dataset={name}: has grown without a total for one person over all blocks, so that another block is "
+            "another budget for the same people; say why they get it by --each-block --reason TEXT, which stands in "
+            "the ledger, or register the rows as a dataset of its own"
+        )
+
+
+def _bound_people(writer: Writer, block: NewBlock) -> None:
+    """Found the account of one person over all blocks with the first block that is appended, where a column names the
+    people and nothing else was said.
+    """
+    dataset = block_rows.load(writer.connection, block.dataset, signed=writer.signed)
+    check_person_words(dataset, block.person, block.each_block is not None)
+    if dataset.registration.unit.column is None or dataset.person is not None or block.each_block is not None:
+        return
+    total = dataset.families[0].budget.epsilon if block.person is None else block.person
+    found_person_total(writer, dataset, total, block.why)
 
 
 def _check_new(connection: Connection, block: NewBlock) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Dialect, Update, bindparam, insert, select, update
 
+from accountant.budget import Budget
 from accountant.canonical import CanonicalError, parse_decimal
 from accountant.errors import InputError, LedgerInvalid, WrongState
 from accountant.ledger import family_rows
@@ -43,6 +44,7 @@ _ACCOUNTS = (
     )
     .where(family_table.c.id.in_(bindparam("ids", expanding=True)))
 )
+_FOUNDED = select(family_table.c.seq).where(family_table.c.id == bindparam("at"))
 _PUT = update(family_table).where(family_table.c.id == bindparam("at"))
 _PUT_ANALYST = update(analyst_table).where(
     analyst_table.c.family == bindparam("at"), analyst_table.c.name == bindparam("who")
@@ -188,17 +190,49 @@ def _accounts(
 
 
 def _person(connection: Connection, dataset: Dataset, analyst: str | None, signed: Signed | None) -> tuple[Family, ...]:
-    """The account of one person over all blocks, where its total was declared: by the entry behind the dataset's."""
-    total, first, seq = dataset.registration.person, dataset.families[0], dataset.seq + 1
-    if total is None:
+    """Load the account of one person over all blocks, where there is one: declared with the dataset, or founded when it
+    grew. LedgerInvalid where its row is not that of the newest entry about it.
+    """
+    registration, first = dataset.registration, dataset.families[0]
+    if registration.unit.column is None or (registration.person is None and dataset.last is None):
+        return ()
+    account = account_of(first.identity, first.part, person=True)
+    seq = connection.execute(_FOUNDED, {"at": account}).scalar()
+    if signed:
+        stated = signed.newest.person_total(first.identity)
+        if (seq or 0) != stated:
+            raise mismatch(f"account of one person of dataset {registration.name}", stated)
+    if seq is None:
+        if registration.person is not None:
+            raise mismatch(f"account of one person of dataset {registration.name}", dataset.seq + 1)
         return ()
     value = (signed.entry(seq) if signed else read_entry(seq, body_at(connection, seq))).value
-    design = Filter.design(total)
-    if (value["type"], value.get("family"), value.get("filter")) != (PERSON, first.identity, design.to_json()):
-        raise mismatch(f"dataset {dataset.registration.name}", seq)
+    if (value["type"], value.get("family")) != (PERSON, first.identity):
+        raise mismatch(f"dataset {registration.name}", seq)
+    design = person_filter(first, value)
     quota = first.quota and replace(first.quota, filter=design.part(first.quota.share))
-    base = first.but(filter=design, before=total.epsilon, quota=quota, person=True)
-    return _stood(connection, base, [(None, seq, base.account)], analyst, signed)
+    largest = parse_decimal(value["largest"]) if "carried" in value else design.budget.epsilon
+    base = first.but(filter=design, before=largest, quota=quota, person=True)
+    return _stood(connection, base, [(None, seq, base.account)], analyst, signed, carried_sums(value, first.part))
+
+
+def person_filter(first: Family, value: Mapping[str, Any]) -> Filter:
+    """Return the admission rule that a `person-total` entry states. LedgerInvalid where it is not that of its total: of
+    one that was founded later, at the orders of the family's, so that what was spent before is added up.
+    """
+    budget = Budget.of(value["budget"]["epsilon"], value["budget"]["delta"])
+    design = first.filter.with_total(budget.epsilon) if "carried" in value else Filter.design(budget)
+    if value["filter"] != design.to_json() or budget != design.budget:
+        raise mismatch(f"total for one person of family {first.name}", first.seq)
+    return design
+
+
+def carried_sums(value: Mapping[str, Any], part: str | None) -> Mapping[str, Any] | None:
+    """Return what a `person-total` entry says was used of a part before it: {"used", "reserved", "analysts"}; None
+    where nothing can have been.
+    """
+    carried: list[Mapping[str, Any]] | None = value.get("carried")
+    return None if carried is None else carried[part is not None]
 
 
 def _stood(
@@ -207,9 +241,10 @@ def _stood(
     places: Sequence[tuple[int | None, int, str]],
     analyst: str | None,
     signed: Signed | None,
+    carried: Mapping[str, Any] | None = None,
 ) -> tuple[Family, ...]:
     """Accounts of the total, quotas and analyst of `first`: each by its block, the entry that founded it, and what it
-    is kept under.
+    is kept under. `carried`: what had been used when it was founded; None: nothing.
     """
     found = list[Family]()
     asked = connection.execute(_ACCOUNTS, {"ids": [each[2] for each in places], "who": analyst}) if places else ()
@@ -218,7 +253,8 @@ def _stood(
     newest = dict(zip(numbers, signed.newest.of(numbers), strict=True)) if signed else {}
     charged = dict(zip(numbers, signed.newest.spent(numbers, analyst), strict=True)) if signed and analyst else {}
     nothing = price_to_json(first.filter.nothing(), first.filter.orders)
-    untouched = {"used": nothing, "reserved": nothing}
+    untouched = {"used": nothing, "reserved": nothing} if carried is None else carried
+    before = nothing if carried is None else carried["analysts"].get(analyst, nothing)
     alike: dict[tuple[str, str, str | None], dict[str, Any]] = {}
     sums: dict[str | None, _Sums] = {None: (nothing, first.filter.nothing())}
     for (block, seq, kept), number in zip(places, numbers, strict=True):
@@ -235,7 +271,7 @@ def _stood(
             line = signed.said_of(entry, number) if entry else untouched
             if line is None or (used, reserved) != (line["used"], line["reserved"]):
                 raise mismatch(f"account of {called}", entry or seq)
-            if analyst is not None and own != _said_spent(signed, charged[number], number, analyst, nothing):
+            if analyst is not None and own != _said_spent(signed, charged[number], number, analyst, before):
                 raise mismatch(f"analyst {analyst} on {called}", seq)
         found.append(first.but(seq=seq, block=block, **alike[said]))
     return tuple(found)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from accountant.budget import exact_decimal
 from accountant.errors import InputError
 from accountant.home import Home
 from accountant.ledger.blocks.windows import Period
@@ -31,6 +32,13 @@ def append(
     new_rows: Annotated[
         bool, typer.Option("--new-rows", help="These rows are registered nowhere else, though they look so.")
     ] = False,
+    person_epsilon: Annotated[
+        str | None,
+        typer.Option(help="With the first block: one person's total over all blocks, if not the dataset's."),
+    ] = None,
+    each_block: Annotated[
+        bool, typer.Option("--each-block", help="The same people get a budget of their own in this block.")
+    ] = False,
     reason: Annotated[str | None, typer.Option(help="Why. It stays in the ledger permanently.")] = None,
     one_person: OnePerson = False,
     distinct_ids: DistinctIds = False,
@@ -38,31 +46,46 @@ def append(
 ) -> None:
     """Append a block of rows to a dataset, with a budget of its own: the dataset's total.
 
-    Protected is each unit in each block. Jobs say which blocks they read by --blocks, and are charged to each.
+    Where a column names people, one person has that total over all blocks together, unless another is given with a
+    reason. Jobs say which blocks they read by --blocks, and are charged to each, and to one person once.
 
     \b
     dpserve dataset append visits --data week-2.parquet
     dpserve dataset append visits --data week-2.parquet --dated day --since 2026-01-12 --until 2026-01-18
+    dpserve dataset append visits --data week-2.parquet --person-epsilon 5 --reason "decision 14 of the data board"
     """
-    from training.growing.append import append as append_rows  # loads what reads rows: lists wait for none of it
+    from training.growing.append import PersonWords  # loads what reads rows: lists wait for none of it
+    from training.growing.append import append as append_rows
     from training.rows.sources.opened import RowSource, rows_at
 
     home = Home.open()
     access = allowed(home, "steward", dataset=name)
-    if new_rows != (reason is not None):
-        raise InputError("new-rows: give it with --reason, and a reason with --new-rows")
-    if len({each is None for each in (dated, since, until)}) > 1:
-        raise InputError("dated: give --dated, --since and --until together")
-    new = None if reason is None else NewPeople(reason, this_user())
+    if (new_rows or each_block or person_epsilon is not None) != (reason is not None):
+        raise InputError(
+            "reason: give it with --new-rows, --each-block or --person-epsilon, and one of these with --reason"
+        )
+    new = NewPeople(reason, this_user()) if new_rows and reason is not None else None
+    why = Why(this_user(), reason) if reason is not None and (each_block or person_epsilon is not None) else None
+    epsilon = None if person_epsilon is None else exact_decimal("person-epsilon", person_epsilon)
     said = said_ids(one_person, distinct_ids)
-    period = None if dated is None or since is None or until is None else Period(dated, since, until)
+    period = _period(dated, since, until)
     about, source = home.ledger.dataset(name).registration, RowSource(data, query, table, query_reason)
     described = home.datasets / about.commitment / "schema.yaml"
     stated = None if source.stated is None else RowQuery.of(source.stated, query_reason, this_user())
     with busy(f"packing another block of {name}"), rows_at(home, source, described, about.unit.column) as found:
         rows, origin = found
-        grown = append_rows(home, name, rows, this_user(), records, period, new, origin, stated, access, said)
+        person = PersonWords(epsilon, each_block, why)
+        grown = append_rows(home, name, rows, this_user(), records, period, new, origin, stated, access, said, person)
     show_as_is(home, grown, json)
+
+
+def _period(dated: str | None, since: str | None, until: str | None) -> Period | None:
+    """Return the days of a block, where they are said. InputError where only some of it is."""
+    if dated is None and since is None and until is None:
+        return None
+    if dated is None or since is None or until is None:
+        raise InputError("dated: give --dated, --since and --until together")
+    return Period(dated, since, until)
 
 
 def delete(

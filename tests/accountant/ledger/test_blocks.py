@@ -39,7 +39,11 @@ def begun(where: dict[str, str]) -> Home:
 
 
 def grow(home: Home, upto: int, name: str = "visits", **more) -> None:
-    for number in range((home.ledger.dataset(name).last or 1) + 1, upto + 1):
+    """To so many blocks, each of which gives the people in it a budget of their own where none stands over all."""
+    dataset = home.ledger.dataset(name)
+    if dataset.registration.unit.column is not None and dataset.person is None:
+        more = {"each_block": Why("steward", "a test")} | more
+    for number in range((dataset.last or 1) + 1, upto + 1):
         block = NewBlock(name, hexes(f"{name} {number}"), 1000, "steward", **more)
         appending.append(home.ledger.log, block, number)
 

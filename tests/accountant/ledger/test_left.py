@@ -53,7 +53,10 @@ def pure(epsilon: Decimal) -> Plan:
 
 def grow(home: Home, upto: int, name: str = "g") -> None:
     for number in range((home.ledger.dataset(name).last or 1) + 1, upto + 1):
-        appending.append(home.ledger.log, NewBlock(name, hexes(f"{name} {number}"), 1000, "steward"), number)
+        dataset = home.ledger.dataset(name)
+        named = dataset.registration.unit.column is not None and dataset.person is None
+        words = {"each_block": Why("steward", "a test")} if named else {}
+        appending.append(home.ledger.log, NewBlock(name, hexes(f"{name} {number}"), 1000, "steward", **words), number)
 
 
 def asked(name: str, epsilon: Decimal, delta: Decimal, blocks: str | None = None, part: str | None = None) -> Request:

@@ -217,11 +217,12 @@ class _Files:
             self.cells.path.unlink()
         since = None
         if self.who is not None and self._before is not None:
-            told = self._before.since(self.who.done(rows), self._folder)
+            blocks = self._before.since(self.who.done(rows), self._folder)
             self.who.path.unlink()
-            file = Growing(self._folder / since_file(), np.uint32, None, rows)
-            file.write(0, 0, told)
-            since = file.done(rows)
+            if self._before.bounds:
+                file = Growing(self._folder / since_file(), np.uint32, None, rows)
+                file.write(0, 0, blocks)
+                since = file.done(rows)
         if parting is None:
             return Packed(bins, answers, cells, since=since)
         if self.held is None:
@@ -237,11 +238,12 @@ class _Files:
         """These rows of the `whole`, in files of their own: for those that are learnt from, in its place."""
         count, names = int(np.count_nonzero(own)), row_files(self._targets, part)
         names += [cells_file(part)] if self._numbers else []
-        names += [] if self._before is None else [since_file(part)]
+        bounded = self._before is not None and self._before.bounds
+        names += [since_file(part)] if bounded else []
         found = []
         for name, array in zip(names, whole, strict=True):
             with replacing(self._folder / name) as partial:
                 found.append(chosen(array, own, count, partial))
-        since = None if self._before is None else found.pop()
+        since = found.pop() if bounded else None
         cells = found.pop() if self._numbers else np.empty((0, count), np.uint16)
         return Packed(found[0], tuple(found[1:]), cells, since=since)

@@ -29,13 +29,15 @@ WORDS = DIGEST // 8
 @dataclass(frozen=True)
 class Before:
     """The blocks before the one that is packed, which has this `number`: `earlier`, the newest first, with the folders
-    where their people lie. `key`: the family's, secret; `contributions`: rows of one person that are used.
+    where their people lie. `key`: the family's, secret; `contributions`: rows of one person that are used. `bounds`:
+    whether its rows are bounded by those blocks; else it is written down who has rows, for blocks that may come.
     """
 
     key: bytes
     contributions: int
     number: int = 1
     earlier: Sequence[tuple[int, Path]] = ()
+    bounds: bool = True
 
     def digests(self, ids: pa.Array) -> NDArray[np.uint64]:
         """(WORDS, rows): of a column of ids as `people.unit_ids` gives it, none of them missing."""
