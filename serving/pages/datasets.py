@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from accountant.ledger.forecast import forecast
 from accountant.ledger.grants import Access
 from accountant.ledger.ledger import Ledger
 from accountant.ledger.left import describe_accounts, describe_budget
-from accountant.ledger.records import Unit
+from accountant.ledger.records import HOLDOUT, Unit
 from serving.http.rights import LISTED, READS, seen_families
 from serving.http.routes import Door, access, in_thread, state, with_prices
 from serving.pages import burndown_chart
@@ -168,8 +169,15 @@ def _dataset(home: Home, name: str, held: Access, before: int) -> dict[str, Any]
         "keeps": held.may("steward", dataset=name),
         "profiles": profiles_of(home, name),
         "blocks": blocks_of(home, found, before),
+        "aside": None if found.holdout is None else float(found.holdout),
+        "holdout": None if found.holdout is None else _kept_aside(home, name),
         "person": None if found.person is None else describe_accounts([found.person]),
     }
+
+
+def _kept_aside(home: Home, name: str) -> dict[str, Any]:
+    """Describe the budget of the part that is kept aside, for an evaluation, whose noise is pure."""
+    return describe_budget(home.ledger.dataset(name, part=HOLDOUT), Decimal(0))
 
 
 @lru_cache(maxsize=64)

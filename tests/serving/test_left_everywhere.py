@@ -148,6 +148,8 @@ def test_metrics_tell_the_same_and_do_not_grow_with_the_blocks(server):
     aside = left(server.home.ledger.dataset("grown", part=HOLDOUT), Decimal(0))
     assert found["dpserve_holdout_left_ratio", ("dataset", "grown")] == aside.share == 1
     assert found["dpserve_holdout_epsilon_one_job", ("dataset", "grown")] == float(aside.job.epsilon)
+    shown = page(server, "/ui/datasets/grown").text
+    assert f"oom for one more evaluation: up to ε {aside.job.epsilon.normalize()}" in shown
     kept = server.get("/v1/datasets/grown").json()["holdout"]["budget"]["left"]
     assert figure(kept) == (f"{aside.share:.6f}", str(aside.job.epsilon.normalize()))
 

@@ -228,7 +228,7 @@ def home(tmp_path) -> Home:
 
 
 def register(home: Home, total: str, person: str | None = None, **changes) -> None:
-    about = registration("g", Budget.of(total, "0.000001"), unit=PEOPLE)
+    about = registration("g", Budget.of(total, "0.000001"), unit=Unit() if person is None else PEOPLE)
     people = None if person is None else Budget.of(person, "0.000001")
     home.ledger.register(replace(about, person=people, **changes))
 
