@@ -49,7 +49,9 @@ class AskInstitutions(Controller):
         """Asks what each has seen of the ledger, which the offer continues; asks all at once for reports; tells those
         whose reports were taken in.
         """
-        self.broadcast(Task(SEEN, Shareable(), timeout=self.seconds, result_received_cb=self._note), fl_ctx, self.sites)
+        for site in self.sites:  # a task for each: one for all would be over with the first reply
+            task = Task(SEEN, Shareable(), timeout=self.seconds, result_received_cb=self._note)
+            self.broadcast(task, fl_ctx, targets=[site])
         self._wait(abort_signal)
         for number, site in enumerate(self.sites):
             data = Shareable()

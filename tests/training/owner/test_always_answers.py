@@ -18,7 +18,7 @@ from accountant import shares
 from accountant.errors import InputError
 from accountant.home import Home
 from training.aggregator.settings import read_settings as read_aggregator
-from training.local import campaigns
+from training.local import campaigns, shared_campaigns
 from training.local.boosted.definition import BoostedDefinition
 from training.local.boosted.turns import document_after
 from training.local.definition import Definition
@@ -173,6 +173,11 @@ def test_every_owner_answers_every_campaign_and_is_charged(asked):
                 assert 0 <= program.said(line) < most
                 heads.add(line.body.replace(str(program.said(line)).encode() + b"}", b"N}"))
         assert len(heads) == len(words) == 1, name
+        if isinstance(definition, SharedDefinition):
+            shared_campaigns.receive_shares(asked.home, name, line.body)
+        else:
+            campaigns.receive(asked.home, name, invitation, program.said(line))
+        assert campaigns.state(asked.home, name)["reports"] >= 1
 
 
 def test_silence_tells_no_secret(asked, tmp_path):
@@ -237,6 +242,19 @@ def test_rows_that_do_not_fit_weigh_nothing(asked):
         assert np.array_equal(values[0], values[1])
         assert values[0].any()
         assert not values[2].any()
+
+
+@pytest.mark.parametrize("name", ["shares", "number"])
+def test_length_over_all_rows_is_within_the_sensitivity(asked, name):
+    """Every file, in whole numbers; and some row is as long as the sensitivity says, but for rounding."""
+    task, layout = asked.task(name), asked.definition(name).layout
+    lengths = []
+    for what, raw in {**FILES, **fuzzed(40)}.items():
+        settings = asked.settings(what, raw, asked.answers(name))
+        sent = opened(asked, name, task, reports.share(task, open_table(settings.rows)))
+        lengths.append(sum(int(value) ** 2 for value in sent))
+    assert min(lengths) == 0
+    assert (layout.sensitivity - 2) ** 2 < max(lengths) <= layout.sensitivity**2
 
 
 def opened(asked: Asked, name: str, task: reports.Task, sealed: bytes) -> np.ndarray:
