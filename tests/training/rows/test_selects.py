@@ -14,6 +14,7 @@ from sqlalchemy import create_engine, text
 from accountant.audit.audit import audit_home
 from accountant.errors import InputError
 from accountant.home import Home
+from accountant.keys import dsse
 from accountant.ledger.row_queries import RowQuery
 from serving.cli.app import run
 from training.rows.sources.opened import RowSource, rows_at
@@ -274,6 +275,30 @@ def test_the_steward_is_asked_and_the_answer_stands_in_the_entry(register, datab
     assert home.ledger.log.entries()[-1].value["query"] == {"sha256": RowQuery.of(other).sha256}
     assert audit_home(home).ok
     assert "a > 30" not in json.dumps([each.value for each in home.ledger.log.entries()])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reason", [None, "they are sorted for reading alone"])
+def test_every_statement_names_the_query_and_the_reason(register, reason):
+    """The certificate of a model, the statement of its worth, and a profile; each verifies."""
+    query = "select pid, a, y from t" + (" order by a" if reason else "")
+    more = ["--query-reason", reason] if reason else []
+    assert register("visits", "--query", query, "--holdout", "0.3", *more) == 0
+    assert run(["train", "visits", "--learner", "lazybb", "--epsilon", "1", "--evaluate", "0.5"]) == 0
+    assert run(["profile", "visits", "--epsilon", "0.5"]) == 0
+    home = Home.open()
+    (model,) = home.models.glob("visits/1")
+    assert run(["verify", str(model)]) == 0
+    assert audit_home(home).ok
+    stated = {"sha256": RowQuery.of(query).sha256, "blocks": 1, **({"reason": reason} if reason else {})}
+    envelopes = sorted(home.path.rglob("*.dsse.json"))
+    assert len(envelopes) == 3
+    for path in envelopes:
+        raw = dsse.parse(path.read_bytes()).payload
+        predicate = json.loads(raw)["predicate"]
+        assert predicate.get("dataset", predicate.get("rows"))["queries"] == [stated], path
+        assert ("what a query ties together" in " ".join(predicate["notCovered"])) == bool(reason), path
+        assert b"order by" not in raw
 
 
 @pytest.mark.slow

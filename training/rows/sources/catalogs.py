@@ -11,7 +11,10 @@ Name: TypeAlias = Sequence[tuple[str, bool]]
 """The parts of a table's name, schema first, each with whether it stands in quotes."""
 
 _SQLITE = text("select type, sql from sqlite_master where lower(name) = lower(:name)")
-_POSTGRES = text("select relkind, relrowsecurity from pg_catalog.pg_class where oid = pg_catalog.to_regclass(:name)")
+_POSTGRES = text(  # where backslashes escape in plain texts, a query is not read as the parser reads it
+    "select relkind, relrowsecurity from pg_catalog.pg_class where oid = pg_catalog.to_regclass(:name) "
+    "and pg_catalog.current_setting('standard_conforming_strings') = 'on'"
+)
 _MYSQL = text(
     "select table_type from information_schema.tables where table_name = :name "
     "and table_schema = coalesce(:of, database())"
