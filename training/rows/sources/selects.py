@@ -165,8 +165,8 @@ def _doubts_of_unit(select: exp.Select, unit: str) -> Iterator[str]:
         source = each.this if isinstance(each, exp.Alias) else each
         if not isinstance(source, exp.Column):
             yield f"the unit {unit[:60]!r} is computed, so one person may get several names or share one"
-        elif source.name.lower() != unit and any(column.name.lower() == unit for column in select.find_all(exp.Column)):
-            yield f"the unit {unit[:60]!r} is another column of the table under this name"
+        elif source.name.lower() != unit:
+            yield f"the unit {unit[:60]!r} is another column of the table under this name; call it as the table does"
 
 
 def _doubts_of_groups(select: exp.Select, group: exp.Group, unit: str | None) -> Iterator[str]:
@@ -187,7 +187,7 @@ def _doubts_of_groups(select: exp.Select, group: exp.Group, unit: str | None) ->
     sources = [each.this if isinstance(each, exp.Alias) else each for each in own]
     if unit is None:
         yield "GROUP BY puts rows together, and no --unit says whose they are"
-    elif len(sources) != 1 or not isinstance(sources[0], exp.Column) or sources[0].name.lower() not in names:
+    elif len(sources) != 1 or not isinstance(sources[0], exp.Column) or {sources[0].name.lower()} != {unit} & names:
         yield f"GROUP BY puts rows together that are not of one unit: {unit[:60]!r} must be grouped by, and answered"
     having = select.args.get("having")
     for each in [*select.expressions, *([having.this] if having else [])]:
