@@ -13,12 +13,15 @@ from pathlib import Path
 import ledgers
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from expected_verdicts import EXPECTED, FOLDER, accepts, concerning
 from histories import copied, grown, log_vkey, pinned, rewritten
 from ledgers import place, plan
 from witness_server import Witness
 
+from accountant import canonical
 from accountant.audit.export import export
 from accountant.audit.export_tiles import export_tiles
+from accountant.budget import NANO
 from accountant.home import Home
 from accountant.keys.trust import public_pem
 from accountant.ledger import tokens
@@ -76,8 +79,12 @@ def test_it_verifies_what_is_sound(desk):
     assert figures["bound"] == ADAPTIVE
     assert 0.98 * figures["stated"] < figures["computed"] <= figures["stated"] <= 0.5
     budgets = json.loads((desk / "budgets.json").read_text())
-    (family,) = budgets["families"].values()
-    assert (budgets["wrong"], family["epsilon"], family["pure"] > 0.5) == ([], "3", True)
+    (account,) = budgets["accounts"].values()
+    assert (budgets["wrong"], account["total"]["epsilon"], account["used"]["pure"] > 500_000_000) == (
+        [],
+        3 * NANO,
+        True,
+    )
     assert (desk / "tiled").read_bytes() == (desk / "ledger" / "entries.jsonl").read_bytes()
 
 
@@ -256,7 +263,14 @@ def test_the_adaptive_bound_is_recomputed_from_below(tmp_path, what, delta):
     assert said(tmp_path, what, delta, ADAPTIVE, factor="0.97")["holds"] is False
 
 
-# Budgets
+# Budgets, and the vectors of docs/vectors.md
+
+FUNCTIONS = ("verify_checkpoint", "root_of_the_first")
+ROOT_OF_ALL = """verify_checkpoint ledger/checkpoint
+size=$(sed -n 2p ledger/checkpoint)
+test "$(grep -c '' ledger/entries.jsonl)" = "$size"
+test "$(root_of_the_first "$size")" = "$(sed -n 3p ledger/checkpoint)"
+"""
 
 
 def test_an_admission_that_should_not_have_been_is_listed(tmp_path):
@@ -273,12 +287,50 @@ def test_an_admission_that_should_not_have_been_is_listed(tmp_path):
         assert done.returncode == 0, done.stderr
         return json.loads((tmp_path / "budgets.json").read_text())
 
-    assert budgets(leaves)["holds"] is True
+    def wrong(entries: list[bytes]) -> list[int]:
+        found = budgets(entries)
+        assert found["holds"] == (found["wrong"] == [])
+        return [each["entry"] for each in found["wrong"]]
+
+    assert wrong(leaves) == []
     (reserved,) = [leaf for leaf in leaves if b'"pure-dp"' in leaf]  # 0.5 of 1.5
-    found = budgets([*leaves, reserved, reserved, reserved])
-    assert (found["wrong"], found["holds"]) == ([len(leaves) + 2], False)
+    assert wrong([*leaves, reserved]) == [len(leaves)]  # what it says of the sums is of another time
+    value = json.loads(reserved)
+    again = canonical.encode({name: said for name, said in value.items() if name != "after"})
+    assert wrong([*leaves, again, again, again]) == [len(leaves) + 2]
     before = kinds.index("budget-changed")
-    assert budgets([*leaves[:before], reserved, reserved])["wrong"] == [before + 1]  # 0.5 of 1
+    assert wrong([*leaves[:before], again, again]) == [before + 1]  # 0.5 of 1
+
+
+@pytest.mark.parametrize("name", concerning("ledger", "budgets"))
+def test_budgets_of_the_vectors(tmp_path, name):
+    """Every kind of entry; where something else is wrong, the sums are right all the same."""
+    (program,) = re.findall(r"^(cat > budgets\.jq <<'END'\n.*?)^jq -e \.holds", AUDIT, re.M | re.S)
+    shutil.copytree(FOLDER / name / "ledger", tmp_path / "ledger")
+    done = follow(tmp_path, "set -eu\n" + program)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "budgets.json").read_text())
+    assert found["holds"] == accepts(name, "budgets"), found["wrong"]
+    if not found["holds"]:
+        assert found["wrong"][0]["entry"] == EXPECTED[name]["entry"]
+
+
+@pytest.mark.parametrize("name", concerning("claim", "epsilon", needs=False))
+def test_epsilons_of_the_vectors(tmp_path, name):
+    (program,) = re.findall(r"^(cat > epsilon\.jq <<'END'\n.*?)^jq -e \.holds", AUDIT, re.M | re.S)
+    shutil.copy(FOLDER / name / "statement.json", tmp_path)
+    done = follow(tmp_path, "set -eu\n" + program)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "epsilon.json").read_text())["holds"] == accepts(name, "epsilon")
+
+
+@pytest.mark.parametrize("name", concerning("ledger", "log"))
+def test_logs_of_the_vectors(tmp_path, name):
+    """The checkpoint's signature, and the root of the entries, by openssl."""
+    functions = [re.search(rf"^{each}\(\) {{\n.*?^}}\n", AUDIT, re.M | re.S) for each in FUNCTIONS]
+    shutil.copytree(FOLDER / name, tmp_path, dirs_exist_ok=True)
+    done = follow(tmp_path, "set -eu\n" + "".join(each[0] for each in functions if each) + ROOT_OF_ALL)
+    assert (done.returncode == 0) == accepts(name, "log"), done.stderr
 
 
 # Witnesses

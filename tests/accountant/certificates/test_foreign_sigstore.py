@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from expected_verdicts import FOLDER, accepts, concerning, trust_of
 from offices import Office, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
 from stated import stated
@@ -127,3 +128,13 @@ def test_another_key_is_refused(checker):
     done = check(checker, BUNDLE, pem=public_of(77))
     assert done.returncode != 0
     assert "signature verification failed" in done.stderr
+
+
+@pytest.mark.slow
+def test_bundles_of_the_vectors(checker):
+    """It judges the signature and whose file it is, and nothing else."""
+    for name in concerning("bundle", "signature"):
+        (issuer,), folder = trust_of(name).issuers, FOLDER / name
+        bundle, onnx = ((folder / each).read_bytes() for each in ("model.onnx.sigstore.json", "model.onnx"))
+        done = check(checker, bundle, onnx, issuer.keyid, issuer.pem)
+        assert (done.returncode == 0) == accepts(name, "signature", "subject"), (name, done.stderr)

@@ -16,11 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from expected_verdicts import FOLDER, accepts, concerning, trust_of
 from histories import copied, grown, log_vkey, new_home, pinned, rewritten
 from stated import stated
 from witness_server import Witness
 
 from accountant.audit.export_tiles import export_tiles
+from accountant.keys import verifier_keys
 from accountant.log import notes, stored_proofs
 from accountant.log.collect import cosign
 from accountant.log.tiles import WIDTH
@@ -192,3 +194,26 @@ def test_tiles_of_every_shape(verifies, tmp_path, size):
     home = copied(size, tmp_path / "home")
     export_tiles(home, tmp_path / "tiles")
     assert verifies("tiles", log_vkey(home), tmp_path / "tiles")
+
+
+def vkey_of(name: str, size: int) -> str:
+    trust = trust_of(name)
+    return verifier_keys.verifier_key(trust.origin, trust.log_key_at(size))
+
+
+@pytest.mark.parametrize("name", concerning("ledger", "log"))
+def test_ledgers_of_the_vectors(name, verifies):
+    """Where there are tiles, every entry; else the checkpoint alone, of those whose log is sound."""
+    note = FOLDER / name / "ledger" / "checkpoint"
+    key = vkey_of(name, notes.parse_checkpoint(note.read_text()).size)
+    if (FOLDER / name / "tiles").exists():
+        assert verifies("tiles", key, FOLDER / name / "tiles") == accepts(name, "log")
+    elif accepts(name, "log"):
+        assert verifies("checkpoint", key, note)
+
+
+@pytest.mark.parametrize("name", concerning("bundle", "proof"))
+def test_proofs_of_the_vectors(name, verifies):
+    proof = FOLDER / name / "model.onnx.tlog-proof"
+    size = notes.parse_checkpoint(proof.read_text().split("\n\n", 1)[1]).size
+    assert verifies("proof", vkey_of(name, size), proof) == accepts(name, "proof")

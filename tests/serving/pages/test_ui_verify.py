@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from expected_verdicts import EXPECTED, concerning
+from expected_verdicts import FOLDER as VECTORS
 from ledgers import hexes, plan
 from offices import ORIGIN, Filed, Office, office, public_of
 from securesystemslib.signer import CryptoSigner, SSlibKey
@@ -374,3 +376,43 @@ def test_the_documented_snippet_runs(checker, tmp_path):
     (tmp_path / "snippet.js").write_text(f"{head}{snippet}console.log(ok, steps.length);\n")
     done = subprocess.run(["node", "snippet.js"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.stdout == f"true {len(STEPS)}\n", done.stderr
+
+
+# ---- the vectors of docs/vectors.md ----------------------------------------------------------------------------------
+
+LAYERS = {
+    "signature": "signature",
+    "model": "subject",
+    "checkpoint": "proof",
+    "inclusion": "proof",
+    "entry": "binding",
+    "standing": "standing",
+}
+
+
+@pytest.mark.parametrize("name", concerning("bundle", "signature"))
+def test_bundles_of_the_vectors(checker, name):
+    """It accepts what is sound; of what is not, the steps that fail are about the layer that was forged."""
+    folder = VECTORS / name
+    ends = {"certificate": "dsse.json", "proof": "tlog-proof"}
+    files = {part: (folder / f"model.onnx.{end}").read_bytes() for part, end in ends.items()}
+    given = {"model": (folder / "model.onnx").read_bytes(), "trust": (folder / "trust.json").read_bytes(), **files}
+    if EXPECTED[name]["verdict"] == "sound":
+        assert checker.ask(**given)["ok"]
+    else:
+        failed = checker.bad(**given)
+        layers = {"epsilon" if step == "claim" else LAYERS[step] for step in failed}
+        layers = {"curve"} if layers == {"epsilon"} and "curve" in EXPECTED[name]["by"] else layers  # one step for both
+        assert layers == set(EXPECTED[name]["by"]), failed
+
+
+def test_claims_of_the_vectors():
+    names = concerning("claim", "epsilon")
+    files = [str(VECTORS / name / "statement.json") for name in names]
+    driver = str(ROOT / "tests" / "node" / "claims_driver.mjs")
+    done = subprocess.run(["node", driver, str(STATIC / "verify_claim.js"), *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = dict(zip(names, map(json.loads, done.stdout.splitlines()), strict=True))
+    for name, said in found.items():
+        wanted = "open" if EXPECTED[name].get("needs") else EXPECTED[name]["verdict"]
+        assert said["verdict"] == wanted, (name, said)

@@ -1,0 +1,93 @@
+"""The vectors of `tests/vectors` before our own audit and verifier. jq has them in tests/docs/test_walk_through.py, the
+browser in tests/serving/pages/test_ui_verify.py, Go in tests/accountant/log/test_foreign_go.py, sigstore's npm verifier
+in tests/accountant/certificates/test_foreign_sigstore.py.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import vectors
+from expected_verdicts import EXPECTED, FOLDER, concerning, trust_of
+
+from accountant.audit.export import audit_export
+from accountant.audit.replay import Replay
+from accountant.certificates.certificate import recompute, verify
+from accountant.certificates.predicate import ClaimForm, MechanismForm
+from accountant.errors import CertificateInvalid, DpserveError
+
+MOST = 2_000_000  # bytes of all vectors
+NOT_IN_STORIES: set[str] = set()  # kinds of entries that no ledger of the vectors has
+
+
+@pytest.mark.parametrize("name", concerning("ledger", "log"))
+def test_the_audit_judges_ledgers(name):
+    """The first entry that is wrong is the one that the vector names."""
+    report = audit_export(FOLDER / name / "ledger", trust_of(name))
+    assert report.ok == (EXPECTED[name]["verdict"] == "sound"), report.problems
+    if "entry" in EXPECTED[name]:
+        assert report.first == EXPECTED[name]["entry"], report.problems
+
+
+@pytest.mark.parametrize("name", concerning("claim", "epsilon"))
+def test_claims_are_recomputed(name):
+    predicate = json.loads((FOLDER / name / "statement.json").read_text())["predicate"]
+    claim = ClaimForm(**predicate["claim"])
+    mechanisms = [MechanismForm(**run) for run in predicate["mechanisms"]]
+    if EXPECTED[name]["verdict"] == "sound":
+        recompute(claim, mechanisms)
+    else:
+        with pytest.raises(CertificateInvalid, match="does not follow"):
+            recompute(claim, mechanisms)
+
+
+@pytest.mark.parametrize("name", concerning("bundle", "signature"))
+def test_bundles_are_verified(name):
+    model = FOLDER / name / "model.onnx"
+    envelope, proof = (model.with_name(f"model.onnx.{end}").read_bytes() for end in ("dsse.json", "tlog-proof"))
+    if EXPECTED[name]["verdict"] == "sound":
+        verify(envelope, proof.decode(), model.read_bytes(), trust_of(name))
+    else:
+        with pytest.raises(DpserveError):
+            verify(envelope, proof.decode(), model.read_bytes(), trust_of(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "code"), [("blocks", 0), ("tuned", 0), ("tuned-price-halved", 4), ("overspent", 4)])
+def test_the_command_line_comes_to_the_same_verdict(name, code, tmp_path):
+    words = ["ledger", "audit", str(FOLDER / name / "ledger"), "--trust", str(FOLDER / name / "trust.json")]
+    command = [str(Path(sys.executable).with_name("dpserve")), *words]
+    done = subprocess.run(command, capture_output=True, text=True, env={"DPSERVE_HOME": str(tmp_path / "none")})
+    assert done.returncode == code, done.stdout + done.stderr
+
+
+def test_every_kind_of_entry_stands_in_a_sound_ledger():
+    found = set()
+    for name, each in EXPECTED.items():
+        if each["kind"] == "ledger" and each["verdict"] == "sound":
+            lines = (FOLDER / name / "ledger" / "entries.jsonl").read_text().splitlines()
+            found |= {json.loads(line)["type"] for line in lines}
+    assert set(Replay._READERS) - found == NOT_IN_STORIES
+
+
+def test_every_layer_is_forged_by_itself():
+    """So that a verifier which looks at one of them less is found out."""
+    alone = {each["by"][0] for each in EXPECTED.values() if len(each["by"]) == 1}
+    assert alone == set(vectors.LAYERS)
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) < MOST
+
+
+@pytest.mark.slow
+def test_the_folder_is_what_the_command_writes(tmp_path, monkeypatch):
+    """The same bytes, but for versions of libraries: change what is written, and the folder with it."""
+    monkeypatch.setattr(vectors, "FOLDER", tmp_path / "vectors")
+    vectors.write()
+    made = sorted(path.relative_to(tmp_path / "vectors") for path in (tmp_path / "vectors").rglob("*"))
+    assert made == sorted(path.relative_to(FOLDER) for path in FOLDER.rglob("*"))
+    for path in made:
+        if path.name in ("expected.json", "entries.jsonl", "checkpoint"):
+            assert (tmp_path / "vectors" / path).read_bytes() == (FOLDER / path).read_bytes(), path

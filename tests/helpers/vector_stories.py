@@ -1,0 +1,328 @@
+"""Small ledgers with every kind of entry: each story is played on a real home, and is sound. `tests/helpers/vectors.py`
+writes them, and forged ones beside them, as the vectors of `tests/vectors`.
+
+To add a kind of entry: let a story write it. A test names the kinds that no story has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+from unittest import mock
+
+from ledgers import advance, hexes, plan, registration, request, reserve
+
+from accountant.budget import Budget, Relation
+from accountant.home import Home
+from accountant.ledger import campaigns, evaluations, grants, key_life, model_names, tokens
+from accountant.ledger.blocks import appending
+from accountant.ledger.blocks.appending import NewBlock
+from accountant.ledger.blocks.windows import Period
+from accountant.ledger.grants import Grant
+from accountant.ledger.records import HOLDOUT, Request, Unit, Why
+from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
+from accountant.privacy.selection import Poisson, geometric
+
+Story = Callable[[Home], None]
+STORIES: dict[str, Story] = {}
+PERSON = Unit("person", "patient", 2)
+SMALL = plan(PureDp(Decimal("0.02")), 10)  # epsilon .2 in all
+WHY = Why("steward", "a test")
+
+
+def story(function: Story) -> Story:
+    """Name the story by its function."""
+    STORIES[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def ask(dataset: str = "adult", epsilon: str = "0.5", delta: str = "0", **fields: Any) -> Request:
+    """A job as somebody asks for it."""
+    return replace(request(dataset, epsilon, delta), **fields)
+
+
+def grow(home: Home, name: str, upto: int, **fields: Any) -> None:
+    """Append blocks up to this number."""
+    for number in range((home.ledger.dataset(name).last or 1) + 1, upto + 1):
+        appending.append(home.ledger.log, NewBlock(name, hexes(f"{name} {number}"), 1000, "steward", **fields), number)
+
+
+def statement(home: Home, seq: int, kind: str) -> None:
+    """Bind the statement of a committed evaluation or profile."""
+    keyid = home.keys.signer("issuer").public_key.keyid
+    enter = evaluations.enter if kind == "evaluated" else evaluations.enter_profile
+    enter(home.ledger.log, seq, hexes(f"statement {seq}"), keyid)
+
+
+@story
+def jobs_in_every_state(home: Home) -> None:
+    home.ledger.register(registration())
+    for state in ("reserved", "started", "committed", "burned", "released", "issued"):
+        advance(home.ledger, reserve(home.ledger, key=state).seq, state)
+    seq = reserve(home.ledger, ask(delta="0.000001", labels=("north",))).seq
+    advance(home.ledger, seq, "started")
+    with home.ledger.log.writing() as writer:
+        writer.append("resumed", reservation=seq, times=1)
+
+
+@story
+def four_jobs(home: Home) -> None:
+    home.ledger.register(registration())
+    for state in ("reserved", "started", "released", "issued"):
+        advance(home.ledger, reserve(home.ledger).seq, state)
+
+
+@story
+def without_delta(home: Home) -> None:
+    home.ledger.register(registration("pure", Budget.of("1")))
+    advance(home.ledger, reserve(home.ledger, ask("pure", "0.5"), plan(PureDp(Decimal("0.05")), 10)).seq, "issued")
+    reserve(home.ledger, ask("pure", "0.5"), plan(BoundedRange(Decimal("0.02")), 25))
+
+
+@story
+def families(home: Home) -> None:
+    ledger = home.ledger
+    ledger.register(registration("north", Budget.of("1", "0.000001"), unit=PERSON, family_name="patients"))
+    ledger.register(registration("south", Budget.of("2", "0.000001"), unit=PERSON))
+    ledger.register(registration("both", None, unit=PERSON, families=("north", "south")))
+    ledger.register(registration("more", None, unit=PERSON, families=("south",)))
+    for name in ("both", "north", "more", "both"):
+        advance(ledger, reserve(ledger, ask(name, "0.2"), SMALL).seq, "started")
+    ledger.release(reserve(ledger, ask("both", "0.2"), SMALL).seq)
+
+
+@story
+def kept_aside(home: Home) -> None:
+    """A job, an evaluation that was reserved with it, one that was asked for alone, and one on what was learnt from."""
+    ledger = home.ledger
+    ledger.register(registration(budget=Budget.of("1", "0.000001"), holdout=Decimal("0.2")))
+    first = ask(epsilon="0.9"), Decimal("0.02"), plan(PureDp(Decimal("0.09")), 10)
+    follows = evaluation(0, epsilon="0.8"), Decimal("1"), plan(PureDp(Decimal("0.4")), 2)
+    job = ledger.reserve(*first, by="test", evaluation=follows)
+    advance(ledger, job.seq, "issued")
+    advance(ledger, job.seq + 1, "committed")
+    statement(home, job.seq + 1, "evaluated")
+    issued = next(entry.seq for entry in ledger.log.entries() if entry.value["type"] == "issued")
+    advance(ledger, reserve(ledger, evaluation(issued, part=None), plan(PureDp(Decimal("0.05")), 1)).seq, "burned")
+    ledger.release(reserve(ledger, evaluation(issued), plan(PureDp(Decimal("0.1")), 1)).seq)
+
+
+def evaluation(certified: int, part: str | None = HOLDOUT, epsilon: str = "0.1") -> Request:
+    return Request("adult", "evaluation", Budget.of(epsilon), {}, "adult", evaluates=certified, part=part)
+
+
+@story
+def profile(home: Home) -> None:
+    home.ledger.register(registration(holdout=Decimal("0.1")))
+    columns = {"columns": "", "pairs": "", "noise": "l1"}
+    for part in (None, HOLDOUT):
+        asked = Request("adult", "profile", Budget.of("0.2"), columns, "", part=part, profile=True)
+        seq = reserve(home.ledger, asked, plan(PureDp(Decimal("0.2")), 1)).seq
+        advance(home.ledger, seq, "committed")
+        statement(home, seq, "profiled")
+
+
+@story
+def the_whole_total(home: Home) -> None:
+    """Given back once, then taken; and of two families at once."""
+    ledger = home.ledger
+    for name in ("adult", "north", "south"):
+        ledger.register(registration(name, Budget.of("1", "0.000001"), unit=PERSON if name != "adult" else Unit()))
+    ledger.register(registration("both", None, unit=PERSON, families=("north", "south")))
+    taken = plan(BoundedRange(Decimal("0.05")), 89)
+    ledger.release(reserve(ledger, ask(epsilon="1", delta="0.000001"), taken).seq)
+    reserve(ledger, ask(epsilon="0.2"), SMALL)
+    advance(ledger, reserve(ledger, ask("both", "1", "0.000001"), taken).seq, "committed")
+
+
+@story
+def blocks(home: Home) -> None:
+    ledger = home.ledger
+    ledger.register(registration("visits", Budget.of("1", "0.000001")))
+    grow(home, "visits", 2)
+    grow(home, "visits", 3, period=Period("day", "2026-01-01", "2026-01-31"))
+    for words in ("all", "2", "1-2", "last:1"):
+        advance(ledger, reserve(ledger, ask("visits", "0.2", blocks=words), SMALL).seq, "committed")
+    ledger.release(reserve(ledger, ask("visits", "0.2", blocks="2-3"), SMALL).seq)
+    ledger.set_quota("visits", "ann", Decimal("0.3"), "a test", "steward")
+    appending.drop(ledger.log, "visits", 1, WHY)
+    grow(home, "visits", 4)
+    reserve(ledger, ask("visits", "0.2", blocks="all"), SMALL, by="ann")
+    ledger.change_budget("visits", Decimal("1.5"), "a test", "steward")
+    advance(ledger, reserve(ledger, ask("visits", "0.2", blocks="3"), SMALL).seq, "started")
+
+
+@story
+def a_block_taken_whole(home: Home) -> None:
+    home.ledger.register(registration("visits", Budget.of("1", "0.000001")))
+    grow(home, "visits", 3)
+    taken = plan(BoundedRange(Decimal("0.05")), 89)
+    advance(home.ledger, reserve(home.ledger, ask("visits", "1", "0.000001", blocks="2-3"), taken).seq, "started")
+    reserve(home.ledger, ask("visits", "0.2", blocks="1"), SMALL)
+
+
+@story
+def one_person_over_all_blocks(home: Home) -> None:
+    ledger = home.ledger
+    person = Budget.of("1.3", "0.000001")
+    ledger.register(
+        registration("visits", Budget.of("1"), unit=PERSON, person=Budget.of("1.3"), holdout=Decimal("0.2"))
+    )
+    ledger.register(registration("others", Budget.of("1", "0.000001"), unit=PERSON, person=person))
+    for name in ("visits", "others"):
+        reserve(ledger, ask(name, "0.2"), SMALL)
+        grow(home, name, 3)
+        for words in ("1", "2-3", "all"):
+            advance(ledger, reserve(ledger, ask(name, "0.2", blocks=words), SMALL).seq, "started")
+        ledger.release(reserve(ledger, ask(name, "0.2", blocks="last:2"), SMALL).seq)
+
+
+@story
+def quotas(home: Home) -> None:
+    ledger = home.ledger
+    ledger.register(registration(budget=Budget.of("1")))
+    ledger.set_quota("adult", "*", Decimal("0.25"), "a test", "steward")
+    ledger.set_quota("adult", "ann", Decimal("0.5"), "a test", "steward")
+    for by in ("ann", "bob", "ann"):
+        advance(ledger, reserve(ledger, ask(epsilon="0.2"), SMALL, by=by).seq, "started")
+    ledger.set_quota("adult", "ann", Decimal("0.7"), "more is needed", "steward")
+    reserve(ledger, ask(epsilon="0.2"), SMALL, by="ann")
+
+
+@story
+def totals_raised_and_lowered(home: Home) -> None:
+    ledger = home.ledger
+    ledger.register(registration(budget=Budget.of("1", "0.000001"), holdout=Decimal("0.5")))
+    first, second = (reserve(ledger, ask(epsilon="0.2"), SMALL).seq for _ in range(2))
+    ledger.change_budget("adult", Decimal("2"), "more is needed", "steward")
+    third = reserve(ledger, ask(epsilon="1.2"), plan(PureDp(Decimal("0.12")), 10)).seq
+    advance(ledger, first, "started")
+    ledger.change_budget("adult", Decimal("0.5"), "less was agreed", "steward")
+    advance(ledger, second, "started")
+    ledger.release(third)
+
+
+@story
+def tuned(home: Home) -> None:
+    """The second of them costs less than the accountant's search finds; the first auditors called it false."""
+    home.ledger.register(registration())
+    best = RepeatAndSelect(
+        geometric(Decimal("0.05")), ((BoundedRange(Decimal("0.02")), 10), (PureDp(Decimal("0.01")), 1))
+    )
+    cheap = (BoundedRange(Decimal("0.000017959")), 14), (Gaussian(Decimal("89290.46447322")), 1)
+    for event, epsilon in ((best, "0.6"), (RepeatAndSelect(Poisson(Decimal(20)), cheap), "0.00135")):
+        chosen = Plan(((Release("the best of some runs", "private-selection", "run", 1, event), 1),))
+        advance(home.ledger, reserve(home.ledger, ask(epsilon=epsilon, delta="0.000001"), chosen).seq, "issued")
+
+
+@story
+def tokens_and_grants(home: Home) -> None:
+    ledger = home.ledger
+    ledger.register(registration())
+    tokens.create(ledger, "ci", ["train", "predict"], hexes("token"))
+    tokens.create(ledger, "desk", [], hexes("another token"), principal="ann")
+    wanted = [Grant("ann", "train", "dataset", "adult"), Grant("ann", "promote", expires="2099-01-01T00:00:00Z")]
+    given = grants.add(ledger, wanted, "steward")
+    grants.revoke(ledger, given[0].index or 0, WHY)
+    tokens.revoke(ledger, "ci")
+
+
+@story
+def keys(home: Home) -> None:
+    home.ledger.register(registration())
+    advance(home.ledger, reserve(home.ledger).seq, "issued")
+    old = home.keys.signer("issuer").public_key.keyid
+    key_life.rotate(home, "issuer", "steward", "once a year", overlap=True)
+    key_life.retire(home, old, "steward", "once a year")
+    key_life.rotate(home, "log", "steward", "once a year")
+    advance(home.ledger, reserve(home.ledger).seq, "issued")
+    new = home.keys.signer("issuer").public_key.keyid
+    key_life.mark_compromised(home, new, home.ledger.log.size() - 1, "steward", "a laptop was stolen")
+    issued = [entry.seq for entry in home.ledger.log.entries() if entry.value["type"] == "issued"]
+    key_life.revoke(home, issued[-1], "steward", "a wrong column")
+
+
+@story
+def names_and_edits(home: Home) -> None:
+    ledger = home.ledger
+    ledger.register(registration())
+    for _ in range(2):
+        advance(ledger, reserve(ledger).seq, "issued")
+    first, second = (entry.seq for entry in ledger.log.entries() if entry.value["type"] == "issued")
+    edited = ledger.derive(first, hexes("edited statement"), hexes("edited model"), WHY)
+    model_names.record(ledger, "model-promoted", "adult", 2, second, "better", "steward", replaces=1)
+    model_names.record(ledger, "model-retired", "adult", 1, first, "old", "steward")
+    model_names.record(ledger, "model-restored", "adult", 1, first, "needed", "steward")
+    model_names.record(ledger, "model-promoted", "adult", 3, edited, "edited", "steward", replaces=2)
+
+
+@story
+def campaign_of_reports(home: Home) -> None:
+    ledger = home.ledger
+    owners = Unit("owner", None, 1)
+    ledger.register(registration("wards", Budget.of("2"), relation=Relation.REPLACE_ONE, unit=owners))
+    for turns, epsilon in ((0, "0.5"), (2, "1")):
+        definition = hexes(f"definition {turns}")
+        asked = {"definition": definition, "owners": 500, "least": 100} | ({"turns": turns} if turns else {})
+        report = Release("one report of each owner", "one-of-k", "range", 1, PureDp(Decimal(epsilon)))
+        job = reserve(
+            ledger, Request("wards", "one-of-k", Budget.of(epsilon), asked, f"m{turns}"), Plan(((report, 1),))
+        )
+        advance(ledger, job.seq, "started")
+        campaigns.open_campaign(ledger, job.seq, definition)
+        for turn in range(1, turns + 1):
+            campaigns.enter_round(ledger, job.seq, definition, turn, 60, hexes(f"released {job.seq}"))
+        campaigns.close_campaign(ledger, job.seq, definition, 150)
+        ledger.commit(job.seq, hexes(f"released {job.seq}"))
+        ledger.issue(job.seq, hexes(f"statement {job.seq}"), hexes(f"model {job.seq}"))
+
+
+@story
+def campaign_of_shares(home: Home) -> None:
+    ledger = home.ledger
+    ledger.register(registration("wards", unit=Unit("owner", None, 1)))
+    definition = hexes("definition")
+    asked = {"definition": definition, "owners": 500, "least": 100}
+    asked |= {"aggregator_1": hexes("one"), "aggregator_2": hexes("two")}
+    summed = Release("sum of all owners' statistics", "discrete-gaussian", "l2", 4096, Gaussian(Decimal("9")))
+    job = reserve(ledger, Request("wards", "sums", Budget.of("1", "0.000001"), asked, "wards"), Plan(((summed, 1),)))
+    advance(ledger, job.seq, "started")
+    campaigns.open_campaign(ledger, job.seq, definition)
+    campaigns.close_campaign(ledger, job.seq, definition, 300)
+    ledger.commit(job.seq, hexes("sums"))
+
+
+@story
+def priced_above_the_definitions(home: Home) -> None:
+    """Another accountant may charge more than ours: what its entries state is what they are charged."""
+    home.ledger.register(registration())
+    with priced(2):
+        advance(home.ledger, reserve(home.ledger).seq, "started")
+        home.ledger.release(reserve(home.ledger).seq)
+
+
+def priced(factor: Decimal | int, sound: bool = True) -> ExitStack:
+    """While it lasts, jobs are charged their price times `factor`; unless `sound`, nobody judges them beforehand."""
+    from accountant.ledger import charges
+    from accountant.ledger.families import Dataset
+
+    honest, stack = Dataset.price_to_json, ExitStack()
+
+    def other(dataset: Dataset, what: Plan) -> dict[str, Any]:
+        stated = honest(dataset, what)
+        scaled = {order: text(Decimal(figure) * factor) for order, figure in stated["rdp"].items()}
+        return {**stated, "pure": text(Decimal(stated["pure"]) * factor), "rdp": scaled}
+
+    stack.enter_context(mock.patch.object(Dataset, "price_to_json", other))
+    if not sound:
+        stack.enter_context(mock.patch.object(charges, "require_sound", return_value=None))
+    return stack
+
+
+def text(figure: Decimal) -> str:
+    from accountant.canonical import decimal_string
+
+    return decimal_string(figure.quantize(Decimal("0.000000001")))

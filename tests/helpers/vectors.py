@@ -1,0 +1,523 @@
+"""The folder `tests/vectors`: ledgers, claims and bundles with the verdict that every verifier has to come to.
+
+    python tests/helpers/vectors.py
+
+writes it anew; keys, clock and names are fixed, so that the same code writes the same bytes. docs/vectors.md says what
+stands in it. The stories of ledgers are in `vector_stories.py`; here are the forgeries of them, and the certificates.
+"""
+
+from __future__ import annotations
+
+import datetime as clock
+import hashlib
+import itertools
+import json
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "tests" / "vectors"
+if __name__ == "__main__":
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
+
+import ledgers  # noqa: E402
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: E402
+from offices import Filed, Office  # noqa: E402
+from vector_stories import STORIES, priced  # noqa: E402
+
+from accountant import canonical  # noqa: E402
+from accountant.audit.export import export  # noqa: E402
+from accountant.audit.export_tiles import export_tiles  # noqa: E402
+from accountant.canonical import decimal_string  # noqa: E402
+from accountant.home import Home  # noqa: E402
+from accountant.keys import dsse  # noqa: E402
+from accountant.keys.trust import PublicKeys  # noqa: E402
+from accountant.ledger import grants, model_names  # noqa: E402
+from accountant.log import entries as log_entries  # noqa: E402
+from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect  # noqa: E402
+from accountant.privacy.selection import geometric  # noqa: E402
+
+Leaves = list[bytes]
+SOUND, FORGED = "sound", "forged"
+LAYERS = {
+    "log": "the entries are those that the checkpoint's key signed",
+    "figures": "prices, claims and filters are at least what the definitions give",
+    "budgets": "sums follow from the entries, and no account is overspent",
+    "rules": "every entry has its form, its place and its right",
+    "epsilon": "the stated epsilon is at least what the listed mechanisms come to, by the bound that is named",
+    "curve": "the pure sum and the Renyi figures are at least what the listed mechanisms come to",
+    "signature": "a pinned issuer key signed the certificate",
+    "subject": "the certificate is about this file",
+    "proof": "the entry is in the tree that the checkpoint's key signed",
+    "binding": "the entry is about this certificate and its reservation",
+    "standing": "nothing was revoked",
+}
+
+
+@dataclass(frozen=True)
+class Vector:
+    """`kind`: ledger, claim or bundle. `layers`: of each that is judged, its verdict. `entry`: the first that is wrong,
+    of a forged ledger; `needs`: kinds of events that not every verifier knows.
+    """
+
+    kind: str
+    layers: dict[str, str]
+    why: str
+    entry: int | None = None
+    needs: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """expected.json."""
+        forged = [name for name, verdict in self.layers.items() if verdict == FORGED]
+        return {
+            "kind": self.kind,
+            "verdict": FORGED if forged else SOUND,
+            "by": forged,
+            "layers": self.layers,
+            "why": self.why,
+            **({} if self.entry is None else {"entry": self.entry}),
+            **({"needs": [*self.needs]} if self.needs else {}),
+        }
+
+
+# ---- the same bytes each time ----------------------------------------------------------------------------------------
+
+
+class FixedClock(clock.datetime):
+    """A second later each time that it is asked."""
+
+    ticks: Iterator[int] = iter(())
+
+    @classmethod
+    def now(cls, zone: Any = None) -> clock.datetime:  # type: ignore[override]
+        return clock.datetime(2026, 1, 1, tzinfo=zone) + clock.timedelta(seconds=next(cls.ticks))
+
+
+@contextmanager
+def fixed(name: str) -> Iterator[None]:
+    """Keys, clock and identities that follow from the vector's name."""
+    numbers = itertools.count()
+
+    def seeded(what: str) -> bytes:
+        return hashlib.sha256(f"{name} {what} {next(numbers)}".encode()).digest()
+
+    def identity() -> uuid.UUID:
+        return uuid.UUID(bytes=seeded("uuid")[:16], version=4)
+
+    FixedClock.ticks = itertools.count()
+    with ExitStack() as stack:
+        for module in (log_entries, grants, model_names):
+            stack.enter_context(mock.patch.object(module, "datetime", FixedClock))
+        made = staticmethod(lambda: Ed25519PrivateKey.from_private_bytes(seeded("key")))
+        stack.enter_context(mock.patch.object(Ed25519PrivateKey, "generate", made))
+        stack.enter_context(mock.patch.object(uuid, "uuid4", identity))
+        yield
+
+
+# ---- ledgers ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def played(name: str, story: Callable[[Home], None]) -> Iterator[Home]:
+    with tempfile.TemporaryDirectory() as folder, fixed(name):
+        home = Home.init(ledgers.place(Path(folder) / "home"))
+        story(home)
+        yield home
+        home.ledger.log.database.close()
+
+
+def write_ledger(name: str, home: Home, vector: Vector, tiles: bool = False) -> Path:
+    folder = FOLDER / name
+    folder.mkdir(parents=True)
+    export(home, folder / "ledger")
+    (folder / "ledger" / "trust.json").rename(folder / "trust.json")
+    if tiles:
+        export_tiles(home, folder / "tiles")
+    finish(folder, vector)
+    return folder
+
+
+def finish(folder: Path, vector: Vector) -> None:
+    (folder / "expected.json").write_text(json.dumps(vector.to_json(), indent=2) + "\n")
+
+
+def layers(**forged: str) -> dict[str, str]:
+    """Of a ledger: sound but for these."""
+    return {name: forged.get(name, SOUND) for name in ("log", "figures", "budgets", "rules")}
+
+
+def first(leaves: Leaves, kind: str, number: int = 0, **fields: Any) -> int:
+    """The number of an entry of this kind."""
+    values = [json.loads(leaf) for leaf in leaves]
+    return [at for at, each in enumerate(values) if each["type"] == kind and fields.items() <= each.items()][number]
+
+
+def replaced(leaves: Leaves, at: int, **fields: Any) -> Leaves:
+    return [ledgers.changed(leaf, **fields) if number == at else leaf for number, leaf in enumerate(leaves)]
+
+
+def again(leaves: Leaves, at: int, **fields: Any) -> Leaves:
+    """An entry once more, which says nothing of sums: they would be found before anything else."""
+    value = {name: said for name, said in json.loads(leaves[at]).items() if name not in ("after", "idempotency_key")}
+    return [*leaves, canonical.encode({**value, "idempotency_key": None, **fields})]
+
+
+def entry(kind: str, **fields: Any) -> bytes:
+    return canonical.encode({"type": kind, "time": "2026-12-31T00:00:00Z", **fields})
+
+
+def half(figures: dict[str, Any]) -> dict[str, Any]:
+    return {**figures, "rdp": {order: decimal_string(Decimal(each) / 2) for order, each in figures["rdp"].items()}}
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """What the holder of the log's key makes of a story, and signs anew."""
+
+    story: str
+    layer: str
+    why: str
+    change: Callable[[Leaves], Leaves]
+    behind: int = 0  # how many entries behind the one that was changed it shows
+
+
+def skip_charge(leaves: Leaves) -> Leaves:
+    before, at = (first(leaves, "reserved", number) for number in (0, 1))
+    return replaced(leaves, at, after=json.loads(leaves[before])["after"])
+
+
+def charge_other_block(leaves: Leaves) -> Leaves:
+    return replaced(leaves, first(leaves, "reserved", blocks="2"), window=[1, 1])
+
+
+def charge_other_part(leaves: Leaves) -> Leaves:
+    """The evaluation's price on the account of what learners read: its words and its digest follow."""
+    at = first(leaves, "reserved", part="holdout")
+    value = {name: said for name, said in json.loads(leaves[at]).items() if name != "part"}
+    keys = ("dataset", "learner", "parameters", "model", "epsilon", "delta", "evaluates")
+    value["request"] = hashlib.sha256(canonical.spell({key: value[key] for key in keys})).hexdigest()
+    return [*leaves[:at], canonical.encode(value)]
+
+
+def start_beyond(leaves: Leaves) -> Leaves:
+    at = first(leaves, "released")
+    value = {**json.loads(leaves[at]), "type": "started"}
+    del value["after"]
+    return [*leaves[:at], canonical.encode(value)]
+
+
+def claim_halved(leaves: Leaves) -> Leaves:
+    at = first(leaves, "reserved")
+    said = json.loads(leaves[at])["claim"]
+    return replaced(leaves, at, claim={**said, "epsilon": decimal_string(Decimal(said["epsilon"]) / 2)})
+
+
+def cap_raised(leaves: Leaves) -> Leaves:
+    at = first(leaves, "dataset-registered")
+    lines = json.loads(leaves[at])["filter"]
+    return replaced(leaves, at, filter=[{**lines[0], "cap": decimal_string(Decimal(lines[0]["cap"]) * 2)}, *lines[1:]])
+
+
+def reserved_again(number: int = 0, times: int = 1, **fields: Any) -> Callable[[Leaves], Leaves]:
+    def change(leaves: Leaves) -> Leaves:
+        for _ in range(times):
+            leaves = again(leaves, first(leaves, "reserved", number), **fields)
+        return leaves
+
+    return change
+
+
+def more(kind: str, of: str = "reserved", number: int = 0, **fields: Any) -> Callable[[Leaves], Leaves]:
+    """One more entry about a job: that of an entry of the kind `of`."""
+
+    def change(leaves: Leaves) -> Leaves:
+        at = first(leaves, of, number)
+        return [*leaves, entry(kind, reservation=json.loads(leaves[at]).get("reservation", at), **fields)]
+
+    return change
+
+
+DIGEST = "0" * 64
+FORGERIES = {
+    "overspent": Forgery("without-delta", "budgets", "a job more than the total admits", reserved_again()),
+    "skipped-charge": Forgery("four-jobs", "budgets", "the sums leave a job out", skip_charge),
+    "charged-to-another-block": Forgery(
+        "blocks", "budgets", "block 2 is read, and block 1 is charged", charge_other_block
+    ),
+    "charged-to-another-part": Forgery("kept-aside", "budgets", "an evaluation of another part", charge_other_part),
+    "whole-twice": Forgery("the-whole-total", "budgets", "what was taken whole is taken again", reserved_again(2)),
+    "closed-block": Forgery(
+        "a-block-taken-whole",
+        "budgets",
+        "a small job on a block that is closed",
+        reserved_again(1, blocks="2", window=[2, 2]),
+    ),
+    "quota-exceeded": Forgery("quotas", "budgets", "more than an analyst's share", reserved_again(1)),
+    "person-exceeded": Forgery(
+        "one-person-over-all-blocks",
+        "budgets",
+        "each block admits it, one person's total does not",
+        reserved_again(2, 3),
+    ),
+    "start-beyond-lowered-total": Forgery(
+        "totals-raised-and-lowered", "budgets", "a job starts that the lowered total refuses", start_beyond
+    ),
+    "given-back-after-start": Forgery(
+        "four-jobs", "budgets", "a price is given back after rows were read", more("released", "started")
+    ),
+    "given-back-twice": Forgery(
+        "four-jobs", "budgets", "a price is given back twice: sums below zero", more("released", "released")
+    ),
+    "claim-halved": Forgery("four-jobs", "figures", "a claim of half the epsilon", claim_halved),
+    "cap-raised": Forgery("four-jobs", "figures", "a cap that the total does not give", cap_raised),
+    "committed-before-start": Forgery(
+        "four-jobs", "rules", "rows were read by a job that never began", more("committed", released=DIGEST)
+    ),
+    "issued-twice": Forgery(
+        "four-jobs",
+        "rules",
+        "two certificates of one job",
+        more("issued", "issued", statement=DIGEST, model=DIGEST, name="adult"),
+    ),
+    "unknown-kind": Forgery(
+        "four-jobs",
+        "rules",
+        "an entry that no reader knows",
+        lambda leaves: [*leaves, entry("gift", epsilon="1")],
+    ),
+    "two-beginnings": Forgery("four-jobs", "rules", "a second genesis", lambda leaves: [*leaves, leaves[0]]),
+    "too-many-reports": Forgery(
+        "campaign-of-reports",
+        "rules",
+        "more reports than owners were asked",
+        lambda leaves: replaced(leaves, first(leaves, "campaign-closed"), reports=501),
+    ),
+    "too-few-reports": Forgery(
+        "campaign-of-shares",
+        "rules",
+        "a model of fewer owners than were promised",
+        lambda leaves: replaced(leaves, first(leaves, "campaign-closed"), reports=99),
+        1,
+    ),
+}
+
+
+def cheap_job(factor: str) -> Callable[[Home], None]:
+    """A job that is charged its price times `factor`, sums and all: what only the definitions show."""
+
+    def story(home: Home) -> None:
+        home.ledger.register(ledgers.registration())
+        with priced(Decimal(factor), sound=False):
+            ledgers.reserve(home.ledger)
+
+    return story
+
+
+def cheap_choice(home: Home) -> None:
+    with priced(Decimal("0.5"), sound=False):
+        STORIES["tuned"](home)
+
+
+CHEAPENED = {
+    "price-halved": (cheap_job("0.5"), "half of what a job costs is charged"),
+    "price-a-hair-lower": (cheap_job("0.998"), "two parts of a thousand of what a job costs are not charged"),
+    "tuned-price-halved": (cheap_choice, "half of what a private choice costs is charged"),
+}
+
+
+def write_ledgers() -> None:
+    for name, story in STORIES.items():
+        with played(name, story) as home:
+            write_ledger(name, home, Vector("ledger", layers(), (story.__doc__ or name).strip().split("\n")[0]))
+    for name, forgery in FORGERIES.items():
+        with played(name, STORIES[forgery.story]) as home:
+            leaves = ledgers.bodies(home.path)
+            forged = forgery.change(leaves)
+            home.ledger.log.database.close()
+            ledgers.rewrite(home.path, forged)
+            at = next((seq for seq, leaf in enumerate(forged) if leaf != leaves[min(seq, len(leaves) - 1)]), None)
+            at = len(forged) - 1 if at is None or at >= len(leaves) else at
+            vector = Vector("ledger", layers(**{forgery.layer: FORGED}), forgery.why, at + forgery.behind)
+            write_ledger(name, Home.open(ledgers.place(home.path)), vector)
+    for name, (story, why) in CHEAPENED.items():
+        with played(name, story) as home:
+            at = first(ledgers.bodies(home.path), "reserved")
+            write_ledger(name, home, Vector("ledger", layers(figures=FORGED), why, at))
+    write_logs()
+
+
+def write_logs() -> None:
+    """What somebody without the log's key can do; `tiles/` beside the export, for readers of tiles."""
+    for name, (why, change) in LOGS.items():
+        with played(name, STORIES["four-jobs"]) as home:
+            verdict = {"log": FORGED} if change else layers()
+            folder = write_ledger(name, home, Vector("ledger", verdict, why), tiles=True)
+            if change:
+                change(folder)
+
+
+def change_a_byte(folder: Path) -> None:
+    path = folder / "ledger" / "entries.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[3] = ledgers.changed(lines[3], by="nobody") + b"\n"
+    path.write_bytes(b"".join(lines))
+    tile = next((folder / "tiles" / "tile" / "entries").rglob("000.p/*"))
+    tile.write_bytes(tile.read_bytes().replace(b'"by":"test"', b'"by":"tesu"', 1))
+
+
+def leave_an_entry_out(folder: Path) -> None:
+    path = folder / "ledger" / "entries.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], *lines[5:]]))
+    shutil.rmtree(folder / "tiles")
+
+
+def trust_another_key(folder: Path) -> None:
+    """The pinned key is not the one that signed."""
+    trust = PublicKeys.from_json((folder / "trust.json").read_bytes())
+    other = Office(issuer=7, log=8).trust
+    (folder / "trust.json").write_bytes(replace(trust, log_pem=other.log_pem).to_json())
+
+
+LOGS: dict[str, tuple[str, Callable[[Path], None] | None]] = {
+    "tiles": ("an export beside the same ledger as tiles", None),
+    "entry-changed": ("an entry says something else than what was signed", change_a_byte),
+    "entry-left-out": ("an entry is missing", leave_an_entry_out),
+    "checkpoint-of-another-key": ("the pinned key signed no checkpoint of this log", trust_another_key),
+}
+
+
+# ---- claims ----------------------------------------------------------------------------------------------------------
+
+
+def planned(*runs: tuple[Any, int]) -> Plan:
+    return Plan(
+        tuple((Release(f"part {at}", "test", "l2", 1000, event), count) for at, (event, count) in enumerate(runs))
+    )
+
+
+TUNED = RepeatAndSelect(geometric(Decimal("0.05")), ((BoundedRange(Decimal("0.02")), 10), (PureDp(Decimal("0.01")), 1)))
+CLAIMS = {
+    "claim-pure": (planned((PureDp(Decimal("0.05")), 4), (BoundedRange(Decimal("0.1")), 2)), "0"),
+    "claim-renyi": (planned((Gaussian(Decimal(30)), 20), (PureDp(Decimal("0.01")), 2)), "0.000001"),
+    "claim-gaussian": (planned((Gaussian(Decimal(30)), 20), (Gaussian(Decimal(12)), 1)), "0.000001"),
+    "claim-adaptive": (planned((BoundedRange(Decimal("0.0248")), 60)), "0.000001"),
+    "claim-adaptive-of-coins": (planned((PureDp(Decimal("0.05")), 60)), "0.000001"),
+    "claim-of-a-choice": (planned((TUNED, 1)), "0.000001"),
+}
+
+
+def scaled(part: str, factor: str) -> Callable[[dict[str, Any]], None]:
+    """A figure of the claim times `factor`."""
+
+    def change(said: dict[str, Any]) -> None:
+        said[part] = times(said[part], factor)
+
+    return change
+
+
+def times(figure: str, factor: str) -> str:
+    return decimal_string((Decimal(figure) * Decimal(factor)).quantize(Decimal("0.000000001")))
+
+
+def scaled_curve(factor: str) -> Callable[[dict[str, Any]], None]:
+    def change(said: dict[str, Any]) -> None:
+        said["rdp"] = [{**line, "epsilon": times(line["epsilon"], factor)} for line in said["rdp"]]
+
+    return change
+
+
+CLAIM_CHANGES: dict[str, tuple[str, str, Callable[[dict[str, Any]], None]]] = {
+    "": ("", "as the accountant states it", lambda said: None),
+    "-overstated": ("", "twice the epsilon is stated: it promises less than it could", scaled("epsilon", "2")),
+    "-understated": ("epsilon", "half of epsilon is stated", scaled("epsilon", "0.5")),
+    "-understated-by-a-part": ("epsilon", "97 of 100 parts of epsilon are stated", scaled("epsilon", "0.97")),
+    "-curve-overstated": ("", "twice the Renyi figures are stated", scaled_curve("2")),
+    "-curve-understated": ("curve", "half of the Renyi figures is stated", scaled_curve("0.5")),
+}
+
+
+def write_claims() -> None:
+    for name, (plan, delta) in CLAIMS.items():
+        needs = tuple(sorted({event.type for event, _ in plan.events} & {RepeatAndSelect.type}))
+        for ending, (wrong, why, change) in CLAIM_CHANGES.items():
+            statement = json.loads(Office().statement(b"a model", plan, delta=delta))
+            change(statement["predicate"]["claim"])
+            folder = FOLDER / f"{name}{ending}"
+            folder.mkdir()
+            (folder / "statement.json").write_bytes(canonical.encode(statement, 1 << 20))
+            verdicts = {each: FORGED if each == wrong else SOUND for each in ("epsilon", "curve")}
+            finish(folder, Vector("claim", verdicts, why, needs=needs))
+
+
+# ---- bundles ---------------------------------------------------------------------------------------------------------
+
+BUNDLE = ("epsilon", "curve", "signature", "subject", "proof", "binding", "standing")
+
+
+def write_bundle(name: str, why: str, filed: Filed, trust: PublicKeys, *forged: str) -> None:
+    folder = FOLDER / name
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(filed.onnx)
+    (folder / "model.onnx.dsse.json").write_bytes(filed.envelope)
+    (folder / "model.onnx.tlog-proof").write_text(filed.proof)
+    (folder / "model.onnx.sigstore.json").write_bytes(dsse.to_sigstore_bundle(filed.envelope))
+    (folder / "trust.json").write_bytes(trust.to_json())
+    finish(folder, Vector("bundle", {each: FORGED if each in forged else SOUND for each in BUNDLE}, why))
+
+
+def restated(office: Office, change: Callable[[dict[str, Any]], None]) -> Filed:
+    """A certificate of another claim, signed and entered by who holds both keys."""
+    value = json.loads(office.statement(b"a model"))
+    change(value["predicate"]["claim"])
+    payload = canonical.encode(value, 1 << 20)
+    index = office.enter(payload, b"a model")
+    return Filed(payload, office.sign(payload), index, office.proof(index), b"a model")
+
+
+def write_bundles() -> None:
+    made = Office()
+    filed = made.issue()
+    stranger = Office(issuer=7, log=8)
+    write_bundle("bundle", "a certificate as it was issued", filed, made.trust)
+    other = replace(filed, onnx=b"another model")
+    write_bundle("bundle-of-another-model", "the file is another", other, made.trust, "subject")
+    resigned = replace(filed, envelope=made.sign(filed.payload, 7))
+    write_bundle("bundle-signed-by-another", "the issuer's key did not sign it", resigned, made.trust, "signature")
+    moved = replace(filed, proof=made.proof(filed.index - 1))
+    write_bundle("bundle-of-another-entry", "the proof is of another entry", moved, made.trust, "binding")
+    wrong_log = replace(made.trust, log_pem=stranger.trust.log_pem)
+    write_bundle("bundle-in-another-log", "the pinned log key did not sign the checkpoint", filed, wrong_log, "proof")
+    revoked = replace(made.trust, revoked=frozenset({filed.index}))
+    write_bundle("bundle-revoked", "the certificate was revoked", filed, revoked, "standing")
+    for name, change, forged in (
+        ("bundle-overstated", scaled("epsilon", "2"), ()),
+        ("bundle-understated", scaled("epsilon", "0.5"), ("epsilon",)),
+        ("bundle-curve-understated", scaled_curve("0.5"), ("curve",)),
+    ):
+        thief = Office()
+        why = "signed and entered by who holds both keys: " + CLAIM_CHANGES[name.removeprefix("bundle")][1]
+        write_bundle(name, why, restated(thief, change), thief.trust, *forged)
+
+
+def write() -> None:
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir()
+    with mock.patch("accountant.certificates.statement.distributions", list):  # of one machine, and no part of this
+        write_ledgers()
+        write_claims()
+        write_bundles()
+
+
+if __name__ == "__main__":
+    write()
+    print(sum(1 for _ in FOLDER.iterdir()), "vectors in", FOLDER.relative_to(ROOT))
