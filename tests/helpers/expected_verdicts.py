@@ -15,7 +15,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
 
 
 def concerning(kind: str, *layers: str, needs: bool = True) -> list[str]:
-    """The vectors of a kind that say something of one of these layers; unless `needs`, those that any verifier knows."""
+    """The vectors of a kind that say something of one of these layers; unless `needs`, those that all can judge."""
     return [
         name
         for name, each in EXPECTED.items()

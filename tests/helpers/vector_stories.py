@@ -6,8 +6,8 @@ To add a kind of entry: let a story write it. A test names the kinds that no sto
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -15,12 +15,14 @@ from unittest import mock
 
 from ledgers import advance, hexes, plan, registration, request, reserve
 
-from accountant.budget import Budget, Relation
+from accountant.audit.repair import repair
+from accountant.budget import Budget, Relation, nano_string
 from accountant.home import Home
-from accountant.ledger import campaigns, evaluations, grants, key_life, model_names, tokens
-from accountant.ledger.blocks import appending
+from accountant.ledger import campaigns, evaluations, family_rows, grants, key_life, model_names, tokens
+from accountant.ledger.blocks import appending, block_rows
 from accountant.ledger.blocks.appending import NewBlock
 from accountant.ledger.blocks.windows import Period
+from accountant.ledger.comparisons import REGISTER, Comparison, record_comparison
 from accountant.ledger.grants import Grant
 from accountant.ledger.records import HOLDOUT, Request, Unit, Why
 from accountant.privacy.events import BoundedRange, Gaussian, Plan, PureDp, Release, RepeatAndSelect
@@ -214,7 +216,20 @@ def tuned(home: Home) -> None:
     )
     cheap = (BoundedRange(Decimal("0.000017959")), 14), (Gaussian(Decimal("89290.46447322")), 1)
     for event, epsilon in ((best, "0.6"), (RepeatAndSelect(Poisson(Decimal(20)), cheap), "0.00135")):
-        chosen = Plan(((Release("the best of some runs", "private-selection", "run", 1, event), 1),))
+        chosen = Plan(
+            (
+                (
+                    Release(
+                        "the best by score of a random number of runs, each with a setting drawn from the grid",
+                        "private-selection",
+                        "run",
+                        1,
+                        event,
+                    ),
+                    1,
+                ),
+            )
+        )
         advance(home.ledger, reserve(home.ledger, ask(epsilon=epsilon, delta="0.000001"), chosen).seq, "issued")
 
 
@@ -246,6 +261,62 @@ def keys(home: Home) -> None:
 
 
 @story
+def files_compared(home: Home) -> None:
+    """The guard against copies answered twice, and no registration followed."""
+    home.ledger.register(registration())
+    asked = Comparison(REGISTER, "copy", "ann", hexes("file"))
+    record_comparison(home.ledger, asked, ["adult"])
+    record_comparison(home.ledger, replace(asked, dataset="other", data=None), [])
+
+
+@story
+def a_job_from_before_growth(home: Home) -> None:
+    """What was reserved before a dataset grew is charged to its first block, started or given back afterwards."""
+    ledger = home.ledger
+    ledger.register(registration("visits", Budget.of("1")))
+    first, second, third = (reserve(ledger, ask("visits", "0.2"), SMALL).seq for _ in range(3))
+    grow(home, "visits", 3)
+    advance(ledger, first, "burned")
+    ledger.release(second)
+    appending.append(ledger.log, NewBlock("visits", hexes("late"), 1000, "steward"), 4)
+    advance(ledger, third, "committed")
+    reserve(ledger, ask("visits", "0.2", blocks="all"), SMALL)
+
+
+@story
+def a_repaired_home(home: Home) -> None:
+    """An earlier version let a job from before the growth read every block; it is charged to all of them afterwards."""
+    ledger = home.ledger
+    ledger.register(registration("visits", Budget.of("2")))
+    seq = reserve(ledger, ask("visits", "0.2"), SMALL).seq
+    grow(home, "visits", 3)
+    with of_every_block():
+        ledger.start(seq, "owner:1:1", 60.0)
+    repair(home, "an earlier version left it wrong", "steward")
+    reserve(ledger, ask("visits", "0.2", blocks="all"), SMALL)
+
+
+@contextmanager
+def of_every_block() -> Iterator[None]:
+    """The fault of that version: it read an entry without a window as every block that is there now."""
+
+    def load(connection: Any, stored: Any, analyst: Any = None, signed: Any = None) -> Any:
+        return block_rows.load(connection, stored["dataset"], analyst, stored.get("part"), signed, stored.get("window"))
+
+    def below_zero(price: Any, orders: Any) -> dict[str, Any]:
+        rdp = {str(order): nano_string(figure) for order, figure in zip(orders, price.rdp, strict=True)}
+        return {"pure": nano_string(price.pure), "unbounded": price.unbounded, "rdp": rdp}
+
+    family_rows.spelt.cache_clear()
+    with (
+        mock.patch.object(block_rows, "load_charged", load),
+        mock.patch.object(family_rows, "price_to_json", below_zero),
+    ):
+        yield
+    family_rows.spelt.cache_clear()
+
+
+@story
 def names_and_edits(home: Home) -> None:
     ledger = home.ledger
     ledger.register(registration())
@@ -267,7 +338,7 @@ def campaign_of_reports(home: Home) -> None:
     for turns, epsilon in ((0, "0.5"), (2, "1")):
         definition = hexes(f"definition {turns}")
         asked = {"definition": definition, "owners": 500, "least": 100} | ({"turns": turns} if turns else {})
-        report = Release("one report of each owner", "one-of-k", "range", 1, PureDp(Decimal(epsilon)))
+        report = Release("one report of one owner", "one-of-k", "range", 1, PureDp(Decimal(epsilon)))
         job = reserve(
             ledger, Request("wards", "one-of-k", Budget.of(epsilon), asked, f"m{turns}"), Plan(((report, 1),))
         )
@@ -292,6 +363,8 @@ def campaign_of_shares(home: Home) -> None:
     advance(ledger, job.seq, "started")
     campaigns.open_campaign(ledger, job.seq, definition)
     campaigns.close_campaign(ledger, job.seq, definition, 300)
+    for aggregator in (1, 2):
+        campaigns.enter_answer(ledger, job.seq, definition, aggregator, hexes(f"answer {aggregator}"))
     ledger.commit(job.seq, hexes("sums"))
 
 

@@ -306,7 +306,7 @@ FORGERIES = {
         "rules",
         "a model of fewer owners than were promised",
         lambda leaves: replaced(leaves, first(leaves, "campaign-closed"), reports=99),
-        1,
+        3,
     ),
 }
 
@@ -399,10 +399,19 @@ LOGS: dict[str, tuple[str, Callable[[Path], None] | None]] = {
 # ---- claims ----------------------------------------------------------------------------------------------------------
 
 
+MECHANISMS = {
+    BoundedRange: "exponential",
+    PureDp: "permute-and-flip",
+    Gaussian: "discrete-gaussian",
+    RepeatAndSelect: "private-selection",
+}
+
+
 def planned(*runs: tuple[Any, int]) -> Plan:
-    return Plan(
-        tuple((Release(f"part {at}", "test", "l2", 1000, event), count) for at, (event, count) in enumerate(runs))
-    )
+    """A plan that draws by the mechanism which the event is of."""
+    purposes = "select a 1-rule by weighted agreement", "count rows per bin"
+    made = [(event, count, purpose) for (event, count), purpose in zip(runs, purposes, strict=False)]
+    return Plan(tuple((Release(why, MECHANISMS[type(each)], "l2", 1000, each), count) for each, count, why in made))
 
 
 TUNED = RepeatAndSelect(geometric(Decimal("0.05")), ((BoundedRange(Decimal("0.02")), 10), (PureDp(Decimal("0.01")), 1)))

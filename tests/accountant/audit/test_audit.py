@@ -11,12 +11,14 @@ from pathlib import Path
 import ledgers
 import pytest
 from audited import COUNT, KINDS, LEAVES, report, trust
-from ledgers import changed, copy, filled, place, raw
+from ledgers import bundles, changed, copy, filled, place, prepared, raw
 
 from accountant import canonical, merkle
 from accountant.audit.audit import audit, audit_home, audit_place
 from accountant.audit.tree_of_entries import Tree
 from accountant.canonical import encode_base64
+from accountant.certificates import statement as statements
+from accountant.certificates.certificate import verify
 from accountant.errors import KeyInvalid, LedgerInvalid
 from accountant.home import Home
 from accountant.keys.private_keys import KeyStore
@@ -27,6 +29,8 @@ from models.store.bundle import ModelStore
 from models.store.standing import entry_of
 from models.store.versions import champions
 from serving.cli.app import run
+from training import job
+from training.plans import Asked
 
 
 @pytest.fixture
@@ -320,3 +324,15 @@ def test_a_champion_that_no_entry_made_is_named(tmp_path, monkeypatch, capsys):
     assert problems() == []
     models.promote("adult", 1)
     assert problems() == [says.format(1, second)]
+
+
+def test_a_certificate_claims_what_its_entry_reserved(tmp_path, monkeypatch):
+    """More than the mechanisms come to is sound, and verifies; that the job was reserved with another claim is found by
+    the audit, which has both."""
+    home, real = Home.open(place(copy(prepared(), tmp_path / "home"))), statements.claim_to_json
+    monkeypatch.setattr(statements, "claim_to_json", lambda *given: real(*given) | {"epsilon": "2"})
+    job.train(home, Asked("adult", "lazybb", "0.5", parameters={"rounds": 8}), by="test")
+    ((_, envelope, proof, model),) = bundles(home.path)
+    assert verify(envelope, proof.decode(), model, home.trust).epsilon == 2
+    (problem,) = audit_home(home, bundles(home.path)).problems
+    assert "its certificate claims something else than entry" in problem
